@@ -301,30 +301,30 @@ fn field(rows: &mut String, name: &str, required: bool, nullable: bool, kind: St
 fn kind(document: &Value, property: &Value) -> Option<String> {
     let schema = resolve(document, property);
     if schema.get("x-imagate-size").is_some() {
-        return Some("Kind::Size".to_owned());
+        return Some("FieldKind::Size".to_owned());
     }
     if let Some(choices) = schema["enum"].as_array() {
         let choices: Vec<String> = choices.iter().filter_map(Value::as_str).map(quoted).collect();
-        return Some(format!("Kind::Choice(&[{}])", choices.join(", ")));
+        return Some(format!("FieldKind::Choice(&[{}])", choices.join(", ")));
     }
     match schema["type"].as_str()? {
-        "string" if schema["format"] == "date-time" => Some("Kind::Moment".to_owned()),
-        "string" if schema["format"] == "date" => Some("Kind::Day".to_owned()),
+        "string" if schema["format"] == "date-time" => Some("FieldKind::Moment".to_owned()),
+        "string" if schema["format"] == "date" => Some("FieldKind::Day".to_owned()),
         "string" => {
             let min = schema["minLength"].as_u64().unwrap_or(0);
             let max = schema["maxLength"].as_u64().unwrap_or(u64::MAX);
-            Some(format!("Kind::Text {{ min: {min}, max: {max} }}"))
+            Some(format!("FieldKind::Text {{ min: {min}, max: {max} }}"))
         }
         "integer" => Some(format!(
-            "Kind::Integer {{ min: {}, max: {} }}",
+            "FieldKind::Integer {{ min: {}, max: {} }}",
             schema["minimum"].as_i64()?,
             schema["maximum"].as_i64()?
         )),
-        "boolean" => Some("Kind::Boolean".to_owned()),
-        "array" if is_text(document, &schema["items"]) => Some("Kind::Texts".to_owned()),
-        "array" => Some("Kind::Images".to_owned()),
-        "object" if is_text(document, &schema["additionalProperties"]) => Some("Kind::TextMap".to_owned()),
-        "object" => Some("Kind::Image".to_owned()),
+        "boolean" => Some("FieldKind::Boolean".to_owned()),
+        "array" if is_text(document, &schema["items"]) => Some("FieldKind::Texts".to_owned()),
+        "array" => Some("FieldKind::Images".to_owned()),
+        "object" if is_text(document, &schema["additionalProperties"]) => Some("FieldKind::TextMap".to_owned()),
+        "object" => Some("FieldKind::Image".to_owned()),
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! The files of a checkout on disk. A link is never followed out of it.
+//! Reads the files of a checkout on disk. It follows a symbolic link only if the target lies within the checkout.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::manifest::{Files, FilesError, Kind, Listed, Metadata};
+use crate::manifest::{FileKind, FileMetadata, FilesError, FolderEntry, RepositoryFiles};
 
 /// A folder on disk that holds a repository.
 #[derive(Debug)]
 pub(crate) struct Checkout {
     root: PathBuf,
     tracked: OnceLock<Option<HashSet<String>>>,
-    /// Where folders are that were asked for: thousands of files lie in the same one.
+    /// The folders that were resolved before, by path: thousands of files may be in the same folder.
     places: Mutex<HashMap<String, PathBuf>>,
-    /// Folders that are no links, and below none.
+    /// Folders that are not links and have no link above them, within the root.
     plain: Mutex<HashSet<String>>,
 }
 
 // === impl Checkout ===
 
 impl Checkout {
-    /// The folder must be there.
+    /// Opens a checkout; the folder must exist.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = fs::canonicalize(root)?;
         if root.is_dir() {
@@ -33,7 +33,7 @@ impl Checkout {
         }
     }
 
-    /// Where a path is on disk. Folders on the way may be links, as long as they stay inside.
+    /// Returns the location of a path on disk. Folders above it may be links if they stay within the root.
     fn locate(&self, path: &str) -> Result<Option<PathBuf>, FilesError> {
         let outside = || FilesError::Outside { path: path.to_owned() };
         if path.is_empty() {
@@ -51,7 +51,7 @@ impl Checkout {
         }
     }
 
-    /// Where a folder is, unless that is outside.
+    /// Returns the location of a folder, or `None` if it is outside the root.
     fn folder(&self, folder: &str) -> io::Result<Option<PathBuf>> {
         if folder.is_empty() {
             return Ok(Some(self.root.clone()));
@@ -60,7 +60,7 @@ impl Checkout {
             return Ok(Some(place.clone()));
         }
         let place = self.root.join(folder);
-        // To follow a path that may hold links takes a look at each of its parts, from the root of the disk on.
+        // Resolving a path that may contain links inspects each of its parts, starting at the root of the disk.
         let place = if self.holds_no_link(folder)? { place } else { fs::canonicalize(place)? };
         if !place.starts_with(&self.root) {
             return Ok(None);
@@ -69,7 +69,7 @@ impl Checkout {
         Ok(Some(place))
     }
 
-    /// Whether a folder is reached from the root without a link.
+    /// Returns true if no part of the path from the root to the folder is a link.
     fn holds_no_link(&self, folder: &str) -> io::Result<bool> {
         let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
         for part in ends.map(|end| &folder[..end]) {
@@ -94,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is not there is no error.
+/// Accepts an error that says that the file does not exist; returns every other error.
 fn missing(path: &str, error: &io::Error) -> Result<(), FilesError> {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
@@ -106,7 +106,8 @@ fn unreadable(path: &str, error: &io::Error) -> FilesError {
     FilesError::Unreadable { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// What git knows of a folder, if it is a checkout and git is there. Nothing that the repository configures is run.
+/// Returns the paths that git tracks in a folder, or `None` if the folder is no checkout or git is not installed. Git
+/// runs nothing that the repository configures.
 fn tracked(root: &Path) -> Option<HashSet<String>> {
     let mut command = Command::new("git");
     command.args(["-c", "core.fsmonitor=false", "-C"]).arg(root).args(["ls-files", "-z", "--cached"]);
@@ -115,18 +116,18 @@ fn tracked(root: &Path) -> Option<HashSet<String>> {
     output.status.success().then(|| names.filter(|name| !name.is_empty()).collect())
 }
 
-fn described(path: &Path, metadata: &fs::Metadata) -> io::Result<Metadata> {
+fn described(path: &Path, metadata: &fs::Metadata) -> io::Result<FileMetadata> {
     let kind = if metadata.is_symlink() {
-        Kind::Link(fs::read_link(path)?.to_string_lossy().into_owned())
+        FileKind::Link(fs::read_link(path)?.to_string_lossy().into_owned())
     } else if metadata.is_file() {
-        Kind::File
+        FileKind::File
     } else if metadata.is_dir() {
-        Kind::Folder
+        FileKind::Folder
     } else {
-        Kind::Other
+        FileKind::Other
     };
-    let size = if kind == Kind::File { metadata.len() } else { 0 };
-    Ok(Metadata { kind, size, is_executable: is_executable(metadata) })
+    let size = if kind == FileKind::File { metadata.len() } else { 0 };
+    Ok(FileMetadata { kind, size, is_executable: is_executable(metadata) })
 }
 
 #[cfg(unix)]
@@ -140,7 +141,7 @@ fn is_executable(_metadata: &fs::Metadata) -> bool {
     false
 }
 
-/// Opens the very file that was looked at: what has taken its place since may be a link.
+/// Opens exactly the file that was inspected. A file that has replaced it since may be a link, so it is refused.
 fn open(place: &Path, found: &fs::Metadata) -> io::Result<File> {
     let file = File::open(place)?;
     if is_same(found, &file.metadata()?) {
@@ -161,7 +162,7 @@ fn is_same(_one: &fs::Metadata, other: &fs::Metadata) -> bool {
     other.is_file()
 }
 
-impl Files for Checkout {
+impl RepositoryFiles for Checkout {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         let Some(place) = self.locate(path)? else { return Ok(None) };
         let found = match fs::symlink_metadata(&place) {
@@ -175,13 +176,14 @@ impl Files for Checkout {
         }
         let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default().saturating_add(1));
         let file = open(&place, &found).map_err(|error| unreadable(path, &error))?;
-        // It may have grown since.
+        // The file may have grown since its size was read.
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(Some(bytes)) }
     }
 
-    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
-        let (Some(place), Some(Metadata { kind: Kind::Folder, .. })) = (self.locate(path)?, self.metadata(path)?)
+    fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
+        let (Some(place), Some(FileMetadata { kind: FileKind::Folder, .. })) =
+            (self.locate(path)?, self.metadata(path)?)
         else {
             return Ok(None);
         };
@@ -190,13 +192,13 @@ impl Files for Checkout {
             let entry = entry.map_err(|error| unreadable(path, &error))?;
             let name = entry.file_name().into_string().map_err(|_| FilesError::Name { path: path.to_owned() })?;
             let metadata = entry.metadata().and_then(|metadata| described(&entry.path(), &metadata));
-            listed.push(Listed { name, metadata: metadata.map_err(|error| unreadable(path, &error))? });
+            listed.push(FolderEntry { name, metadata: metadata.map_err(|error| unreadable(path, &error))? });
         }
         listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(Some(listed))
     }
 
-    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError> {
+    fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {
         let Some(place) = self.locate(path)? else { return Ok(None) };
         match fs::symlink_metadata(&place).and_then(|metadata| described(&place, &metadata)) {
             Ok(metadata) => Ok(Some(metadata)),
@@ -230,7 +232,7 @@ mod tests {
             assert_eq!(checkout.read(path, 9), outside(path), "{path}");
         }
         assert_eq!(checkout.read("link", 9), Ok(None));
-        assert_eq!(checkout.metadata("link").unwrap().unwrap().kind, Kind::Link("../secret".to_owned()));
+        assert_eq!(checkout.metadata("link").unwrap().unwrap().kind, FileKind::Link("../secret".to_owned()));
         assert_eq!(checkout.read("alias/file", 9), Ok(Some(b"f".to_vec())));
         assert_eq!(checkout.read("inside/none", 9), Ok(None));
         assert_eq!(checkout.read("inside/file/none", 9), Ok(None));

@@ -1,9 +1,10 @@
-//! The command line: arguments as typed become arguments as usable, then one call.
+//! The command line: parses the arguments of a command, validates them, and calls the library once.
 //!
-//! Decides words, exit codes, and what is printed where: results go to standard output, everything said to a person
-//! goes to standard error. Refuses to know how anything is done.
+//! This module decides wording, exit codes and output: results go to standard output, messages for people go to
+//! standard error. It must not contain the logic of the commands themselves.
 //!
-//! Carries: the commands of this version; exit codes 0 done, 1 failed, 2 wrong usage, 64 wrong configuration.
+//! Carries: the commands of this version; exit codes 0 done, 1 failed, 2 wrong usage, 3 partly done, 64 wrong
+//! configuration.
 
 mod account;
 mod audit;
@@ -32,83 +33,84 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use failure::Failure;
+use failure::CommandFailure;
 
 /// An OpenAI-compatible gateway for image generation, and a client for it.
 #[derive(Debug, Parser)]
 #[command(name = "imagate", version, arg_required_else_help = true, disable_help_subcommand = true)]
-struct Arguments {
+struct CliArguments {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Serve the API until the process is asked to stop.
-    Serve(serve::Serve),
+    Serve(serve::ServeCommand),
     /// Make and manage the keys of callers; the server may be running or not.
-    Key(key::Key),
+    Key(key::KeyCommand),
     /// Manage the people who sign in; the server may be running or not.
-    User(user::User),
+    User(user::UserCommand),
     /// Manage the admin tokens of programs; the server may be running or not.
-    Token(token::Token),
+    Token(token::TokenCommand),
     /// Print who has changed what, the newest last.
-    Audit(audit::Audit),
+    Audit(audit::AuditCommand),
     /// Manage the groups of keys and their policies; the server may be running or not.
-    Group(group::Group),
+    Group(group::GroupCommand),
     /// Manage the upstream accounts; the server may be running or not.
-    Account(account::Account),
+    Account(account::AccountCommand),
     /// Change the key that seals every secret at rest.
-    MasterKey(master_key::MasterKey),
+    MasterKey(master_key::MasterKeyCommand),
     /// Print the records of requests, the newest last.
-    Usage(usage::Usage),
+    Usage(usage::UsageCommand),
     /// Make images with the client, and write them to files.
-    Generate(generate::Generate),
+    Generate(generate::GenerateCommand),
     /// Change images, or make new ones from them, and write them to files.
-    Edit(edit::Edit),
+    Edit(edit::EditCommand),
     /// Resize an image file on this machine, such as one that came smaller than was asked for.
-    Upscale(upscale::Upscale),
+    Upscale(upscale::UpscaleCommand),
     /// Check, format and compare skills registry manifests.
-    Skills(skills::Skills),
+    Skills(skills::SkillsCommand),
     /// Check or show the settings.
-    Config(config::Config),
+    Config(config::ConfigCommand),
     /// Print the document of the API.
-    Openapi(openapi::OpenApi),
+    Openapi(openapi::OpenApiCommand),
     /// Print the completions for a shell.
-    Completions(completions::Completions),
+    Completions(completions::CompletionsCommand),
 }
 
-/// Reads the arguments of the process, does what they say, and says how it went.
+/// Parses the arguments of the process, runs the command, and reports its result.
 #[must_use]
 pub fn main() -> ExitCode {
-    match Arguments::try_parse() {
+    match CliArguments::try_parse() {
         Ok(arguments) => failure::report(run(arguments.command)),
         Err(error) => {
-            // It goes where it belongs: help to standard output, an error to standard error. Nobody may be listening.
+            // Help goes to standard output, an error to standard error. A failed write is ignored: the output may be
+            // closed.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(failure::USAGE))
         }
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: CliCommand) -> Result<(), CommandFailure> {
     match command {
-        Command::Serve(serve) => serve.run(),
-        Command::Key(key) => key.run(),
-        Command::User(user) => user.run(),
-        Command::Token(token) => token.run(),
-        Command::Audit(audit) => audit.run(),
-        Command::Group(group) => group.run(),
-        Command::Account(account) => account.run(),
-        Command::MasterKey(master_key) => master_key.run(),
-        Command::Usage(usage) => usage.run(),
-        Command::Generate(generate) => generate.run(),
-        Command::Edit(edit) => edit.run(),
-        Command::Upscale(upscale) => upscale.run(),
-        Command::Skills(skills) => skills.run(),
-        Command::Config(config) => config.run(),
-        Command::Openapi(openapi) => openapi.run(),
-        Command::Completions(completions) => completions.run(&mut Arguments::command()),
+        CliCommand::Serve(serve) => serve.run(),
+        CliCommand::Key(key) => key.run(),
+        CliCommand::User(user) => user.run(),
+        CliCommand::Token(token) => token.run(),
+        CliCommand::Audit(audit) => audit.run(),
+        CliCommand::Group(group) => group.run(),
+        CliCommand::Account(account) => account.run(),
+        CliCommand::MasterKey(master_key) => master_key.run(),
+        CliCommand::Usage(usage) => usage.run(),
+        CliCommand::Generate(generate) => generate.run(),
+        CliCommand::Edit(edit) => edit.run(),
+        CliCommand::Upscale(upscale) => upscale.run(),
+        CliCommand::Skills(skills) => skills.run(),
+        CliCommand::Config(config) => config.run(),
+        CliCommand::Openapi(openapi) => openapi.run(),
+        CliCommand::Completions(completions) => completions.run(&mut CliArguments::command()),
     }
 }
 
@@ -118,19 +120,19 @@ mod tests {
 
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
-        Arguments::command().debug_assert();
+        CliArguments::command().debug_assert();
     }
 
     #[test]
     fn commands_of_later_versions_are_not_offered() {
         for command in ["batch", "doctor"] {
-            assert!(Arguments::try_parse_from(["imagate", command, "x"]).is_err(), "{command}");
+            assert!(CliArguments::try_parse_from(["imagate", command, "x"]).is_err(), "{command}");
         }
     }
 
     #[test]
     fn an_edit_takes_its_images_in_one_go_or_one_by_one() {
-        let parsed = |words: &[&str]| Arguments::try_parse_from([&["imagate", "edit"], words].concat()).is_ok();
+        let parsed = |words: &[&str]| CliArguments::try_parse_from([&["imagate", "edit"], words].concat()).is_ok();
         assert!(parsed(&["a hat", "--image", "a.png", "b.png", "--mask", "m.png", "--size", "1536x1024"]));
         assert!(parsed(&["a hat", "-i", "a.png", "-i", "b.png", "--stream", "--partials", "2", "--keep-partials"]));
         assert!(!parsed(&["a hat"]));
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_together_is_refused() {
         let parsed =
-            |words: &[&str]| Arguments::try_parse_from([&["imagate", "generate", "a"], words].concat()).is_ok();
+            |words: &[&str]| CliArguments::try_parse_from([&["imagate", "generate", "a"], words].concat()).is_ok();
         assert!(parsed(&["--draft", "--compression", "50"]) && parsed(&["--stream", "--partials", "0"]));
         for words in [
             &["--draft", "--quality", "low"][..],

@@ -1,13 +1,14 @@
-//! The SDK: the generated client, and by hand what the generator cannot make.
+//! The SDK: a generated client, and hand-written code for what the generator cannot produce.
 //!
-//! Decides how a call is written in Rust, how long it may take, and when it is sent again by itself.
-//! Refuses to know how the gateway works: it needs nothing but an address and a key, and nothing of the server is in its
-//! dependency tree.
+//! This module decides how a call is written in Rust, how long it may take, and when the client sends it again on its
+//! own. It does not know how the gateway works: it needs only an address and a key, and its dependency tree contains
+//! nothing of the server.
 //!
-//! Carries: the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (only what never reached the
-//! service, and 502, 503 and 504, is sent again, twice at most, and never against `x-should-retry: false`); the decoding
-//! of `data[].b64_json`, and of the events of a stream. Values that the service would refuse cannot be written down, as
-//! far as types can say it; what is open in the API is open here.
+//! It carries the client time limits (120 s, and 300 s above 2560x1440); operating rule 1 (the client sends a request
+//! again at most twice: if it never reached the service, after 502, 503 or 504, and after a 409 with
+//! `x-should-retry: true`; never against `x-should-retry: false`; a POST that got an answer only with
+//! `x-should-retry: true`); and the decoding of `data[].b64_json` and of stream events. The types rule out values that
+//! the service would refuse, as far as types can; what is open in the API is open here.
 
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;
@@ -69,7 +70,7 @@ use std::sync::Arc;
 use reqwest::header::HeaderMap;
 
 use crate::wire;
-use session::Limit;
+use session::TimeLimit;
 
 /// A client of the gateway, or of any service with the same API.
 ///
@@ -89,22 +90,22 @@ use session::Limit;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
 }
 
-/// What all calls of a client have in common.
-struct Shared {
+/// The state that all calls of a client share.
+struct ClientState {
     /// The address without `/v1`, because the generated paths begin with it.
     base_url: String,
     http: reqwest::Client,
-    credentials: session::Credentials,
+    credentials: session::BearerCredentials,
     max_retries: u32,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// A client for the service at this address, with this key.
+    /// Creates a client for the service at this address, with this key.
     ///
     /// The address may end in `/v1` or leave it out.
     ///
@@ -116,8 +117,8 @@ impl Client {
         Self::builder().base_url(base_url).api_key(api_key).build()
     }
 
-    /// A client from the environment: `IMAGATE_BASE_URL` and `IMAGATE_API_KEY`, or else `OPENAI_BASE_URL` and
-    /// `OPENAI_API_KEY`.
+    /// Creates a client from the environment: from `IMAGATE_BASE_URL` and `IMAGATE_API_KEY`, or else from
+    /// `OPENAI_BASE_URL` and `OPENAI_API_KEY`.
     ///
     /// A key is only sent to the address of its own pair. `IMAGATE_API_KEY` alone is for the gateway on this machine,
     /// `http://127.0.0.1:8080/v1`; `OPENAI_API_KEY` alone is an error.
@@ -135,31 +136,31 @@ impl Client {
         Builder::default()
     }
 
-    /// Making images.
+    /// Returns the calls that make images.
     #[must_use]
     pub fn images(&self) -> ImageCalls<'_> {
         ImageCalls::new(self)
     }
 
-    /// Tasks for text models that may draw.
+    /// Returns the calls that run tasks for text models, which may draw.
     #[must_use]
     pub fn responses(&self) -> ResponseCalls<'_> {
         ResponseCalls::new(self)
     }
 
-    /// The models that the service knows.
+    /// Returns the calls about the models that the service knows.
     #[must_use]
     pub fn models(&self) -> ModelCalls<'_> {
         ModelCalls::new(self)
     }
 
-    /// The generated client for one call.
-    fn call(&self, limit: Limit) -> wire::client::Client {
+    /// Returns the generated client for one call.
+    fn call(&self, limit: TimeLimit) -> wire::client::Client {
         self.call_with(limit, HeaderMap::new())
     }
 
-    /// The same with headers of its own.
-    fn call_with(&self, limit: Limit, headers: HeaderMap) -> wire::client::Client {
+    /// Like [`Self::call`], with additional headers.
+    fn call_with(&self, limit: TimeLimit, headers: HeaderMap) -> wire::client::Client {
         let shared = &*self.shared;
         let session = Session::new(shared.credentials.clone(), shared.max_retries, limit, headers);
         wire::client::Client::new_with_client(&shared.base_url, shared.http.clone(), session)

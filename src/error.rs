@@ -1,68 +1,68 @@
-//! What can go wrong for a caller, and the one mapping to status, code, headers and retry advice.
+//! The errors that a caller may read, and the one mapping to status, code, headers and retry advice.
 //!
-//! This room knows nothing of HTTP libraries and nothing of accounts: an [`Error`] holds only what a caller may read.
-//! What the log should know beside it is logged where it is known.
-//! It carries the error table of the specification and the retry advice of the money rules: clients try again by
-//! themselves, so every error says whether that can help and whether it can cost a second image.
+//! This module must not depend on HTTP libraries or accounts: an [`Error`] holds only text for the caller. Details for
+//! the log are logged at the place where they are known. The module carries the error table of the specification and
+//! the retry advice of the money rules: clients retry automatically, so every error states whether a retry can help and
+//! whether it can cost a second image.
 
 mod code;
 mod fault;
 mod rejection;
 
-pub(crate) use code::Code;
-pub(crate) use fault::Fault;
-pub(crate) use rejection::{Reason, Rejection};
+pub(crate) use code::ApiErrorCode;
+pub(crate) use fault::UpstreamFault;
+pub(crate) use rejection::{Rejection, RejectionReason};
 
 use serde_json::{Map, Value, json};
 
-/// Why a request got no image. `Display` is what the caller reads.
+/// The reason why a request got no image. `Display` writes the text for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Error {
-    /// The key is absent, unknown, disabled, deleted or expired: the caller is not told which.
+    /// The key is absent, unknown, disabled, deleted or expired; the caller is not told which.
     InvalidKey,
-    /// Somebody was let in who may not do this.
+    /// The authenticated caller is not permitted to do this.
     Denied,
-    /// The owner of a key may not undo an admin's decision about it.
+    /// The owner of a key may not undo a decision of an admin about it.
     AdminDecision(AdminDecision),
-    /// A parameter, or a combination of them, is not acceptable.
+    /// A parameter, or a combination of parameters, is not acceptable.
     Invalid(Rejection),
-    /// The body, or one part of it, is over its limit.
+    /// The body, or one part of it, exceeds its limit.
     TooLarge(Rejection),
-    /// A content type that is not read here.
+    /// The content type is not supported here.
     UnsupportedMedia(String),
-    /// A content encoding that is not read here.
+    /// The content encoding is not supported here.
     UnsupportedCoding,
-    /// There is no such thing at this address.
-    NotFound(Missing),
-    /// What an operator asks for does not go together with what there is.
-    Conflict(Conflict),
+    /// The address names nothing that exists.
+    NotFound(MissingResource),
+    /// The request of an operator conflicts with the current state.
+    Conflict(ResourceConflict),
     /// The usage window of every account is exhausted.
-    UsageLimit(Reset),
-    /// Too many requests right now; waiting a little helps.
+    UsageLimit(UsageReset),
+    /// There are too many requests at the moment; a short wait helps.
     RateLimited {
-        /// Whole seconds to wait.
+        /// The number of whole seconds to wait.
         retry_after: u32,
     },
-    /// The work goes on, and the same request sent again waits for the same result.
+    /// The work continues; the same request, sent again, waits for the same result.
     InProgress,
-    /// The unfinished requests of one key leave no room for this one; the text names the exceeded budget.
+    /// The unfinished requests of one key leave no budget for this one; the text names the exceeded budget.
     HoldsTooMuch(String),
     /// No account may serve this request.
     NoAccounts,
     /// The upstream gave no image.
-    Upstream(Fault),
+    Upstream(UpstreamFault),
     /// The store does not answer.
     Unavailable,
     /// A fault of the gateway itself.
     Internal,
 }
 
-/// What was not found.
+/// The resource that was not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingResource {
     /// A model id.
     Model(String),
-    /// A name or id of an upstream account, which only operators ask for, as for the rest down to the records.
+    /// A name or id of an upstream account. Only operators ask for accounts and for the variants below, up to `Record`.
     Account(String),
     /// A key, by its id or public id.
     Key(String),
@@ -81,109 +81,111 @@ pub(crate) enum Missing {
     Group(String),
     /// A record, by its request id.
     Record(String),
-    /// Nothing stands at this address.
+    /// The address does not exist.
     Url {
-        /// As sent.
+        /// The method, as sent.
         method: String,
-        /// As sent.
+        /// The path, as sent.
         path: String,
     },
-    /// The address is known, the method is not.
+    /// The address exists, but does not support the method.
     Method {
-        /// As sent.
+        /// The method, as sent.
         method: String,
-        /// As sent.
+        /// The path, as sent.
         path: String,
     },
 }
 
-/// An admin's decision about a key.
+/// A decision of an admin about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminDecision {
     /// The key is disabled.
     Disabled,
-    /// The user is no longer in the key's group.
+    /// The user no longer belongs to the group of the key.
     LeftGroup,
-    /// The key ends at this moment at the latest.
+    /// The key must end at this moment or earlier.
     LatestEnd(String),
 }
 
-/// Why an operator cannot have what was asked for. The name is that of what stands in the way.
+/// The reason why a change of an operator is refused; each variant names the obstacle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Conflict {
-    /// There is an account of that name.
+pub(crate) enum ResourceConflict {
+    /// An account has this name already.
     Exists(String),
-    /// The settings file has the account, and only a change of the file can do this.
+    /// The account comes from the settings file, and only a change of the file can do this.
     ReadOnly(String),
-    /// There is a user of that name.
+    /// A user has this name already.
     UserExists(String),
-    /// There is a group of that name.
+    /// A group has this name already.
     GroupExists(String),
-    /// Keys belong to the group, or every installation has it.
+    /// Keys belong to the group, or it is the group that every installation has.
     GroupInUse(String),
-    /// The settings file has the group.
+    /// The group comes from the settings file.
     GroupReadOnly(String),
-    /// No other admin could sign in.
+    /// No other admin would be able to sign in.
     LastAdmin,
-    /// A member already has the most keys that a member can have.
+    /// The member already has the maximum number of keys.
     KeyLimit(u32),
 }
 
-/// When the earliest account has room again.
+/// The moment at which the first account has capacity again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reset {
-    /// Unix seconds, where known.
+pub(crate) struct UsageReset {
+    /// The moment in Unix seconds, if it is known.
     pub(crate) at: Option<i64>,
-    /// Seconds from now, where known.
+    /// The number of seconds from now, if it is known.
     pub(crate) seconds: Option<u64>,
 }
 
-/// `Retry-After` is never above this: two well-known clients sleep for whatever it says.
+/// The maximum of `Retry-After`. Two well-known clients wait as long as the header says, however long that is.
 const RETRY_AFTER_MAX: u64 = crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// The codings in which a request body is read.
+/// The content encodings that request bodies may have.
 const CODINGS: &str = "zstd, gzip, identity";
 
 // === impl Error ===
 
 impl Error {
-    /// The row of the error table.
-    pub(crate) fn code(&self) -> Code {
+    /// Returns the row of the error table for this error.
+    pub(crate) fn code(&self) -> ApiErrorCode {
         match self {
-            Self::InvalidKey => Code::InvalidApiKey,
-            Self::Denied | Self::AdminDecision(_) => Code::PermissionDenied,
-            Self::Invalid(_) => Code::InvalidRequest,
-            Self::TooLarge(_) => Code::RequestTooLarge,
-            Self::UnsupportedMedia(_) | Self::UnsupportedCoding => Code::UnsupportedMediaType,
+            Self::InvalidKey => ApiErrorCode::InvalidApiKey,
+            Self::Denied | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
+            Self::Invalid(_) => ApiErrorCode::InvalidRequest,
+            Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
+            Self::UnsupportedMedia(_) | Self::UnsupportedCoding => ApiErrorCode::UnsupportedMediaType,
             Self::NotFound(missing) => missing.code(),
             Self::Conflict(conflict) => conflict.code(),
-            Self::UsageLimit(_) => Code::UsageLimitReached,
-            Self::RateLimited { .. } | Self::HoldsTooMuch(_) => Code::RateLimitExceeded,
-            Self::InProgress => Code::ImageInProgress,
-            Self::NoAccounts => Code::NoAvailableAccounts,
-            Self::Upstream(_) => Code::UpstreamError,
-            Self::Unavailable => Code::ServiceUnavailable,
-            Self::Internal => Code::InternalError,
+            Self::UsageLimit(_) => ApiErrorCode::UsageLimitReached,
+            Self::RateLimited { .. } | Self::HoldsTooMuch(_) => ApiErrorCode::RateLimitExceeded,
+            Self::InProgress => ApiErrorCode::ImageInProgress,
+            Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
+            Self::Upstream(_) => ApiErrorCode::UpstreamError,
+            Self::Unavailable => ApiErrorCode::ServiceUnavailable,
+            Self::Internal => ApiErrorCode::InternalError,
         }
     }
 
-    /// The parameter at fault, where one is.
+    /// Returns the parameter at fault, if there is one.
     pub(crate) fn param(&self) -> Option<&str> {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
-            Self::NotFound(Missing::Model(_)) => Some("model"),
-            Self::NotFound(Missing::Named { param, .. }) => Some(param),
+            Self::NotFound(MissingResource::Model(_)) => Some("model"),
+            Self::NotFound(MissingResource::Named { param, .. }) => Some(param),
             Self::AdminDecision(AdminDecision::LatestEnd(_)) => Some("expires_at"),
-            Self::Conflict(Conflict::Exists(_) | Conflict::UserExists(_) | Conflict::GroupExists(_)) => Some("name"),
+            Self::Conflict(
+                ResourceConflict::Exists(_) | ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_),
+            ) => Some("name"),
             _ => None,
         }
     }
 
-    /// Whether the same request, sent again by itself, can succeed without paying for an image twice.
+    /// Returns true if the same request, sent again automatically, can succeed without paying for an image twice.
     pub(crate) fn should_retry(&self) -> bool {
         match self {
             Self::RateLimited { .. } | Self::InProgress | Self::HoldsTooMuch(_) | Self::Unavailable => true,
-            Self::Upstream(fault) => *fault == Fault::Unreachable,
+            Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
             Self::InvalidKey
             | Self::Denied
             | Self::AdminDecision(_)
@@ -199,7 +201,8 @@ impl Error {
         }
     }
 
-    /// Whole seconds for `Retry-After`; nothing where the wait is long, because that stands in the body.
+    /// Returns the whole seconds for `Retry-After`, or `None` if the wait is longer than the maximum; the body states
+    /// it then.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
@@ -210,12 +213,12 @@ impl Error {
         seconds.filter(|seconds| *seconds <= RETRY_AFTER_MAX)
     }
 
-    /// What `Accept-Encoding` says beside the error, where the coding of the request is what was wrong.
+    /// Returns the value of `Accept-Encoding` for the answer if the content encoding of the request caused the error.
     pub(crate) fn accept_encoding(&self) -> Option<&'static str> {
         (*self == Self::UnsupportedCoding).then_some(CODINGS)
     }
 
-    /// The error body of the contract: always the same nesting, always all four keys.
+    /// Builds the error body of the contract: the nesting is always the same, and all four keys are always present.
     pub(crate) fn body(&self) -> Value {
         let code = self.code();
         let mut detail = Map::new();
@@ -233,23 +236,23 @@ impl Error {
         json!({ "error": detail })
     }
 
-    /// The data of the event for this error.
+    /// Builds the data of the stream event for this error.
     pub(crate) fn event(&self) -> String {
         event_of(&self.body()["error"])
     }
 
-    /// The finer word beside the code.
+    /// Returns the finer word beside the code.
     fn reason(&self) -> Option<&'static str> {
         match self {
-            Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(Reason::as_str),
+            Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.reason.map(RejectionReason::as_str),
             Self::Upstream(fault) => Some(fault.as_str()),
             _ => None,
         }
     }
 }
 
-/// The data of an error event, from the `error` member of an error body: nested for the official SDKs, flat for the
-/// others, in the order of the contract.
+/// Builds the data of an error event from the `error` member of an error body: nested for the official SDKs, flat for
+/// other clients, in the order of the contract.
 pub(crate) fn event_of(detail: &Value) -> String {
     let [kind, code, message, param] = ["type", "code", "message", "param"].map(|name| &detail[name]);
     crate::wire::one_line(format!(
@@ -289,25 +292,25 @@ impl From<Rejection> for Error {
     }
 }
 
-// === impl Missing ===
+// === impl MissingResource ===
 
-impl Missing {
-    const fn code(&self) -> Code {
+impl MissingResource {
+    const fn code(&self) -> ApiErrorCode {
         match self {
-            Self::Model(_) => Code::ModelNotFound,
-            Self::Account(_) => Code::AccountNotFound,
-            Self::Key(_) => Code::KeyNotFound,
-            Self::User(_) | Self::Named { .. } => Code::UserNotFound,
-            Self::Token(_) => Code::TokenNotFound,
-            Self::Group(_) => Code::GroupNotFound,
-            Self::Record(_) => Code::RecordNotFound,
-            Self::Url { .. } => Code::UnknownUrl,
-            Self::Method { .. } => Code::MethodNotAllowed,
+            Self::Model(_) => ApiErrorCode::ModelNotFound,
+            Self::Account(_) => ApiErrorCode::AccountNotFound,
+            Self::Key(_) => ApiErrorCode::KeyNotFound,
+            Self::User(_) | Self::Named { .. } => ApiErrorCode::UserNotFound,
+            Self::Token(_) => ApiErrorCode::TokenNotFound,
+            Self::Group(_) => ApiErrorCode::GroupNotFound,
+            Self::Record(_) => ApiErrorCode::RecordNotFound,
+            Self::Url { .. } => ApiErrorCode::UnknownUrl,
+            Self::Method { .. } => ApiErrorCode::MethodNotAllowed,
         }
     }
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for MissingResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Model(id) => write!(f, "The model '{id}' does not exist."),
@@ -339,24 +342,24 @@ impl std::fmt::Display for AdminDecision {
     }
 }
 
-// === impl Conflict ===
+// === impl ResourceConflict ===
 
-impl Conflict {
-    const fn code(&self) -> Code {
+impl ResourceConflict {
+    const fn code(&self) -> ApiErrorCode {
         match self {
-            Self::Exists(_) => Code::AccountExists,
-            Self::ReadOnly(_) => Code::AccountReadOnly,
-            Self::UserExists(_) => Code::UserExists,
-            Self::GroupExists(_) => Code::GroupExists,
-            Self::GroupInUse(_) => Code::GroupInUse,
-            Self::GroupReadOnly(_) => Code::GroupReadOnly,
-            Self::LastAdmin => Code::LastAdmin,
-            Self::KeyLimit(_) => Code::KeyLimitReached,
+            Self::Exists(_) => ApiErrorCode::AccountExists,
+            Self::ReadOnly(_) => ApiErrorCode::AccountReadOnly,
+            Self::UserExists(_) => ApiErrorCode::UserExists,
+            Self::GroupExists(_) => ApiErrorCode::GroupExists,
+            Self::GroupInUse(_) => ApiErrorCode::GroupInUse,
+            Self::GroupReadOnly(_) => ApiErrorCode::GroupReadOnly,
+            Self::LastAdmin => ApiErrorCode::LastAdmin,
+            Self::KeyLimit(_) => ApiErrorCode::KeyLimitReached,
         }
     }
 }
 
-impl std::fmt::Display for Conflict {
+impl std::fmt::Display for ResourceConflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exists(name) => {
@@ -400,25 +403,41 @@ mod tests {
     }
 
     #[test]
+    fn no_character_that_unicode_takes_for_a_line_end_stands_in_the_event_of_an_error() {
+        let error = Error::NotFound(MissingResource::Model("a\u{2028}b".to_owned()));
+        let event = error.event();
+        assert!(!event.contains('\u{2028}'), "{event}");
+        let read: Value = serde_json::from_str(&event).expect("JSON");
+        assert_eq!(read["message"], error.to_string());
+    }
+
+    #[test]
     fn every_code_has_a_message_of_its_own() {
-        let messages: std::collections::BTreeSet<_> = Code::ALL.iter().map(|code| code.message()).collect();
-        assert_eq!(messages.len(), Code::ALL.len());
+        let messages: std::collections::BTreeSet<_> = ApiErrorCode::ALL.iter().map(|code| code.message()).collect();
+        assert_eq!(messages.len(), ApiErrorCode::ALL.len());
     }
 
     #[test]
     fn a_refusal_and_an_ambiguous_failure_are_never_to_be_sent_again() {
-        let paid = [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch, Fault::Unknown];
-        for fault in paid.into_iter().chain([Fault::Quota, Fault::Credentials]) {
+        let paid = [
+            UpstreamFault::Refused,
+            UpstreamFault::NoImage,
+            UpstreamFault::Broken,
+            UpstreamFault::Timeout,
+            UpstreamFault::Mismatch,
+            UpstreamFault::Unknown,
+        ];
+        for fault in paid.into_iter().chain([UpstreamFault::Quota, UpstreamFault::Credentials]) {
             assert!(!Error::Upstream(fault).should_retry(), "{fault:?}");
         }
-        assert!(Error::Upstream(Fault::Unreachable).should_retry());
+        assert!(Error::Upstream(UpstreamFault::Unreachable).should_retry());
     }
 
     #[test]
     fn a_long_wait_stands_in_the_body_and_not_in_the_header() {
-        let far = Error::UsageLimit(Reset { at: Some(1_795_228_664), seconds: Some(3600) });
+        let far = Error::UsageLimit(UsageReset { at: Some(1_795_228_664), seconds: Some(3600) });
         assert_eq!(far.retry_after(), None);
         assert_eq!(far.body()["error"]["resets_in_seconds"], 3600);
-        assert_eq!(Error::UsageLimit(Reset { at: None, seconds: Some(60) }).retry_after(), Some(60));
+        assert_eq!(Error::UsageLimit(UsageReset { at: None, seconds: Some(60) }).retry_after(), Some(60));
     }
 }

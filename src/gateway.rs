@@ -1,4 +1,4 @@
-//! The server: owns the rooms, their start and their end.
+//! The server: owns the modules of the gateway, and starts and stops them.
 
 mod accounts;
 mod catalog;
@@ -29,7 +29,7 @@ mod upstream;
 pub(crate) mod usage;
 
 pub(crate) use current::CurrentGateway;
-pub(crate) use serve::{ServeError, Signals, serve};
+pub(crate) use serve::{ServeError, SignalListeners, serve};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,48 +38,48 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use accounts::{Accounts, TokenEndpoint};
-use catalog::Catalog;
-use config::{Config, Deadlines, Delivery, Fallback, Group, Proxies};
-use console::{Console, ConsoleRooms};
-use filter::Filters;
-use follow::{GroupFollower, needs_tls, with_groups};
-use front::Connections;
-use keys::{Keys, Pepper};
+use catalog::TextModelCatalog;
+use config::{Config, DeadlineConfig, DeliveryPolicy, FallbackPolicy, GroupConfig, TrustedProxies};
+use console::{Console, ConsoleServices};
+use filter::PromptFilters;
+use follow::{GroupRefreshHandle, needs_tls, with_groups};
+use front::ConnectionTable;
+use keys::{ApiKeys, Pepper};
 use ledger::{Ledger, NodeId};
 use pages::Pages;
-use people::{People, PeopleError};
-use registry::{Published, Registry};
-use replay::Replay;
+use people::{IdentityError, IdentityService};
+use registry::{PublishedRegistry, RegistryPublisher};
+use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{AccountSpec, Act, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
-use telemetry::{Metrics, Now};
-use upstream::Upstream;
+use store::{AccountSpec, AuditContext, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
+use telemetry::{Metrics, MetricsSnapshot};
+use upstream::UpstreamClient;
 
-/// Everything that a request can reach.
+/// The shared state and services of the gateway, which every request can reach.
 pub(crate) struct Gateway {
     console: Arc<Console>,
-    keys: Arc<Keys>,
-    people: Arc<People>,
+    keys: Arc<ApiKeys>,
+    people: Arc<IdentityService>,
     pages: Arc<Pages>,
-    trusted_proxies: Proxies,
-    connections: Arc<Connections>,
+    trusted_proxies: TrustedProxies,
+    connections: Arc<ConnectionTable>,
     accounts: Arc<Accounts>,
-    filters: Filters,
-    upstream: Arc<Upstream>,
-    replay: Arc<Replay>,
+    filters: PromptFilters,
+    upstream: Arc<UpstreamClient>,
+    replay: Arc<AnswerReplay>,
     ledger: Ledger,
     retention: Arc<RetentionTask>,
     metrics: Arc<Metrics>,
-    registry: Option<Arc<Registry>>,
+    registry: Option<Arc<RegistryPublisher>>,
     spool: Spool,
     image_models: ImageModels,
-    catalog: Arc<Catalog>,
+    catalog: Arc<TextModelCatalog>,
     text_models: Option<Vec<String>>,
-    deadlines: Deadlines,
+    deadlines: DeadlineConfig,
     answer_deadline: Duration,
-    groups: HashMap<String, Group>,
+    groups: HashMap<String, GroupConfig>,
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
     /// Cancelled when the gateway is asked to stop, so that load balancers send no more requests.
@@ -88,43 +88,43 @@ pub(crate) struct Gateway {
     cutoff: CancellationToken,
 }
 
-/// The reason why the gateway takes no new jobs.
+/// The reason why the gateway accepts no new jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unready {
+pub(crate) enum UnreadyReason {
     /// The process was asked to end.
     Stopping,
     /// The database does not answer.
     StoreReads,
-    /// The database does not take records, or takes too long.
+    /// The database does not accept records, or takes too long.
     StoreWrites,
     /// Less than half of the disk space that belongs to the database is free.
     DiskSpace,
 }
 
-/// The store of a configuration, for the server and for commands beside it.
+/// Opens the store of a configuration, for the server and for commands beside it.
 ///
 /// # Errors
 ///
-/// Where the data directory cannot be used.
+/// Returns an error if the data directory cannot be used.
 pub(crate) async fn open_store(config: &Config) -> Result<Arc<SqliteStore>, StoreError> {
     let master_key = config.master_key.as_ref().map(|secret| MasterKey::from_text(secret.expose())).transpose()?;
     SqliteStore::open(&config.data_dir, master_key).await.map(Arc::new)
 }
 
-/// The keys in a store.
-pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<Keys> {
-    Arc::new(Keys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key())))
+/// The API keys of a store.
+pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<ApiKeys> {
+    Arc::new(ApiKeys::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key())))
 }
 
-/// The people in a store.
-pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<People> {
+/// The users of a store.
+pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<IdentityService> {
     let store_of_people = Arc::clone(store) as Arc<dyn Store>;
-    Arc::new(People::new(store_of_people, Pepper::new(store.pepper_key()), config.groups_of_file()))
+    Arc::new(IdentityService::new(store_of_people, Pepper::new(store.pepper_key()), config.groups_of_file()))
 }
 
-// === impl Unready ===
+// === impl UnreadyReason ===
 
-impl Unready {
+impl UnreadyReason {
     /// The word for the reason in the answer of `/readyz`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -139,11 +139,15 @@ impl Unready {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Builds the rooms. The store must be locked for serving.
-    async fn build(config: &Config, store: &Arc<SqliteStore>, follower: GroupFollower) -> Result<Self, ServeError> {
+    /// Builds all modules. The store must be locked for serving.
+    async fn build(
+        config: &Config,
+        store: &Arc<SqliteStore>,
+        follower: GroupRefreshHandle,
+    ) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
         for group in &config.groups {
-            store.ensure_group(&Act::system(), &group.name).await?;
+            store.ensure_group(&AuditContext::system(), &group.name).await?;
         }
         for account in &config.accounts {
             store.sync_account(spec(account)).await?;
@@ -152,23 +156,23 @@ impl Gateway {
         store.mark_absent(&in_file, Timestamp::now()).await?;
         let rows = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
-        // What encryption takes is looked for now: a start fails better than every call.
-        let upstream = Arc::new(Upstream::new(config.deadlines.connect, needs_tls(config))?);
+        // The requirements of encryption are checked now: it is better that a start fails than that every call fails.
+        let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
         let (config, filters) = with_groups(config, store.group_policies().await?, &upstream).await?;
-        let rooms = ConsoleRooms { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
+        let rooms = ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
         let console = Arc::new(Console::new(&config, rooms, Arc::clone(&upstream), follower)?);
         let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
         accounts.watch();
-        let catalog = Catalog::new(&accounts, &upstream);
+        let catalog = TextModelCatalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
         let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
         let spool = Spool::open_in(&config.data_dir, &config.uploads).map_err(ServeError::Spool)?;
         spool.watch();
         let (free, answers) = (spool.free_space(config.data_dir.clone()), Arc::clone(&rows));
-        let replay = Replay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
+        let replay = AnswerReplay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
-        let connections = Connections::new(config.connections, descriptors, &config.trusted_proxies, counts);
+        let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
         keys.watch();
         let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(no_randomness)?);
         Ok(Self {
@@ -185,7 +189,7 @@ impl Gateway {
             retention: Arc::new(RetentionTask::start(rows, config.retention)),
             ledger,
             metrics,
-            registry: config.skills_dir.as_deref().map(|folder| Arc::new(Registry::new(folder))),
+            registry: config.skills_dir.as_deref().map(|folder| Arc::new(RegistryPublisher::new(folder))),
             spool,
             image_models: ImageModels::new(&config.image_models),
             catalog: Arc::new(catalog),
@@ -199,8 +203,8 @@ impl Gateway {
         })
     }
 
-    /// The same gateway under these settings and groups of the store. All lasting state is shared: the requests in progress, the state of the
-    /// accounts, and the sessions.
+    /// The same gateway under these settings and groups of the store. All lasting state is shared: the requests in
+    /// progress, the state of the accounts, and the sessions.
     ///
     /// # Errors
     ///
@@ -242,20 +246,20 @@ impl Gateway {
         &self.console
     }
 
-    pub(crate) const fn keys(&self) -> &Arc<Keys> {
+    pub(crate) const fn keys(&self) -> &Arc<ApiKeys> {
         &self.keys
     }
 
-    pub(crate) const fn people(&self) -> &Arc<People> {
+    pub(crate) const fn people(&self) -> &Arc<IdentityService> {
         &self.people
     }
 
-    pub(crate) const fn trusted_proxies(&self) -> &Proxies {
+    pub(crate) const fn trusted_proxies(&self) -> &TrustedProxies {
         &self.trusted_proxies
     }
 
     /// The open connections of callers.
-    pub(crate) const fn connections(&self) -> &Arc<Connections> {
+    pub(crate) const fn connections(&self) -> &Arc<ConnectionTable> {
         &self.connections
     }
 
@@ -263,11 +267,11 @@ impl Gateway {
         &self.pages
     }
 
-    pub(crate) const fn filters(&self) -> &Filters {
+    pub(crate) const fn filters(&self) -> &PromptFilters {
         &self.filters
     }
 
-    pub(crate) fn replay(&self) -> &Replay {
+    pub(crate) fn replay(&self) -> &AnswerReplay {
         &self.replay
     }
 
@@ -275,7 +279,7 @@ impl Gateway {
         &self.accounts
     }
 
-    pub(crate) fn upstream(&self) -> &Upstream {
+    pub(crate) fn upstream(&self) -> &UpstreamClient {
         &self.upstream
     }
 
@@ -288,7 +292,7 @@ impl Gateway {
     }
 
     /// The skills that are published, if any are.
-    pub(crate) async fn skills(&self) -> Option<Arc<Published>> {
+    pub(crate) async fn skills(&self) -> Option<Arc<PublishedRegistry>> {
         match &self.registry {
             Some(registry) => registry.published().await,
             None => None,
@@ -299,16 +303,16 @@ impl Gateway {
         &self.metrics
     }
 
-    /// What was counted, and how things stand at this moment.
+    /// The metrics: the counters, and the current values of the gauges.
     ///
     /// # Errors
     ///
-    /// Where it cannot be written, which is a fault of ours.
+    /// Returns an error if the text cannot be written, which is an internal error.
     pub(crate) fn measured(&self) -> Result<String, std::fmt::Error> {
         let (accounts, waiting) = self.accounts.now();
         self.connections.measure();
         let uploads = self.spool.usage();
-        self.metrics.render(&Now {
+        self.metrics.render(&MetricsSnapshot {
             accounts,
             waiting,
             unsettled: self.ledger.unsettled(),
@@ -318,13 +322,13 @@ impl Gateway {
         })
     }
 
-    /// The reasons why new jobs are not taken; empty if they are. Answered from memory, without any disk access.
-    pub(crate) fn unready(&self) -> Vec<Unready> {
+    /// The reasons why new jobs are not accepted; empty if they are. The answer comes from memory, without disk access.
+    pub(crate) fn unready(&self) -> Vec<UnreadyReason> {
         let found = [
-            (self.accounts.is_stopped() || self.leaving.is_cancelled(), Unready::Stopping),
-            (!self.accounts.can_read(), Unready::StoreReads),
-            (self.ledger.write_trouble(Instant::now()).is_some(), Unready::StoreWrites),
-            (self.spool.is_out_of_space(), Unready::DiskSpace),
+            (self.accounts.is_stopped() || self.leaving.is_cancelled(), UnreadyReason::Stopping),
+            (!self.accounts.can_read(), UnreadyReason::StoreReads),
+            (self.ledger.write_trouble(Instant::now()).is_some(), UnreadyReason::StoreWrites),
+            (self.spool.is_out_of_space(), UnreadyReason::DiskSpace),
         ];
         found.into_iter().filter_map(|(is, why)| is.then_some(why)).collect()
     }
@@ -334,7 +338,7 @@ impl Gateway {
         &self.leaving
     }
 
-    /// Cancelled when the time to finish is over: requests that still wait for an upstream answer their callers then.
+    /// Cancelled when the time to finish is over: requests that still wait for an upstream are then answered at once.
     pub(crate) const fn cutoff(&self) -> &CancellationToken {
         &self.cutoff
     }
@@ -343,29 +347,29 @@ impl Gateway {
         &self.spool
     }
 
-    /// What each image model can be asked for.
+    /// The properties that can be requested from each image model.
     pub(crate) const fn image_models(&self) -> &ImageModels {
         &self.image_models
     }
 
     /// The text models.
-    pub(crate) fn catalog(&self) -> &Catalog {
+    pub(crate) fn catalog(&self) -> &TextModelCatalog {
         &self.catalog
     }
 
-    /// What a group does with another size or format than was asked for. A group that the configuration does not name
+    /// The policy of a group for an image that differs from the request in size or format. A group that the
+    /// configuration does not name has the default.
+    pub(crate) fn delivery(&self, group: &str) -> DeliveryPolicy {
+        self.groups.get(group).map_or(DeliveryPolicy::Report, |group| group.delivery)
+    }
+
+    /// The policy of a group for a request that no account can fulfill. A group that the configuration does not name
     /// has the default.
-    pub(crate) fn delivery(&self, group: &str) -> Delivery {
-        self.groups.get(group).map_or(Delivery::Report, |group| group.delivery)
+    pub(crate) fn fallback(&self, group: &str) -> FallbackPolicy {
+        self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
     }
 
-    /// What a group does where no account makes what was asked for. A group that the configuration does not name has the
-    /// default.
-    pub(crate) fn fallback(&self, group: &str) -> Fallback {
-        self.groups.get(group).map_or(Fallback::Never, |group| group.fallback)
-    }
-
-    /// Whether the coding agents of a group get an image tool where they bring none.
+    /// True if the coding agents of a group get an image tool when they do not bring one.
     pub(crate) fn injects_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }
@@ -380,18 +384,18 @@ impl Gateway {
         self.groups.get(group).and_then(|group| group.tools.as_deref())
     }
 
-    /// The time after which a plain request is answered although the work on it goes on.
+    /// The time after which a plain request is answered even if its job is still running.
     pub(crate) const fn answer_deadline(&self) -> Duration {
         self.answer_deadline
     }
 
-    /// True if requests of this group can be served as it is set. A group that was made a moment ago may have settings
-    /// that are not in force yet.
+    /// True if requests of this group can be served with its settings. The settings of a group that was created a
+    /// moment ago may not be in force yet.
     ///
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn knows_group(&self, group: &str) -> Result<bool, PeopleError> {
+    pub(crate) async fn knows_group(&self, group: &str) -> Result<bool, IdentityError> {
         Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
     }
 
@@ -400,18 +404,18 @@ impl Gateway {
         &self.config
     }
 
-    /// True if the settings of a group cannot be used, so that it is served nothing.
+    /// True if the settings of a group cannot be used; its requests are refused then.
     pub(crate) fn is_unusable(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.problem.is_some())
     }
 
-    /// The limits on the time that the work on one request of a group takes.
-    pub(crate) fn deadlines(&self, group: &str) -> Deadlines {
+    /// The time limits for one request of a group.
+    pub(crate) fn deadlines(&self, group: &str) -> DeadlineConfig {
         self.groups.get(group).map_or(self.deadlines, |group| group.deadlines)
     }
 }
 
-fn by_name(config: &Config) -> HashMap<String, Group> {
+fn by_name(config: &Config) -> HashMap<String, GroupConfig> {
     config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect()
 }
 
@@ -419,13 +423,13 @@ fn no_randomness(error: getrandom::Error) -> ServeError {
     ServeError::Io { doing: "asking the machine for random bytes", source: std::io::Error::other(error) }
 }
 
-/// What the store keeps of an account: never its credentials.
-fn spec(account: &config::Account) -> AccountSpec<'_> {
+/// The properties of an account that the store keeps: never its credentials.
+fn spec(account: &config::AccountConfig) -> AccountSpec<'_> {
     let (kind, protocol) = (account.upstream.kind(), account.upstream.protocol());
     AccountSpec {
         name: &account.name,
         kind,
-        protocol: protocol.unwrap_or(config::Protocol::Images).as_str(),
+        protocol: protocol.unwrap_or(config::UpstreamProtocol::Images).as_str(),
         tier: account.tier.as_str(),
     }
 }

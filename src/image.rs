@@ -1,8 +1,8 @@
-//! What is true of images anywhere: pixel sizes and their four rules, file formats, and what the first bytes of a file
-//! tell.
+//! Image sizes, formats and file headers: pixel sizes with their four rules, file formats, and the facts that the first
+//! bytes of a file state.
 //!
-//! This room is pure: the SDK, the server and the command line share it, and it reads nothing but what it is given.
-//! It carries the size rules 1 to 4 of the specification; their numbers stand in `openapi/gateway.json`.
+//! This module is pure: the SDK, the server and the command line share it, and it reads only its input. It carries the
+//! size rules 1 to 4 of the specification; their numbers are stored in `openapi/gateway.json`.
 
 #[cfg(feature = "gateway")]
 mod base64;
@@ -12,8 +12,8 @@ mod probe;
 mod size;
 
 #[cfg(feature = "gateway")]
-pub(crate) use base64::{Base64, NoImage, starts_with};
+pub(crate) use base64::{Base64Decoder, DataUrlError, starts_with};
 pub use format::Format;
 #[cfg(any(feature = "client", feature = "gateway"))]
-pub(crate) use probe::{Facts, Flaw, Header, Source, inspect, probe};
+pub(crate) use probe::{ByteSource, ImageFileError, ImageHeader, ImageProperties, inspect, probe};
 pub use size::{Size, SizeError, SizeRequest};

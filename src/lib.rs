@@ -33,3 +33,8 @@ pub use wire::{Bounded, OpenWord, OutOfBounds, Secret, types};
 #[cfg(feature = "gateway")]
 #[doc(hidden)]
 pub use wire::{admin::types as admin_types, served_admin_description, served_description};
+
+/// The programs on the SDK page, which are compiled as documentation tests.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../docs/sdk.md")]
+struct SdkPage;

@@ -1,4 +1,4 @@
-//! The program `imagate`. Everything it does is in the library, where it can be tested.
+//! The program `imagate`. Its entire logic is in the library, where it can be tested.
 
 use std::process::ExitCode;
 

@@ -1,16 +1,17 @@
 //! Skills registry manifests: read, check, format and compare.
 //!
-//! Decides what is wrong with a manifest and how that is told.
-//! The shape is the word of `schemas/skills-registry.schema.json` alone; what a schema cannot say are findings with
-//! stable ids ([`rules`]), of which only broken integrity is an error.
-//! Refuses to know where bytes come from: a manifest is a [`Source`], and other files come through [`Files`], so that
-//! the same code runs in a command, in a server and in a browser. It neither opens a file nor a connection.
+//! Defines the problems that a manifest can have and how they are reported. `schemas/skills-registry.schema.json` alone
+//! defines the shape. Rules that a schema cannot express are findings with stable ids ([`rules`]); of these, only
+//! broken integrity and leaked secrets are errors by default.
+//! This module must not depend on the source of the bytes: a manifest is a [`SourceFile`], and other files come through
+//! [`RepositoryFiles`], so the same code runs in a command, in a server and in a browser. It opens no files and no
+//! connections.
 //!
 //! ```
-//! use imagate::manifest::{Options, Source, check};
+//! use imagate::manifest::{CheckOptions, SourceFile, check};
 //!
-//! let source = Source::new("skills.json", br#"{"schema_version": "1.0", "skills": []}"#.to_vec());
-//! let report = check(source, &Options::default());
+//! let source = SourceFile::new("skills.json", br#"{"schema_version": "1.0", "skills": []}"#.to_vec());
+//! let report = check(source, &CheckOptions::default());
 //! assert!(report.has_errors());
 //! assert_eq!(report.findings()[0].rule().id, "M004");
 //! ```
@@ -33,17 +34,19 @@ pub mod text;
 mod threads;
 mod web;
 
-pub use build::{BuildError, Built, Facts, Problem, Recipe, build};
-pub use check::{Options, Override, Overrides, OverridesError, can_be_asked, check, is_public, verify};
-pub use diff::{Bump, Change, Difference, SkillDifference, diff};
+pub use build::{BuildError, BuildInput, BuildOutput, BuildProblem, RepositoryFields, build};
+pub use check::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides, can_be_asked, check, is_public, verify};
+pub use diff::{ManifestChange, ManifestDifference, SkillDifference, VersionBump, diff};
 pub use discovery::{DiscoveryError, discovery};
-pub use document::{Manifest, ReadError};
-pub use files::{Files, FilesError, Kind, Listed, MemoryFiles, Metadata};
-pub use finding::{FileId, Finding, Findings, Level, Related, Report, Span};
+pub use document::{Manifest, ManifestReadError};
+pub use files::{FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles};
+pub use finding::{CheckReport, FileId, Finding, FindingCollector, FindingLevel, RelatedLocation, SourceSpan};
 pub use format::format;
-pub use install::{Lock, LockError, Locked, Wanted, WantedError, package_address, package_fault};
-pub use located::Located;
-pub use text::Source;
-pub use web::{Body, Question, Reply, Want, Web, WebError};
+pub use install::{
+    LockFile, LockFileEntry, LockFileError, SkillRequirement, SkillRequirementError, package_address, package_fault,
+};
+pub use located::LocatedNode;
+pub use text::SourceFile;
+pub use web::{FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher};
 
 pub use crate::wire::manifest::{ApiReference, Repository, Skill, SkillsRegistry};

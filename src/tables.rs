@@ -1,16 +1,17 @@
-//! The constant tables which `build.rs` writes from the documents, and the documents themselves.
+//! The documents under `openapi/` and `schemas/`, and the constant tables that `build.rs` generates from the API
+//! documents.
 //!
-//! Decides only the form of a row; every number and every word stands in the documents under `openapi/`
-//! and nowhere else.
-//! Refuses to know what the limits are for: the rooms that enforce them name them.
+//! This module decides only the form of a row; every number and every word comes from the documents under `openapi/`
+//! and is stored nowhere else. It must not know the purpose of a limit: the modules that enforce limits refer to them
+//! by name.
 
-/// The document of the public API, as it stands in the repository.
+/// The document of the public API, as stored in the repository.
 pub const OPENAPI: &str = include_str!("../openapi/gateway.json");
 
-/// The document of the operators' API, as it stands in the repository.
+/// The document of the operators' API, as stored in the repository.
 pub const ADMIN_OPENAPI: &str = include_str!("../openapi/admin.json");
 
-/// The schema of the skills registry manifest, as it stands in the repository.
+/// The schema of the skills registry manifest, as stored in the repository.
 pub const MANIFEST_SCHEMA: &str = include_str!("../schemas/skills-registry.schema.json");
 
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
@@ -18,15 +19,15 @@ include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 /// A limit of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The name, also of the constant, which is in capitals.
+    /// The name of the limit; the constant has the same name in capitals.
     pub name: &'static str,
-    /// How many units.
+    /// The number of units.
     pub value: u64,
-    /// What is counted.
+    /// The unit that is counted.
     pub unit: &'static str,
-    /// What is limited.
+    /// The thing that is limited.
     pub applies_to: &'static str,
-    /// Where the number comes from.
+    /// The source of the number.
     pub source: &'static str,
 }
 
@@ -39,9 +40,9 @@ pub struct Operation {
     pub method: &'static str,
     /// The path with its parameters in braces.
     pub path: &'static str,
-    /// Whether there are query parameters.
+    /// True if the operation has query parameters.
     pub queries: bool,
-    /// Whether the answer can be a stream of events.
+    /// True if the answer can be a stream of events.
     pub streams: bool,
 }
 
@@ -54,15 +55,15 @@ pub struct ErrorRow {
     pub kind: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// The message, where the error has nothing more to tell.
+    /// The message for errors without details of their own.
     pub message: &'static str,
-    /// Whether sending the same request again can help; nothing where that depends on the reason.
+    /// True if sending the same request again can help; `None` if that depends on the reason.
     pub should_retry: Option<bool>,
-    /// How it comes about.
+    /// The cause of the error.
     pub cause: &'static str,
-    /// What the caller can do.
+    /// The action that the caller can take.
     pub action: &'static str,
-    /// The finer words that may stand beside the code.
+    /// The finer words that may appear beside the code.
     pub reasons: &'static [ReasonRow],
 }
 
@@ -71,20 +72,20 @@ pub struct ErrorRow {
 pub struct ReasonRow {
     /// `error.reason`.
     pub reason: &'static str,
-    /// Whether sending the same request again can help; nothing where that depends on the case.
+    /// True if sending the same request again can help; `None` if that depends on the case.
     pub should_retry: Option<bool>,
-    /// How it comes about.
+    /// The cause of the error.
     pub cause: &'static str,
 }
 
-/// An image model of the document, and what it can be asked for.
+/// An image model of the document, with the values that requests may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRow {
-    /// As requests spell it.
+    /// The id, as requests spell it.
     pub id: &'static str,
-    /// The model that it is: of a snapshot another name than its own.
+    /// The model behind the id; for a snapshot it differs from the id.
     pub name: &'static str,
-    /// The sizes it makes; nothing where every size will do that obeys the four rules.
+    /// The sizes that the model makes; `None` if every size that obeys the four rules is allowed.
     pub sizes: Option<&'static [&'static str]>,
     /// The words for `quality`.
     pub qualities: &'static [&'static str],
@@ -92,11 +93,11 @@ pub struct ModelRow {
     pub formats: &'static [&'static str],
     /// The words for `background`.
     pub backgrounds: &'static [&'static str],
-    /// Images in one request at most.
+    /// The maximum number of images in one request.
     pub max_images: u32,
-    /// Intermediate images in a stream at most.
+    /// The maximum number of intermediate images in a stream.
     pub max_partial_images: u32,
-    /// Whether it compresses with loss where it is asked to.
+    /// True if the model supports lossy compression on request.
     pub compression: bool,
 }
 
@@ -105,29 +106,29 @@ pub struct ModelRow {
 pub struct Field {
     /// The name in JSON and in a form.
     pub name: &'static str,
-    /// Whether it must be there.
+    /// True if the field is required.
     pub required: bool,
-    /// Whether `null` stands for an absent value.
+    /// True if `null` stands for an absent value.
     pub nullable: bool,
-    /// What the value must be.
-    pub kind: Kind,
+    /// The kind of value that the field must have.
+    pub kind: FieldKind,
 }
 
-/// What the value of a field must be.
+/// The kind of value that a field must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A text.
     Text {
-        /// The least number of characters.
+        /// The minimum number of characters.
         min: u64,
-        /// The greatest number of characters.
+        /// The maximum number of characters.
         max: u64,
     },
     /// A whole number.
     Integer {
-        /// The least value.
+        /// The minimum value.
         min: i64,
-        /// The greatest value.
+        /// The maximum value.
         max: i64,
     },
     /// One of these words.
@@ -144,13 +145,13 @@ pub enum Kind {
     Texts,
     /// An object whose values are texts.
     TextMap,
-    /// A moment as RFC 3339 writes it, with its offset.
+    /// A moment in the form of RFC 3339, with its offset.
     Moment,
-    /// A day as `2026-11-21`.
+    /// A day in the form `2026-11-21`.
     Day,
 }
 
-/// The row of this name, if the table has it.
+/// Returns the row with this name, if the table has one.
 #[must_use]
 pub fn field(table: &'static [Field], name: &str) -> Option<&'static Field> {
     table.iter().find(|field| field.name == name)

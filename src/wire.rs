@@ -1,10 +1,10 @@
-//! What goes over the wire: the mount of `generated/`, and the only file that names that folder.
+//! The types and clients of the API. Only this file and its submodule `admin` name the folder `generated/`.
 //!
-//! Decides nothing; the documents under `openapi/` do, and `cargo xtask generate` writes it down.
-//! The types are one set for client and server.
-//! By hand stands here what the generators cannot make: [`Bounded`] holds integer bounds, which they drop, [`OpenWord`] a
-//! word of an answer that the document may not know, [`Secret`] is never printed, and `served` answers for the schemas from
-//! the document itself; `one_line` keeps JSON on one line of an event.
+//! This module decides nothing: the documents under `openapi/` decide, and `cargo xtask generate` writes the code.
+//! Client and server share one set of types. The handwritten parts are those that the generators cannot make:
+//! [`Bounded`] keeps the integer bounds that they drop, [`OpenWord`] holds a word of an answer that may be unknown to
+//! the document, [`Secret`] is never printed, `served` takes the schemas from the document itself, and `one_line` keeps
+//! JSON on one line of an event.
 
 mod bounded;
 #[cfg(feature = "gateway")]
@@ -23,7 +23,7 @@ pub use secret::Secret;
 #[doc(hidden)]
 pub use served::{served_admin_description, served_description};
 
-/// Mounts a generated file as a module. What the lints of the house say of it is of no use: nobody edits it.
+/// Includes a generated file as a module. Lints are disabled, because generated code is not edited.
 macro_rules! mount {
     ($(#[$meta:meta])* $visibility:vis mod $name:ident from $file:literal $(, beside $neighbour:path)*) => {
         $(#[$meta])*
@@ -55,7 +55,7 @@ mount! {
 }
 
 mount! {
-    /// The client as generated; [`crate::client`] is the one to use.
+    /// The generated client; use [`crate::client`] instead.
     #[cfg(feature = "client")]
     pub mod client from "../generated/client.rs", beside crate::wire::types
 }
@@ -73,7 +73,7 @@ mount! {
 }
 
 mount! {
-    /// The schema of each type, for the description of what is served.
+    /// The schema of each type, for the description of the served API.
     #[cfg(feature = "gateway")]
     mod schemas from "../generated/schemas.rs", beside crate::wire::types
 }

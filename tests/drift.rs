@@ -25,6 +25,8 @@ mod headers;
 mod limits;
 #[path = "drift/models.rs"]
 mod models;
+#[path = "drift/pages.rs"]
+mod pages;
 #[path = "drift/phrases.rs"]
 mod phrases;
 #[path = "drift/prose.rs"]
@@ -48,7 +50,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
 }
 
-/// The folder of the documents, the README and the skills: the repository, or a changed copy of `cargo xtask mutations`.
+/// The folder of the documents, the pages and the skills: the repository, or a changed copy of `cargo xtask mutations`.
 #[expect(clippy::disallowed_methods, reason = "the chore that makes the copy says so only in the environment")]
 fn folder() -> PathBuf {
     std::env::var_os("IMAGATE_DOCUMENTS").map_or_else(root, PathBuf::from)

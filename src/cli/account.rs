@@ -1,4 +1,4 @@
-//! `imagate account list|add|disable|enable|rotate|delete|test|explain`
+//! The command `imagate account list|add|disable|enable|rotate|delete|test|explain`.
 
 mod add;
 mod explain;
@@ -10,38 +10,38 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{print, print_json, table};
-use crate::gateway::manage::{self, Known, ManageError};
-use crate::gateway::store::{AccountChange, Act};
-use add::Add;
-use explain::Explain;
-use secrets::Secrets;
+use crate::gateway::manage::{self, ManageError, ManagedAccount};
+use crate::gateway::store::{AccountChange, AuditContext};
+use add::AccountAddCommand;
+use explain::AccountExplainCommand;
+use secrets::AccountSecretArgs;
 use shown::{HEADINGS, described, row};
 
-/// What is noted where nobody says why.
+/// The reason that is recorded if none is given.
 const NO_REASON: &str = "disabled by command";
 
 /// Arguments of `account`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct Account {
+pub(super) struct AccountCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    action: Action,
+    action: AccountAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum AccountAction {
     /// List the accounts of the file and of the store, without their credentials.
     List,
     /// Add an account to the store. Its secrets are never arguments, which others on the machine can see.
-    Add(Box<Add>),
+    Add(Box<AccountAddCommand>),
     /// Use an account no more, until it is enabled.
     Disable {
         /// The name of the account, or its id.
@@ -60,7 +60,7 @@ enum Action {
         /// The name of the account, or its id.
         id: String,
         #[command(flatten)]
-        secrets: Secrets,
+        secrets: AccountSecretArgs,
     },
     /// Delete an account of the store, with its credentials.
     Delete {
@@ -73,63 +73,69 @@ enum Action {
         id: String,
     },
     /// Say which account would make an image now, and why not the others.
-    Explain(Explain),
+    Explain(AccountExplainCommand),
 }
 
-// === impl Account ===
+// === impl AccountCommand ===
 
-impl Account {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl AccountCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
-        // Before the store is opened: secrets may have to be typed.
+        // This happens before the store is opened, because the user may have to type secrets.
         let action = match action {
-            Action::Add(add) => Prepared::Add(add.prepare()?),
-            Action::List => Prepared::List,
-            Action::Disable { id, reason } => Prepared::Change(id, AccountChange::Disable { reason }, "disabled"),
-            Action::Enable { id } => Prepared::Change(id, AccountChange::Enable, "enabled"),
-            Action::Rotate { id, secrets } => Prepared::Rotate(id, given(&secrets)?),
-            Action::Delete { id } => Prepared::Delete(id),
-            Action::Test { id } => Prepared::Test(id),
-            Action::Explain(explain) => Prepared::Explain(explain),
+            AccountAction::Add(add) => PreparedAccountAction::Add(add.prepare()?),
+            AccountAction::List => PreparedAccountAction::List,
+            AccountAction::Disable { id, reason } => {
+                PreparedAccountAction::Change(id, AccountChange::Disable { reason }, "disabled")
+            }
+            AccountAction::Enable { id } => PreparedAccountAction::Change(id, AccountChange::Enable, "enabled"),
+            AccountAction::Rotate { id, secrets } => PreparedAccountAction::Rotate(id, given(&secrets)?),
+            AccountAction::Delete { id } => PreparedAccountAction::Delete(id),
+            AccountAction::Test { id } => PreparedAccountAction::Test(id),
+            AccountAction::Explain(explain) => PreparedAccountAction::Explain(explain),
         };
         installation.with_store(async |config, store| match action {
-            Prepared::List => list(&manage::accounts(config, store).await?, json),
-            Prepared::Add(new) => add::add(new, config, store, json).await,
-            Prepared::Change(id, change, done) => {
-                changed(manage::change(config, store, &Act::command(), &id, change).await, done, json)
+            PreparedAccountAction::List => list(&manage::accounts(config, store).await?, json),
+            PreparedAccountAction::Add(new) => add::add(new, config, store, json).await,
+            PreparedAccountAction::Change(id, change, done) => {
+                changed(manage::change(config, store, &AuditContext::command(), &id, change).await, done, json)
             }
-            Prepared::Test(id) => test::test(&id, config, store, json).await,
-            Prepared::Explain(explain) => explain.run(config, store, json).await,
-            Prepared::Rotate(id, secrets) => match manage::rotate(config, store, &Act::command(), &id, secrets).await {
-                Err(ManageError::Settings(problems)) => Err(add::unfit(&problems)),
-                rotated => changed(rotated, "rotated", json),
-            },
-            Prepared::Delete(id) => changed(manage::delete(config, store, &Act::command(), &id).await, "deleted", json),
+            PreparedAccountAction::Test(id) => test::test(&id, config, store, json).await,
+            PreparedAccountAction::Explain(explain) => explain.run(config, store, json).await,
+            PreparedAccountAction::Rotate(id, secrets) => {
+                match manage::rotate(config, store, &AuditContext::command(), &id, secrets).await {
+                    Err(ManageError::Settings(problems)) => Err(add::unfit(&problems)),
+                    rotated => changed(rotated, "rotated", json),
+                }
+            }
+            PreparedAccountAction::Delete(id) => {
+                changed(manage::delete(config, store, &AuditContext::command(), &id).await, "deleted", json)
+            }
         })
     }
 }
 
-/// What is to be done, with everything that it needs.
-enum Prepared {
+/// An action with all of its input.
+enum PreparedAccountAction {
     List,
-    Add(add::New),
+    Add(add::PendingAccount),
     Change(String, AccountChange, &'static str),
     Rotate(String, BTreeMap<String, String>),
     Delete(String),
     Test(String),
-    Explain(Explain),
+    Explain(AccountExplainCommand),
 }
 
-/// At least one secret.
-fn given(secrets: &Secrets) -> Result<BTreeMap<String, String>, Failure> {
+/// Returns the secrets that were given; there must be at least one.
+fn given(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, String>, CommandFailure> {
     let secrets = secrets.fetch()?;
     if secrets.is_empty() {
-        return Err(Failure::Usage("say where a secret is to be found, such as --api-key-env NAME".to_owned()));
+        return Err(CommandFailure::Usage("say where a secret is to be found, such as --api-key-env NAME".to_owned()));
     }
     Ok(secrets)
 }
 
-fn list(accounts: &[Known], json: bool) -> Result<(), Failure> {
+fn list(accounts: &[ManagedAccount], json: bool) -> Result<(), CommandFailure> {
     if json {
         return Ok(print_json(&accounts.iter().map(described).collect::<Vec<_>>())?);
     }
@@ -137,7 +143,7 @@ fn list(accounts: &[Known], json: bool) -> Result<(), Failure> {
     Ok(print(&table(HEADINGS, &rows))?)
 }
 
-fn changed(change: Result<Known, ManageError>, done: &str, json: bool) -> Result<(), Failure> {
+fn changed(change: Result<ManagedAccount, ManageError>, done: &str, json: bool) -> Result<(), CommandFailure> {
     let known = change?;
     if json {
         print_json(&described(&known))?;

@@ -1,25 +1,25 @@
-//! `imagate audit`
+//! The command `imagate audit`.
 
 use clap::Args;
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{print, remark, table};
 use crate::gateway;
-use crate::gateway::people::{People, PeopleError};
+use crate::gateway::people::{IdentityError, IdentityService};
 use crate::gateway::store::{AuditFilter, AuditRow, Timestamp};
 
-/// More lines than this are for a program.
+/// The maximum number of rows without `--json`; longer lists are for programs.
 const MOST_ROWS: u32 = 100;
-/// How many are read at once.
+/// The number of rows that are read at once.
 const PAGE: u32 = 1000;
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
-pub(super) struct Audit {
+pub(super) struct AuditCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Only what was done by the user with that id or name.
     #[arg(long, value_name = "USER")]
     actor: Option<String>,
@@ -34,9 +34,9 @@ pub(super) struct Audit {
     json: bool,
 }
 
-/// One row of the trail in JSON.
+/// One row of the audit trail in JSON.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct AuditRowJson<'a> {
     seq: i64,
     at: Timestamp,
     actor_kind: &'static str,
@@ -50,10 +50,10 @@ struct Listed<'a> {
     details: &'a serde_json::Value,
 }
 
-// === impl Audit ===
+// === impl AuditCommand ===
 
-impl Audit {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl AuditCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, actor, action, target, json } = self;
         let limit = if json { PAGE } else { MOST_ROWS };
         let filter = AuditFilter { actor, action, target, before: None, limit };
@@ -71,8 +71,12 @@ impl Audit {
     }
 }
 
-/// The newest rows, or all of them, the oldest first; and whether there are older ones.
-async fn read(people: &People, mut filter: AuditFilter, all: bool) -> Result<(Vec<AuditRow>, bool), PeopleError> {
+/// Returns the newest rows, or all of them, the oldest first, and true if older rows exist.
+async fn read(
+    people: &IdentityService,
+    mut filter: AuditFilter,
+    all: bool,
+) -> Result<(Vec<AuditRow>, bool), IdentityError> {
     let mut rows = Vec::new();
     loop {
         let page = people.audit(&filter).await?;
@@ -94,8 +98,8 @@ fn lines(rows: &[AuditRow]) -> serde_json::Result<String> {
     Ok(text)
 }
 
-fn listed(row: &AuditRow) -> Listed<'_> {
-    Listed {
+fn listed(row: &AuditRow) -> AuditRowJson<'_> {
+    AuditRowJson {
         seq: row.seq,
         at: row.at,
         actor_kind: row.actor_kind.as_str(),

@@ -1,23 +1,23 @@
-//! `imagate completions`
+//! The command `imagate completions`.
 
 use clap::Args;
 use clap_complete::Shell;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::output::print;
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
-pub(super) struct Completions {
+pub(super) struct CompletionsCommand {
     /// The shell.
     shell: Shell,
 }
 
-// === impl Completions ===
+// === impl CompletionsCommand ===
 
-impl Completions {
-    pub(super) fn run(self, command: &mut clap::Command) -> Result<(), Failure> {
-        // Into memory first: the generator panics where it cannot write.
+impl CompletionsCommand {
+    pub(super) fn run(self, command: &mut clap::Command) -> Result<(), CommandFailure> {
+        // The script is written to memory first, because the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "imagate", &mut script);
         Ok(print(&String::from_utf8_lossy(&script))?)

@@ -1,26 +1,26 @@
-//! `imagate config check|reload|schema|show`
+//! The command `imagate config check|reload|schema|show`.
 
 mod reload;
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::print;
 use crate::gateway::config;
 
 /// Arguments of `config`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct Config {
+pub(super) struct ConfigCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     #[command(subcommand)]
-    action: Action,
+    action: ConfigAction,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
-enum Action {
+enum ConfigAction {
     /// Say what is wrong with the settings, without starting anything.
     Check,
     /// Make the running gateway read its settings again, as `SIGHUP` does, and print the changes.
@@ -31,15 +31,15 @@ enum Action {
     Show,
 }
 
-// === impl Config ===
+// === impl ConfigCommand ===
 
-impl Config {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl ConfigCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         match self.action {
-            Action::Schema => print(&config::schema_json())?,
-            Action::Reload => reload::reload(&self.installation.load_for_command()?)?,
-            Action::Show => print(&self.installation.load(None)?.show())?,
-            Action::Check => {
+            ConfigAction::Schema => print(&config::schema_json())?,
+            ConfigAction::Reload => reload::reload(&self.installation.load_for_command()?)?,
+            ConfigAction::Show => print(&self.installation.load(None)?.show())?,
+            ConfigAction::Check => {
                 let config = self.installation.load(None)?;
                 let (accounts, groups) = (config.accounts.len(), config.groups.len());
                 print(&format!("the settings are good: accounts {accounts}, groups {groups}\n"))?;

@@ -1,4 +1,4 @@
-//! What `generate` and `edit` have in common: how the images are to be, how they are waited for, and where they go.
+//! The common part of `generate` and `edit`: the properties of the images, the wait for them, and the output files.
 
 mod output_image;
 mod progress;
@@ -13,23 +13,23 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::installation::run;
 use super::output::{print, print_bytes, print_json, remark};
 use crate::client::{
     self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
 };
 use crate::image::{Format, SizeRequest};
-use crate::tables::{self, IMAGE_GENERATION_FIELDS, Kind};
+use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
 use crate::wire::types::Quality;
 use output_image::OutputImage;
-use progress::Progress;
-use report::{Report, WrittenFile};
-use target::Target;
+use progress::ProgressDisplay;
+use report::{ImageReport, WrittenFile};
+use target::OutputTarget;
 
 /// Arguments of every command that makes images.
 #[derive(Debug, Args)]
-pub(super) struct Drawing {
+pub(super) struct ImageArgs {
     /// What the image shows, or what to change; `-` reads it from standard input.
     prompt: String,
     /// Width and height in pixels, such as 1536x1024, or auto.
@@ -70,7 +70,7 @@ pub(super) struct Drawing {
     idempotency_key: Option<String>,
     /// Rather a lesser image than none if one of 3840x2160 in high or medium quality fails; without a value, `unpaid`.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "unpaid")]
-    fallback: Option<Fallback>,
+    fallback: Option<FallbackArg>,
     /// Resize an image that comes smaller than `--size` on this machine, and say so; other proportions are cropped.
     #[arg(long, requires = "size")]
     upscale: bool,
@@ -102,7 +102,7 @@ pub(super) struct Drawing {
 
 /// The choice between a lesser image and none.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Fallback {
+enum FallbackArg {
     /// The command fails.
     Never,
     /// A smaller image is made if nothing can have been paid for.
@@ -111,32 +111,35 @@ enum Fallback {
     Always,
 }
 
-/// What is asked of the service.
-pub(super) enum Order {
+/// The request that is sent to the service.
+pub(super) enum ClientImageRequest {
     Generate(GenerateRequest),
     Edit(EditRequest),
 }
 
-// === impl Drawing ===
+// === impl ImageArgs ===
 
-impl Drawing {
-    /// Asks for what `order` makes of the request, and keeps what comes.
-    pub(super) fn run(mut self, order: impl FnOnce(GenerateRequest) -> Order) -> Result<(), Failure> {
+impl ImageArgs {
+    /// Sends the request that `order` builds, and writes the images that arrive.
+    pub(super) fn run(
+        mut self,
+        order: impl FnOnce(GenerateRequest) -> ClientImageRequest,
+    ) -> Result<(), CommandFailure> {
         if self.prompt == "-" {
             self.prompt = read_prompt()?;
         }
-        // Everything that can be wrong here is found before anything is paid for.
+        // Every error that can be detected locally is reported before anything is paid for.
         if self.upscale && self.size.exact().is_none() {
-            return Err(Failure::Usage("--upscale needs a --size in pixels".to_owned()));
+            return Err(CommandFailure::Usage("--upscale needs a --size in pixels".to_owned()));
         }
-        let target = Target::new(self.output.as_deref(), &self.prompt, self.count)?;
+        let target = OutputTarget::new(self.output.as_deref(), &self.prompt, self.count)?;
         let output = self.wanted(target.format())?;
         if !self.force {
             target.is_free(self.count, output.map_or(Format::Png, Output::format))?;
         }
         if target.is_stdout() && (self.json || self.keep_partials) {
             let other = if self.json { "--json" } else { "--keep-partials" };
-            return Err(Failure::Usage(format!("{other} does not fit an image on standard output")));
+            return Err(CommandFailure::Usage(format!("{other} does not fit an image on standard output")));
         }
         let client = self.client()?;
         let order = order(self.request(output));
@@ -147,14 +150,14 @@ impl Drawing {
         })
     }
 
-    /// The format with its compression; nothing where the service is to choose.
-    fn wanted(&self, named: Option<Format>) -> Result<Option<Output>, Failure> {
+    /// Returns the output format with its compression, or `None` if the service chooses the format.
+    fn wanted(&self, named: Option<Format>) -> Result<Option<Output>, CommandFailure> {
         let asked = if self.draft { Some(Format::Jpeg) } else { self.format };
         if let (Some(asked), Some(named)) = (asked, named)
             && asked != named
         {
             let word = if self.draft { "--draft, which is jpeg," } else { &format!("--format {asked}") };
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{word} does not fit the ending of --output, which stands for {named}"
             )));
         }
@@ -163,11 +166,13 @@ impl Drawing {
         match format {
             Some(Format::Jpeg) => Ok(Some(Output::Jpeg { compression })),
             Some(Format::Webp) => Ok(Some(Output::Webp { compression })),
-            Some(Format::Png) | None => Err(Failure::Usage("--compression needs --format jpeg or webp".to_owned())),
+            Some(Format::Png) | None => {
+                Err(CommandFailure::Usage("--compression needs --format jpeg or webp".to_owned()))
+            }
         }
     }
 
-    fn client(&self) -> Result<Client, Failure> {
+    fn client(&self) -> Result<Client, CommandFailure> {
         let mut builder = Client::builder().allow_http(self.allow_http);
         if let Some(base_url) = &self.base_url {
             builder = builder.base_url(base_url);
@@ -175,7 +180,7 @@ impl Drawing {
         if let Some(api_key) = &self.api_key {
             builder = builder.api_key(api_key);
         }
-        builder.build().map_err(|error| Failure::Usage(error.to_string()))
+        builder.build().map_err(|error| CommandFailure::Usage(error.to_string()))
     }
 
     fn request(&self, output: Option<Output>) -> GenerateRequest {
@@ -204,9 +209,14 @@ impl Drawing {
         }
     }
 
-    /// Waits for the images, shows that it does, and says what came of it.
-    async fn draw(&self, client: &Client, order: Order, target: &Target) -> Result<Images, Failure> {
-        let progress = Progress::start(&format!("drawing, size {}", self.size));
+    /// Waits for the images, shows the progress, and prints a summary.
+    async fn draw(
+        &self,
+        client: &Client,
+        order: ClientImageRequest,
+        target: &OutputTarget,
+    ) -> Result<Images, CommandFailure> {
+        let progress = ProgressDisplay::start(&format!("drawing, size {}", self.size));
         let result = if self.stream {
             let keep = self.keep_partials.then_some(target);
             watch::watch(order.stream(client).await, self.partials, keep, &progress).await
@@ -230,37 +240,37 @@ impl Drawing {
         Ok(images)
     }
 
-    /// Writes the files, and says where they are.
-    async fn keep(&self, images: &Images, target: &Target) -> Result<(), Failure> {
+    /// Writes the files and prints their paths.
+    async fn keep(&self, images: &Images, target: &OutputTarget) -> Result<(), CommandFailure> {
         let wanted = self.size.exact().filter(|_| self.upscale);
         if target.is_stdout() {
             let (kept, failure) = OutputImage::of(images.first(), wanted).await;
             print_bytes(&kept.bytes()?)?;
             return failure.map_or(Ok(()), |error| Err(error.into()));
         }
-        let report = Report::new(&self.prompt, images);
+        let report = ImageReport::new(&self.prompt, images);
         let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
         for (index, image) in images.iter().enumerate() {
             let (kept, trouble) = OutputImage::of(image.clone(), wanted).await;
-            failure = failure.or(trouble.map(Failure::from));
-            // The other images have been paid for as well, so one that cannot be written does not stop them.
+            failure = failure.or(trouble.map(CommandFailure::from));
+            // The other images have been paid for as well, so a failed write does not stop them.
             let written = kept.write(&target.path(index, kept.format()), self.force).await;
-            let written = written.map_err(Failure::from).and_then(|path| {
+            let written = written.map_err(CommandFailure::from).and_then(|path| {
                 files.push(WrittenFile { path, upscaled_from: kept.upscaled_from() });
                 files.last().map_or(Ok(()), |file| self.describe(&report, file, &image))
             });
             failure = failure.or(written.err());
         }
-        // Every file is there before anything is printed, for nobody may read that.
+        // All files are written before anything is printed, because the reader of standard output may be gone.
         let told = self.tell(&report, &files);
         failure.map_or(told, Err)
     }
 
-    fn describe(&self, report: &Report, file: &WrittenFile, image: &Image) -> Result<(), Failure> {
+    fn describe(&self, report: &ImageReport, file: &WrittenFile, image: &Image) -> Result<(), CommandFailure> {
         if self.sidecar { report.write_beside(file, image) } else { Ok(()) }
     }
 
-    fn tell(&self, report: &Report, files: &[WrittenFile]) -> Result<(), Failure> {
+    fn tell(&self, report: &ImageReport, files: &[WrittenFile]) -> Result<(), CommandFailure> {
         if self.json {
             return Ok(print_json(&report.of_files(files))?);
         }
@@ -268,32 +278,32 @@ impl Drawing {
         Ok(print(&names)?)
     }
 
-    /// Fails if images are missing, after those that arrived have been kept.
-    fn all_came(&self, images: &Images) -> Result<(), Failure> {
+    /// Returns an error if images are missing. The images that arrived have been written by then.
+    fn all_came(&self, images: &Images) -> Result<(), CommandFailure> {
         let asked = usize::try_from(self.count.get()).unwrap_or(1);
         let missing = images.missing().max(asked.saturating_sub(images.len()));
         if missing == 0 {
             return Ok(());
         }
-        Err(Failure::Incomplete(format!("{missing} of {asked} images did not come")))
+        Err(CommandFailure::Incomplete(format!("{missing} of {asked} images did not come")))
     }
 }
 
 // === impl Fallback ===
 
-impl From<Fallback> for client::Fallback {
-    fn from(fallback: Fallback) -> Self {
+impl From<FallbackArg> for client::Fallback {
+    fn from(fallback: FallbackArg) -> Self {
         match fallback {
-            Fallback::Never => Self::Never,
-            Fallback::Unpaid => Self::Unpaid,
-            Fallback::Always => Self::Always,
+            FallbackArg::Never => Self::Never,
+            FallbackArg::Unpaid => Self::Unpaid,
+            FallbackArg::Always => Self::Always,
         }
     }
 }
 
-// === impl Order ===
+// === impl ClientImageRequest ===
 
-impl Order {
+impl ClientImageRequest {
     async fn whole(self, client: &Client) -> Result<Images, client::Error> {
         match self {
             Self::Generate(request) => client.images().generate(request).await,
@@ -313,37 +323,37 @@ fn counted(images: usize) -> String {
     if images == 1 { "1 image".to_owned() } else { format!("{images} images") }
 }
 
-/// The failure with what the error table of the document advises.
-fn advised(error: client::Error) -> Failure {
+/// Adds the advice from the error table of the API document to a failure.
+fn advised(error: client::Error) -> CommandFailure {
     if error.is_invalid_request() && error.status().is_none() {
-        return Failure::Usage(error.to_string());
+        return CommandFailure::Usage(error.to_string());
     }
     let row = tables::ERRORS.iter().find(|row| error.code() == Some(row.code));
     match row {
-        Some(row) => Failure::Advised(error.into(), row.action.to_owned()),
+        Some(row) => CommandFailure::Advised(error.into(), row.action.to_owned()),
         None => error.into(),
     }
 }
 
-fn read_prompt() -> Result<String, Failure> {
+fn read_prompt() -> Result<String, CommandFailure> {
     if io::stdin().is_terminal() {
         remark("reading the prompt; end it with Ctrl-D");
     }
     let mut prompt = String::new();
     io::stdin().read_to_string(&mut prompt)?;
-    // The line end belongs to `echo`, not to the prompt.
+    // The line end comes from `echo` and is not part of the prompt.
     let end = prompt.trim_end_matches(['\n', '\r']).len();
     prompt.truncate(end);
     Ok(prompt)
 }
 
-/// One of the words that the document allows for a field.
+/// Parses one of the words that the API document allows for a field.
 fn choice<T>(field: &str) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
 {
     let words = match tables::field(IMAGE_GENERATION_FIELDS, field).map(|field| field.kind) {
-        Some(Kind::Choice(words)) => words,
+        Some(FieldKind::Choice(words)) => words,
         _ => &[],
     };
     PossibleValuesParser::new(words).try_map(|word| word.parse())

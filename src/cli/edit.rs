@@ -1,18 +1,18 @@
-//! `imagate edit`: the same as `generate`, from images.
+//! The command `imagate edit`: like `generate`, but with input images.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::drawing::{Drawing, Order};
-use super::failure::Failure;
+use super::drawing::{ClientImageRequest, ImageArgs};
+use super::failure::CommandFailure;
 use crate::client::EditRequest;
 
 /// Arguments of `edit`.
 #[derive(Debug, Args)]
-pub(super) struct Edit {
+pub(super) struct EditCommand {
     #[command(flatten)]
-    drawing: Drawing,
+    drawing: ImageArgs,
     /// The images to work from: png, jpeg or webp, at most 16.
     #[arg(short, long = "image", value_name = "FILE", required = true, num_args = 1..)]
     images: Vec<PathBuf>,
@@ -21,14 +21,14 @@ pub(super) struct Edit {
     mask: Option<PathBuf>,
 }
 
-// === impl Edit ===
+// === impl EditCommand ===
 
-impl Edit {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl EditCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { drawing, images, mask } = self;
         drawing.run(|request| {
             let request = EditRequest::from(request).images(images);
-            Order::Edit(match mask {
+            ClientImageRequest::Edit(match mask {
                 Some(mask) => request.mask(mask),
                 None => request,
             })

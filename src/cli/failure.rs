@@ -1,4 +1,4 @@
-//! How a command can fail, and what a person and a script are told.
+//! The failures of commands, their messages for people, and their exit codes for scripts.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -11,28 +11,28 @@ pub(super) const USAGE: u8 = 2;
 const INCOMPLETE: u8 = 3;
 const CONFIGURATION: u8 = 64;
 
-/// Why a command did not do what was asked.
+/// The reason why a command did not do what was requested.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// It was tried.
+pub(super) enum CommandFailure {
+    /// The command ran and failed.
     Failed(anyhow::Error),
-    /// It was tried, and there is advice.
+    /// The command ran and failed, and there is advice.
     Advised(anyhow::Error, String),
-    /// Only a part of the request was done; that part is kept.
+    /// The command did only a part of the request; that part is kept.
     Incomplete(String),
-    /// The arguments do not fit together.
+    /// The arguments contradict each other.
     Usage(String),
     /// The settings cannot be used.
     Settings(Vec<String>),
-    /// It was tried, and what is wrong has been printed as a result.
+    /// The command ran, and its findings have been printed as a result.
     Found,
-    /// Nobody reads standard output any more. `head` is content, and so are we.
+    /// The reader of standard output is gone, as with `head`. This is no failure.
     NobodyReads,
 }
 
-// === impl Failure ===
+// === impl CommandFailure ===
 
-impl Failure {
+impl CommandFailure {
     fn code(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::Advised(..) | Self::Found => FAILED,
@@ -43,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// One line for each thing that is wrong, so that editors and scripts find the places.
+    /// Returns one line for each problem, so that editors and scripts can find the places.
     fn lines(&self) -> Vec<String> {
         match self {
             Self::Failed(error) => vec![chain(error)],
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// The message with its causes; a cause that repeats what was said is left out.
+/// Returns the message with its causes, without causes that the text already contains.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -69,7 +69,7 @@ fn chain(error: &anyhow::Error) -> String {
     text
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for CommandFailure {
     fn from(error: E) -> Self {
         let error = error.into();
         match error.downcast_ref::<io::Error>() {
@@ -79,12 +79,12 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Says what went wrong, and turns it into the exit code.
-pub(super) fn report(result: Result<(), Failure>) -> ExitCode {
+/// Prints the failure and returns the exit code.
+pub(super) fn report(result: Result<(), CommandFailure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let mut stderr = anstream::stderr().lock();
     for (index, line) in failure.lines().iter().map(|line| harmless(line)).enumerate() {
-        // There is nowhere left to say that this failed.
+        // A failed write to standard error cannot be reported anywhere.
         let _ = if index == 0 {
             writeln!(stderr, "\x1b[1;31merror:\x1b[0m {line}")
         } else {
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_reader_that_left_is_no_failure() {
-        let failure = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        let failure = CommandFailure::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!((failure.code(), failure.lines().len()), (0, 0));
-        assert_eq!(Failure::from(io::Error::from(io::ErrorKind::StorageFull)).code(), 1);
+        assert_eq!(CommandFailure::from(io::Error::from(io::ErrorKind::StorageFull)).code(), 1);
     }
 }

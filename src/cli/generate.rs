@@ -1,21 +1,21 @@
-//! `imagate generate`: a user of the SDK like any other.
+//! The command `imagate generate`, which uses the SDK like any other program.
 
 use clap::Args;
 
-use super::drawing::{Drawing, Order};
-use super::failure::Failure;
+use super::drawing::{ClientImageRequest, ImageArgs};
+use super::failure::CommandFailure;
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
-pub(super) struct Generate {
+pub(super) struct GenerateCommand {
     #[command(flatten)]
-    drawing: Drawing,
+    drawing: ImageArgs,
 }
 
-// === impl Generate ===
+// === impl GenerateCommand ===
 
-impl Generate {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        self.drawing.run(Order::Generate)
+impl GenerateCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        self.drawing.run(ClientImageRequest::Generate)
     }
 }

@@ -1,18 +1,18 @@
-//! Which installation a command works on: the settings, and the store behind them.
+//! The installation that a command works on: its settings and its store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use crate::gateway;
-use crate::gateway::config::{self, Config, Machine, Overrides, Problem};
+use crate::gateway::config::{self, Config, ConfigOverrides, ConfigProblem, SystemEnvironment};
 use crate::gateway::store::SqliteStore;
 
 /// Arguments that say which installation is meant.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Installation {
+pub(super) struct InstallationArgs {
     /// The file with the settings [env: `IMAGATE_CONFIG`]
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
@@ -21,47 +21,47 @@ pub(super) struct Installation {
     data_dir: Option<PathBuf>,
 }
 
-// === impl Installation ===
+// === impl InstallationArgs ===
 
-impl Installation {
-    /// The settings as they take effect.
-    pub(super) fn load(self, listen: Option<String>) -> Result<Config, Failure> {
+impl InstallationArgs {
+    /// Loads the settings that are in effect.
+    pub(super) fn load(self, listen: Option<String>) -> Result<Config, CommandFailure> {
         let overrides = self.overrides(listen);
-        config::load(overrides, &Machine).map_err(unusable)
+        config::load(overrides, &SystemEnvironment).map_err(unusable)
     }
 
-    /// The same for a command that calls no upstream, and so needs none of their secrets.
-    pub(super) fn load_for_command(self) -> Result<Config, Failure> {
-        config::load_for_command(self.overrides(None), &Machine).map_err(unusable)
+    /// Loads the settings for a command that calls no upstream and therefore needs no upstream secrets.
+    pub(super) fn load_for_command(self) -> Result<Config, CommandFailure> {
+        config::load_for_command(self.overrides(None), &SystemEnvironment).map_err(unusable)
     }
 
-    /// The settings given on the command line.
-    pub(super) fn overrides(self, listen: Option<String>) -> Overrides {
-        Overrides { config: self.config, listen, data_dir: self.data_dir }
+    /// Returns the settings that were given on the command line.
+    pub(super) fn overrides(self, listen: Option<String>) -> ConfigOverrides {
+        ConfigOverrides { config: self.config, listen, data_dir: self.data_dir }
     }
 
-    /// Runs a command on the store. It needs no secret but those that open it.
+    /// Runs a command on the store. It needs only the secrets that open the store.
     pub(super) fn with_store<T>(
         self,
-        command: impl AsyncFnOnce(&Config, &Arc<SqliteStore>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        command: impl AsyncFnOnce(&Config, &Arc<SqliteStore>) -> Result<T, CommandFailure>,
+    ) -> Result<T, CommandFailure> {
         let config = self.load_for_command()?;
         run(async {
             let store = gateway::open_store(&config).await?;
             let result = command(&config, &store).await;
-            // Also after a failure: it leaves the files in order for the next one.
+            // The store is closed after a failure too, so that its files are in order for the next program.
             store.close().await;
             result
         })
     }
 }
 
-/// Settings with these problems.
-pub(super) fn unusable(problems: Vec<Problem>) -> Failure {
-    Failure::Settings(problems.iter().map(ToString::to_string).collect())
+/// Turns problems of the settings into a failure.
+pub(super) fn unusable(problems: Vec<ConfigProblem>) -> CommandFailure {
+    CommandFailure::Settings(problems.iter().map(ToString::to_string).collect())
 }
 
-/// Runs a command that does one thing after the other.
-pub(super) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs a command on a single thread.
+pub(super) fn run<T>(command: impl Future<Output = Result<T, CommandFailure>>) -> Result<T, CommandFailure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

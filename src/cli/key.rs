@@ -1,37 +1,37 @@
-//! `imagate key create|list|rotate|disable|enable|delete`
+//! The command `imagate key create|list|rotate|disable|enable|delete`.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, remark, table};
 use super::span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::keys::{Created, KeyError, KeyId, KeyRow, Keys, NewKey, PublicId, UserId};
-use crate::gateway::store::{Act, KeyChange, KeyLock, Timestamp};
+use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId};
+use crate::gateway::store::{AuditContext, KeyChange, KeyLock, Timestamp};
 
-/// The owner of a key that belongs to no person.
+/// The text that is shown as the owner of a key without a user.
 const NOBODY: &str = "nobody yet (the first admin receives it)";
 
 /// Arguments of `key`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct Key {
+pub(super) struct KeyCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    action: Action,
+    action: KeyAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum KeyAction {
     /// Make a key. It is printed now and never again.
     Create {
         /// What to call the key.
@@ -77,7 +77,7 @@ enum Action {
 
 /// A new key in JSON. The fields and their order are binding.
 #[derive(Serialize)]
-struct Made<'a> {
+struct NewKeyJson<'a> {
     id: &'a KeyId,
     name: &'a str,
     user: &'a UserId,
@@ -90,9 +90,9 @@ struct Made<'a> {
     previous_until: Option<Timestamp>,
 }
 
-/// A key that exists, in JSON.
+/// An existing key in JSON.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct KeyJson<'a> {
     id: &'a KeyId,
     name: &'a str,
     user: &'a UserId,
@@ -109,16 +109,16 @@ struct Listed<'a> {
     previous_until: Option<Timestamp>,
 }
 
-// === impl Key ===
+// === impl KeyCommand ===
 
-impl Key {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl KeyCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
         installation.with_store(async |config, store| {
             let keys = gateway::open_keys(store);
             match action {
-                Action::Create { name, user, group, expires } => {
-                    let act = Act::command();
+                KeyAction::Create { name, user, group, expires } => {
+                    let act = AuditContext::command();
                     let people = gateway::open_people(config, store);
                     let user = match user {
                         Some(user) => people.ensure(&act, &user).await?,
@@ -130,23 +130,23 @@ impl Key {
                     warn(&key, config);
                     Ok(())
                 }
-                Action::Rotate { id, grace } => {
-                    let key = keys.rotate(&Act::command(), &id, None, grace).await;
+                KeyAction::Rotate { id, grace } => {
+                    let key = keys.rotate(&AuditContext::command(), &id, None, grace).await;
                     made(&key.map_err(|error| told(error, &id))?, json)
                 }
-                Action::List => list(&keys, json).await,
-                Action::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
-                Action::Enable { id } => change(&keys, &id, KeyChange::Enable, "enabled", json).await,
-                Action::Delete { id } => change(&keys, &id, KeyChange::Delete, "deleted", json).await,
+                KeyAction::List => list(&keys, json).await,
+                KeyAction::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
+                KeyAction::Enable { id } => change(&keys, &id, KeyChange::Enable, "enabled", json).await,
+                KeyAction::Delete { id } => change(&keys, &id, KeyChange::Delete, "deleted", json).await,
             }
         })
     }
 }
 
-fn made(key: &Created, json: bool) -> Result<(), Failure> {
+fn made(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     if json {
-        // The words of the usage records: a user by its id, a group by its name.
-        return Ok(print_json(&Made {
+        // The fields match the usage records: a user by id, a group by name.
+        return Ok(print_json(&NewKeyJson {
             id: &key.id,
             name: &key.name,
             user: &key.user,
@@ -157,7 +157,7 @@ fn made(key: &Created, json: bool) -> Result<(), Failure> {
             previous_until: key.previous_until,
         })?);
     }
-    // Alone on its line, so that a script can take it as it is.
+    // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", key.secret.expose()))?;
     let owner = key.user_name.as_ref().map_or_else(|| NOBODY.to_owned(), |name| format!("user {name}"));
     remark(&format!("key {} of {owner} in group {}; its secret is shown only now", key.id, key.group_name));
@@ -167,14 +167,14 @@ fn made(key: &Created, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is right, and still may not be what was meant.
-fn warn(key: &Created, config: &Config) {
+/// Warns about settings that are valid but may not be intended.
+fn warn(key: &IssuedKey, config: &Config) {
     if !config.accounts.iter().any(|account| account.groups.contains(&key.group_name)) {
         remark(&format!("no upstream account serves the group {} yet", key.group_name));
     }
 }
 
-async fn list(keys: &Keys, json: bool) -> Result<(), Failure> {
+async fn list(keys: &ApiKeys, json: bool) -> Result<(), CommandFailure> {
     let keys = keys.list().await?;
     if json {
         return Ok(print_json(&keys.iter().map(described).collect::<Vec<_>>())?);
@@ -184,8 +184,8 @@ async fn list(keys: &Keys, json: bool) -> Result<(), Failure> {
     Ok(print(&table(headings, &rows))?)
 }
 
-async fn change(keys: &Keys, id: &str, change: KeyChange, done: &str, json: bool) -> Result<(), Failure> {
-    let key = keys.change(&Act::command(), id, None, change).await.map_err(|error| told(error, id))?;
+async fn change(keys: &ApiKeys, id: &str, change: KeyChange, done: &str, json: bool) -> Result<(), CommandFailure> {
+    let key = keys.change(&AuditContext::command(), id, None, change).await.map_err(|error| told(error, id))?;
     if json {
         print_json(&described(&key))?;
     } else {
@@ -194,15 +194,15 @@ async fn change(keys: &Keys, id: &str, change: KeyChange, done: &str, json: bool
     Ok(())
 }
 
-fn told(error: KeyError, id: &str) -> Failure {
-    Failure::Failed(match error {
+fn told(error: KeyError, id: &str) -> CommandFailure {
+    CommandFailure::Failed(match error {
         KeyError::Unknown => anyhow::anyhow!("there is no key {id}, or it is deleted"),
         error => error.into(),
     })
 }
 
-fn described(key: &KeyRow) -> Listed<'_> {
-    Listed {
+fn described(key: &KeyRow) -> KeyJson<'_> {
+    KeyJson {
         id: &key.id,
         name: &key.name,
         user: &key.user,

@@ -1,12 +1,12 @@
-//! `imagate master-key rotate`
+//! The command `imagate master-key rotate`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{print, print_json, remark};
 use super::secret;
 use crate::gateway::store::MasterKey as Key;
@@ -14,18 +14,18 @@ use crate::gateway::store::MasterKey as Key;
 /// Arguments of `master-key`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct MasterKey {
+pub(super) struct MasterKeyCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    action: Action,
+    action: MasterKeyAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum MasterKeyAction {
     /// Seal everything under another master key. API keys and running servers stay as they are.
     ///
     /// Where the settings name the master key, the next one must be given here, and written there before the next
@@ -40,14 +40,14 @@ enum Action {
     },
 }
 
-// === impl MasterKey ===
+// === impl MasterKeyCommand ===
 
-impl MasterKey {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let Self { installation, json, action: Action::Rotate { new_key_env, new_key_file } } = self;
+impl MasterKeyCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        let Self { installation, json, action: MasterKeyAction::Rotate { new_key_env, new_key_file } } = self;
         let text = secret::fetch("the next master key", new_key_env.as_deref(), new_key_file.as_deref())?;
         let next = text.map(|text| Key::from_text(&text)).transpose();
-        let next = next.map_err(|error| Failure::Usage(error.to_string()))?;
+        let next = next.map_err(|error| CommandFailure::Usage(error.to_string()))?;
         installation.with_store(async |config, store| {
             store.rotate_master_key(next).await?;
             let named = config.master_key.is_some();

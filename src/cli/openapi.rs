@@ -1,34 +1,34 @@
-//! `imagate openapi`
+//! The command `imagate openapi`.
 
 use clap::{Args, ValueEnum};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::output::print;
 use crate::tables;
 
 /// Arguments of `openapi`.
 #[derive(Debug, Args)]
-pub(super) struct OpenApi {
+pub(super) struct OpenApiCommand {
     /// Which document.
-    #[arg(value_enum, default_value_t = Document::Gateway)]
-    document: Document,
+    #[arg(value_enum, default_value_t = ApiDocument::Gateway)]
+    document: ApiDocument,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Document {
+enum ApiDocument {
     /// The API of the callers.
     Gateway,
     /// The API of the operators.
     Admin,
 }
 
-// === impl OpenApi ===
+// === impl OpenApiCommand ===
 
-impl OpenApi {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl OpenApiCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let text = match self.document {
-            Document::Gateway => tables::OPENAPI,
-            Document::Admin => tables::ADMIN_OPENAPI,
+            ApiDocument::Gateway => tables::OPENAPI,
+            ApiDocument::Admin => tables::ADMIN_OPENAPI,
         };
         Ok(print(text)?)
     }

@@ -1,4 +1,4 @@
-//! What is printed: lines, JSON and tables on standard output, remarks on standard error.
+//! Prints results (lines, JSON and tables) to standard output, and remarks to standard error.
 
 use std::io::{self, Write as _};
 
@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use crate::gateway::names;
 
-/// Prints results.
+/// Prints a result.
 pub(super) fn print(text: &str) -> io::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints a result that is no text.
+/// Prints a result that is not text.
 pub(super) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    // The kind is kept: a reader that left is no failure.
+    // The error kind is kept, because a reader that closed standard output is no failure.
     printed.map_err(|error| io::Error::new(error.kind(), format!("standard output cannot be written: {error}")))
 }
 
@@ -26,18 +26,19 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&text)
 }
 
-/// Says something to the person at the terminal.
+/// Prints a message for the user to standard error.
 pub(super) fn remark(text: &str) {
-    // A remark that nobody can hear must not undo what was done.
+    // The command must not fail because a remark cannot be written.
     let _ = writeln!(anstream::stderr().lock(), "{}", harmless(text));
 }
 
-/// What others wrote may stand in a text; a terminal is to show it, not to obey it, nor to turn it around.
+/// Escapes control characters in texts from other sources, so that a terminal shows them and neither executes them nor
+/// reverses the text.
 pub(super) fn harmless(text: &str) -> String {
     names::shown_but(text, |letter| matches!(letter, '\n' | '\t')).into_owned()
 }
 
-/// Formats columns under their headings, each as wide as its widest cell. Hidden characters of a cell are escaped.
+/// Formats columns under their headings, each as wide as its widest cell. Invisible characters in cells are escaped.
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| names::shown(cell).into_owned())).collect();
@@ -56,7 +57,7 @@ pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     text
 }
 
-/// What stands in a cell: nothing known is a dash.
+/// Formats the content of a cell; an unknown value is shown as a dash.
 pub(super) fn cell<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

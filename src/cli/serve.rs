@@ -1,42 +1,42 @@
-//! `imagate serve`
+//! The command `imagate serve`.
 
 use std::sync::Arc;
 
 use clap::Args;
 
-use super::failure::Failure;
-use super::installation::Installation;
-use crate::gateway::config::{self, Machine, Surroundings as _};
-use crate::gateway::{self, ServeError, Signals, telemetry};
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
+use crate::gateway::config::{self, HostEnvironment as _, SystemEnvironment};
+use crate::gateway::{self, ServeError, SignalListeners, telemetry};
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
-pub(super) struct Serve {
+pub(super) struct ServeCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Where callers connect, as `host:port`; port 0 takes a free one [env: `IMAGATE_LISTEN`] [default:
     /// 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 }
 
-// === impl Serve ===
+// === impl ServeCommand ===
 
-impl Serve {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let filter = Machine.variable("IMAGATE_LOG").map(|filter| filter.to_string_lossy().into_owned());
+impl ServeCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        let filter = SystemEnvironment.variable("IMAGATE_LOG").map(|filter| filter.to_string_lossy().into_owned());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let signals = runtime.block_on(async { Signals::listen() })?;
+        let signals = runtime.block_on(async { SignalListeners::listen() })?;
         let overrides = self.installation.clone().overrides(self.listen.clone());
         let config = self.installation.load(self.listen)?;
-        // Kept until the end of the function, after everything that may log.
+        // The guard is kept until the end of the function, because everything before may write to the log.
         let _log = telemetry::init(filter.as_deref(), config.log_format)?;
-        let read = Arc::new(move || config::load(overrides.clone(), &Machine));
+        let read = Arc::new(move || config::load(overrides.clone(), &SystemEnvironment));
         let served = runtime.block_on(gateway::serve(config, read, signals, std::io::stdout()));
-        // Whatever still blocks a thread has had its time: the drain is over.
+        // Threads that are still blocked have had their time, because the drain is over.
         runtime.shutdown_background();
         match served {
-            Err(error @ ServeError::Address(_)) => Err(Failure::Settings(vec![error.to_string()])),
+            Err(error @ ServeError::Address(_)) => Err(CommandFailure::Settings(vec![error.to_string()])),
             served => Ok(served?),
         }
     }

@@ -1,4 +1,4 @@
-//! `imagate skills`
+//! The command `imagate skills`.
 
 mod build;
 mod diff;
@@ -14,49 +14,49 @@ mod web;
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 /// Arguments of `skills`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct Skills {
+pub(super) struct SkillsCommand {
     #[command(subcommand)]
-    action: Action,
+    action: SkillsAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum SkillsAction {
     /// Say what is wrong with a manifest, with rule, line and column.
-    Validate(validate::Validate),
+    Validate(validate::ValidateCommand),
     /// Make the whole manifest and its packages from a folder of skills.
-    Build(build::Build),
+    Build(build::BuildCommand),
     /// Say whether the packages are those of the manifest, and safe to unpack.
-    Verify(verify::Verify),
+    Verify(verify::VerifyCommand),
     /// Lay a manifest out in the usual way.
-    Fmt(fmt::Fmt),
+    Fmt(fmt::FmtCommand),
     /// Say what changed between two manifests, and which versions that asks for.
-    Diff(diff::Diff),
+    Diff(diff::DiffCommand),
     /// Write the discovery index of Agent Skills for a manifest.
-    Export(export::Export),
+    Export(export::ExportCommand),
     /// Install skills into the folder of an agent.
-    Install(install::Install),
+    Install(install::InstallCommand),
     /// Say what a rule is for, or list the rules.
-    Explain(explain::Explain),
+    Explain(explain::RuleExplainCommand),
 }
 
-// === impl Skills ===
+// === impl SkillsCommand ===
 
-impl Skills {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl SkillsCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         match self.action {
-            Action::Validate(validate) => validate.run(),
-            Action::Build(build) => build.run(),
-            Action::Verify(verify) => verify.run(),
-            Action::Fmt(fmt) => fmt.run(),
-            Action::Diff(diff) => diff.run(),
-            Action::Export(export) => export.run(),
-            Action::Install(install) => install.run(),
-            Action::Explain(explain) => explain.run(),
+            SkillsAction::Validate(validate) => validate.run(),
+            SkillsAction::Build(build) => build.run(),
+            SkillsAction::Verify(verify) => verify.run(),
+            SkillsAction::Fmt(fmt) => fmt.run(),
+            SkillsAction::Diff(diff) => diff.run(),
+            SkillsAction::Export(export) => export.run(),
+            SkillsAction::Install(install) => install.run(),
+            SkillsAction::Explain(explain) => explain.run(),
         }
     }
 }

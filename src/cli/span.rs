@@ -1,4 +1,4 @@
-//! Spans of time as people type them: a whole number with one unit.
+//! Parses spans of time as people type them: a whole number with one unit.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 
 use crate::gateway::store::Timestamp;
 
-/// A span such as `24h` or `7d`.
+/// Parses a span such as `24h` or `7d`.
 pub(super) fn span(text: &str) -> Option<TimeDelta> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -23,19 +23,19 @@ pub(super) fn span(text: &str) -> Option<TimeDelta> {
     }
 }
 
-/// A moment, or a date for its beginning.
+/// Parses a moment, or a date, which stands for its first moment.
 pub(super) fn moment(text: &str) -> Option<DateTime<Utc>> {
     let moment = DateTime::parse_from_rfc3339(text).ok().map(|moment| moment.to_utc());
     moment.or_else(|| Some(text.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0)?.and_utc()))
 }
 
-/// For arguments: how long something takes.
+/// Parses the value of an argument for a duration.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     let span = if text == "0" { Some(TimeDelta::zero()) } else { span(text) };
     span.and_then(|span| span.to_std().ok()).ok_or("expected a time such as 24h or 7d, or 0")
 }
 
-/// For arguments: when something ends.
+/// Parses the value of an argument for an end.
 pub(super) fn parse_end(text: &str) -> Result<Timestamp, &'static str> {
     end(text, Utc::now())
         .ok_or("expected a time from now such as 30d, a date, or a moment such as 2026-11-21T03:00:00Z")

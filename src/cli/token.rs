@@ -1,31 +1,31 @@
-//! `imagate token create|list|delete`
+//! The command `imagate token create|list|delete`.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, remark, table};
 use super::span::parse_end;
 use crate::gateway;
-use crate::gateway::people::{People, PeopleError};
-use crate::gateway::store::{Act, AdminTokenRow, PublicId, Timestamp, TokenId, UserId};
+use crate::gateway::people::{IdentityError, IdentityService};
+use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, Timestamp, TokenId, UserId};
 
 /// Arguments of `token`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct Token {
+pub(super) struct TokenCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum TokenAction {
     /// Make a token for the operators' API. It is printed now and never again, and may do what its user may.
     Create {
         /// What to call the token.
@@ -47,9 +47,9 @@ enum Action {
     },
 }
 
-/// A token in JSON; the secret only when it is made.
+/// A token in JSON; the secret is present only if the token is new.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct TokenJson<'a> {
     id: &'a TokenId,
     name: &'a str,
     user: &'a UserId,
@@ -62,41 +62,41 @@ struct Listed<'a> {
     last_used_at: Option<Timestamp>,
 }
 
-// === impl Token ===
+// === impl TokenCommand ===
 
-impl Token {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl TokenCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
         installation.with_store(async |config, store| {
             let people = gateway::open_people(config, store);
             match action {
-                Action::Create { name, user, expires } => create(&people, &name, &user, expires, json).await,
-                Action::List => list(&people, json).await,
-                Action::Delete { id } => delete(&people, &id, json).await,
+                TokenAction::Create { name, user, expires } => create(&people, &name, &user, expires, json).await,
+                TokenAction::List => list(&people, json).await,
+                TokenAction::Delete { id } => delete(&people, &id, json).await,
             }
         })
     }
 }
 
 async fn create(
-    people: &People,
+    people: &IdentityService,
     name: &str,
     user: &str,
     expires: Option<Timestamp>,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let user = people.find(user).await.map_err(|error| told(error, &format!("user {user}")))?;
-    let (token, secret) = people.make_token(&Act::command(), &user, name, expires).await?;
+    let (token, secret) = people.make_token(&AuditContext::command(), &user, name, expires).await?;
     if json {
-        return Ok(print_json(&Listed { secret: Some(secret.expose()), ..described(&token) })?);
+        return Ok(print_json(&TokenJson { secret: Some(secret.expose()), ..described(&token) })?);
     }
-    // Alone on its line, so that a script can take it as it is.
+    // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", secret.expose()))?;
     remark(&format!("token {} of {} {}; it is shown only now", token.id, user.role.as_str(), user.name));
     Ok(())
 }
 
-async fn list(people: &People, json: bool) -> Result<(), Failure> {
+async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
     let mut tokens = people.tokens(None).await?;
     tokens.reverse();
     if json {
@@ -106,8 +106,8 @@ async fn list(people: &People, json: bool) -> Result<(), Failure> {
     Ok(print(&table(["ID", "NAME", "USER", "PUBLIC ID", "CREATED", "EXPIRES", "LAST USED"], &rows))?)
 }
 
-async fn delete(people: &People, id: &str, json: bool) -> Result<(), Failure> {
-    let token = people.revoke(&Act::command(), id, None).await;
+async fn delete(people: &IdentityService, id: &str, json: bool) -> Result<(), CommandFailure> {
+    let token = people.revoke(&AuditContext::command(), id, None).await;
     let token = token.map_err(|error| told(error, &format!("token {id}")))?;
     if json {
         print_json(&described(&token))?;
@@ -117,15 +117,15 @@ async fn delete(people: &People, id: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn told(error: PeopleError, what: &str) -> Failure {
-    Failure::Failed(match error {
-        PeopleError::Unknown => anyhow::anyhow!("there is no {what}"),
+fn told(error: IdentityError, what: &str) -> CommandFailure {
+    CommandFailure::Failed(match error {
+        IdentityError::Unknown => anyhow::anyhow!("there is no {what}"),
         error => error.into(),
     })
 }
 
-fn described(token: &AdminTokenRow) -> Listed<'_> {
-    Listed {
+fn described(token: &AdminTokenRow) -> TokenJson<'_> {
+    TokenJson {
         id: &token.id,
         name: &token.name,
         user: &token.user,

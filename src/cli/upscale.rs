@@ -1,11 +1,11 @@
-//! `imagate upscale`: an image file in a larger size, made on this machine.
+//! The command `imagate upscale`: enlarges an image file on this machine.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::installation::run;
 use super::output::{print, print_bytes, remark};
 use crate::client::{self, Compression, Output, Resize, ResizedImage};
@@ -14,7 +14,7 @@ use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 /// Arguments of `upscale`.
 #[derive(Debug, Args)]
-pub(super) struct Upscale {
+pub(super) struct UpscaleCommand {
     /// The image: png, jpeg or webp; `-` reads it from standard input.
     file: PathBuf,
     /// Width and height in pixels, such as 3840x2160, by the size rules of the API.
@@ -31,7 +31,7 @@ pub(super) struct Upscale {
     compression: Compression,
     /// The treatment of an image with other proportions.
     #[arg(long, value_enum, default_value_t)]
-    fit: Fit,
+    fit: FitArg,
     /// Replace the file that `--output` names if it exists.
     #[arg(long)]
     force: bool,
@@ -39,7 +39,7 @@ pub(super) struct Upscale {
 
 /// The treatment of an image with other proportions.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(super) enum Fit {
+pub(super) enum FitArg {
     /// Cut off what is too wide or too high, on both sides alike.
     #[default]
     Crop,
@@ -47,14 +47,14 @@ pub(super) enum Fit {
     Stretch,
 }
 
-// === impl Upscale ===
+// === impl UpscaleCommand ===
 
-impl Upscale {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl UpscaleCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let format = self.wanted_format()?;
         let is_stdout = self.output == Path::new("-");
         if is_stdout && io::stdout().is_terminal() {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "an image is not for a terminal: name a file, or redirect standard output".to_owned(),
             ));
         }
@@ -73,18 +73,18 @@ impl Upscale {
         Ok(print(&format!("{}\n", written.display()))?)
     }
 
-    /// The format that is asked for; nothing where the image keeps its own.
-    fn wanted_format(&self) -> Result<Option<Format>, Failure> {
+    /// Returns the requested format, or `None` if the image keeps its own.
+    fn wanted_format(&self) -> Result<Option<Format>, CommandFailure> {
         let named = client::format_of_name(&self.output);
         match (self.format, named) {
-            (Some(asked), Some(named)) if asked != named => Err(Failure::Usage(format!(
+            (Some(asked), Some(named)) if asked != named => Err(CommandFailure::Usage(format!(
                 "--format {asked} does not fit the ending of --output, which stands for {named}"
             ))),
             (asked, named) => Ok(asked.or(named)),
         }
     }
 
-    fn read(&self) -> Result<Vec<u8>, Failure> {
+    fn read(&self) -> Result<Vec<u8>, CommandFailure> {
         let mut file = Vec::new();
         if self.file == Path::new("-") {
             io::stdin().lock().take(MAX_UPLOAD_IMAGE_BYTES).read_to_end(&mut file)?;
@@ -96,8 +96,8 @@ impl Upscale {
         Ok(file)
     }
 
-    fn resized(&self, file: Vec<u8>, format: Option<Format>) -> Result<ResizedImage, Failure> {
-        // The format of the image is known when it is read; until then only its compression is.
+    fn resized(&self, file: Vec<u8>, format: Option<Format>) -> Result<ResizedImage, CommandFailure> {
+        // If no format was requested, the image keeps its own, which the header of the file states.
         let kept = || crate::image::probe(&file).map(|facts| facts.format);
         let output = match format.or_else(kept) {
             Some(Format::Jpeg) => Output::Jpeg { compression: self.compression },
@@ -107,15 +107,18 @@ impl Upscale {
         Ok(Resize::to(self.size).fit(self.fit.into()).format(output).apply(file)?)
     }
 
-    /// Holds back what would lose something.
-    fn check(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), Failure> {
+    /// Returns an error if the operation would lose pixels or overwrite a file.
+    fn check(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), CommandFailure> {
         let (width, height) = resized.original_dimensions();
         if width > self.size.width() && height > self.size.height() {
-            return Err(Failure::Usage(format!("the image is larger than {}: it has {width}x{height} px", self.size)));
+            return Err(CommandFailure::Usage(format!(
+                "the image is larger than {}: it has {width}x{height} px",
+                self.size
+            )));
         }
         let path = client::with_ending(&self.output, Some(resized.format()));
         if !is_stdout && !self.force && path.exists() {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{} is there already: name another file, or replace it with --force",
                 path.display()
             )));
@@ -124,11 +127,11 @@ impl Upscale {
     }
 }
 
-impl From<Fit> for client::Fit {
-    fn from(fit: Fit) -> Self {
+impl From<FitArg> for client::Fit {
+    fn from(fit: FitArg) -> Self {
         match fit {
-            Fit::Crop => Self::Crop,
-            Fit::Stretch => Self::Stretch,
+            FitArg::Crop => Self::Crop,
+            FitArg::Stretch => Self::Stretch,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `imagate usage`
+//! The command `imagate usage`.
 
 mod counts;
 mod since;
@@ -7,27 +7,27 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{cell, print, remark, table};
 use crate::gateway::store::Store;
 use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
-use since::Since;
+use since::SinceArg;
 
-/// More lines than this are for a program.
+/// The maximum number of rows in a table; longer lists are for programs.
 const MOST_ROWS: u32 = 100;
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
-pub(super) struct Usage {
+pub(super) struct UsageCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Count by day or by key, in UTC, instead of listing requests.
     #[arg(long, value_name = "WHAT")]
-    by: Option<By>,
+    by: Option<UsageGrouping>,
     /// Only what began then or later: a date, a moment such as 2026-11-21T03:00:00Z, or a time ago such as 24h or 7d.
     #[arg(long, value_name = "T")]
-    since: Option<Since>,
+    since: Option<SinceArg>,
     /// Only what this key asked for.
     #[arg(long, value_name = "ID")]
     key: Option<String>,
@@ -50,54 +50,54 @@ pub(super) struct Usage {
 
 /// What is counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
+enum UsageGrouping {
     /// The days on which requests began.
     Day,
     /// The keys of the requests.
     Key,
 }
 
-/// How it is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum UsageFormat {
     Table,
     Json,
     Csv,
 }
 
-// === impl Usage ===
+// === impl UsageCommand ===
 
-impl Usage {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl UsageCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, by, since, key, user, group, end_user, json, csv } = self;
         let form = match (json, csv) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Csv,
-            _ => Form::Table,
+            (true, _) => UsageFormat::Json,
+            (_, true) => UsageFormat::Csv,
+            _ => UsageFormat::Table,
         };
-        let since = since.map(Since::moment);
+        let since = since.map(SinceArg::moment);
         installation.with_store(async |_, store| {
-            let usage = usage::Usage::new(Arc::clone(store) as Arc<dyn Store>);
+            let usage = usage::UsageReader::new(Arc::clone(store) as Arc<dyn Store>);
             if let Some(by) = by {
-                // A day is counted whole.
-                let since = since.map(usage::Day::from);
+                // Counts cover whole days.
+                let since = since.map(usage::UtcDay::from);
                 let filter = UsageFilter { key, user, group, end_user, since, ..UsageFilter::default() };
                 return Ok(print(&counts::page(&usage, by, &filter, form).await?)?);
             }
-            let limit = (form == Form::Table).then_some(MOST_ROWS);
+            let limit = (form == UsageFormat::Table).then_some(MOST_ROWS);
             let filter = RecordFilter { key, user, group, end_user, since, limit, ..RecordFilter::default() };
             list(&usage.all_records(&filter).await?, form)
         })
     }
 }
 
-fn list(records: &[NamedRecord], form: Form) -> Result<(), Failure> {
+fn list(records: &[NamedRecord], form: UsageFormat) -> Result<(), CommandFailure> {
     match form {
-        Form::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
-        Form::Csv => print(&(csv::heading() + &csv::records(records)))?,
-        Form::Table => print(&page(records))?,
+        UsageFormat::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
+        UsageFormat::Csv => print(&(csv::heading() + &csv::records(records)))?,
+        UsageFormat::Table => print(&page(records))?,
     }
-    if form == Form::Table && records.len() == MOST_ROWS as usize {
+    if form == UsageFormat::Table && records.len() == MOST_ROWS as usize {
         remark(&format!("these are the newest {MOST_ROWS}; --json and --csv print all"));
     }
     Ok(())

@@ -1,35 +1,35 @@
-//! `imagate user list|invite|reset|disable|enable|role`
+//! The command `imagate user list|invite|reset|disable|enable|groups|role`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::installation::Installation;
+use super::failure::CommandFailure;
+use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, remark, table};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::names;
-use crate::gateway::people::{OneTime, People, PeopleError};
-use crate::gateway::store::{Act, Role, Timestamp, UserChange, UserFilter, UserId, UserRow};
+use crate::gateway::people::{IdentityError, IdentityService, IssuedLink};
+use crate::gateway::store::{AuditContext, Timestamp, UserChange, UserFilter, UserId, UserRole, UserRow};
 
-/// How many users are read at once.
+/// The number of users that are read at once.
 const PAGE: u32 = 1000;
 
 /// Arguments of `user`.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
-pub(super) struct User {
+pub(super) struct UserCommand {
     #[command(flatten)]
-    installation: Installation,
+    installation: InstallationArgs,
     /// Print JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    action: Action,
+    action: UserAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum UserAction {
     /// List the users.
     List,
     /// Add somebody, and print the link that lets them choose a password. It works once, for three days.
@@ -71,19 +71,19 @@ enum Action {
         /// The name of the user, or their id.
         name: String,
         /// An admin may do everything; a member sees and changes what is their own.
-        role: RoleName,
+        role: RoleArg,
     },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum RoleName {
+enum RoleArg {
     Admin,
     Member,
 }
 
 /// A user in JSON.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct UserJson<'a> {
     id: &'a UserId,
     name: &'a str,
     role: &'static str,
@@ -94,48 +94,48 @@ struct Listed<'a> {
     last_sign_in_at: Option<Timestamp>,
 }
 
-/// A link in JSON.
+/// A one-time link in JSON.
 #[derive(Serialize)]
-struct Linked<'a> {
+struct UserLinkJson<'a> {
     id: &'a UserId,
     name: &'a str,
     link: &'a str,
     expires_at: Timestamp,
 }
 
-// === impl User ===
+// === impl UserCommand ===
 
-impl User {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl UserCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
         installation
             .with_store(async |config, store| action.run(&gateway::open_people(config, store), config, json).await)
     }
 }
 
-// === impl Action ===
+// === impl UserAction ===
 
-impl Action {
-    async fn run(self, people: &People, config: &Config, json: bool) -> Result<(), Failure> {
-        let act = Act::command();
+impl UserAction {
+    async fn run(self, people: &IdentityService, config: &Config, json: bool) -> Result<(), CommandFailure> {
+        let act = AuditContext::command();
         let (name, change, done) = match self {
             Self::List => return list(people, json).await,
             Self::Invite { name, admin, group } => {
-                let role = if admin { Role::Admin } else { Role::Member };
+                let role = if admin { UserRole::Admin } else { UserRole::Member };
                 return linked(people.invite(&act, &name, role, &group).await, &name, config, json);
             }
             Self::Reset { name } => return linked(people.reset(&act, &name).await, &name, config, json),
             Self::Groups { name, group } => return regrouped(people, &act, &name, group, json).await,
             Self::Disable { name } => (name, UserChange::Disable, "disabled"),
             Self::Enable { name } => (name, UserChange::Enable, "enabled"),
-            Self::Role { name, role: RoleName::Admin } => (name, UserChange::Role(Role::Admin), "is an admin"),
-            Self::Role { name, role: RoleName::Member } => (name, UserChange::Role(Role::Member), "is a member"),
+            Self::Role { name, role: RoleArg::Admin } => (name, UserChange::Role(UserRole::Admin), "is an admin"),
+            Self::Role { name, role: RoleArg::Member } => (name, UserChange::Role(UserRole::Member), "is a member"),
         };
         changed(people.change(&act, &name, change).await, &name, done, json)
     }
 }
 
-async fn list(people: &People, json: bool) -> Result<(), Failure> {
+async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
     let mut filter = UserFilter { limit: PAGE, ..UserFilter::default() };
     let mut users = Vec::new();
     loop {
@@ -146,7 +146,7 @@ async fn list(people: &People, json: bool) -> Result<(), Failure> {
             break;
         }
     }
-    // The oldest first, as everywhere on the command line.
+    // The oldest user comes first, as everywhere on the command line.
     users.reverse();
     if json {
         return Ok(print_json(&users.iter().map(described).collect::<Vec<_>>())?);
@@ -156,17 +156,17 @@ async fn list(people: &People, json: bool) -> Result<(), Failure> {
 }
 
 fn linked(
-    made: Result<(UserRow, OneTime), PeopleError>,
+    made: Result<(UserRow, IssuedLink), IdentityError>,
     name: &str,
     config: &Config,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let (user, one_time) = made.map_err(|error| told(error, name))?;
     let link = format!("{}{}", base(config), one_time.path());
     if json {
-        print_json(&Linked { id: &user.id, name: &user.name, link: &link, expires_at: one_time.expires_at })?;
+        print_json(&UserLinkJson { id: &user.id, name: &user.name, link: &link, expires_at: one_time.expires_at })?;
     } else {
-        // Alone on its line, so that a script can take it as it is.
+        // The link is alone on its line, so that a script can read the line unchanged.
         print(&format!("{link}\n"))?;
         remark(&format!("for {}, once, until {}", user.name, one_time.expires_at));
     }
@@ -176,16 +176,16 @@ fn linked(
     Ok(())
 }
 
-/// Where the pages are, as far as it is known from here.
+/// Returns the base address of the pages, as far as the settings state it.
 fn base(config: &Config) -> String {
     config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
 }
 
-fn changed(change: Result<UserRow, PeopleError>, name: &str, done: &str, json: bool) -> Result<(), Failure> {
+fn changed(change: Result<UserRow, IdentityError>, name: &str, done: &str, json: bool) -> Result<(), CommandFailure> {
     changed_to(&change.map_err(|error| told(error, name))?, done, json)
 }
 
-fn changed_to(user: &UserRow, done: &str, json: bool) -> Result<(), Failure> {
+fn changed_to(user: &UserRow, done: &str, json: bool) -> Result<(), CommandFailure> {
     if json {
         print_json(&described(user))?;
     } else {
@@ -194,7 +194,13 @@ fn changed_to(user: &UserRow, done: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn regrouped(people: &People, act: &Act, name: &str, groups: Vec<String>, json: bool) -> Result<(), Failure> {
+async fn regrouped(
+    people: &IdentityService,
+    act: &AuditContext,
+    name: &str,
+    groups: Vec<String>,
+    json: bool,
+) -> Result<(), CommandFailure> {
     let changed = people.change_with_keys(act, name, &[UserChange::Groups(groups)]).await;
     let (user, stopped) = changed.map_err(|error| told(error, name))?;
     let done = format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
@@ -208,16 +214,16 @@ async fn regrouped(people: &People, act: &Act, name: &str, groups: Vec<String>, 
     Ok(())
 }
 
-fn told(error: PeopleError, name: &str) -> Failure {
-    Failure::Failed(match error {
-        PeopleError::Unknown => anyhow::anyhow!("there is no user {name}"),
-        PeopleError::Taken => anyhow::anyhow!("there is a user {name} already"),
+fn told(error: IdentityError, name: &str) -> CommandFailure {
+    CommandFailure::Failed(match error {
+        IdentityError::Unknown => anyhow::anyhow!("there is no user {name}"),
+        IdentityError::Taken => anyhow::anyhow!("there is a user {name} already"),
         error => error.into(),
     })
 }
 
-fn described(user: &UserRow) -> Listed<'_> {
-    Listed {
+fn described(user: &UserRow) -> UserJson<'_> {
+    UserJson {
         id: &user.id,
         name: &user.name,
         role: user.role.as_str(),

@@ -1,5 +1,7 @@
-//! The client of the operators' API, as generated: keys, users, admin tokens, groups, records, usage, the audit trail and
-//! the upstream accounts. Members reach with it what is their own.
+//! The client of the operators' API, as generated: keys, users, admin tokens, groups, records, usage, the audit trail
+//! and the upstream accounts.
+//!
+//! Members use it for the objects that belong to them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,13 +32,13 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
 use super::Error;
-use super::builder::{Address, http_builder, unencrypted};
-use super::session::Credentials;
+use super::builder::{ServiceAddress, http_builder, unencrypted};
+use super::session::BearerCredentials;
 
-/// The store answers in milliseconds.
+/// Generous, because the store answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client for the gateway at this address, without a path, with the admin token of a user or of its settings.
+/// Creates a client for the gateway at this address, without a path, with the admin token of a user or of the settings.
 ///
 /// A token is not sent over plain http to another machine. If you trust the network, make a client with
 /// [`Client::new_with_client`] and an HTTP client that sends the token.
@@ -46,12 +48,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Returns an error if the address is not a web address or is plain http to another machine, if the token cannot be
 /// sent in a header, or if no HTTP client can be built on this machine.
 pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
-    let Address { is_local, is_encrypted, .. } = Address::read(address)?;
+    let ServiceAddress { is_local, is_encrypted, .. } = ServiceAddress::read(address)?;
     if !is_encrypted && !is_local {
         return Err(unencrypted("the address", "the token"));
     }
     let mut headers = HeaderMap::new();
-    headers.insert(AUTHORIZATION, Credentials::new(token)?.authorization());
+    headers.insert(AUTHORIZATION, BearerCredentials::new(token)?.authorization());
     let http = http_builder(is_local).default_headers(headers).timeout(PATIENCE).build();
     let http = http.map_err(|source| Error::settings_from("the HTTP client does not start", source))?;
     Ok(Client::new_with_client(address.trim_end_matches('/'), http))

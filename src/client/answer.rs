@@ -1,4 +1,4 @@
-//! The images of an answer, and what was said about them.
+//! The images of an answer, and the metadata that came with them.
 
 use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(not(target_arch = "wasm32"))]
-use super::save::{EncodedImage, FileNaming, Sink};
-use super::session::Head;
+use super::save::{EncodedImage, FileNaming, ImageByteSink};
+use super::session::HttpResponseHead;
 use super::{Error, decode};
 use crate::image::Format;
 use crate::wire::types::{self, ImageUsage, ImagesResponse};
@@ -15,13 +15,14 @@ use crate::wire::types::{self, ImageUsage, ImagesResponse};
 /// The images that one request made.
 #[derive(Clone)]
 pub struct Images {
-    answer: Arc<Answer>,
+    answer: Arc<ImagesState>,
 }
 
-struct Answer {
+struct ImagesState {
     response: ImagesResponse,
-    head: Option<Head>,
-    /// The places of the images in `response.data`; some services send an empty place for an image that was not made.
+    head: Option<HttpResponseHead>,
+    /// The positions of the images in `response.data`; some services send an empty entry for an image that was not
+    /// made.
     places: Vec<usize>,
 }
 
@@ -29,7 +30,7 @@ struct Answer {
 #[derive(Clone)]
 pub struct Image {
     images: Images,
-    /// Its place in the data of the answer.
+    /// The position of the image in the data of the answer.
     place: usize,
 }
 
@@ -43,93 +44,98 @@ pub struct Iter<'a> {
 // === impl Images ===
 
 impl Images {
-    /// An answer without an image is an error, whatever its status is. Images may come as addresses instead of bytes.
-    pub(super) fn new(response: ImagesResponse, head: Option<&Head>) -> Result<Self, Error> {
+    /// Returns an error for an answer without an image, whatever its status is. Images may come as addresses instead of
+    /// bytes.
+    pub(super) fn new(response: ImagesResponse, head: Option<&HttpResponseHead>) -> Result<Self, Error> {
         let is_made = |image: &types::Image| !image.b64_json.is_empty() || url(image).is_some();
         let images = response.data.iter().enumerate();
         let places: Vec<usize> = images.filter(|(_, image)| is_made(image)).map(|(place, _)| place).collect();
         if places.is_empty() {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
-        Ok(Self { answer: Arc::new(Answer { response, head: head.cloned(), places }) })
+        Ok(Self { answer: Arc::new(ImagesState { response, head: head.cloned(), places }) })
     }
 
-    /// The images, in order.
+    /// Returns an iterator over the images, in order.
     #[must_use]
     pub const fn iter(&self) -> Iter<'_> {
         Iter { images: self, next: 0 }
     }
 
-    /// The first image. There always is one.
+    /// Returns the first image. There always is one.
     #[must_use]
     pub fn first(&self) -> Image {
         self.at(0)
     }
 
-    /// How many images there are; never 0.
+    /// Returns the number of images; never 0.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.answer.places.len()
     }
 
-    /// The whole answer: size, quality and format as they were made, and everything else that the service said.
+    /// Returns the whole answer: size, quality and format as they were made, and everything else that the service
+    /// reported.
     #[must_use]
     pub fn response(&self) -> &ImagesResponse {
         &self.answer.response
     }
 
-    /// The same, to keep.
+    /// Like [`Images::response`], but returns an owned value.
     #[must_use]
     pub fn into_response(self) -> ImagesResponse {
         Arc::try_unwrap(self.answer).map_or_else(|shared| shared.response.clone(), |answer| answer.response)
     }
 
-    /// The tokens that were used, where the service says so.
+    /// Returns the tokens that were used, if the service reports them.
     #[must_use]
     pub fn usage(&self) -> Option<&ImageUsage> {
         self.answer.response.usage.as_ref()
     }
 
-    /// The id of the request, by which the operator of the service finds it.
+    /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.head()?.request_id.as_deref()
     }
 
-    /// Whether the built-in simulator of the gateway drew the images instead of the model.
+    /// Returns true if the built-in simulator of the gateway drew the images instead of the model.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
         self.head().is_some_and(|head| head.is_simulated)
     }
 
-    /// Whether this is the answer to an earlier request with the same idempotency key, for which nothing was paid again.
+    /// Returns true if this is the answer to an earlier request with the same idempotency key; nothing was paid for it
+    /// again.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
         self.head().is_some_and(|head| head.is_replayed)
     }
 
-    /// What was made instead of what was asked for, such as `3840x2160 medium`, where a fallback was allowed and taken.
+    /// Returns what was made instead of the requested image, such as `3840x2160 medium`, if a fallback was allowed and
+    /// used.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
         self.head()?.fallback.as_deref()
     }
 
-    /// The number of requested images that are missing from the answer, as the service reports it or leaves empty places;
-    /// 0 if it does neither. The images in the answer have been paid for.
+    /// Returns the number of requested images that are missing from the answer, as the service reports it or leaves
+    /// empty entries; 0 if it does neither. The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
         let empty = self.answer.response.data.len() - self.len();
         self.head().map_or(0, |head| head.missing).max(empty)
     }
 
-    /// The actual size and format of the first image, such as `1024x1024 png`, if the service reports them.
+    /// Returns the actual size and format of the first image, such as `1024x1024 png`, if the service reports them.
     #[must_use]
     pub fn delivered(&self) -> Option<&str> {
         self.head()?.delivered.as_deref()
     }
 
-    /// `match` or `mismatch`: the result of comparing [`Self::delivered`] with the request, if the service reports it.
+    /// Returns `match` or `mismatch`, the result of comparing [`Self::delivered`] with the request, if the service
+    /// reports it.
     #[must_use]
     pub fn delivery(&self) -> Option<&str> {
         self.head()?.delivery.as_deref()
@@ -149,12 +155,12 @@ impl Images {
         super::save::all(self.iter(), path.as_ref()).await
     }
 
-    fn head(&self) -> Option<&Head> {
+    fn head(&self) -> Option<&HttpResponseHead> {
         self.answer.head.as_ref()
     }
 
     fn at(&self, index: usize) -> Image {
-        // The index is below the length: the callers see to that.
+        // The index is below the length: the callers ensure that.
         Image { images: self.clone(), place: self.answer.places[index] }
     }
 }
@@ -170,7 +176,7 @@ impl<'a> IntoIterator for &'a Images {
 
 impl fmt::Debug for Images {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Megabytes of base64 help nobody.
+        // Left out: megabytes of base64 are of no use in debug output.
         f.debug_struct("Images")
             .field("len", &self.len())
             .field("request_id", &self.request_id())
@@ -203,7 +209,7 @@ impl ExactSizeIterator for Iter<'_> {}
 // === impl Image ===
 
 impl Image {
-    /// The bytes of the image file.
+    /// Returns the bytes of the image file.
     ///
     /// # Errors
     ///
@@ -213,48 +219,48 @@ impl Image {
         decode::all(self.sent()?)
     }
 
-    /// The address of the image, from a service that sends addresses instead of images or beside them. The client
-    /// fetches nothing from it: such addresses expire after a while, and need no key.
+    /// Returns the address of the image, if the service sends addresses instead of images or in addition to them. The
+    /// client never fetches such an address; it expires after a while and needs no key.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
         url(self.wire())
     }
 
-    /// The bytes as they came: base64 text in the standard alphabet, padded. Empty if only [`Image::url`] came.
+    /// Returns the bytes as they came: base64 text in the standard alphabet, padded. Empty if only [`Image::url`] came.
     #[must_use]
     pub fn base64(&self) -> &str {
         &self.wire().b64_json
     }
 
-    /// The file format, from the bytes themselves; nothing where they are of no known format.
+    /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
         decode::facts(self.base64()).map(|facts| facts.format)
     }
 
-    /// Width and height in pixels, from the bytes themselves; nothing where they do not tell.
+    /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
         decode::facts(self.base64()).map(|facts| (facts.width, facts.height))
     }
 
-    /// The answer that it came in: everything that was said about it, and the images beside it.
+    /// Returns the answer that contains this image, with its metadata and the other images.
     #[must_use]
     pub const fn answer(&self) -> &Images {
         &self.images
     }
 
-    /// The prompt as the model revised it.
+    /// Returns the prompt as the model revised it.
     #[must_use]
     pub fn revised_prompt(&self) -> Option<&str> {
         self.wire().revised_prompt.as_deref()
     }
 
-    /// Writes the image file, and says where: the path with the ending that its format has.
+    /// Writes the image file and returns its path, with the extension that belongs to the format.
     ///
-    /// An ending that belongs to another image format is replaced, a missing one is added, any other is kept.
-    /// The file appears whole or not at all. An existing file is never replaced: if `fox.png` is taken, the image
-    /// becomes `fox-2.png`, or the next number that is free.
+    /// An extension of another image format is replaced, a missing one is added, and any other is kept. The file
+    /// appears whole or not at all. An existing file is never replaced: if `fox.png` exists, the image becomes
+    /// `fox-2.png`, or gets the next free number.
     ///
     /// # Errors
     ///
@@ -269,13 +275,13 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// Like [`Image::write_to`]; an existing file is then left as it was.
+    /// Like [`Image::write_to`]; an existing file then stays as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         super::save::image(self, path.as_ref(), FileNaming::Replacing).await
     }
 
-    /// The base64 text, or an error if it did not come.
+    /// Returns the base64 text, or an error if the image came without it.
     fn sent(&self) -> Result<&str, Error> {
         match (self.base64(), self.url()) {
             ("", Some(url)) => Err(Error::elsewhere(url, self.images.head())),
@@ -284,7 +290,7 @@ impl Image {
     }
 
     fn wire(&self) -> &types::Image {
-        // The place was there when this was made, and nothing changes the answer.
+        // `Images` lists only positions that exist, and the answer does not change.
         &self.images.response().data[self.place]
     }
 }
@@ -295,12 +301,12 @@ impl EncodedImage for Image {
         Self::format(self)
     }
 
-    fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+    fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
         decode::pieces(self.sent()?, sink)
     }
 }
 
-/// The member `url`, which other services send and the gateway's document does not have.
+/// Returns the member `url`, which other services send and which is not in the gateway's document.
 fn url(image: &types::Image) -> Option<&str> {
     image.extra.get("url")?.as_str().filter(|url| !url.is_empty())
 }

@@ -1,7 +1,7 @@
-//! Makes a client: checks the address and the key, and fills in from the environment what was not chosen.
+//! Builds a client: checks the address and the key, and takes values that were not given from the environment.
 //!
-//! Decides which key goes to which address: a key from the environment goes only to the address of its own pair, and no
-//! key leaves the machine unencrypted unless the caller allows it.
+//! This module decides which key is sent to which address: a key from the environment goes only to the address of its
+//! own pair, and no key leaves the machine unencrypted unless the caller allows it.
 
 mod environment;
 
@@ -11,17 +11,18 @@ use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Duration;
 
-use super::session::Credentials;
-use super::{Client, Error, Shared};
+use super::session::BearerCredentials;
+use super::{Client, ClientState, Error};
 
-/// Specification: "low retry counts". Ours: two, as the official clients do; none where there is no timer to wait with.
+/// Specification: "low retry counts". Ours: two, like the official clients; none if the platform has no timer to wait
+/// with.
 const MAX_RETRIES: u32 = if cfg!(target_arch = "wasm32") { 0 } else { 2 };
 
-/// Ours: long enough for a lost packet or two, short against the time that an image takes.
+/// Ours: long enough for a lost packet or two, and short compared with the time that an image takes.
 #[cfg(not(target_arch = "wasm32"))]
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What can be chosen about a [`Client`].
+/// The settings of a [`Client`] that is to be built.
 ///
 /// ```
 /// use imagate::Client;
@@ -42,41 +43,41 @@ pub struct Builder {
 // === impl Builder ===
 
 impl Builder {
-    /// The address of the service, with or without `/v1` at its end.
+    /// Sets the address of the service, with or without `/v1` at its end.
     pub fn base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = Some(base_url.into());
         self
     }
 
-    /// The key, as the service issued it.
+    /// Sets the key, as the service issued it.
     pub fn api_key(mut self, api_key: impl Into<String>) -> Self {
         self.api_key = Some(api_key.into());
         self
     }
 
-    /// Allows the key to go over plain http to another machine, where everybody in between can read it: for a private
-    /// network that you trust. Otherwise such an address is refused before anything is sent; this machine (`localhost`
-    /// and the loopback addresses) is never refused.
+    /// Allows the client to send the key over plain http to another machine, where every machine on the way can read
+    /// it. Use this only for a private network that you trust. Without it the client refuses such an address before it
+    /// sends anything; an address on this machine (`localhost` and the loopback addresses) is never refused.
     pub fn allow_http(mut self, allow: bool) -> Self {
         self.allows_http = allow;
         self
     }
 
-    /// How often a call may be sent again when it is certain, or the service says, that nothing is paid twice.
-    /// 2 when not chosen, and never more.
+    /// Sets how often the client may send a call again if it is certain, or the service says, that nothing is paid for
+    /// twice. The default is 2, which is also the maximum.
     pub fn max_retries(mut self, max_retries: u32) -> Self {
         self.max_retries = Some(max_retries.min(MAX_RETRIES));
         self
     }
 
-    /// The HTTP client to use, for your own proxy or TLS settings. It should not follow redirects: they lead to
-    /// addresses that nobody has checked.
+    /// Sets the HTTP client to use, for your own proxy or TLS settings. It should not follow redirects, because they
+    /// lead to addresses that are not checked.
     pub fn http_client(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// The client.
+    /// Builds the client.
     ///
     /// # Errors
     ///
@@ -84,14 +85,14 @@ impl Builder {
     /// over plain http to another machine, or if the TLS library does not start.
     pub fn build(self) -> Result<Client, Error> {
         let chosen = environment::complete(self.base_url, self.api_key, environment::variable)?;
-        let Address { url, is_local, is_encrypted } = Address::read(&chosen.base_url)?;
+        let ServiceAddress { url, is_local, is_encrypted } = ServiceAddress::read(&chosen.base_url)?;
         if !is_encrypted && !is_local && !self.allows_http {
             return Err(unencrypted("the base URL", "the key"));
         }
-        let credentials = Credentials::new(&chosen.api_key)?;
+        let credentials = BearerCredentials::new(&chosen.api_key)?;
         let http = self.http.map_or_else(|| http_client(is_local), Ok)?;
         let max_retries = self.max_retries.unwrap_or(MAX_RETRIES);
-        Ok(Client { shared: Arc::new(Shared { base_url: url, http, credentials, max_retries }) })
+        Ok(Client { shared: Arc::new(ClientState { base_url: url, http, credentials, max_retries }) })
     }
 }
 
@@ -106,13 +107,13 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Redirects are not followed: they would take the key, and a second paid request, to another address.
+/// Redirects are not followed: they would send the key, and a second paid request, to another address.
 #[cfg(not(target_arch = "wasm32"))]
 fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
     http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
 }
 
-/// A service on this machine is not called through a proxy from the environment, which could read the key.
+/// A service on this machine is not called through a proxy from the environment, because the proxy could read the key.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).connect_timeout(CONNECT_LIMIT);
@@ -125,7 +126,7 @@ fn http_client(_: bool) -> Result<reqwest::Client, Error> {
 }
 
 /// The address of a service.
-pub(super) struct Address {
+pub(super) struct ServiceAddress {
     /// The URL without `/v1`, which the generated paths begin with.
     pub(super) url: String,
     /// True if the address is on this machine.
@@ -133,9 +134,9 @@ pub(super) struct Address {
     pub(super) is_encrypted: bool,
 }
 
-// === impl Address ===
+// === impl ServiceAddress ===
 
-impl Address {
+impl ServiceAddress {
     pub(super) fn read(text: &str) -> Result<Self, Error> {
         let url = web_address(text)?;
         let is_encrypted = url.scheme() == "https";
@@ -160,7 +161,7 @@ pub(super) fn unencrypted(address: &str, key: &str) -> Error {
 
 fn web_address(text: &str) -> Result<reqwest::Url, Error> {
     let refuse = |what: &str| Error::settings(format!("the base URL {what}"));
-    // The text itself is not shown: it may hold a password.
+    // The error does not show the text, because it may contain a password.
     let url = reqwest::Url::parse(text.trim()).map_err(|_| refuse("is not a web address such as https://host/v1"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(refuse("must begin with http:// or https:// and name a host"));
@@ -180,7 +181,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(Address::read(text).ok().map(|address| address.url).as_deref(), expected, "{text}");
+        assert_eq!(ServiceAddress::read(text).ok().map(|address| address.url).as_deref(), expected, "{text}");
     }
 
     #[test]
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_error_does_not_show_a_password_in_the_address() {
-        let error = Address::read("https://user:hunter2@host").err().unwrap();
+        let error = ServiceAddress::read("https://user:hunter2@host").err().unwrap();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
 }

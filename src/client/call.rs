@@ -1,4 +1,4 @@
-//! Calls that the generator cannot make: forms and streams, through the hooks of the generated client.
+//! Calls that the generator cannot produce, forms and streams, made through the hooks of the generated client.
 
 use progenitor_client::{ClientHooks as _, Error as WireError, OperationInfo, ResponseValue};
 use reqwest::header::{ACCEPT, HeaderValue};
@@ -6,50 +6,51 @@ use reqwest::{Request, RequestBuilder, Response};
 
 use super::Error;
 use super::clock::within;
-use super::retry::Seen;
-use super::session::{Limit, Tries};
+use super::retry::SendOutcome;
+use super::session::{RetryCounter, TimeLimit};
 use crate::wire::client::Client;
 use crate::wire::types::ErrorResponse;
 
-/// A call to be made.
-pub(super) struct Call<'a> {
+/// A call of one operation, before it is sent.
+pub(super) struct ApiCall<'a> {
     pub(super) client: &'a Client,
-    pub(super) operation: Operation,
+    pub(super) operation: ApiOperation,
     /// The type of the answer.
     pub(super) accept: &'static str,
 }
 
-/// An operation of the document.
+/// An operation of the API document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Operation {
+pub(super) struct ApiOperation {
     id: &'static str,
     path: &'static str,
 }
 
-// === impl Operation ===
+// === impl ApiOperation ===
 
-impl Operation {
+impl ApiOperation {
     pub(super) const CREATE_IMAGE: Self = Self { id: "create_image", path: "/v1/images/generations" };
     pub(super) const EDIT_IMAGE: Self = Self { id: "edit_image", path: "/v1/images/edits" };
     pub(super) const CREATE_RESPONSE: Self = Self { id: "create_response", path: "/v1/responses" };
 }
 
-// === impl Call ===
+// === impl ApiCall ===
 
-impl Call<'_> {
-    /// Makes the call, and hands back an answer that says success. `fill` writes one sending of the body.
+impl ApiCall<'_> {
+    /// Makes the call, and returns the answer if its status is a success. `fill` writes the body for one attempt.
     pub(super) async fn send(
         &self,
         fill: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
     ) -> Result<Response, Error> {
         let session = &self.client.inner;
-        let mut tries = Tries::default();
+        let mut tries = RetryCounter::default();
         loop {
             let mut request = self.request(&fill).await?;
             tries.mark(&mut request);
             let Some(result) = self.attempt(request).await else { return Err(Error::late(session)) };
-            // Only where the service itself says that it helps: a proxy's page says nothing of whether an image was made.
-            let seen = Seen::of(&result).unless_unasked();
+            // Sent again only if the service itself allows it: an error page of a proxy does not tell if an image was
+            // made.
+            let seen = SendOutcome::of(&result).unless_unasked();
             if !tries.are_left(session) || !tries.another(&seen).await {
                 return self.checked(result).await;
             }
@@ -69,12 +70,12 @@ impl Call<'_> {
         Ok(request)
     }
 
-    /// Sends it once; nothing where the answer does not begin in time.
+    /// Sends the request once; returns `None` if the answer does not begin in time.
     async fn attempt(&self, request: Request) -> Option<reqwest::Result<Response>> {
         let sent = self.client.client.execute(request);
         match self.client.inner.limit() {
-            Limit::Whole(_) => Some(sent.await),
-            Limit::Silence(limit) => within(limit, sent).await,
+            TimeLimit::Whole(_) => Some(sent.await),
+            TimeLimit::Silence(limit) => within(limit, sent).await,
         }
     }
 
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_operations_are_those_of_the_document() {
-        for operation in [Operation::CREATE_IMAGE, Operation::EDIT_IMAGE, Operation::CREATE_RESPONSE] {
+        for operation in [ApiOperation::CREATE_IMAGE, ApiOperation::EDIT_IMAGE, ApiOperation::CREATE_RESPONSE] {
             let row = OPERATIONS.iter().find(|row| row.id == operation.id).unwrap();
             assert_eq!((row.method, row.path, row.streams), ("POST", operation.path, true));
         }

@@ -1,13 +1,13 @@
-//! Limits of time that the HTTP client does not know: until an answer begins, and how long it may be silent.
+//! Time limits that the HTTP client does not have: the time until an answer begins, and the longest silence within it.
 //!
-//! In a browser there is no timer, so there the service alone decides.
+//! A browser offers no timer, so there the service alone decides.
 
 use std::time::Duration;
 
 #[cfg(target_arch = "wasm32")]
-pub(super) use browser::{Silence, within};
+pub(super) use browser::{ReadIdleTimer, within};
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use native::{Silence, within};
+pub(super) use native::{ReadIdleTimer, within};
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
@@ -18,33 +18,33 @@ mod native {
 
     use super::Duration;
 
-    /// What comes in time; nothing where it does not.
+    /// Returns the result of the future, or `None` if it does not come in time.
     pub(in crate::client) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout(limit, future).await.ok()
     }
 
-    /// Measures how long nothing has come.
+    /// Measures the time since the last bytes came.
     #[derive(Debug)]
-    pub(in crate::client) struct Silence {
+    pub(in crate::client) struct ReadIdleTimer {
         limit: Duration,
-        /// Made when it is first waited for, because that is when there is a runtime.
+        /// Created when it is first polled, because only then a runtime is certain to exist.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 
-    impl Silence {
+    impl ReadIdleTimer {
         pub(in crate::client) fn new(limit: Duration) -> Self {
             Self { limit, sleep: None }
         }
 
-        /// Something has come.
+        /// Restarts the measurement, because something has come.
         pub(in crate::client) fn broken(&mut self) {
-            // Far in the future is as good as never, where the sum is beyond what a clock can show.
+            // If the sum exceeds what the clock can show, the limit is so far in the future that it never ends.
             if let (Some(sleep), Some(end)) = (&mut self.sleep, Instant::now().checked_add(self.limit)) {
                 sleep.as_mut().reset(end);
             }
         }
 
-        /// Whether it has lasted for too long.
+        /// Returns `Ready` if the silence has lasted too long.
         pub(in crate::client) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
             let limit = self.limit;
             self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit))).as_mut().poll(cx)
@@ -63,9 +63,9 @@ mod browser {
     }
 
     #[derive(Debug)]
-    pub(in crate::client) struct Silence;
+    pub(in crate::client) struct ReadIdleTimer;
 
-    impl Silence {
+    impl ReadIdleTimer {
         pub(in crate::client) fn new(_: Duration) -> Self {
             Self
         }

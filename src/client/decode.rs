@@ -1,4 +1,4 @@
-//! Base64 to bytes, whole or piece by piece.
+//! Decodes base64 to bytes, whole or piece by piece.
 
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 use std::sync::LazyLock;
@@ -10,34 +10,34 @@ use base64::engine::{Simd, general_purpose};
 use base64::{DecodeSliceError, Engine as _};
 
 use super::Error;
-use crate::image::{Facts, probe};
+use crate::image::{ImageProperties, probe};
 
-/// Several times as fast as the engine that the crate uses by itself.
+/// Several times as fast as the default engine of the crate.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(general_purpose::PAD));
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
 static ENGINE: GeneralPurpose = general_purpose::STANDARD;
 
-/// Letters for each piece: a multiple of four, and small enough to stay in the cache.
+/// The number of letters in a piece: a multiple of four, and small enough to stay in the cache.
 const LETTERS: usize = 256 * 1024;
 const BYTES: usize = LETTERS / 4 * 3;
 
-/// Letters that are enough to find the size of an image; a camera's remarks may stand before it.
+/// The number of letters that suffices to find the size of an image; the metadata of a camera may come before it.
 const HEAD_LETTERS: usize = 128 * 1024;
 
-/// The whole of it.
+/// Decodes the whole text.
 pub(super) fn all(text: &str) -> Result<Vec<u8>, Error> {
     ENGINE.decode(text).map_err(|_| broken())
 }
 
-/// Piece by piece, each handed on before the next is decoded.
+/// Decodes the text piece by piece, and passes on each piece before the next is decoded.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn pieces(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let mut buffer = vec![0; BYTES];
     let mut pieces = text.as_bytes().chunks(LETTERS).peekable();
     while let Some(piece) = pieces.next() {
         let length = ENGINE.decode_slice(piece, &mut buffer).map_err(|_: DecodeSliceError| broken())?;
-        // Padding belongs at the end of the whole, and a piece by itself does not know that it is not.
+        // Padding may only end the whole text, and the decoder of one piece cannot know that its piece is not the last.
         if pieces.peek().is_some() && length < BYTES {
             return Err(broken());
         }
@@ -46,8 +46,8 @@ pub(super) fn pieces(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error
     Ok(())
 }
 
-/// Format and pixel size of the file, from its first bytes.
-pub(super) fn facts(text: &str) -> Option<Facts> {
+/// Returns the format and pixel size of the file, read from its first bytes.
+pub(super) fn facts(text: &str) -> Option<ImageProperties> {
     let letters = text.as_bytes();
     let head = letters.get(..HEAD_LETTERS).unwrap_or(letters);
     probe(&ENGINE.decode(head).ok()?)
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::image::Format;
 
-    /// Bytes of a length that no piece ends on.
+    /// Returns bytes whose length is not a multiple of the piece length.
     fn bytes(length: usize) -> Vec<u8> {
         (0..length).map(|index| u8::try_from(index * 31 % 251).unwrap_or(0)).collect()
     }
@@ -96,7 +96,7 @@ mod tests {
         let of = |bytes: &[u8]| facts(&ENGINE.encode(bytes)).map(|facts| (facts.format, facts.width, facts.height));
         let png = crate::client::tests::pictures::png(16, 32, true);
         assert_eq!(of(&png), Some((Format::Png, 16, 32)));
-        // More than what is looked at, and cut where no byte ends.
+        // Longer than the part that is examined, which is cut in the middle of a byte.
         let long = [png, bytes(HEAD_LETTERS)].concat();
         assert_eq!(of(&long), Some((Format::Png, 16, 32)));
         assert_eq!(of(b"RIFF\x24\0\0\0WAVEfmt "), None);

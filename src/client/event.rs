@@ -1,56 +1,57 @@
-//! What the events of an image stream mean.
+//! Reads the events of an image stream.
 //!
-//! The type is read first, by itself; only then what belongs to it, straight from the bytes. An event of a later version
-//! is handed on as it came. An intermediate image that cannot be read is passed over: the final one is what was paid for.
+//! The type is read first, by itself, and then the members that belong to it, straight from the bytes. An event of a
+//! later version is passed on as it came. An intermediate image that cannot be read is skipped, because the final image
+//! is the one that was paid for.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::lenient::{self, Members};
+use super::lenient::{self, JsonMap};
 use super::session::Session;
-use super::sse::Event;
+use super::sse::SseEvent;
 use super::{Error, Image, Images, Json};
 use crate::wire::types::ImageUsage;
 
-/// The type of an event that says that there will be no image.
+/// The type of an event which states that there will be no image.
 const ERROR: &str = "error";
 /// The first words of the event types that this version knows.
 const FAMILIES: [&str; 2] = ["image_generation", "image_edit"];
 
-/// Something that happened while an image was made.
+/// An event in the making of an image.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ImageEvent {
     /// An intermediate image.
     #[non_exhaustive]
     PartialImage {
-        /// Counts the intermediate images of the stream from 0.
+        /// The number of the intermediate image in the stream, counted from 0.
         index: u32,
-        /// The image as far as it is.
+        /// The image in its current state.
         image: Image,
     },
     /// The final image. Nothing comes after it.
     #[non_exhaustive]
     Completed {
-        /// The image; [`Image::answer`] is everything that was said about it.
+        /// The image; [`Image::answer`] returns everything that the service reported about it.
         image: Image,
-        /// The tokens that were used, where the service says so.
+        /// The tokens that were used, if the service reports them.
         usage: Option<ImageUsage>,
     },
-    /// An event of a type that this version does not know, and that holds no image.
+    /// An event of a type that this version does not know, without an image.
     #[non_exhaustive]
     Other {
-        /// Its type.
+        /// The type of the event.
         kind: String,
         /// The event as it came.
         json: Json,
     },
 }
 
-/// What tells an event from another.
+/// The members that tell the kinds of events apart.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tag {
+struct ImageEventTag {
     #[serde(rename = "type")]
     kind: Option<String>,
     error: Option<IgnoredAny>,
@@ -64,9 +65,9 @@ impl ImageEvent {
     }
 }
 
-/// Reads an event; nothing where it has nothing to say about an image. `partials` is how many there were.
-pub(super) fn read(event: &Event, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
-    // Other services end with this word; it is no JSON.
+/// Reads an event; returns `None` if it has nothing to do with an image. `partials` is the number of images before it.
+pub(super) fn read(event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
+    // Other services end a stream with this word, which is no JSON.
     if event.data == b"[DONE]" {
         return Ok(None);
     }
@@ -78,15 +79,15 @@ pub(super) fn read(event: &Event, partials: u32, session: &Session) -> Result<Op
         "completed" if is_known => Ok(Some(ImageEvent::completed(&drawn(event, session)?))),
         "partial_image" if is_known => Ok(partial(event, partials, session).ok()),
         _ if kind == ERROR || tag.error.is_some() => {
-            // Whatever it looks like, it says that it failed.
+            // The event is an error, whatever its other members are.
             Err(Error::in_stream(&serde_json::from_slice(&event.data).unwrap_or_default(), session))
         }
         _ => other(kind, event, partials, session),
     }
 }
 
-/// An event of a type that this version does not know. One that holds an image is what its last word says.
-fn other(kind: &str, event: &Event, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
+/// Reads an event of an unknown type. If it holds an image, the last word of the type decides what the image is.
+fn other(kind: &str, event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
     match kind.rsplit('.').next() {
         Some("completed") if let Ok(images) = drawn(event, session) => return Ok(Some(ImageEvent::completed(&images))),
         Some("partial_image") if let Ok(event) = partial(event, partials, session) => return Ok(Some(event)),
@@ -97,27 +98,27 @@ fn other(kind: &str, event: &Event, partials: u32, session: &Session) -> Result<
     Ok(Some(ImageEvent::Other { kind: kind.to_owned(), json }))
 }
 
-fn tag(event: &Event, session: &Session) -> Result<Tag, Error> {
+fn tag(event: &SseEvent, session: &Session) -> Result<ImageEventTag, Error> {
     match serde_json::from_slice(&event.data) {
         Ok(tag) => Ok(tag),
-        Err(_) if event.name == ERROR => Ok(Tag::default()),
+        Err(_) if event.name == ERROR => Ok(ImageEventTag::default()),
         Err(error) => Err(unread(error, session)),
     }
 }
 
-fn partial(event: &Event, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
+fn partial(event: &SseEvent, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
     let members = members(event, session)?;
     let index = members.get("partial_image_index").and_then(|index| u32::try_from(index.as_u64()?).ok());
     let images = Images::new(lenient::event(members), session.head())?;
     Ok(ImageEvent::PartialImage { index: index.unwrap_or(partials), image: images.first() })
 }
 
-/// The image of an event, in an answer of its own.
-fn drawn(event: &Event, session: &Session) -> Result<Images, Error> {
+/// Returns the image of an event, as an answer of its own.
+fn drawn(event: &SseEvent, session: &Session) -> Result<Images, Error> {
     Images::new(lenient::event(members(event, session)?), session.head())
 }
 
-fn members(event: &Event, session: &Session) -> Result<Members, Error> {
+fn members(event: &SseEvent, session: &Session) -> Result<JsonMap, Error> {
     serde_json::from_slice(&event.data).map_err(|error| unread(error, session))
 }
 

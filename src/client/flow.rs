@@ -1,4 +1,4 @@
-//! The body of an answer, as it comes, and how long it may be silent.
+//! The body of an answer as it arrives, and the limit on its silence.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,45 +10,45 @@ use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 
 use super::Error;
-use super::clock::Silence;
+use super::clock::ReadIdleTimer;
 use super::session::Session;
 
-/// Ours: how long the end of the answer may lag behind its last event. Who leaves before it looks like one who gave up.
+/// Ours: the longest time from the last event to the end of the answer. A client that leaves earlier seems to give up.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(1);
 
 #[cfg(not(target_arch = "wasm32"))]
-type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
+type HttpBodyStream = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
 #[cfg(target_arch = "wasm32")]
-type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
+type HttpBodyStream = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
 
-/// The bytes of an answer.
-pub(super) struct Flow {
-    /// Dropped at the end, because that is what ends the request.
-    body: Option<Body>,
-    silence: Silence,
-    /// A heartbeat says that somebody is still at work; at the end nobody is.
+/// The body of an answer, read as it arrives.
+pub(super) struct HttpBodyReader {
+    /// Dropped at the end, because that ends the request.
+    body: Option<HttpBodyStream>,
+    silence: ReadIdleTimer,
+    /// True after the last event: from then on a heartbeat no longer counts as progress.
     is_ending: bool,
 }
 
-/// What happens to the body next.
-pub(super) enum Next {
+/// The next event of the body.
+pub(super) enum HttpBodyEvent {
     Bytes(Bytes),
     End,
     Failure(Error),
 }
 
-// === impl Flow ===
+// === impl HttpBodyReader ===
 
-impl Flow {
+impl HttpBodyReader {
     pub(super) fn new(response: Response, session: &Session) -> Self {
-        let silence = Silence::new(session.limit().duration());
+        let silence = ReadIdleTimer::new(session.limit().duration());
         Self { body: Some(Box::pin(response.bytes_stream())), silence, is_ending: false }
     }
 
-    /// Everything that matters was there: what is left is the end of the answer.
+    /// Notes that everything of interest has arrived: only the end of the answer is left.
     pub(super) fn end_soon(&mut self) {
         self.is_ending = true;
-        self.silence = Silence::new(END_LIMIT);
+        self.silence = ReadIdleTimer::new(END_LIMIT);
     }
 
     pub(super) fn close(&mut self) {
@@ -59,24 +59,24 @@ impl Flow {
         self.body.is_none()
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<Next> {
-        let Some(body) = &mut self.body else { return Poll::Ready(Next::End) };
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<HttpBodyEvent> {
+        let Some(body) = &mut self.body else { return Poll::Ready(HttpBodyEvent::End) };
         match body.as_mut().poll_next(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
                 if !self.is_ending {
                     self.silence.broken();
                 }
-                Poll::Ready(Next::Bytes(bytes))
+                Poll::Ready(HttpBodyEvent::Bytes(bytes))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Next::Failure(Error::of_stream(error, session))),
-            Poll::Ready(None) => Poll::Ready(Next::End),
-            Poll::Pending => self.silence.poll(cx).map(|()| Next::Failure(Error::late(session))),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(HttpBodyEvent::Failure(Error::of_stream(error, session))),
+            Poll::Ready(None) => Poll::Ready(HttpBodyEvent::End),
+            Poll::Pending => self.silence.poll(cx).map(|()| HttpBodyEvent::Failure(Error::late(session))),
         }
     }
 }
 
-/// Whether the service answers as if no stream had been asked for. Everything else is read as events: it can only be
-/// those, or an error.
+/// Returns true if the service answers as if no stream had been requested. Every other content type is read as events:
+/// it can only be those, or an error.
 pub(super) fn is_whole(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.trim_start().to_ascii_lowercase().starts_with("application/json")

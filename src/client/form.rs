@@ -1,4 +1,4 @@
-//! An edit as a form: text fields, then the images, then the mask. The generator has no word for forms.
+//! An edit as a form: text fields, then the images, then the mask. The generator does not support forms.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use reqwest::header::HeaderMap;
 use reqwest::multipart::Form;
 use serde_json::Value;
 
-use super::input::Ready;
-use super::request::{Delivery, EditRequest};
+use super::input::CheckedInput;
+use super::request::{AnswerMode, EditRequest};
 use super::{Error, Input};
 
-/// Spelled so for one image too: every service that takes several takes one of this name.
+/// Also used for a single image: every service that accepts several accepts one under this name.
 const IMAGE_PART: &str = "image[]";
 const MASK_PART: &str = "mask";
 
-/// Ours: a line that carries less than this per second is slower than anybody should wait for.
+/// Ours: a connection that carries less than this per second is too slow to wait for.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
 /// A checked edit, which can be written as a form any number of times.
 #[derive(Debug)]
 pub(super) struct EditForm {
     fields: Vec<(String, String)>,
-    images: Vec<Ready>,
-    mask: Option<Ready>,
+    images: Vec<CheckedInput>,
+    mask: Option<CheckedInput>,
     time_limit: Duration,
     headers: HeaderMap,
 }
@@ -30,8 +30,8 @@ pub(super) struct EditForm {
 // === impl EditForm ===
 
 impl EditForm {
-    /// Checks the request and looks at its images.
-    pub(super) async fn new(request: EditRequest, delivery: Delivery) -> Result<Self, Error> {
+    /// Checks the request and examines its images.
+    pub(super) async fn new(request: EditRequest, delivery: AnswerMode) -> Result<Self, Error> {
         let (wishes, inputs, mask) = request.into_parts()?;
         let (chosen, has_time_limit) = (wishes.time_limit(), wishes.has_time_limit());
         let headers = wishes.headers()?;
@@ -51,22 +51,22 @@ impl EditForm {
         Ok(form)
     }
 
-    /// The limit of the size class, and time to send the images.
+    /// Returns the limit of the size class, plus the time to send the images.
     pub(super) fn time_limit(&self) -> Duration {
         self.time_limit
     }
 
-    /// What is said in headers.
+    /// Returns the options that are sent as headers.
     pub(super) fn headers(&self) -> HeaderMap {
         self.headers.clone()
     }
 
     fn upload_time(&self) -> Duration {
-        let bytes: u64 = self.images.iter().chain(&self.mask).map(Ready::length).sum();
+        let bytes: u64 = self.images.iter().chain(&self.mask).map(CheckedInput::length).sum();
         Duration::from_secs(bytes / BYTES_PER_SECOND)
     }
 
-    /// One sending of it.
+    /// Writes the form for one attempt.
     pub(super) fn write(&self) -> reqwest::Result<Form> {
         let mut form = Form::new();
         for (name, value) in &self.fields {
@@ -82,7 +82,7 @@ impl EditForm {
     }
 }
 
-/// A request has the same fields in JSON and in a form; in a form they are texts.
+/// Returns the fields as texts: a request has the same fields in JSON and in a form, and a form holds only texts.
 fn fields(request: Value) -> Vec<(String, String)> {
     let Value::Object(members) = request else { return Vec::new() };
     let text = |value: Value| match value {
@@ -93,8 +93,8 @@ fn fields(request: Value) -> Vec<(String, String)> {
     members.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
 }
 
-/// What a mask must have in common with its image.
-async fn ready_mask(mask: Input, image: Option<&Ready>) -> Result<Ready, Error> {
+/// Checks that the mask has the required properties in common with its image.
+async fn ready_mask(mask: Input, image: Option<&CheckedInput>) -> Result<CheckedInput, Error> {
     let mask = mask.ready("mask").await?;
     let refuse = |message: String| Err(Error::request("mask", message));
     let header = mask.header();

@@ -1,7 +1,8 @@
-//! An image to work from: where its bytes are, and whether the service would take it.
+//! An image to work from: the source of its bytes, and the check that the service would accept it.
 //!
-//! Before a byte is sent it is looked at as the service will: that it is there, its length, and the structure of the file.
-//! Files are never read into memory; they are read while they are sent, and again where the request is sent again.
+//! Before a byte is sent, the input is checked as the service will check it: it must exist, not be too long, and have
+//! the structure of an image file. Files are never read into memory; they are read while they are sent, and again if
+//! the request is sent again.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod file;
@@ -15,108 +16,111 @@ use reqwest::Body;
 use reqwest::multipart::Part;
 
 use super::Error;
-use crate::image::{Flaw, Format, Header, Source, inspect};
+use crate::image::{ByteSource, Format, ImageFileError, ImageHeader, inspect};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use file::Broken;
+pub(super) use file::InputFileError;
 
 /// An image to work from, or a mask: a file, or bytes in memory.
 ///
-/// A path stands for a file, and bytes for themselves, wherever an input is asked for.
+/// Wherever an input is expected, a path stands for a file, and bytes stand for the contents of one.
 #[derive(Clone)]
 pub struct Input {
-    content: Content,
+    content: InputContent,
     name: Option<String>,
 }
 
 #[derive(Clone)]
-enum Content {
+enum InputContent {
     #[cfg(not(target_arch = "wasm32"))]
     File(PathBuf),
     Bytes(Bytes),
 }
 
-/// An input that was looked at, and that can be sent any number of times.
+/// An input that was checked, and that can be sent any number of times.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct CheckedInput {
     input: Input,
     length: u64,
-    header: Header,
+    header: ImageHeader,
 }
 
-/// What a look at an input found; what its bytes say is only of interest where there are not too many of them.
-struct Look {
+/// The result of inspecting an input. Its header only matters if the length is within the limit.
+struct InputInspection {
     length: u64,
-    header: Result<Header, Flaw>,
+    header: Result<ImageHeader, ImageFileError>,
 }
 
 // === impl Input ===
 
 impl Input {
-    /// The file at this path. It is read while it is sent, so it should stay as it is until there is an answer.
+    /// Creates an input from the file at this path. The file is read while it is sent, so it should not change until
+    /// there is an answer.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn from_path(path: impl Into<PathBuf>) -> Self {
-        Self { content: Content::File(path.into()), name: None }
+        Self { content: InputContent::File(path.into()), name: None }
     }
 
-    /// The bytes of an image file.
+    /// Creates an input from the bytes of an image file.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
-        Self { content: Content::Bytes(bytes.into()), name: None }
+        Self { content: InputContent::Bytes(bytes.into()), name: None }
     }
 
-    /// The name that the service is told; without one it is the name of the file, without its folders.
+    /// Sets the name that is sent to the service; by default it is the name of the file, without its folders.
     #[must_use]
     pub fn file_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Looks at the input. `param` is what the service would call it.
-    pub(super) async fn ready(self, param: &str) -> Result<Ready, Error> {
-        let Look { length, header } = self.look(param).await?;
+    /// Checks the input. `param` is the service's name for it.
+    pub(super) async fn ready(self, param: &str) -> Result<CheckedInput, Error> {
+        let InputInspection { length, header } = self.look(param).await?;
         if length >= MAX_UPLOAD_IMAGE_BYTES {
             let message =
                 format!("{self}: {length} bytes are too many; the limit is less than {MAX_UPLOAD_IMAGE_BYTES}");
             return Err(Error::request(param, message));
         }
         match header {
-            Ok(header) => Ok(Ready { input: self, length, header }),
+            Ok(header) => Ok(CheckedInput { input: self, length, header }),
             Err(flaw) => Err(Error::request(param, format!("{self}: {flaw}"))),
         }
     }
 
-    async fn look(&self, param: &str) -> Result<Look, Error> {
+    async fn look(&self, param: &str) -> Result<InputInspection, Error> {
         match &self.content {
-            Content::Bytes(bytes) => Ok(Look { length: Source::len(&**bytes), header: inspect(&&**bytes) }),
+            InputContent::Bytes(bytes) => {
+                Ok(InputInspection { length: ByteSource::len(&**bytes), header: inspect(&&**bytes) })
+            }
             #[cfg(not(target_arch = "wasm32"))]
-            Content::File(path) => {
+            InputContent::File(path) => {
                 let unread = |error| Error::request(param, format!("{self} cannot be read: {error}"));
                 file::look(path.clone()).await.map_err(unread)
             }
         }
     }
 
-    /// The name for the service. Line ends and other controls would reach into the head of the part.
+    /// Returns the name for the service, without control characters: a line end would corrupt the headers of the part.
     fn told_name(&self, format: Format) -> String {
         let own = match &self.content {
             #[cfg(not(target_arch = "wasm32"))]
-            Content::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
-            Content::Bytes(_) => None,
+            InputContent::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            InputContent::Bytes(_) => None,
         };
         let name = self.name.clone().or(own).unwrap_or_else(|| format!("image.{}", format.extension()));
         name.chars().filter(|letter| !letter.is_control()).collect()
     }
 }
 
-/// As an error calls it.
+/// The name that errors use.
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.name, &self.content) {
             (Some(name), _) => f.write_str(name),
             #[cfg(not(target_arch = "wasm32"))]
-            (None, Content::File(path)) => path.display().fmt(f),
-            (None, Content::Bytes(_)) => f.write_str("the image"),
+            (None, InputContent::File(path)) => path.display().fmt(f),
+            (None, InputContent::Bytes(_)) => f.write_str("the image"),
         }
     }
 }
@@ -126,9 +130,9 @@ impl fmt::Debug for Input {
         let mut shown = f.debug_struct("Input");
         match &self.content {
             #[cfg(not(target_arch = "wasm32"))]
-            Content::File(path) => shown.field("path", path),
-            // Megabytes help nobody.
-            Content::Bytes(bytes) => shown.field("bytes", &bytes.len()),
+            InputContent::File(path) => shown.field("path", path),
+            // Only the length: megabytes are of no use in debug output.
+            InputContent::Bytes(bytes) => shown.field("bytes", &bytes.len()),
         };
         shown.field("name", &self.name).finish()
     }
@@ -160,25 +164,25 @@ impl From<&Path> for Input {
     }
 }
 
-// === impl Ready ===
+// === impl CheckedInput ===
 
-impl Ready {
+impl CheckedInput {
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    pub(super) fn header(&self) -> Header {
+    pub(super) fn header(&self) -> ImageHeader {
         self.header
     }
 
-    /// One sending of it.
+    /// Returns the part for one attempt.
     pub(super) fn part(&self) -> reqwest::Result<Part> {
         let body = match &self.input.content {
             #[cfg(not(target_arch = "wasm32"))]
-            Content::File(path) => file::body(path, self.length),
-            Content::Bytes(bytes) => Body::from(bytes.clone()),
+            InputContent::File(path) => file::body(path, self.length),
+            InputContent::Bytes(bytes) => Body::from(bytes.clone()),
         };
-        // The type is for services that trust it; ours reads the bytes.
+        // For services that trust the declared type; ours reads the bytes.
         let format = self.header.facts.format;
         part(body, self.length).file_name(self.input.told_name(format)).mime_str(&format!("image/{format}"))
     }
@@ -186,7 +190,7 @@ impl Ready {
 
 #[cfg(not(target_arch = "wasm32"))]
 fn part(body: Body, length: u64) -> Part {
-    // With a length for each part the form has one, and a service can refuse it before it has all of it.
+    // If each part has a length, so has the form, and a service can refuse it before it has received all of it.
     Part::stream_with_length(body, length)
 }
 
@@ -200,7 +204,7 @@ mod tests {
     use super::*;
     use crate::client::tests::pictures::{padded, png};
 
-    fn ready(input: impl Into<Input>) -> Result<Ready, Error> {
+    fn ready(input: impl Into<Input>) -> Result<CheckedInput, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(input.into().ready("image"))
     }

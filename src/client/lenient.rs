@@ -1,20 +1,20 @@
-//! Answers of images that do not have the form of the document: from another service, or of a later version.
+//! Answers with images that do not match the API document, from another service or a later version.
 //!
-//! The images are paid for, so nothing that is said about them makes the answer unreadable. What is not understood
-//! stands in `extra` under its own name, so that it is written as it came.
+//! The images are paid for, so no unexpected metadata makes the answer unreadable. Members that are not understood are
+//! kept in `extra` under their own names, so that they are written as they came.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::wire::types::{Image, ImagesResponse};
 
-pub(super) type Members = Map<String, Value>;
+pub(super) type JsonMap = Map<String, Value>;
 
 /// The members of an event that belong to its image; the others belong to the answer.
 const OF_IMAGE: [&str; 3] = ["b64_json", "revised_prompt", "url"];
 
-/// The answer with these members.
-pub(super) fn answer(mut members: Members) -> ImagesResponse {
+/// Returns the answer with these members.
+pub(super) fn answer(mut members: JsonMap) -> ImagesResponse {
     let data = match members.remove("data") {
         Some(Value::Array(images)) => images.into_iter().map(image).collect(),
         _ => Vec::new(),
@@ -32,9 +32,9 @@ pub(super) fn answer(mut members: Members) -> ImagesResponse {
     }
 }
 
-/// An event with an image as the answer that the same request would have had without a stream.
-pub(super) fn event(mut members: Members) -> ImagesResponse {
-    let image: Members = OF_IMAGE.iter().filter_map(|name| members.remove_entry(*name)).collect();
+/// Converts an event with an image to the answer that the same request would have received without a stream.
+pub(super) fn event(mut members: JsonMap) -> ImagesResponse {
+    let image: JsonMap = OF_IMAGE.iter().filter_map(|name| members.remove_entry(*name)).collect();
     members.remove("type");
     members.remove("partial_image_index");
     if let Some(created) = members.remove("created_at") {
@@ -44,7 +44,7 @@ pub(super) fn event(mut members: Members) -> ImagesResponse {
     answer(members)
 }
 
-/// An image that comes as an address has no bytes, but has been paid for too.
+/// An image that comes as an address has no bytes, but it was paid for too.
 fn image(image: Value) -> Image {
     let Value::Object(mut members) = image else {
         return Image { b64_json: String::new(), revised_prompt: None, extra: Map::new() };
@@ -56,14 +56,14 @@ fn image(image: Value) -> Image {
     Image { b64_json, revised_prompt: take(&mut members, "revised_prompt"), extra: members }
 }
 
-/// Takes what is understood out of the members, and leaves the rest.
-fn take<T: DeserializeOwned>(members: &mut Members, name: &str) -> Option<T> {
+/// Removes the named member and returns it if it is understood; otherwise leaves it in place.
+fn take<T: DeserializeOwned>(members: &mut JsonMap, name: &str) -> Option<T> {
     let value = T::deserialize(members.get(name)?).ok()?;
     members.remove(name);
     Some(value)
 }
 
-/// Some services count parts of seconds.
+/// Some services send fractions of seconds.
 fn time(created: Option<&Value>) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "the whole seconds are wanted")]
     let whole = |created: &Value| created.as_i64().or_else(|| created.as_f64().map(|seconds| seconds as i64));

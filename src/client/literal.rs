@@ -21,11 +21,11 @@ macro_rules! size {
     };
 }
 
-/// What [`size!`](crate::size) calls; only of use in a constant.
+/// The function behind [`size!`](crate::size); only useful in a constant.
 ///
 /// # Panics
 ///
-/// Where the text is no legal size; in a constant that is an error of the compiler.
+/// Panics if the text is not a legal size; in a constant that is a compile error.
 #[doc(hidden)]
 #[must_use]
 #[expect(clippy::panic, reason = "evaluated by the compiler, where a panic is the error message")]
@@ -45,7 +45,7 @@ pub const fn size(text: &str) -> Size {
     }
 }
 
-/// The number that begins there, and where it ends. What is too long for any edge stays too long.
+/// Returns the number that begins at `start`, and its end. A number that is too long for any edge stays too long.
 const fn edge(bytes: &[u8], start: usize) -> (u32, usize) {
     let mut value: u32 = 0;
     let mut index = start;

@@ -1,6 +1,7 @@
-//! JSON that is kept as it came: order of members, spelling of numbers, and whatever this version does not know.
+//! JSON that is kept as it came: the order of members, the spelling of numbers, and everything that this version does
+//! not know.
 //!
-//! Parts of a value share its text, so that an answer with megabytes of images is in memory once.
+//! Parts of a value share its text, so that an answer with megabytes of images is in memory only once.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,10 +14,10 @@ use serde_json::value::RawValue;
 
 use super::Error;
 
-/// So much of a text is shown for people.
+/// The number of bytes of a text that debug output shows.
 const SHOWN: usize = 200;
 
-/// A JSON value, to the letter as it came or was written. Cloning is cheap.
+/// A JSON value, exactly as it came or was written. Cloning is cheap.
 ///
 /// ```
 /// use imagate::client::Json;
@@ -33,43 +34,43 @@ pub struct Json {
     at: Range<usize>,
 }
 
-/// The members of an object, in their order.
+/// The members of an object, in their original order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Members(Vec<(String, Json)>);
+pub(super) struct RawJsonObject(Vec<(String, Json)>);
 
 // === impl Json ===
 
 impl Json {
-    /// Reads a text, and keeps it.
+    /// Parses a text and keeps it.
     ///
     /// # Errors
     ///
-    /// It is not JSON.
+    /// Returns an error if the text is not JSON.
     pub fn parse(text: impl Into<String>) -> Result<Self, Error> {
         Self::read_text(text.into()).map_err(|error| Error::request("json", format!("this is not JSON: {error}")))
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         self.whole.get(self.at.clone()).unwrap_or_default()
     }
 
-    /// The value as another type; nothing where it is none of that type.
+    /// Reads the value as another type; returns `None` if it does not have that type.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.text()).ok()
     }
 
-    /// The member of an object; nothing where there is none, or where this is no object. Of equal names the last one
-    /// counts.
+    /// Returns the member of an object with this name; `None` if there is none, or if the value is no object. If the
+    /// name occurs more than once, the last member counts.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<Self> {
         let [found] = self.members([name]);
         found
     }
 
-    /// The elements of a list; none where this is no list.
+    /// Returns the elements of a list; none if the value is no list.
     #[must_use]
     pub fn elements(&self) -> Vec<Self> {
         let elements = serde_json::from_str::<Vec<&RawValue>>(self.text());
@@ -83,11 +84,11 @@ impl Json {
         Ok(Self { whole: Arc::new(text), at })
     }
 
-    /// Several members, in one look.
+    /// Returns several members, in one pass.
     pub(super) fn members<const COUNT: usize>(&self, names: [&str; COUNT]) -> [Option<Self>; COUNT] {
         let mut found = [const { None }; COUNT];
-        // What is no object has no members.
-        let Ok(Borrowed(members)) = serde_json::from_str(self.text()) else { return found };
+        // A value that is no object has no members.
+        let Ok(BorrowedMembers(members)) = serde_json::from_str(self.text()) else { return found };
         for (name, raw) in members {
             if let Some(at) = names.iter().position(|wanted| *wanted == name) {
                 found[at] = Some(self.part(raw));
@@ -100,20 +101,20 @@ impl Json {
         self.text() == "null"
     }
 
-    /// The text of a JSON string that needs nothing undone, such as base64.
+    /// Returns the text of a JSON string without escapes, such as base64.
     pub(super) fn plain(&self) -> Option<&str> {
         let text = self.text().strip_prefix('"')?.strip_suffix('"')?;
         (!text.contains('\\')).then_some(text)
     }
 
-    /// What was borrowed from this text.
+    /// Returns the value of a part that was borrowed from this text.
     fn part(&self, raw: &RawValue) -> Self {
         let start = self.at.start + (raw.get().as_ptr().addr() - self.text().as_ptr().addr());
         Self { whole: Arc::clone(&self.whole), at: start..start + raw.get().len() }
     }
 }
 
-/// Written here, so that it cannot but be JSON.
+/// Serialized here, so it is always valid JSON.
 impl From<serde_json::Value> for Json {
     fn from(value: serde_json::Value) -> Self {
         let text = value.to_string();
@@ -128,7 +129,7 @@ impl From<bool> for Json {
     }
 }
 
-/// A JSON string.
+/// Converts a text to a JSON string.
 impl From<&str> for Json {
     fn from(text: &str) -> Self {
         serde_json::Value::from(text).into()
@@ -160,7 +161,7 @@ impl<'de> Deserialize<'de> for Json {
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Megabytes of base64 help nobody.
+        // Shortened: megabytes of base64 are of no use in debug output.
         let text = self.text();
         match text.char_indices().nth(SHOWN) {
             Some((end, _)) => write!(f, "{}… ({} bytes)", &text[..end], text.len()),
@@ -169,20 +170,20 @@ impl fmt::Debug for Json {
     }
 }
 
-/// The members of an object, still in the text that they stand in.
-struct Borrowed<'a>(Vec<(String, &'a RawValue)>);
+/// The members of an object, borrowed from its text.
+struct BorrowedMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Borrowed<'de> {
+impl<'de> Deserialize<'de> for BorrowedMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Every)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }
 
-/// Takes every member, also of equal names.
-struct Every;
+/// Collects every member, also those with the same name.
+struct MembersVisitor;
 
-impl<'de> Visitor<'de> for Every {
-    type Value = Borrowed<'de>;
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = BorrowedMembers<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -193,16 +194,16 @@ impl<'de> Visitor<'de> for Every {
         while let Some(member) = map.next_entry()? {
             members.push(member);
         }
-        Ok(Borrowed(members))
+        Ok(BorrowedMembers(members))
     }
 }
 
-// === impl Members ===
+// === impl RawJsonObject ===
 
-impl Members {
-    /// The members of an object; nothing where it is none.
+impl RawJsonObject {
+    /// Returns the members of an object; `None` if the value is no object.
     pub(super) fn of(json: &Json) -> Option<Self> {
-        let Borrowed(members) = serde_json::from_str(json.text()).ok()?;
+        let BorrowedMembers(members) = serde_json::from_str(json.text()).ok()?;
         Some(Self(members.into_iter().map(|(name, raw)| (name, json.part(raw))).collect()))
     }
 
@@ -210,7 +211,7 @@ impl Members {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, json)| json)
     }
 
-    /// In the place of the member of this name, or behind the last one.
+    /// Replaces the member of this name, or appends one.
     pub(super) fn set(&mut self, name: &str, json: Json) {
         match self.0.iter_mut().rev().find(|(known, _)| known == name) {
             Some((_, known)) => *known = json,
@@ -218,22 +219,22 @@ impl Members {
         }
     }
 
-    /// As a text of JSON.
+    /// Returns the object as JSON text.
     pub(super) fn text(&self) -> String {
         let members = self.0.iter().map(|(name, json)| format!("{}:{}", serde_json::Value::from(&**name), json.text()));
         format!("{{{}}}", members.collect::<Vec<_>>().join(","))
     }
 }
 
-impl From<&Members> for Json {
-    fn from(members: &Members) -> Self {
+impl From<&RawJsonObject> for Json {
+    fn from(members: &RawJsonObject) -> Self {
         let text = members.text();
         let at = 0..text.len();
         Self { whole: Arc::new(text), at }
     }
 }
 
-impl Serialize for Members {
+impl Serialize for RawJsonObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, json) in &self.0 {
@@ -243,7 +244,7 @@ impl Serialize for Members {
     }
 }
 
-/// A list of JSON values.
+/// Returns a JSON list of the values.
 pub(super) fn list<'a>(items: impl Iterator<Item = &'a Json>) -> Json {
     let text = format!("[{}]", items.map(Json::text).collect::<Vec<_>>().join(","));
     let at = 0..text.len();
@@ -254,7 +255,7 @@ pub(super) fn list<'a>(items: impl Iterator<Item = &'a Json>) -> Json {
 mod tests {
     use super::*;
 
-    /// Everything that readers of JSON like to tidy up.
+    /// The kinds of spelling that JSON readers tend to normalize.
     const ODD: &str = r#" {"z": 1.0, "a": 1e2, "n": 123456789012345678901234567890.10, "a": {"\u0062": [ -0, 0.1000 ]}, "e\n": null } "#;
 
     #[test]
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn members_keep_their_order_and_their_spelling() {
-        let mut members = Members::of(&Json::parse(ODD).unwrap()).unwrap();
+        let mut members = RawJsonObject::of(&Json::parse(ODD).unwrap()).unwrap();
         members.set("z", true.into());
         members.set("new", "x\"".into());
         let expected = concat!(
@@ -290,7 +291,7 @@ mod tests {
             (members.text(), serde_json::to_string(&members).unwrap()),
             (expected.to_owned(), expected.to_owned())
         );
-        assert!(Members::of(&"x".into()).is_none());
+        assert!(RawJsonObject::of(&"x".into()).is_none());
     }
 
     #[test]

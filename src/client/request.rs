@@ -1,49 +1,49 @@
-//! What to draw, in types that hold no value which the service would refuse.
+//! Requests for images, in types that hold no value which the service would refuse.
 //!
-//! The bounds come from the document by way of the tables; none is repeated here. The prompt alone is checked when it is
-//! sent, because a type for it would only move the same check to another line.
+//! The bounds come from the API document by way of the generated tables; none is repeated here. Only the prompt is
+//! checked when the request is sent, because a type for it would only move the same check to another line.
 
 mod edit;
 mod wishes;
 
 pub use edit::EditRequest;
-pub(super) use wishes::{Delivery, Wishes};
+pub(super) use wishes::{AnswerMode, ImageOptions};
 
 use std::borrow::Cow;
 
 use crate::image::Format;
-use crate::tables::{IMAGE_GENERATION_FIELDS, IMAGE_MODELS, Kind};
+use crate::tables::{FieldKind, IMAGE_GENERATION_FIELDS, IMAGE_MODELS};
 use crate::wire::Bounded;
 use crate::wire::types::ImageModel;
 
-/// How many images one request may make.
+/// The number of images that one request may make.
 pub type ImageCount = Bounded<{ bounds("n").0 }, { bounds("n").1 }>;
 
-/// How many intermediate images a stream may bring.
+/// The number of intermediate images that a stream may bring.
 pub type PartialImages = Bounded<{ bounds("partial_images").0 }, { bounds("partial_images").1 }>;
 
-/// How strongly an image is compressed: 0 is the smallest file, 100 the best picture.
+/// The strength of the compression of an image: 0 is the smallest file, 100 the best picture.
 pub type Compression = Bounded<{ bounds("output_compression").0 }, { bounds("output_compression").1 }>;
 
-/// A file format with what goes with it: png is without loss and has no compression to choose.
+/// A file format with its options: png is lossless and has no compression to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// Without loss, and large.
+    /// Lossless, and large.
     #[default]
     Png,
     /// For photographs and drafts.
     Jpeg {
-        /// How strongly to compress.
+        /// The strength of the compression.
         compression: Compression,
     },
     /// Smaller than jpeg at the same quality.
     Webp {
-        /// How strongly to compress.
+        /// The strength of the compression.
         compression: Compression,
     },
 }
 
-/// What happens if an image of 3840x2160 or 2160x3840 in high or medium quality fails.
+/// The service's reaction if an image of 3840x2160 or 2160x3840 in high or medium quality fails.
 ///
 /// A smaller image is the same one in medium quality, or one of 1536x1024 or 1024x1536 in medium quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,13 +76,13 @@ pub struct ModelName(Cow<'static, str>);
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it is sent with `client.images().generate(…)`"]
 pub struct GenerateRequest {
-    wishes: Wishes,
+    wishes: ImageOptions,
 }
 
 // === impl Fallback ===
 
 impl Fallback {
-    /// The word of the request.
+    /// Returns the value that is sent for it.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -100,7 +100,7 @@ impl Output {
     /// Webp in its best quality.
     pub const WEBP: Self = Self::Webp { compression: Compression::MAX };
 
-    /// The file format alone.
+    /// Returns the file format alone.
     #[must_use]
     pub const fn format(self) -> Format {
         match self {
@@ -110,7 +110,7 @@ impl Output {
         }
     }
 
-    /// The compression, where the format has one.
+    /// Returns the compression, if the format has one.
     #[must_use]
     pub const fn compression(self) -> Option<Compression> {
         match self {
@@ -133,7 +133,7 @@ impl From<Format> for Output {
 // === impl ModelName ===
 
 impl ModelName {
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -167,12 +167,12 @@ impl From<&str> for ModelName {
 // === impl GenerateRequest ===
 
 impl GenerateRequest {
-    /// A request with this prompt, for one image, everything else as the model likes it.
+    /// Creates a request with this prompt, for one image; the model chooses everything else.
     pub fn new(prompt: impl Into<String>) -> Self {
-        Self { wishes: Wishes::new(prompt.into()) }
+        Self { wishes: ImageOptions::new(prompt.into()) }
     }
 
-    pub(super) fn into_wishes(self) -> Wishes {
+    pub(super) fn into_wishes(self) -> ImageOptions {
         self.wishes
     }
 }
@@ -197,23 +197,23 @@ impl From<&str> for GenerateRequest {
     }
 }
 
-/// The bounds of a whole number of the request, as the document has them.
+/// Returns the bounds of an integer field of the request, as the API document states them.
 const fn bounds(name: &str) -> (i64, i64) {
     let mut row = 0;
     while row < IMAGE_GENERATION_FIELDS.len() {
         let field = &IMAGE_GENERATION_FIELDS[row];
-        if let Kind::Integer { min, max } = field.kind
+        if let FieldKind::Integer { min, max } = field.kind
             && is_same(field.name, name)
         {
             return (min, max);
         }
         row += 1;
     }
-    // Only ever evaluated by the compiler, for the types above.
+    // Only the compiler evaluates this, for the types above.
     (0, 0)
 }
 
-/// `==` of texts is not for constants yet.
+/// Compares two texts in a constant, because `==` on `str` is not `const` yet.
 const fn is_same(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let mut index = 0;
@@ -231,9 +231,9 @@ mod tests {
     use crate::wire::types::{Background, Moderation, Quality};
 
     #[track_caller]
-    fn check(request: GenerateRequest, delivery: Delivery, expected: &Value) {
+    fn check(request: GenerateRequest, delivery: AnswerMode, expected: &Value) {
         let mut body = serde_json::to_value(request.into_wishes().into_wire(delivery).unwrap()).unwrap();
-        // The generator writes `stream` whatever it is; `null` and absent mean the same.
+        // The generator always writes `stream`; `null` and absent mean the same.
         if let Some(members) = body.as_object_mut() {
             members.retain(|_, value| !value.is_null() && *value != json!(false));
         }
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_was_not_chosen_is_left_out() {
-        check("a fox".into(), Delivery::Whole, &json!({"model": "gpt-image-2", "prompt": "a fox"}));
+        check("a fox".into(), AnswerMode::Whole, &json!({"model": "gpt-image-2", "prompt": "a fox"}));
     }
 
     #[test]
@@ -260,17 +260,17 @@ mod tests {
             "model": "gpt-image-2-2026-04-21", "prompt": "a fox", "size": "1536x1024", "quality": "high", "n": 10,
             "output_format": "jpeg", "output_compression": 0, "background": "opaque", "moderation": "low", "user": "u-1",
         });
-        check(request, Delivery::Whole, &expected);
+        check(request, AnswerMode::Whole, &expected);
     }
 
     #[test]
     fn a_model_that_the_document_does_not_name_is_sent_as_it_is() {
         check(
             GenerateRequest::new("a").model("sketch-1"),
-            Delivery::Whole,
+            AnswerMode::Whole,
             &json!({"model": "sketch-1", "prompt": "a"}),
         );
-        let error = GenerateRequest::new("a").model("").into_wishes().into_wire(Delivery::Whole).unwrap_err();
+        let error = GenerateRequest::new("a").model("").into_wishes().into_wire(AnswerMode::Whole).unwrap_err();
         assert_eq!(error.param(), Some("model"));
     }
 
@@ -278,7 +278,7 @@ mod tests {
     fn png_has_no_compression() {
         check(
             GenerateRequest::new("a").format(Format::Png),
-            Delivery::Whole,
+            AnswerMode::Whole,
             &json!({"model": "gpt-image-2", "prompt": "a", "output_format": "png"}),
         );
     }
@@ -287,6 +287,6 @@ mod tests {
     fn a_stream_is_asked_for_by_name() {
         let request = GenerateRequest::new("a").partial_images(PartialImages::new(2).unwrap());
         let expected = json!({"model": "gpt-image-2", "prompt": "a", "stream": true, "partial_images": 2});
-        check(request, Delivery::Events, &expected);
+        check(request, AnswerMode::Events, &expected);
     }
 }

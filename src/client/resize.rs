@@ -1,9 +1,10 @@
-//! Images in another size: for a service that delivers less than was asked for.
+//! Resizes images, for a service that delivers smaller images than requested.
 //!
-//! Decides what becomes of the edges and of the file format. Nothing is sent to anybody.
-//! Bounds: a file of the size that an edit may have, of at most as many pixels as the largest size, so that no file takes
-//! more memory than the largest image does. Pixels are resampled as they stand, in the color space of the file; colors
-//! behind transparent parts do not bleed into the others.
+//! This module decides how edges and the file format are treated. It sends nothing.
+//!
+//! Bounds: a file of at most the size that an edit may have, and of at most as many pixels as the largest size, so that
+//! no file takes more memory than the largest image does. Pixels are resampled as they are, in the color space of the
+//! file; colors behind transparent parts do not bleed into the others.
 
 mod decode;
 mod encode;
@@ -17,9 +18,9 @@ use bytes::Bytes;
 use fast_image_resize::images::{Image as Canvas, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeError, ResizeOptions, Resizer};
 
-use super::save::{self, EncodedImage, FileNaming, Sink};
+use super::save::{self, EncodedImage, FileNaming, ImageByteSink};
 use super::{Error, Image, Output, ResponseImage};
-use crate::image::{Facts, Flaw, Format, Size, inspect};
+use crate::image::{Format, ImageFileError, ImageProperties, Size, inspect};
 use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
 
 /// The size, proportions and file format that an image is resized to.
@@ -47,7 +48,7 @@ pub enum Fit {
     /// Cut off the excess width or height, on both sides alike.
     #[default]
     Crop,
-    /// Keep all of it, distorted.
+    /// Keep the whole image, distorted.
     Stretch,
 }
 
@@ -60,11 +61,11 @@ pub struct ResizedImage {
     original: (u32, u32),
 }
 
-/// Colors of eight bits, row by row.
-struct Pixels {
+/// Colors of eight bits per channel, row by row.
+struct PixelBuffer {
     width: u32,
     height: u32,
-    /// Four bytes for a pixel instead of three.
+    /// True if a pixel has four bytes instead of three.
     has_alpha: bool,
     bytes: Vec<u8>,
     /// The color profile of the file, if it has one.
@@ -75,7 +76,7 @@ struct Pixels {
 #[derive(Debug, thiserror::Error)]
 enum ResizeFailure {
     #[error("{0}")]
-    Flaw(Flaw),
+    Flaw(ImageFileError),
     #[error("it is an animation")]
     Animated,
     #[error("the file has {0} bytes; the limit is less than {MAX_UPLOAD_IMAGE_BYTES}")]
@@ -97,31 +98,33 @@ enum ResizeFailure {
 // === impl Resize ===
 
 impl Resize {
-    /// To this size, cropped where the proportions differ, in the format of the file.
+    /// Creates a resize to this size, cropped if the proportions differ, in the format of the file.
     pub const fn to(size: Size) -> Self {
         Self { size, fit: Fit::Crop, output: None }
     }
 
-    /// The treatment of other proportions.
+    /// Sets the treatment of other proportions.
     pub const fn fit(mut self, fit: Fit) -> Self {
         self.fit = fit;
         self
     }
 
-    /// The file format instead of that of the file; a [`Format`] alone stands for its best quality.
+    /// Sets the file format, instead of that of the file; a [`Format`] alone stands for its best quality.
     pub fn format(mut self, output: impl Into<Output>) -> Self {
         self.output = Some(output.into());
         self
     }
 
-    /// Resizes an image file in png, jpeg or webp. An image that has the size and the format stays as it is, to the byte.
+    /// Resizes an image file in png, jpeg or webp. An image that already has the size and the format stays as it is,
+    /// byte for byte.
     ///
-    /// A large image takes a while: not in a task that others wait for. The color profile of the file
-    /// is kept; what else it says of itself, such as how it was made, is not true of the new image and is left out.
+    /// A large image takes a while, so do not call this in an async task that others wait for. The color profile of the
+    /// file is kept; its other metadata, such as how it was made, does not apply to the new image and is left out.
     ///
     /// # Errors
     ///
-    /// The file is no whole still image, is larger than the largest image of the API, or cannot be in the format.
+    /// Returns an error if the file is not a whole still image, is larger than the largest image of the API, or cannot
+    /// be written in the format.
     pub fn apply(&self, file: impl Into<Bytes>) -> Result<ResizedImage, Error> {
         let file = file.into();
         self.try_apply(&file).map_err(|trouble| Error::image(&format!("the image cannot be resized: {trouble}")))
@@ -142,7 +145,7 @@ impl Resize {
         Ok(ResizedImage { file, format: output.format(), size: self.size, original })
     }
 
-    fn resample(&self, pixels: Pixels) -> Result<Pixels, ResizeFailure> {
+    fn resample(&self, pixels: PixelBuffer) -> Result<PixelBuffer, ResizeFailure> {
         let kind = if pixels.has_alpha { PixelType::U8x4 } else { PixelType::U8x3 };
         let (width, height) = (self.size.width(), self.size.height());
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Lanczos3));
@@ -154,7 +157,7 @@ impl Resize {
         let unreadable = |error| ResizeFailure::Unreadable(Format::default(), format!("{error}"));
         let source = ImageRef::new(pixels.width, pixels.height, &pixels.bytes, kind).map_err(unreadable)?;
         Resizer::new().resize(&source, &mut canvas, &options)?;
-        Ok(Pixels { width, height, bytes: canvas.into_vec(), ..pixels })
+        Ok(PixelBuffer { width, height, bytes: canvas.into_vec(), ..pixels })
     }
 }
 
@@ -164,17 +167,17 @@ impl From<Size> for Resize {
     }
 }
 
-/// Format and pixel size of a whole still image within the limits.
-fn examined(file: &Bytes) -> Result<Facts, ResizeFailure> {
+/// Returns format and pixel size of a whole still image within the limits.
+fn examined(file: &Bytes) -> Result<ImageProperties, ResizeFailure> {
     if file.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
         return Err(ResizeFailure::TooLarge(file.len()));
     }
     let facts = match inspect(&&file[..]) {
         Ok(header) => header.facts,
-        Err(Flaw::Animated(_)) => return Err(ResizeFailure::Animated),
+        Err(ImageFileError::Animated(_)) => return Err(ResizeFailure::Animated),
         Err(flaw) => return Err(ResizeFailure::Flaw(flaw)),
     };
-    // Neither side is above 65,535.
+    // Neither side exceeds 65,535.
     if u64::from(facts.width) * u64::from(facts.height) > u64::from(MAX_PIXELS) {
         return Err(ResizeFailure::TooManyPixels(facts.width, facts.height));
     }
@@ -184,35 +187,35 @@ fn examined(file: &Bytes) -> Result<Facts, ResizeFailure> {
 // === impl ResizedImage ===
 
 impl ResizedImage {
-    /// The bytes of the image file.
+    /// Returns the bytes of the image file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.file
     }
 
-    /// The file format.
+    /// Returns the file format.
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
     }
 
-    /// Width and height.
+    /// Returns width and height.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
     }
 
-    /// Width and height in pixels before.
+    /// Returns width and height in pixels before the resize.
     #[must_use]
     pub const fn original_dimensions(&self) -> (u32, u32) {
         self.original
     }
 
-    /// Writes the image file, and says where, as [`Image::write_to`] does.
+    /// Writes the image file and returns its path, like [`Image::write_to`].
     ///
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         save::image(self, path.as_ref(), FileNaming::Free).await
     }
@@ -221,7 +224,7 @@ impl ResizedImage {
     ///
     /// # Errors
     ///
-    /// The file cannot be written; an existing one is then left as it was.
+    /// Returns an error if the file cannot be written; an existing one then stays as it was.
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
         save::image(self, path.as_ref(), FileNaming::Replacing).await
     }
@@ -232,7 +235,7 @@ impl EncodedImage for ResizedImage {
         Some(self.format)
     }
 
-    fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+    fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
         sink(&self.file)
     }
 }
@@ -250,12 +253,12 @@ impl fmt::Debug for ResizedImage {
 // === impl Image ===
 
 impl Image {
-    /// The image in another size, such as the one that was asked for where a lesser one came: resampled here, without
-    /// asking any service. Cropped where the proportions differ; [`Resize`] has more to choose.
+    /// Resizes the image, for example to the requested size if a smaller image came. The image is resampled here,
+    /// without a call to any service, and cropped if the proportions differ; [`Resize`] has further options.
     ///
     /// # Errors
     ///
-    /// As for [`Resize::apply`]; or only an address came instead of the image.
+    /// The errors of [`Resize::apply`]; also an error if only an address came instead of the image.
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
         apart(self.bytes()?, resize.into()).await
     }
@@ -264,17 +267,17 @@ impl Image {
 // === impl ResponseImage ===
 
 impl ResponseImage {
-    /// The image in another size, as [`Image::resize_to`] makes it.
+    /// Resizes the image, like [`Image::resize_to`].
     ///
     /// # Errors
     ///
-    /// As for [`Resize::apply`].
+    /// The errors of [`Resize::apply`].
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
         apart(self.bytes()?, resize.into()).await
     }
 }
 
-/// On a thread of its own, because it takes a while.
+/// Resizes on a blocking thread, because it takes a while.
 async fn apart(file: Vec<u8>, resize: Resize) -> Result<ResizedImage, Error> {
     let resized = tokio::task::spawn_blocking(move || resize.apply(file)).await;
     resized.unwrap_or_else(|stopped| Err(Error::image("resizing was given up").because(stopped)))

@@ -1,7 +1,7 @@
-//! Tasks for text models that may draw.
+//! The calls that run tasks for text models, which may draw.
 //!
-//! What is known of the API is typed; everything else is open both ways: a field, an item, a tool or an event that this
-//! version does not know is sent and kept to the letter.
+//! The known part of the API is typed; everything else is open in both directions: a field, an item, a tool or an event
+//! that this version does not know is sent and kept exactly as it is.
 
 mod answer;
 mod event;
@@ -27,13 +27,13 @@ use bytes::Bytes;
 use reqwest::RequestBuilder;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
-use super::call::{Call, Operation};
+use super::call::{ApiCall, ApiOperation};
 use super::images::{EVENTS, JSON};
-use super::session::Limit;
+use super::session::TimeLimit;
 use super::{Client, Error};
 use crate::tables::CLIENT_TIMEOUT_LARGE_SECONDS;
 
-/// A model may think, and draw what is large.
+/// The large limit, because a model may think, and draw large images.
 const LIMIT: Duration = Duration::from_secs(CLIENT_TIMEOUT_LARGE_SECONDS);
 
 /// Calls that run tasks; from [`Client::responses`].
@@ -49,9 +49,9 @@ impl<'a> ResponseCalls<'a> {
         Self { client }
     }
 
-    /// Runs a task, and waits for all of it: up to 300 seconds, unless the request says otherwise.
+    /// Runs a task and waits for the whole response: up to 300 seconds, unless the request sets another limit.
     ///
-    /// Nothing is sent twice unless nobody was reached, or the service asks for it.
+    /// Nothing is sent twice unless no service was reached, or the service allows it.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -71,11 +71,12 @@ impl<'a> ResponseCalls<'a> {
     ///
     /// # Errors
     ///
-    /// The service cannot be reached or refuses the request, or the task failed or did not end in time.
+    /// Returns an error if the service cannot be reached or refuses the request, or if the task failed or did not end
+    /// in time.
     pub async fn create(&self, request: impl Into<ResponseRequest>) -> Result<Response, Error> {
         let request = request.into();
-        let client = self.client.call_with(Limit::Whole(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
-        let call = Call { client: &client, operation: Operation::CREATE_RESPONSE, accept: JSON };
+        let client = self.client.call_with(TimeLimit::Whole(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: JSON };
         let body = Bytes::from(request.body(false));
         let answer = call.send(|request| Ok(written(request, &body))).await?;
         let bytes = answer.bytes().await.map_err(|error| Error::of_stream(error, &client.inner))?;
@@ -86,18 +87,18 @@ impl<'a> ResponseCalls<'a> {
         }
     }
 
-    /// Runs a task, and hands on what happens as it happens.
+    /// Runs a task and returns its events as they happen.
     ///
-    /// Waits until the service accepts the request, up to 300 seconds unless the request says otherwise; what comes then
-    /// is in the stream.
+    /// Waits until the service accepts the request, up to 300 seconds unless the request sets another limit; everything
+    /// after that comes through the stream.
     ///
     /// # Errors
     ///
-    /// The service cannot be reached, refuses the request, or does not begin to answer in time.
+    /// Returns an error if the service cannot be reached, refuses the request, or does not begin to answer in time.
     pub async fn stream(&self, request: impl Into<ResponseRequest>) -> Result<ResponseStream, Error> {
         let request = request.into();
-        let client = self.client.call_with(Limit::Silence(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
-        let call = Call { client: &client, operation: Operation::CREATE_RESPONSE, accept: EVENTS };
+        let client = self.client.call_with(TimeLimit::Silence(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: EVENTS };
         let body = Bytes::from(request.body(true));
         let answer = call.send(|request| Ok(written(request, &body))).await?;
         Ok(ResponseStream::new(answer, client.inner.clone()))

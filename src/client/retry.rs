@@ -1,45 +1,46 @@
-//! Whether a request is sent again, and after which pause.
+//! Decides if a request is sent again, and after which pause.
 //!
-//! An image is paid for, so this errs on the side of not sending: an answer that broke off, or did not come in time, may
-//! have been made and charged for. Pure, but for the dice and the waiting.
+//! An image is paid for, so in doubt a request is not sent again: an answer that broke off, or did not come in time,
+//! may have been made and charged for. Pure, except for the random numbers and the waiting.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use reqwest::{Response, Result};
 
-use super::session::Head;
+use super::session::HttpResponseHead;
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// The longest wait that a server may ask of us; beyond it the caller should decide.
+/// The longest wait that a server may ask for; the caller should decide on longer ones.
 const LONGEST_PAUSE: Duration = Duration::from_secs(RETRY_AFTER_MAX_SECONDS);
 
 /// Ours: a restart or a failover takes about this long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What became of a request, as far as trying again depends on it.
+/// The result of sending a request once, as far as a retry depends on it.
 #[derive(Debug)]
-pub(super) enum Seen {
-    /// No connection came about, so nothing was sent.
+pub(super) enum SendOutcome {
+    /// No connection was made, so nothing was sent.
     NeverSent,
-    /// There was an answer.
-    Answer(Head),
-    /// It was sent, and what came of it is unknown.
+    /// The service answered.
+    Answer(HttpResponseHead),
+    /// The request was sent, and its result is unknown.
     Unknown,
 }
 
-// === impl Seen ===
+// === impl SendOutcome ===
 
-impl Seen {
+impl SendOutcome {
     pub(super) fn of(result: &Result<Response>) -> Self {
         match result {
-            Ok(response) => Self::Answer(Head::of(response)),
+            Ok(response) => Self::Answer(HttpResponseHead::of(response)),
             Err(error) if never_sent(error) => Self::NeverSent,
             Err(_) => Self::Unknown,
         }
     }
 
-    /// The same, for what should not be sent again only because nothing speaks against it.
+    /// Turns every answer into [`Self::Unknown`] unless it has `x-should-retry: true`, so that only that word allows a
+    /// retry.
     pub(super) fn unless_unasked(self) -> Self {
         match self {
             Self::Answer(head) if head.should_retry != Some(true) => Self::Unknown,
@@ -48,21 +49,21 @@ impl Seen {
     }
 }
 
-/// Whether the request has certainly not reached anybody: no address, nobody listening, or no TLS.
+/// Returns true if the request certainly reached no service: no address, no listener, or no TLS.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn never_sent(error: &reqwest::Error) -> bool {
     error.is_connect()
 }
 
-/// A browser does not tell.
+/// A browser does not report this.
 #[cfg(target_arch = "wasm32")]
 pub(super) fn never_sent(_: &reqwest::Error) -> bool {
     false
 }
 
-/// True if an answer of this kind allows the same request again. The service's own word wins. A 409 with that word is
-/// `image_in_progress`: the same request waits for the same image.
-pub(super) fn allows(head: &Head) -> bool {
+/// Returns true if an answer of this kind allows the same request again. The word of the service has priority. A 409
+/// with that word is `image_in_progress`: the same request waits for the same image.
+pub(super) fn allows(head: &HttpResponseHead) -> bool {
     match head.status {
         409 => head.should_retry == Some(true),
         502..=504 => head.should_retry != Some(false),
@@ -70,22 +71,23 @@ pub(super) fn allows(head: &Head) -> bool {
     }
 }
 
-/// How long to wait before the request is sent again; nothing where it must not be. `jitter` is from 0 to 1.
-pub(super) fn pause(seen: &Seen, tries: u32, jitter: f64) -> Option<Duration> {
+/// Returns the pause before the request is sent again; `None` if it must not be. `jitter` is from 0 to 1.
+pub(super) fn pause(seen: &SendOutcome, tries: u32, jitter: f64) -> Option<Duration> {
     let asked = match seen {
-        Seen::NeverSent => None,
-        Seen::Answer(head) if allows(head) => head.retry_after,
-        Seen::Answer(_) | Seen::Unknown => return None,
+        SendOutcome::NeverSent => None,
+        SendOutcome::Answer(head) if allows(head) => head.retry_after,
+        SendOutcome::Answer(_) | SendOutcome::Unknown => return None,
     };
     if asked.is_some_and(|asked| asked > LONGEST_PAUSE) {
         return None;
     }
-    // Between half and the whole, so that clients that failed together do not come back together.
+    // Between half and all of it, so that clients that failed at the same time do not return at the same time.
     let own = FIRST_PAUSE.saturating_mul(1 << tries.min(6)).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
     Some(asked.unwrap_or_default().max(own))
 }
 
-/// A number from 0 to 1. The keys of the standard hasher come from the system's dice; nothing secret depends on it.
+/// Returns a number from 0 to 1. The keys of the standard hasher come from the system's random source; nothing secret
+/// depends on it.
 pub(super) fn jitter() -> f64 {
     let bits = u32::try_from(RandomState::new().hash_one(()) >> 32).unwrap_or(u32::MAX);
     f64::from(bits) / f64::from(u32::MAX)
@@ -104,9 +106,9 @@ pub(super) async fn sleep(_: Duration) {}
 mod tests {
     use super::*;
 
-    fn answer(status: u16, should_retry: Option<bool>, retry_after: Option<u64>) -> Seen {
+    fn answer(status: u16, should_retry: Option<bool>, retry_after: Option<u64>) -> SendOutcome {
         let retry_after = retry_after.map(Duration::from_secs);
-        Seen::Answer(Head {
+        SendOutcome::Answer(HttpResponseHead {
             status,
             request_id: None,
             should_retry,
@@ -121,14 +123,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(seen: &Seen, expected: Option<u64>) {
+    fn check(seen: &SendOutcome, expected: Option<u64>) {
         assert_eq!(pause(seen, 0, 1.0), expected.map(Duration::from_millis), "{seen:?}");
     }
 
     #[test]
     fn only_what_cannot_be_paid_twice_is_sent_again() {
-        check(&Seen::NeverSent, Some(500));
-        check(&Seen::Unknown, None);
+        check(&SendOutcome::NeverSent, Some(500));
+        check(&SendOutcome::Unknown, None);
         for status in [502, 503, 504] {
             check(&answer(status, None, None), Some(500));
             check(&answer(status, Some(true), None), Some(500));
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_send_is_sent_again_only_where_the_service_asks_for_it() {
-        check(&Seen::NeverSent.unless_unasked(), Some(500));
+        check(&SendOutcome::NeverSent.unless_unasked(), Some(500));
         check(&answer(503, Some(true), None).unless_unasked(), Some(500));
         check(&answer(503, None, None).unless_unasked(), None);
         check(&answer(503, Some(false), None).unless_unasked(), None);
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_are_spread() {
-        let pauses = |jitter| [0, 1, 2].map(|tries| pause(&Seen::NeverSent, tries, jitter).unwrap().as_millis());
+        let pauses = |jitter| [0, 1, 2].map(|tries| pause(&SendOutcome::NeverSent, tries, jitter).unwrap().as_millis());
         assert_eq!(pauses(0.0), [250, 500, 1000]);
         assert_eq!(pauses(1.0), [500, 1000, 2000]);
         assert!((0..64).map(|_| jitter()).all(|value| (0.0..=1.0).contains(&value)));

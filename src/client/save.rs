@@ -1,7 +1,7 @@
-//! An image as a file: written beside its place, and moved there when it is whole.
+//! Saves an image as a file: writes it beside its final path, and moves it there when it is whole.
 //!
-//! Decides its name. An image has been paid for, and an existing file may hold another one: no file is replaced unless
-//! the caller says so.
+//! This module decides the file name. An image has been paid for, and an existing file may hold another one: no file is
+//! replaced unless the caller asks for it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::Error;
 use crate::image::Format;
 
-/// The path with the ending of the format, unless it has one that says nothing of a format.
+/// Returns the path with the extension of the format, unless it has one that belongs to no image format.
 pub(crate) fn with_ending(path: &Path, format: Option<Format>) -> PathBuf {
     let Some(format) = format else { return path.to_owned() };
     let has_ending = path.extension().is_some();
@@ -22,7 +22,7 @@ pub(crate) fn with_ending(path: &Path, format: Option<Format>) -> PathBuf {
     path.with_extension(format.extension())
 }
 
-/// The format that the ending of a file name stands for.
+/// Returns the format that the extension of a file name stands for.
 pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
     match path.extension()?.to_ascii_lowercase().to_str()? {
         "jpg" | "jpe" => Some(Format::Jpeg),
@@ -30,7 +30,7 @@ pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// The name that a file gets.
+/// The rule for the name of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileNaming {
     /// The path itself, replacing an existing file.
@@ -46,17 +46,17 @@ pub(super) trait EncodedImage: Clone + Send + 'static {
     /// The format found in the bytes; `None` if it is not known.
     fn format(&self) -> Option<Format>;
 
-    /// Hands its bytes on, piece by piece.
-    fn write(&self, sink: Sink<'_>) -> Result<(), Error>;
+    /// Passes its bytes on, piece by piece.
+    fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error>;
 }
 
 /// Takes the next bytes of a file.
-pub(super) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
+pub(super) type ImageByteSink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
-/// Writes an image, and returns its path.
+/// Writes an image and returns its path.
 pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let (picture, path) = (picture.clone(), path.to_owned());
-    // Files block, and an image is megabytes.
+    // On a blocking thread, because file access blocks and an image is megabytes.
     let written = tokio::task::spawn_blocking(move || {
         let path = with_ending(&path, picture.format());
         write(&picture, &path, naming)
@@ -82,10 +82,10 @@ pub(super) async fn all<P: EncodedImage>(
     failure.map_or(Ok(written), Err)
 }
 
-/// Decodes straight into the file. It appears whole or not at all.
+/// Decodes straight into the file, which appears whole or not at all.
 fn write(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);
-    let draft = Draft::create(path).map_err(failed)?;
+    let draft = TemporaryFile::create(path).map_err(failed)?;
     picture.write(&mut |piece| (&draft.file).write_all(piece).map_err(failed))?;
     draft.publish(path, naming).map_err(failed)
 }
@@ -95,7 +95,7 @@ pub(crate) fn numbered_path(path: &Path, number: usize) -> PathBuf {
     marked_path(path, &format!("-{number}"))
 }
 
-/// The path with a mark before its extension.
+/// Returns the path with a mark before its extension.
 pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(mark);
@@ -109,22 +109,22 @@ pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
 /// Writes a file that appears whole or not at all.
 #[cfg(feature = "cli")]
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = Draft::create(path)?;
+    let draft = TemporaryFile::create(path)?;
     (&draft.file).write_all(bytes)?;
     draft.publish(path, FileNaming::Replacing).map(drop)
 }
 
 /// A file that is still being written, under a temporary name that is removed on drop.
-struct Draft {
+struct TemporaryFile {
     file: File,
     path: PathBuf,
     is_renamed: bool,
 }
 
-// === impl Draft ===
+// === impl TemporaryFile ===
 
-impl Draft {
-    /// In the same folder, because a file can be moved at once only within a file system.
+impl TemporaryFile {
+    /// Creates the file in the folder of the target, because a file can be moved in one step only within a file system.
     fn create(target: &Path) -> io::Result<Self> {
         let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
         let path = target.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), Uuid::new_v4().simple()));
@@ -133,7 +133,7 @@ impl Draft {
     }
 
     fn publish(mut self, target: &Path, naming: FileNaming) -> io::Result<PathBuf> {
-        // The image is paid for: it should survive the power going out just after we said that it is there.
+        // The image is paid for: it must survive a power failure right after its path was returned.
         self.file.sync_all()?;
         let first = match naming {
             FileNaming::Replacing => {
@@ -162,7 +162,7 @@ impl Draft {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
             Err(_) => {}
         }
-        // Some file systems have no hard links. Then an empty file reserves the name first.
+        // Some file systems have no hard links; there an empty file reserves the name first.
         match OpenOptions::new().write(true).create_new(true).open(target) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
@@ -182,10 +182,10 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // Nothing can be done about a leftover, and the reason why it is one is on its way already.
+            // A leftover cannot be dealt with here, and its cause has already been returned as an error.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -201,7 +201,7 @@ mod tests {
             None
         }
 
-        fn write(&self, sink: Sink<'_>) -> Result<(), Error> {
+        fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
             decode::pieces(self, sink)
         }
     }

@@ -1,6 +1,7 @@
-//! One call: what it carries, how it is sent, and what the head of its answer said.
+//! One call: its credentials, headers and limits, how it is sent, and the head of its answer.
 //!
-//! The generated client holds a [`Session`] as its inner value and asks its hooks; so this is where every request passes.
+//! The generated client holds a [`Session`] as its inner value and calls its hooks, so every request passes through
+//! here.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,21 +12,21 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_A
 use reqwest::{Method, Request, Response};
 
 use super::Error;
-use super::retry::{self, Seen};
+use super::retry::{self, SendOutcome};
 use crate::wire::client::Client;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION")));
 
-/// Says that a request is a retry of the client itself, so that the gateway need not pay a second time for what the
-/// first one left behind. The official clients send it too.
+/// Marks a request as a retry by the client itself, so that the gateway need not pay a second time if it still has the
+/// result of the first attempt. The official clients send it too.
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
-/// The generated client sends the version of the document with every request; nobody has asked for it.
+/// The generated client sends the version of the API document with every request; no service needs it.
 const API_VERSION: HeaderName = HeaderName::from_static("api-version");
 
-/// The key as it is sent, and as it is kept out of messages.
+/// The key, as the header that is sent and as the text that is removed from messages.
 #[derive(Clone)]
-pub(super) struct Credentials {
+pub(super) struct BearerCredentials {
     authorization: HeaderValue,
     key: Arc<str>,
 }
@@ -34,31 +35,31 @@ pub(super) struct Credentials {
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Session {
-    credentials: Credentials,
+    credentials: BearerCredentials,
     max_retries: u32,
-    limit: Limit,
-    /// What the request says of itself.
+    limit: TimeLimit,
+    /// The additional headers of the request.
     headers: HeaderMap,
-    head: Arc<OnceLock<Head>>,
+    head: Arc<OnceLock<HttpResponseHead>>,
 }
 
-/// What may take how long in one attempt.
+/// The time limit of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    /// The whole of it, up to the last byte of the answer.
+pub(super) enum TimeLimit {
+    /// Limits the whole attempt, up to the last byte of the answer.
     Whole(Duration),
-    /// What comes before the answer begins, and later each silence. The whole may take longer: a stream that shows that
-    /// it is alive is not given up.
+    /// Limits the time until the answer begins, and each silence after that. The whole may take longer: a stream that
+    /// shows signs of life is not given up.
     Silence(Duration),
 }
 
-/// How often a call was sent again.
+/// The number of times that a call was sent again.
 #[derive(Debug, Default)]
-pub(super) struct Tries(u32);
+pub(super) struct RetryCounter(u32);
 
-/// What the head of an answer says, apart from its body.
+/// The head of an answer, without its body.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct HttpResponseHead {
     pub(super) status: u16,
     pub(super) request_id: Option<String>,
     pub(super) should_retry: Option<bool>,
@@ -72,28 +73,28 @@ pub(super) struct Head {
     pub(super) delivery: Option<String>,
 }
 
-// === impl Credentials ===
+// === impl BearerCredentials ===
 
-impl Credentials {
+impl BearerCredentials {
     pub(super) fn new(key: &str) -> Result<Self, Error> {
         let key = key.trim();
         if key.is_empty() {
             return Err(Error::settings("the API key is empty"));
         }
-        // The error of the library is dropped, so that nothing of the key can be in it.
+        // The error of the library is dropped, so that it cannot contain any of the key.
         let unfit = |_| Error::settings("the API key has characters that cannot stand in a header");
         let mut authorization = HeaderValue::try_from(format!("Bearer {key}")).map_err(unfit)?;
         authorization.set_sensitive(true);
         Ok(Self { authorization, key: key.into() })
     }
 
-    /// As it is sent; marked so that nobody prints it.
+    /// Returns the header value, which is marked as sensitive so that it is not printed.
     #[cfg(feature = "admin")]
     pub(super) fn authorization(&self) -> HeaderValue {
         self.authorization.clone()
     }
 
-    /// A text of the service, which may have repeated the key to us.
+    /// Removes the key from a text of the service, which may repeat it.
     pub(super) fn redact(&self, text: String) -> String {
         if text.contains(&*self.key) { text.replace(&*self.key, "[redacted]") } else { text }
     }
@@ -102,33 +103,33 @@ impl Credentials {
 // === impl Session ===
 
 impl Session {
-    pub(super) fn new(credentials: Credentials, max_retries: u32, limit: Limit, headers: HeaderMap) -> Self {
+    pub(super) fn new(credentials: BearerCredentials, max_retries: u32, limit: TimeLimit, headers: HeaderMap) -> Self {
         Self { credentials, max_retries, limit, headers, head: Arc::default() }
     }
 
-    /// The head of the answer, once there is one.
-    pub(super) fn head(&self) -> Option<&Head> {
+    /// Returns the head of the answer, once there is one.
+    pub(super) fn head(&self) -> Option<&HttpResponseHead> {
         self.head.get()
     }
 
-    pub(super) fn credentials(&self) -> &Credentials {
+    pub(super) fn credentials(&self) -> &BearerCredentials {
         &self.credentials
     }
 
-    pub(super) fn limit(&self) -> Limit {
+    pub(super) fn limit(&self) -> TimeLimit {
         self.limit
     }
 
-    /// Keeps the head of the answer that is the last one.
+    /// Keeps the head of the final answer.
     pub(super) fn answered(&self, response: &Response) {
-        // It is set once: each call has a session of its own.
-        drop(self.head.set(Head::of(response)));
+        // It is set only once, because each call has a session of its own.
+        drop(self.head.set(HttpResponseHead::of(response)));
     }
 }
 
-// === impl Limit ===
+// === impl TimeLimit ===
 
-impl Limit {
+impl TimeLimit {
     pub(super) fn duration(self) -> Duration {
         match self {
             Self::Whole(limit) | Self::Silence(limit) => limit,
@@ -136,22 +137,22 @@ impl Limit {
     }
 }
 
-// === impl Tries ===
+// === impl RetryCounter ===
 
-impl Tries {
+impl RetryCounter {
     pub(super) fn are_left(&self, session: &Session) -> bool {
         self.0 < session.max_retries
     }
 
-    /// Waits for the next one; says no where there must be none.
-    pub(super) async fn another(&mut self, seen: &Seen) -> bool {
+    /// Waits before the next attempt; returns false if there must not be one.
+    pub(super) async fn another(&mut self, seen: &SendOutcome) -> bool {
         let Some(pause) = retry::pause(seen, self.0, retry::jitter()) else { return false };
         retry::sleep(pause).await;
         self.0 += 1;
         true
     }
 
-    /// Says in the request which one it is.
+    /// Adds the number of the attempt to the request, if it is a retry.
     pub(super) fn mark(&self, request: &mut Request) {
         if self.0 > 0 {
             request.headers_mut().insert(RETRY_COUNT, self.0.into());
@@ -171,8 +172,8 @@ impl fmt::Debug for Session {
 impl ClientHooks<Session> for Client {
     async fn pre<E>(&self, request: &mut Request, _: &OperationInfo) -> Result<(), progenitor_client::Error<E>> {
         let session = self.inner();
-        // Per request, because it covers the body too and depends on the size of the image.
-        if let Limit::Whole(limit) = session.limit {
+        // Set for each request, because it covers the body too and depends on the size of the image.
+        if let TimeLimit::Whole(limit) = session.limit {
             *request.timeout_mut() = Some(limit);
         }
         let headers = request.headers_mut();
@@ -185,14 +186,14 @@ impl ClientHooks<Session> for Client {
 
     async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
         let session = self.inner();
-        let mut tries = Tries::default();
+        let mut tries = RetryCounter::default();
         let is_post = request.method() == Method::POST;
         loop {
-            // A body that cannot be repeated is sent once.
+            // A body that cannot be cloned is sent only once.
             let again = if tries.are_left(session) { request.try_clone() } else { None };
             let result = self.client().execute(request).await;
-            let seen = Seen::of(&result);
-            // A POST makes images: a page of some proxy in between says nothing of whether they were made.
+            let seen = SendOutcome::of(&result);
+            // A POST makes images, and an error page of a proxy does not tell if they were made.
             let seen = if is_post { seen.unless_unasked() } else { seen };
             match again {
                 Some(next) if tries.another(&seen).await => request = next,
@@ -203,9 +204,9 @@ impl ClientHooks<Session> for Client {
     }
 }
 
-// === impl Head ===
+// === impl HttpResponseHead ===
 
-impl Head {
+impl HttpResponseHead {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -228,7 +229,8 @@ impl Head {
     }
 }
 
-/// Whole seconds. The other form, a date, is for browsers: a clock that is wrong would make us wait for hours.
+/// Reads whole seconds only. The other form, a date, depends on the clock, and a wrong clock could cause a wait of
+/// hours.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))

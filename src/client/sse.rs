@@ -1,49 +1,50 @@
-//! Server-sent events: bytes in any pieces become whole events, each byte looked at once.
+//! Server-sent events: turns bytes in pieces of any size into whole events, and examines each byte once.
 //!
-//! Refuses to know what the events mean. An image is one line of up to tens of megabytes, so nothing is ever searched
-//! twice, and the line itself becomes the event without another copy. What grows beyond [`EVENT_MAX_BYTES`] is given up.
+//! This module does not know the meaning of the events. An image is one line of up to tens of megabytes, so nothing is
+//! searched twice, and the line itself becomes the event without another copy. An event larger than [`EVENT_MAX_BYTES`]
+//! is an error.
 
 use bytes::{Buf as _, Bytes};
 use memchr::memchr2;
 
-/// Ours: twice the base64 of the largest image that anybody has seen, and still bearable in memory.
+/// Ours: twice the base64 of the largest image seen so far, and still acceptable in memory.
 pub(super) const EVENT_MAX_BYTES: usize = 64 << 20;
 
-/// No field has a longer name, and a line of megabytes without a colon need not be searched for one.
+/// No known field has a longer name, so a line of megabytes without a colon need not be searched for one.
 const FIELD_MAX_BYTES: usize = 8;
 
-/// What may stand before the first line, to say that it is UTF-8.
+/// The byte order mark, which may come before the first line and states that the text is UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Event {
-    /// The type, empty where the event has none.
+pub(super) struct SseEvent {
+    /// The type, empty if the event has none.
     pub(super) name: String,
     pub(super) data: Vec<u8>,
 }
 
-/// An event is larger than anything that makes sense.
+/// The event exceeds [`EVENT_MAX_BYTES`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub(super) struct SseEventTooLarge;
 
 /// Collects the lines of an event.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct SseEventReader {
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
-    /// The last line ended in a carriage return, so a line feed still belongs to that end.
+    /// True if the last line ended in a carriage return, so that a line feed still belongs to that line end.
     after_return: bool,
-    /// The first line, which may begin with a mark of the encoding, has ended.
+    /// True after the end of the first line, which may begin with a byte order mark.
     has_begun: bool,
 }
 
-// === impl Reader ===
+// === impl SseEventReader ===
 
-impl Reader {
-    /// The next event that `bytes` complete; what belongs to it is taken from them.
-    pub(super) fn next(&mut self, bytes: &mut Bytes) -> Result<Option<Event>, TooLarge> {
+impl SseEventReader {
+    /// Returns the next event that `bytes` complete, and removes its bytes from them.
+    pub(super) fn next(&mut self, bytes: &mut Bytes) -> Result<Option<SseEvent>, SseEventTooLarge> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.after_return) && *first == b'\n' {
                 bytes.advance(1);
@@ -52,7 +53,7 @@ impl Reader {
             let end = memchr2(b'\n', b'\r', bytes);
             let part = bytes.split_to(end.unwrap_or(bytes.len()));
             if self.line.len() + self.event.data.len() + part.len() > EVENT_MAX_BYTES {
-                return Err(TooLarge);
+                return Err(SseEventTooLarge);
             }
             self.line.extend_from_slice(&part);
             if end.is_none() {
@@ -67,12 +68,12 @@ impl Reader {
         Ok(None)
     }
 
-    /// What the stream left unfinished. The last empty line of a service that ends too soon is not worth an image.
-    pub(super) fn rest(&mut self) -> Option<Event> {
+    /// Returns the event that the stream left unfinished: an image is not lost because the last empty line is missing.
+    pub(super) fn rest(&mut self) -> Option<SseEvent> {
         self.end_line().or_else(|| self.end_event())
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<SseEvent> {
         let mut line = std::mem::take(&mut self.line);
         if !std::mem::replace(&mut self.has_begun, true) && line.starts_with(MARK) {
             line.drain(..MARK.len());
@@ -85,7 +86,7 @@ impl Reader {
         match &line[..colon.unwrap_or(line.len())] {
             b"data" => self.add_data(line, value),
             b"event" => self.event.name = String::from_utf8_lossy(&line[value..]).into_owned(),
-            // A comment, which is all that a heartbeat is, or a field that images do without.
+            // A comment, such as a heartbeat, or a field that images do not need.
             _ => {}
         }
         None
@@ -101,7 +102,7 @@ impl Reader {
         }
     }
 
-    fn end_event(&mut self) -> Option<Event> {
+    fn end_event(&mut self) -> Option<SseEvent> {
         let event = std::mem::take(&mut self.event);
         std::mem::take(&mut self.has_data).then_some(event)
     }

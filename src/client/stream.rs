@@ -1,7 +1,7 @@
-//! The answer to a request for a stream, as it comes.
+//! The answer to a request for a stream of image events, as it arrives.
 //!
-//! Decides when it is over: after the final image, after an error, or when nothing has come for too long. A stream that
-//! just stops is an error, because its image is paid for and not there.
+//! This module decides when the stream is over: after the final image, after an error, or if nothing has come for too
+//! long. A stream that just stops is an error, because its image may be paid for and has not come.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use bytes::Bytes;
 use futures_core::Stream;
 use reqwest::Response;
 
-use super::flow::{Flow, Next, is_whole};
+use super::flow::{HttpBodyEvent, HttpBodyReader, is_whole};
 use super::session::Session;
-use super::sse::{EVENT_MAX_BYTES, Reader, TooLarge};
+use super::sse::{EVENT_MAX_BYTES, SseEventReader, SseEventTooLarge};
 use super::{Error, Image, ImageEvent, event, images};
 
-/// What happens while an image is made; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
+/// The events in the making of an image; from [`ImageCalls::generate_stream`](super::ImageCalls::generate_stream) and
 /// [`ImageCalls::edit_stream`](super::ImageCalls::edit_stream).
 ///
-/// Some intermediate images, then the final one, or an error; then nothing more. To drop it is to give the image up,
-/// though it may be made and charged for nevertheless.
+/// The stream has intermediate images if they were requested, then the final one or an error, then nothing more.
+/// Dropping it gives the image up, which may be made and charged for nevertheless.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -42,18 +42,18 @@ use super::{Error, Image, ImageEvent, event, images};
 #[must_use = "the image is only made while somebody listens"]
 pub struct ImageStream {
     session: Session,
-    flow: Flow,
-    /// What has come and was not yet read.
+    flow: HttpBodyReader,
+    /// The bytes that have come and were not read yet.
     bytes: Bytes,
-    reading: Reading,
+    reading: ImageStreamState,
     partials: u32,
 }
 
-enum Reading {
-    Events(Reader),
-    /// The service answered as if no stream had been asked for.
+enum ImageStreamState {
+    Events(SseEventReader),
+    /// The service answered as if no stream had been requested.
     Whole(Vec<u8>),
-    /// The final image was there; what is left is the end of the answer.
+    /// The final image has come; only the end of the answer is left.
     End,
 }
 
@@ -61,21 +61,25 @@ enum Reading {
 
 impl ImageStream {
     pub(super) fn new(response: Response, session: Session) -> Self {
-        let reading = if is_whole(&response) { Reading::Whole(Vec::new()) } else { Reading::Events(Reader::default()) };
-        let flow = Flow::new(response, &session);
+        let reading = if is_whole(&response) {
+            ImageStreamState::Whole(Vec::new())
+        } else {
+            ImageStreamState::Events(SseEventReader::default())
+        };
+        let flow = HttpBodyReader::new(response, &session);
         Self { session, flow, bytes: Bytes::new(), reading, partials: 0 }
     }
 
-    /// The next event; nothing when it is over.
+    /// Returns the next event; `None` when the stream is over.
     pub async fn next(&mut self) -> Option<Result<ImageEvent, Error>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// Waits for the final image, and passes over everything before it.
+    /// Waits for the final image, and skips all events before it.
     ///
     /// # Errors
     ///
-    /// The service failed, was silent for too long, or broke off.
+    /// Returns an error if the service failed, was silent for too long, or broke off.
     pub async fn collect_image(mut self) -> Result<Image, Error> {
         let mut completed = None;
         while let Some(event) = self.next().await {
@@ -86,31 +90,33 @@ impl ImageStream {
         completed.ok_or_else(|| self.unfinished())
     }
 
-    /// The id of the request, by which the operator of the service finds it.
+    /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.session.head()?.request_id.as_deref()
     }
 
-    /// What the bytes that are there say.
+    /// Returns the next event of the bytes that have come.
     fn read(&mut self) -> Result<Option<ImageEvent>, Error> {
         match &mut self.reading {
-            Reading::Events(reader) => return next_event(reader, &mut self.bytes, self.partials, &self.session),
-            Reading::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
+            ImageStreamState::Events(reader) => {
+                return next_event(reader, &mut self.bytes, self.partials, &self.session);
+            }
+            ImageStreamState::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
                 return Err(too_large(&self.session));
             }
-            Reading::Whole(body) => body.extend_from_slice(&std::mem::take(&mut self.bytes)),
-            Reading::End => self.bytes.clear(),
+            ImageStreamState::Whole(body) => body.extend_from_slice(&std::mem::take(&mut self.bytes)),
+            ImageStreamState::End => self.bytes.clear(),
         }
         Ok(None)
     }
 
-    /// What the end of the answer says.
+    /// Returns the last event, or the error that the end of the answer amounts to.
     fn finish(&mut self) -> Option<Result<ImageEvent, Error>> {
         self.flow.close();
-        match std::mem::replace(&mut self.reading, Reading::End) {
-            Reading::Events(mut reader) => {
-                // A last event that is cut off is not understood, and that is not the news.
+        match std::mem::replace(&mut self.reading, ImageStreamState::End) {
+            ImageStreamState::Events(mut reader) => {
+                // If the last event is cut off, the broken stream is reported and not the event that cannot be read.
                 let last = reader.rest().map(|event| event::read(&event, self.partials, &self.session));
                 match last {
                     Some(Ok(Some(event @ ImageEvent::Completed { .. }))) => Some(Ok(event)),
@@ -118,24 +124,24 @@ impl ImageStream {
                     _ => Some(Err(self.unfinished())),
                 }
             }
-            Reading::Whole(body) => {
+            ImageStreamState::Whole(body) => {
                 Some(images::read(body, &self.session).map(|images| ImageEvent::completed(&images)))
             }
-            Reading::End => None,
+            ImageStreamState::End => None,
         }
     }
 
-    /// Takes note of what is handed out.
+    /// Notes the effect of an event that is about to be returned.
     fn hand_out(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
         match &event {
             Ok(ImageEvent::PartialImage { .. }) => self.partials = self.partials.saturating_add(1),
             Ok(ImageEvent::Completed { .. }) => {
-                self.reading = Reading::End;
+                self.reading = ImageStreamState::End;
                 self.flow.end_soon();
             }
             Ok(ImageEvent::Other { .. }) => {}
             Err(_) => {
-                self.reading = Reading::End;
+                self.reading = ImageStreamState::End;
                 self.flow.close();
             }
         }
@@ -159,11 +165,11 @@ impl Stream for ImageStream {
             }
             let this = &mut *self;
             match ready!(this.flow.poll(cx, &this.session)) {
-                Next::Bytes(bytes) => self.bytes = bytes,
-                Next::Failure(error) if !matches!(self.reading, Reading::End) => {
+                HttpBodyEvent::Bytes(bytes) => self.bytes = bytes,
+                HttpBodyEvent::Failure(error) if !matches!(self.reading, ImageStreamState::End) => {
                     return Poll::Ready(Some(self.hand_out(Err(error))));
                 }
-                Next::Failure(_) | Next::End => {
+                HttpBodyEvent::Failure(_) | HttpBodyEvent::End => {
                     let last = self.finish();
                     return Poll::Ready(last.map(|event| self.hand_out(event)));
                 }
@@ -182,14 +188,14 @@ impl fmt::Debug for ImageStream {
     }
 }
 
-/// The next event that means something, from the bytes that are there.
+/// Returns the next event that concerns the image, from the bytes that have come.
 fn next_event(
-    reader: &mut Reader,
+    reader: &mut SseEventReader,
     bytes: &mut Bytes,
     partials: u32,
     session: &Session,
 ) -> Result<Option<ImageEvent>, Error> {
-    while let Some(event) = reader.next(bytes).map_err(|TooLarge| too_large(session))? {
+    while let Some(event) = reader.next(bytes).map_err(|SseEventTooLarge| too_large(session))? {
         let event = event::read(&event, partials, session)?;
         if event.is_some() {
             return Ok(event);

@@ -1,4 +1,4 @@
-//! Calls against a server that plays a script.
+//! Calls against a server that follows a script.
 
 mod edits;
 mod later;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::server::{Play, Server, answer};
-use super::session::Limit;
+use super::session::TimeLimit;
 use super::{Client, EditRequest, Error, GenerateRequest, Images};
 
 const KEY: &str = "sk-img-test-0123456789";
@@ -29,7 +29,7 @@ fn generate(server: &Server) -> Result<Images, Error> {
     run(client(server).images().generate("a fox"))
 }
 
-/// An answer with one image, whose bytes are `hello`.
+/// Returns an answer with one image, whose bytes are `hello`.
 fn image() -> Value {
     json!({"created": 1, "data": [{"b64_json": "aGVsbG8="}]})
 }
@@ -209,7 +209,7 @@ fn the_key_is_shown_nowhere() {
     let client = client(&server);
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
-    let call = client.call(Limit::Whole(Duration::from_secs(1)));
+    let call = client.call(TimeLimit::Whole(Duration::from_secs(1)));
     let shown = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
     assert!(!shown.contains(KEY), "{shown}");
     let error = Client::new("https://host", "sk-\n-secret").unwrap_err();

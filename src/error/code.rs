@@ -1,29 +1,29 @@
-//! The codes of the error table. The drift test holds them against the documents, both ways.
+//! The codes of the error table. The drift test compares them with the documents in both directions.
 
 use crate::tables;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $status:literal, $kind:literal;)+) => {
-        /// A row of the error table: the stable word that programs compare.
+        /// A row of the error table: the stable code that programs compare.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) enum Code { $($(#[$doc])* $name,)+ }
+        pub(crate) enum ApiErrorCode { $($(#[$doc])* $name,)+ }
 
-        impl Code {
-            /// Every code there is.
+        impl ApiErrorCode {
+            /// All codes.
             #[cfg_attr(not(test), expect(dead_code, reason = "the drift test walks all rows"))]
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// `error.code`.
+            /// Returns `error.code`.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// The HTTP status that goes with it.
+            /// Returns the HTTP status of the code.
             pub(crate) const fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)+ }
             }
 
-            /// `error.type`.
+            /// Returns `error.type`.
             pub(crate) const fn kind(self) -> &'static str {
                 match self { $(Self::$name => $kind,)+ }
             }
@@ -32,9 +32,9 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The key is not one of ours, or is disabled or deleted.
+    /// The key was not issued here, or is disabled or deleted.
     InvalidApiKey = "INVALID_API_KEY", 401, "authentication_error";
-    /// A bad or incompatible parameter.
+    /// A parameter is wrong, or does not fit another one.
     InvalidRequest = "invalid_request_error", 400, "invalid_request_error";
     /// The usage window of the upstream accounts is exhausted.
     UsageLimitReached = "usage_limit_reached", 429, "usage_limit_reached";
@@ -42,21 +42,21 @@ codes! {
     UpstreamError = "upstream_error", 502, "upstream_error";
     /// No account may serve this request.
     NoAvailableAccounts = "no_available_accounts", 503, "server_error";
-    /// Too many requests right now.
+    /// There are too many requests at the moment.
     RateLimitExceeded = "rate_limit_exceeded", 429, "rate_limit_error";
-    /// The work on a plain request goes on, but its caller is answered now.
+    /// The work on a plain request continues, but the caller is answered now.
     ImageInProgress = "image_in_progress", 409, "server_error";
     /// The body, or one file in it, is too large.
     RequestTooLarge = "request_too_large", 413, "invalid_request_error";
-    /// A content type or content encoding that is not read here.
+    /// The content type or content encoding is not supported here.
     UnsupportedMediaType = "unsupported_media_type", 415, "invalid_request_error";
-    /// Nothing stands at this address.
+    /// The address does not exist.
     UnknownUrl = "unknown_url", 404, "invalid_request_error";
-    /// The address does not take this method.
+    /// The address does not support this method.
     MethodNotAllowed = "method_not_allowed", 405, "invalid_request_error";
     /// No model has this id.
     ModelNotFound = "model_not_found", 404, "invalid_request_error";
-    /// What is asked for is for admins only.
+    /// The request is for admins only.
     PermissionDenied = "permission_denied", 403, "invalid_request_error";
     /// No key has this id or public id.
     KeyNotFound = "key_not_found", 404, "invalid_request_error";
@@ -68,23 +68,23 @@ codes! {
     GroupNotFound = "group_not_found", 404, "invalid_request_error";
     /// No record has this request id.
     RecordNotFound = "record_not_found", 404, "invalid_request_error";
-    /// A member already has the most keys that a member can have.
+    /// The member already has the maximum number of keys.
     KeyLimitReached = "key_limit_reached", 409, "invalid_request_error";
-    /// The name of a user is taken.
+    /// A user has this name already.
     UserExists = "user_exists", 409, "invalid_request_error";
-    /// The name of a group is taken.
+    /// A group has this name already.
     GroupExists = "group_exists", 409, "invalid_request_error";
     /// Keys belong to the group.
     GroupInUse = "group_in_use", 409, "invalid_request_error";
     /// Only the settings file can remove the group.
     GroupReadOnly = "group_read_only", 409, "invalid_request_error";
-    /// Nobody else could look after the gateway.
+    /// No other admin would be able to sign in.
     LastAdmin = "last_admin", 409, "invalid_request_error";
     /// No account has this name or id.
     AccountNotFound = "account_not_found", 404, "invalid_request_error";
-    /// The name of a new account is taken.
+    /// An account has this name already.
     AccountExists = "account_exists", 409, "invalid_request_error";
-    /// Only the settings file can change the account so.
+    /// The settings file has the account, and only a change of the file can do this.
     AccountReadOnly = "account_read_only", 409, "invalid_request_error";
     /// A fault of the gateway.
     InternalError = "internal_error", 500, "server_error";
@@ -92,11 +92,11 @@ codes! {
     ServiceUnavailable = "service_unavailable", 503, "server_error";
 }
 
-impl Code {
-    /// The message of the documents' error tables, for errors that have nothing more to tell.
+impl ApiErrorCode {
+    /// Returns the message from the error tables of the documents, for errors without details of their own.
     pub(crate) fn message(self) -> &'static str {
         let row = tables::ERRORS.iter().chain(tables::ADMIN_ERRORS).find(|row| row.code == self.as_str());
-        // The drift test makes sure that there is a row; a missing one must not take the answer with it.
+        // The drift test ensures that the row exists. If it is missing, the answer is sent with a general message.
         row.map_or("The request failed", |row| row.message)
     }
 }

@@ -1,43 +1,45 @@
-//! The reasons for which the upstream gave no image, as the caller reads them.
+//! The reasons why the upstream gave no image, as the caller reads them.
 
-use super::Reason;
+use super::RejectionReason;
 
-/// Why the upstream gave no image, as far as a caller may know.
+/// The reason why the upstream gave no image, as far as a caller may know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Refused by the upstream's content policy: class R.
+pub(crate) enum UpstreamFault {
+    /// The content policy of the upstream refused the request: class R.
     Refused,
-    /// An answer without an image that may have been paid: class X.
+    /// The answer has no image, but may have been charged: class X.
     NoImage,
-    /// The connection broke when an image may already have been made: class X.
+    /// The connection broke after an image may have been made: class X.
     Broken,
-    /// No answer in time when an image may already have been made: class X.
+    /// The time limit ended after an image may have been made: class X.
     Timeout,
-    /// Another size or format than was asked for, in a group that does not take it. It was paid for.
+    /// The image has another size or format than requested, and the group does not accept that. It was paid for.
     Mismatch,
-    /// An earlier try of the same request may have been paid for, and its result is lost.
+    /// An earlier attempt for the same request may have been charged, and its result is lost.
     Unknown,
-    /// Rejected before anything was made because of the request itself: a repeat would be rejected too.
+    /// The request itself was rejected before anything was made; a repeat would be rejected too.
     Rejected,
-    /// No account may ask the upstream for anything until its operator has paid for more: class N.
+    /// Every account has used up its quota, and can make requests again only after its operator has paid for more:
+    /// class N.
     Quota,
-    /// The upstream takes the credentials of no account: class N.
+    /// The upstream accepts the credentials of no account: class N.
     Credentials,
-    /// Nothing was done at all (class N), or the upstream says so itself (class F): a repeat costs nothing twice.
+    /// The request certainly did nothing (class N), or the upstream itself reports the failure (class F): a repeat does
+    /// not pay twice.
     Unreachable,
 }
 
-// === impl Fault ===
+// === impl UpstreamFault ===
 
-impl Fault {
-    /// The `reason` beside `upstream_error`.
+impl UpstreamFault {
+    /// Returns the `reason` beside `upstream_error`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "content_refused",
             Self::NoImage => "no_image_data",
             Self::Broken | Self::Unreachable => "network",
             Self::Timeout => "timeout",
-            Self::Rejected => Reason::UpstreamRejected.as_str(),
+            Self::Rejected => RejectionReason::UpstreamRejected.as_str(),
             Self::Quota => "quota",
             Self::Credentials => "credentials",
             Self::Mismatch => "delivery_mismatch",

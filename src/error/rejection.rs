@@ -1,36 +1,36 @@
-//! A request that breaks a rule: which parameter, which kind of fault, and what is allowed instead.
+//! A request that breaks a rule: the parameter, the kind of fault, and the allowed values.
 
-/// Why a request was refused before anything was spent.
+/// The refusal of a request before anything was spent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
-    /// The parameter at fault, spelled as the caller spelled it: `size`, `tools[0].quality`.
+    /// The parameter at fault, spelled as in the request: `size`, `tools[0].quality`.
     pub(crate) param: Option<String>,
     /// The finer word beside the code.
-    pub(crate) reason: Option<Reason>,
-    /// Says what is wrong and what is allowed.
+    pub(crate) reason: Option<RejectionReason>,
+    /// The problem and the allowed values, as a sentence.
     pub(crate) message: String,
 }
 
-/// The kinds of fault, in the words that programs know from the field's best-known API.
+/// The kinds of fault, in the words of the best-known API of the field, which programs recognise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// There is no such parameter.
+pub(crate) enum RejectionReason {
+    /// The parameter does not exist.
     UnknownParameter,
     /// A required parameter is absent.
     MissingParameter,
     /// The JSON type is wrong.
     InvalidType,
-    /// The type is right, the value is not.
+    /// The type is right, but the value is not allowed.
     InvalidValue,
-    /// Below the minimum.
+    /// The number is below the minimum.
     IntegerBelowMin,
-    /// Above the maximum.
+    /// The number is above the maximum.
     IntegerAboveMax,
-    /// Too few characters.
+    /// The text has too few characters.
     StringBelowMin,
-    /// Too many characters.
+    /// The text has too many characters.
     StringAboveMax,
-    /// The body is no JSON object.
+    /// The body is not a JSON object.
     InvalidJson,
     /// The upstream refused a parameter.
     UpstreamRejected,
@@ -41,21 +41,21 @@ pub(crate) enum Reason {
 // === impl Rejection ===
 
 impl Rejection {
-    /// A rejection that names a parameter.
-    pub(crate) fn new(param: impl Into<String>, reason: Reason, message: impl Into<String>) -> Self {
+    /// Creates a rejection that names a parameter.
+    pub(crate) fn new(param: impl Into<String>, reason: RejectionReason, message: impl Into<String>) -> Self {
         Self { param: Some(param.into()), reason: Some(reason), message: message.into() }
     }
 
-    /// A rejection of the body as a whole.
-    pub(crate) fn whole(reason: Reason, message: impl Into<String>) -> Self {
+    /// Creates a rejection of the whole body.
+    pub(crate) fn whole(reason: RejectionReason, message: impl Into<String>) -> Self {
         Self { param: None, reason: Some(reason), message: message.into() }
     }
 }
 
-// === impl Reason ===
+// === impl RejectionReason ===
 
-impl Reason {
-    /// `error.reason` on the wire.
+impl RejectionReason {
+    /// Returns `error.reason` as it is sent.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UnknownParameter => "unknown_parameter",

@@ -1,12 +1,12 @@
-//! `Job` → `Lease`: which account makes the next attempt, and the right to make it.
+//! Selects the account for the next attempt of a job, and grants the right to make it (a [`Lease`]).
 //!
-//! Decides who serves whom, who waits for how long, and what an attempt has taught about its account. Choosing
-//! ([`pick`]), rest ([`cooling`]) and health ([`health`]) are pure; what several nodes share lies in the store, and a
-//! look at it each second brings this room up to date. Refuses to know HTTP, records and what a job is worth: tokens
-//! are fetched through the seam [`TokenEndpoint`].
+//! The module decides which account serves a request, how long a request waits, and how the result of an attempt
+//! changes the state of its account. Choice ([`pick`]), cooldowns ([`cooling`]) and health ([`health`]) do no I/O. The
+//! state that several nodes share is in the store; a read each half second updates this module. It must not know HTTP,
+//! records or the value of a job: tokens are fetched through the trait [`TokenEndpoint`].
 //!
-//! It carries the operating rules on per-account concurrency and on preferring paid accounts and logins for images,
-//! and U14 to U18, U32 and C10 of the failure catalogue.
+//! It carries the operating rules on per-account concurrency and on preferring paid accounts and logins for images, and
+//! U14 to U18, U32 and C10 of the failure catalogue.
 
 mod account;
 mod configured;
@@ -32,13 +32,13 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use account::{Account, Address, Endpoint, Host, need_tls};
-pub(crate) use explain::{Availability, Explained};
-pub(crate) use learn::{Again, Lesson};
+pub(crate) use account::{AccountEndpoint, ResponsesEndpoint, UpstreamAccount, UpstreamAddress, need_tls};
+pub(crate) use explain::{AccountAvailability, AccountExplanation};
+pub(crate) use learn::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
-pub(crate) use oauth::{TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
+pub(crate) use oauth::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse};
 pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
-pub(crate) use visit::Speaker;
+pub(crate) use visit::TextModelAccount;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,63 +47,64 @@ use std::time::Duration;
 use http::HeaderValue;
 use tokio::time::Instant;
 
-use super::config::{self, Protocol};
+use super::config::{self, UpstreamProtocol};
 use super::keys::Caller;
-use super::rules::Task;
+use super::rules::TaskRef;
 use super::store::{NodeId, Store, StoreError, Vault};
-use super::telemetry::AccountNow;
-use account::Access;
-use keeper::NoToken;
-use lease::Place;
-use member::Member;
-use pool::{Pool, Wanted};
-use queue::Requester;
-use rows::{Before, Rows};
-use tokens::Tokens;
+use super::telemetry::AccountSnapshot;
+use account::AccountAuth;
+use keeper::TokenFailure;
+use lease::AccountSlot;
+use member::PoolMember;
+use pool::{AccountPool, AccountRequirements};
+use queue::RequesterId;
+use rows::{AccountRows, PoolSnapshot};
+use tokens::TokenFetcher;
 
-/// A request waits so long for a place at most (ours): longer, and the caller does better to come back.
+/// A request waits at most this long for a slot (ours). After that the caller should retry later.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Who waits where a command waits.
+/// The name under which a command waits.
 const COMMAND: &str = "command";
 
-/// Every account: those of the file and those of the store.
+/// All accounts: those of the configuration file and those of the store.
 pub(crate) struct Accounts {
-    pool: Arc<Pool>,
+    pool: Arc<AccountPool>,
     store: Arc<dyn Store>,
     vault: Vault,
-    tokens: Arc<Tokens>,
-    /// The endpoint at which credentials are checked by themselves.
+    tokens: Arc<TokenFetcher>,
+    /// The endpoint at which credentials are checked separately from requests.
     endpoint: Arc<dyn TokenEndpoint>,
-    /// Whether the store has answered when it was asked last.
+    /// True if the last read of the store succeeded.
     well: AtomicBool,
 }
 
 /// The account that made a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseAccount {
-    /// The account serves the group, or will when its rest is over.
+    /// The account serves the group, or will do so after its cooldown.
     Serves(String),
-    /// The account is disabled or deleted, or does not serve the group any more.
+    /// The account is disabled or deleted, or no longer serves the group.
     Gone,
     /// No record shows such a response for this user.
     Unknown,
 }
 
-/// Why there is no lease.
+/// The reason why a lease was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoLease {
-    /// No account serves this caller, or every one was tried, or none of them can do this.
+pub(crate) enum LeaseRefusal {
+    /// No account serves this caller, all accounts were tried, or none of them can handle the request.
     NoneLeft,
-    /// Every place is taken and the wait was too long.
+    /// All slots are taken, and the wait was too long.
     Busy,
-    /// The process is coming to its end: nothing new is begun.
+    /// The process is stopping and starts no new work.
     Stopping,
-    /// Every account that is left rests because of a limit.
+    /// No account can serve now, and at least one is in a cooldown because of a limit.
     Resting {
-        /// The usage windows of all of them are used up; otherwise at least one was only asked too fast.
+        /// True if the usage windows of all limited accounts are used up; false if at least one was only asked too
+        /// fast.
         exhausted: bool,
-        /// Until the first of them is back.
+        /// The time until the first of them is available again.
         wait: Option<Duration>,
     },
 }
@@ -111,61 +112,65 @@ pub(crate) enum NoLease {
 // === impl Accounts ===
 
 impl Accounts {
-    /// The accounts of the configuration, whose rows must be in the store, and those that the store has besides.
+    /// Opens the accounts of the configuration, whose rows must be in the store, and the accounts that only the store
+    /// has.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
+    /// Returns an error if the store fails.
     pub(crate) async fn open(
-        configured: &[config::Account],
+        configured: &[config::AccountConfig],
         store: Arc<dyn Store>,
         vault: Vault,
         endpoint: Arc<dyn TokenEndpoint>,
         node: NodeId,
     ) -> Result<Arc<Self>, StoreError> {
-        let pool = Pool::new();
+        let pool = AccountPool::new();
         {
             let mut inner = pool.lock();
             for account in configured {
                 let id = inner.next_id();
-                inner.members.push(Member::new(id, Arc::new(Account::new(account)), None));
+                inner.members.push(PoolMember::new(id, Arc::new(UpstreamAccount::new(account)), None));
             }
         }
-        let tokens = Arc::new(Tokens::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
+        let tokens = Arc::new(TokenFetcher::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
         let accounts = Self { pool, store, vault, tokens, endpoint, well: AtomicBool::new(true) };
         accounts.look().await?;
         Ok(Arc::new(accounts))
     }
 
-    /// No lease from now on, and none for those who wait: what has begun is still paid for, what has not is not.
+    /// Grants no further leases and refuses all waiting requests. Attempts that have begun continue, because they may
+    /// be charged.
     pub(crate) fn stop(&self) {
         self.pool.stop();
     }
 
-    /// The right to make one attempt, on an account that was not `tried` yet. Waits in fair order for a place.
+    /// Grants the right to make one attempt on an account that is not in `tried`. Waits in fair order for a slot.
     pub(crate) async fn lease<'a>(
         &self,
-        task: impl Into<Task<'a>>,
+        task: impl Into<TaskRef<'a>>,
         caller: &Caller,
         tried: &[String],
-    ) -> Result<Lease, NoLease> {
-        self.take(&Requester::of(caller), wanted(task.into(), caller, tried)).await
+    ) -> Result<Lease, LeaseRefusal> {
+        self.take(&RequesterId::of(caller), wanted(task.into(), caller, tried)).await
     }
 
-    /// The right to ask one certain account that serves this group, for a command that tries it.
-    pub(crate) async fn lease_of(&self, account: &str, group: &str) -> Result<Lease, NoLease> {
+    /// Grants the right to call one specific account that serves this group, for a command that tests it.
+    pub(crate) async fn lease_of(&self, account: &str, group: &str) -> Result<Lease, LeaseRefusal> {
         let others = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
         let tried = others.into_iter().filter(|name| name != account).collect();
-        let wanted = Wanted { group: group.to_owned(), tried, ..Wanted::default() };
-        self.take(&Requester::alone(COMMAND), wanted).await
+        let wanted = AccountRequirements { group: group.to_owned(), tried, ..AccountRequirements::default() };
+        self.take(&RequesterId::alone(COMMAND), wanted).await
     }
 
-    /// Whose turn it would be right now, so that a record has a name even if the process dies before the first attempt.
-    pub(crate) fn likely<'a>(&self, task: impl Into<Task<'a>>, caller: &Caller) -> Option<String> {
+    /// The account that would be chosen now. A record thus has an account name even if the process dies before the
+    /// first attempt.
+    pub(crate) fn likely<'a>(&self, task: impl Into<TaskRef<'a>>, caller: &Caller) -> Option<String> {
         self.pool.likely(&wanted(task.into(), caller, &[]))
     }
 
-    /// The account that made the response with this id for the caller's user, or for its key if it has no user.
+    /// Returns the account that made the response with this id for the caller's user, or for the caller's key if it has
+    /// no user.
     ///
     /// # Errors
     ///
@@ -178,14 +183,14 @@ impl Accounts {
         Ok(if serves { ResponseAccount::Serves(name) } else { ResponseAccount::Gone })
     }
 
-    /// Every account in the order in which it would be taken for such a request, and why; with a session for a response
-    /// of that conversation.
-    pub(crate) fn explain(&self, group: &str, large: bool, session: Option<&str>) -> Vec<Explained> {
+    /// Lists all accounts in the order in which such a request would try them, each with its state. With a session, the
+    /// order is that for a response of this conversation.
+    pub(crate) fn explain(&self, group: &str, large: bool, session: Option<&str>) -> Vec<AccountExplanation> {
         explain::explain(&self.pool, group, large, session)
     }
 
-    /// How each account in use stands, and how many requests wait for one.
-    pub(crate) fn now(&self) -> (Vec<AccountNow>, usize) {
+    /// Returns the state of each account in use, and the number of waiting requests.
+    pub(crate) fn now(&self) -> (Vec<AccountSnapshot>, usize) {
         self.pool.now()
     }
 
@@ -194,29 +199,32 @@ impl Accounts {
         self.well.load(Ordering::Relaxed)
     }
 
-    /// True if no more leases are given.
+    /// True if no more leases are granted.
     pub(crate) fn is_stopped(&self) -> bool {
         self.pool.is_stopped()
     }
 
-    async fn take(&self, requester: &Requester, mut wanted: Wanted) -> Result<Lease, NoLease> {
+    async fn take(&self, requester: &RequesterId, mut wanted: AccountRequirements) -> Result<Lease, LeaseRefusal> {
         let deadline = Instant::now() + WAIT;
         loop {
             let place = self.pool.place(requester, wanted.clone(), deadline).await?;
             match self.let_in(&place).await {
                 Ok(authorization) => return Ok(Lease::new(place, authorization)),
-                // It rests now or is out; even if an operator brings it back this moment, others come first.
-                Err(NoToken::Revoked(_) | NoToken::Trouble) => wanted.tried.push(place.account().name().to_owned()),
+                // The account is now in a cooldown or disabled. Even if an operator re-enables it at this moment, the
+                // others come first.
+                Err(TokenFailure::Revoked(_) | TokenFailure::Trouble) => {
+                    wanted.tried.push(place.account().name().to_owned());
+                }
             }
         }
     }
 
-    /// What lets a call in.
-    async fn let_in(&self, place: &Place) -> Result<Option<HeaderValue>, NoToken> {
+    /// Returns the credentials for a call; `None` if the account needs none.
+    async fn let_in(&self, place: &AccountSlot) -> Result<Option<HeaderValue>, TokenFailure> {
         match place.account().access() {
-            Access::Open => Ok(None),
-            Access::Key(header) => Ok(Some(header.clone())),
-            Access::Token(keeper) => match self.tokens.access(keeper).await {
+            AccountAuth::Open => Ok(None),
+            AccountAuth::Key(header) => Ok(Some(header.clone())),
+            AccountAuth::Token(keeper) => match self.tokens.access(keeper).await {
                 Ok(header) => Ok(Some(header)),
                 Err(no_token) => {
                     self.without_token(place, no_token).await;
@@ -226,21 +234,21 @@ impl Accounts {
         }
     }
 
-    /// Looks at the store, and brings the pool up to date.
+    /// Reads the accounts from the store, and updates the pool.
     async fn look(&self) -> Result<(), StoreError> {
-        let before = Before::of(&self.pool);
-        let rows = Rows::read(self.store.list_accounts().await?, &before, &self.vault);
+        let before = PoolSnapshot::of(&self.pool);
+        let rows = AccountRows::read(self.store.list_accounts().await?, &before, &self.vault);
         rows.apply(&self.pool, &before);
         Ok(())
     }
 }
 
-fn wanted(task: Task<'_>, caller: &Caller, tried: &[String]) -> Wanted {
+fn wanted(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
     let (protocol, model, session, only) = match task {
-        Task::Images(job) => (Protocol::Images, job.model(), None, None),
-        Task::Response(job) => (Protocol::Responses, job.model(), job.session(), job.account()),
+        TaskRef::Images(job) => (UpstreamProtocol::Images, job.model(), None, None),
+        TaskRef::Response(job) => (UpstreamProtocol::Responses, job.model(), job.session(), job.account()),
     };
-    Wanted {
+    AccountRequirements {
         group: caller.group_name().to_owned(),
         protocol: Some(protocol),
         large: task.is_large(),

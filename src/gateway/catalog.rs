@@ -1,9 +1,9 @@
 //! The text models that a caller can name: those that the operator chose, or those that the accounts of the caller's
-//! group list themselves.
+//! group list.
 //!
-//! Decides which accounts are asked, when again, and what of their answers goes on: a name, a day and an owner. Refuses
-//! to know what a model is good for. An account that does not answer only leaves its models out; no caller waits for
-//! it longer than [`PATIENCE`], and none at all once there is an older answer.
+//! The module decides which accounts are asked, when they are asked again, and which parts of their answers are passed
+//! on: a name, a date and an owner. It must not know what a model is good for. If an account does not answer, only its
+//! models are missing. A caller waits at most [`PATIENCE`], and not at all if there is an older answer.
 
 mod read;
 mod shelf;
@@ -15,49 +15,49 @@ use std::time::Duration;
 use tokio::sync::watch::{self, Receiver};
 use tokio::time::{Instant, timeout_at};
 
-use super::accounts::{Accounts, Endpoint, Speaker};
-use super::upstream::{CallFailed, Upstream};
-use shelf::{Failed, Models, Shelf};
+use super::accounts::{AccountEndpoint, Accounts, TextModelAccount};
+use super::upstream::{ServiceCallError, UpstreamClient};
+use shelf::{ModelCache, ModelFetchError, TextModelList};
 
-/// The longest that a caller waits where nothing is known yet (ours): a list is short, and many programs ask for it as
-/// they start.
+/// The longest wait of a caller if nothing is known yet (ours): a list is short, and many programs request it when they
+/// start.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the simulator answers for.
+/// The model that the simulator offers.
 const SIMULATED: &str = "gpt-5.5";
 
 /// A text model, as callers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextModel {
-    /// As requests spell it.
+    /// The name, as requests spell it.
     pub(crate) id: String,
-    /// In Unix seconds, where an upstream says so.
+    /// The time of creation in Unix seconds, if an upstream states it.
     pub(crate) created: Option<i64>,
-    /// A word, where an upstream says one that tells nothing of its account.
+    /// The owner, if an upstream states one that identifies no account.
     pub(crate) owned_by: Option<String>,
 }
 
-/// The text models.
-pub(crate) struct Catalog {
+/// The text models of all accounts.
+pub(crate) struct TextModelCatalog {
     accounts: Arc<Accounts>,
-    upstream: Arc<Upstream>,
-    shelf: Arc<Shelf<Speaker>>,
+    upstream: Arc<UpstreamClient>,
+    shelf: Arc<ModelCache<TextModelAccount>>,
 }
 
-// === impl Catalog ===
+// === impl TextModelCatalog ===
 
-impl Catalog {
-    /// An empty catalogue; no upstream is asked yet.
-    pub(crate) fn new(accounts: &Arc<Accounts>, upstream: &Arc<Upstream>) -> Self {
-        Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), shelf: Shelf::new() }
+impl TextModelCatalog {
+    /// Creates an empty catalogue; no upstream is asked yet.
+    pub(crate) fn new(accounts: &Arc<Accounts>, upstream: &Arc<UpstreamClient>) -> Self {
+        Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), shelf: ModelCache::new() }
     }
 
-    /// The models for this group: in the order of the configuration if it has `chosen` them, or else by name.
+    /// Returns the models for this group: in the order of the configuration if it has `chosen` them, or else by name.
     pub(crate) async fn of_group(&self, group: &str, chosen: Option<&[String]>) -> Vec<TextModel> {
         if let Some(chosen) = chosen {
             return chosen.iter().map(|id| TextModel::named(id)).collect();
         }
         let until = Instant::now() + PATIENCE;
-        // All of them are asked before any is waited for.
+        // All accounts are asked before any is awaited.
         let asked: Vec<_> = self.accounts.speakers(group).iter().map(|speaker| self.ask(speaker)).collect();
         let mut models = BTreeMap::new();
         for mut answer in asked {
@@ -69,10 +69,10 @@ impl Catalog {
         models.into_values().collect()
     }
 
-    /// What is known of this account, now or soon.
-    fn ask(&self, speaker: &Arc<Speaker>) -> Receiver<Option<Models>> {
-        if matches!(speaker.endpoint(), Endpoint::Simulator) {
-            let known: Models = Arc::from([TextModel::named(SIMULATED)]);
+    /// Returns the known models of this account, now or soon.
+    fn ask(&self, speaker: &Arc<TextModelAccount>) -> Receiver<Option<TextModelList>> {
+        if matches!(speaker.endpoint(), AccountEndpoint::Simulator) {
+            let known: TextModelList = Arc::from([TextModel::named(SIMULATED)]);
             return watch::channel(Some(known)).1;
         }
         let (accounts, upstream) = (Arc::clone(&self.accounts), Arc::clone(&self.upstream));
@@ -81,20 +81,24 @@ impl Catalog {
     }
 }
 
-/// What an account lists.
-async fn fetch(accounts: &Accounts, upstream: &Upstream, speaker: &Speaker) -> Result<Vec<TextModel>, Failed> {
+/// Fetches the models that an account lists.
+async fn fetch(
+    accounts: &Accounts,
+    upstream: &UpstreamClient,
+    speaker: &TextModelAccount,
+) -> Result<Vec<TextModel>, ModelFetchError> {
     let address = match speaker.endpoint() {
-        Endpoint::Images(address) => address,
-        Endpoint::Responses(host) => host.address(),
-        Endpoint::Simulator => return Ok(Vec::new()),
+        AccountEndpoint::Images(address) => address,
+        AccountEndpoint::Responses(host) => host.address(),
+        AccountEndpoint::Simulator => return Ok(Vec::new()),
     };
-    let authorization = accounts.pass(speaker).await.map_err(|_| Failed::Trouble)?;
+    let authorization = accounts.pass(speaker).await.map_err(|_| ModelFetchError::Trouble)?;
     let listed = upstream.list_models(address, authorization.as_ref()).await;
     let listed = listed.map_err(|failed| match failed {
-        CallFailed::Status(401 | 403) => Failed::Refused,
-        _ => Failed::Trouble,
+        ServiceCallError::Status(401 | 403) => ModelFetchError::Refused,
+        _ => ModelFetchError::Trouble,
     });
-    listed.and_then(|answer| read::models(&answer).ok_or(Failed::Trouble)).inspect_err(|failed| {
+    listed.and_then(|answer| read::models(&answer).ok_or(ModelFetchError::Trouble)).inspect_err(|failed| {
         tracing::warn!(account = speaker.name(), ?failed, "the models of an account are not known now");
     })
 }

@@ -1,8 +1,8 @@
-//! Turns the settings as written into settings as usable, and reports every problem at once.
+//! Turns the written settings into usable settings, and reports all problems at once.
 //!
-//! Decides which settings exist, what they are when nobody sets them, and who wins when several do: the command line
-//! before the environment before the file. Refuses to know what the rooms do with them. The only reader of the
-//! environment in the gateway; after [`load`] no room looks anything up again.
+//! Decides which settings exist, what their defaults are, and which source wins if several set a value: the command
+//! line before the environment before the file. It does not know how other modules use the settings. This is the only
+//! reader of the environment in the gateway; after [`load`] no module looks anything up again.
 //!
 //! Carries from the specification: the time limits of the two size classes, and the low concurrency for large images.
 
@@ -31,32 +31,34 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
-use resolve::{Layers, resolve, resolve_for_command};
+use resolve::{ConfigLayers, resolve, resolve_for_command};
 
-pub(crate) use account::{Account, Credentials, Endpoint, Grant, Oauth, Upstream};
-pub(crate) use address::Listen;
-pub(crate) use difference::Difference;
-pub(crate) use group::{Filter, Group, Moderation};
+pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
+pub(crate) use address::ListenAddress;
+pub(crate) use difference::ConfigDifference;
+pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
 pub(crate) use kept::{account_from_json, group_from_json};
-pub(crate) use model::ImageModel;
-pub(crate) use problem::Problem;
-pub(crate) use proxies::Proxies;
+pub(crate) use model::ImageModelSpec;
+pub(crate) use problem::ConfigProblem;
+pub(crate) use proxies::TrustedProxies;
 pub(crate) use public_url::PublicUrl;
-pub(crate) use raw::{ClientAuth, Delivery, Fallback, LogFormat, OnError, Protocol, Tier};
+pub(crate) use raw::{
+    BillingTier, ClientAuth, DeliveryPolicy, FallbackPolicy, LogFormat, ModerationErrorPolicy, UpstreamProtocol,
+};
 pub(crate) use schema::schema_json;
-pub(crate) use secret::Secret;
-pub(crate) use surroundings::{Machine, Surroundings};
+pub(crate) use secret::ConfigSecret;
+pub(crate) use surroundings::{HostEnvironment, SystemEnvironment};
 pub(crate) use written::words_of;
 
-/// The group that is always there.
+/// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";
 
 /// The environment variable that names the file.
 const CONFIG_VARIABLE: &str = "IMAGATE_CONFIG";
 
-/// What the command line says. It wins over everything else.
+/// The settings of the command line. They win over every other source.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Overrides {
+pub(crate) struct ConfigOverrides {
     /// `--config FILE`.
     pub(crate) config: Option<PathBuf>,
     /// `--listen ADDR`.
@@ -65,100 +67,100 @@ pub(crate) struct Overrides {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-/// The settings, checked and complete.
+/// The complete and checked settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Where callers connect.
-    pub(crate) listen: Listen,
-    /// Where metrics and health are served apart from the callers, if anywhere.
-    pub(crate) metrics_listen: Option<Listen>,
-    /// The address under which people and callers reach the gateway, where somebody has said so.
+    /// The address that callers connect to.
+    pub(crate) listen: ListenAddress,
+    /// The separate address for metrics and health, if there is one.
+    pub(crate) metrics_listen: Option<ListenAddress>,
+    /// The address under which people and callers reach the gateway, if it is configured.
     pub(crate) public_url: Option<PublicUrl>,
-    /// The proxies whose word on who is calling is believed.
-    pub(crate) trusted_proxies: Proxies,
-    /// The folder for everything that is kept.
+    /// The proxies whose `X-Forwarded-For` is trusted.
+    pub(crate) trusted_proxies: TrustedProxies,
+    /// The folder for all stored data.
     pub(crate) data_dir: PathBuf,
     /// The folder with the skills that are published, if any are.
     pub(crate) skills_dir: Option<PathBuf>,
-    /// The most keys that a member can have, unless an admin makes them.
+    /// The maximum number of keys of a member; an admin may create more for the member.
     pub(crate) max_keys_per_member: u32,
-    /// How long running requests may take to finish at the end.
+    /// The time that running requests have to finish at shutdown.
     pub(crate) drain_timeout: Duration,
     /// The format of a line of the log.
     pub(crate) log_format: LogFormat,
-    /// The time for which new requests are still taken after the process was asked to stop, so that a load balancer can
-    /// notice.
+    /// The time for which new requests are still accepted after the process was asked to stop, so that a load balancer
+    /// can notice.
     pub(crate) shutdown_delay: Duration,
-    /// The ids that `GET /v1/models` lists, in order, where somebody has chosen them.
+    /// The ids that `GET /v1/models` lists, in order, if they are configured.
     pub(crate) text_models: Option<Vec<String>>,
-    /// The image models beside those of the document.
-    pub(crate) image_models: Vec<ImageModel>,
-    /// The most connections that are held at once.
+    /// The image models in addition to those of the document.
+    pub(crate) image_models: Vec<ImageModelSpec>,
+    /// The limits on open connections.
     pub(crate) connections: ConnectionLimits,
-    /// The limits on the time that the work on one request takes.
-    pub(crate) deadlines: Deadlines,
-    /// The time after which a plain request is answered although the work on it goes on.
+    /// The time limits for one request.
+    pub(crate) deadlines: DeadlineConfig,
+    /// The time after which a plain request is answered even if its job is still running.
     pub(crate) answer_deadline: Duration,
-    /// At least one.
-    pub(crate) accounts: Vec<Account>,
-    /// At least [`DEFAULT_GROUP`].
-    pub(crate) groups: Vec<Group>,
-    /// What is kept of answers.
-    pub(crate) replay: Replay,
+    /// The accounts; at least one.
+    pub(crate) accounts: Vec<AccountConfig>,
+    /// The groups; at least [`DEFAULT_GROUP`].
+    pub(crate) groups: Vec<GroupConfig>,
+    /// The storage of answers for replays.
+    pub(crate) replay: ReplayConfig,
     /// The time for which rows of the database are kept.
-    pub(crate) retention: Retention,
+    pub(crate) retention: RetentionPeriods,
     /// The bytes that requests may hold while they arrive and run.
-    pub(crate) uploads: Uploads,
-    /// The master key of the installation, where it is not the one in `data_dir`: text that holds 32 bytes.
-    pub(crate) master_key: Option<Secret>,
-    /// What lets operators in, if anybody: at least 32 visible characters.
-    pub(crate) admin_token: Option<Secret>,
+    pub(crate) uploads: UploadLimits,
+    /// The master key of the installation, if it is not the one in `data_dir`: a text that holds 32 bytes.
+    pub(crate) master_key: Option<ConfigSecret>,
+    /// The token that authenticates operators, if there is one: at least 32 visible characters.
+    pub(crate) admin_token: Option<ConfigSecret>,
     /// The variables of secrets that the file names, and the address that each is sent to, if it is a base URL.
     named_secrets: Vec<(String, Option<Uri>)>,
-    /// Secrets that a command does without, and why they are not there. Empty for the gateway itself.
-    absent: Vec<Problem>,
-    sources: BTreeMap<String, Source>,
+    /// The secrets that a command can do without, and why they are absent. Empty for the gateway itself.
+    absent: Vec<ConfigProblem>,
+    sources: BTreeMap<String, SettingSource>,
     /// The path given with `--config` or its variable, if any.
     file: Option<PathBuf>,
 }
 
-/// The longest `image` deadline that can be set (ours): an answer is looked for in the records of this time.
+/// The longest `image` deadline that can be set (ours): an answer is searched for in the records of this period.
 pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// The limits on the time that the work on one request takes.
+/// The time limits for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deadlines {
-    /// Until a connection to an upstream stands.
+pub(crate) struct DeadlineConfig {
+    /// The time limit for connecting to an upstream.
     pub(crate) connect: Duration,
-    /// Until an answer of images, or a plain response, is complete. One call to an upstream may take all of it.
+    /// The time limit for a complete answer of images or a plain response. One call to an upstream may take all of it.
     pub(crate) image: Duration,
 }
 
-/// The most connections of callers that are held at once. Without a number it follows from the limit of open files.
+/// The maximum number of open connections of callers. If a number is absent, it follows from the limit of open files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
-    /// Of all addresses together.
+    /// The limit for all addresses together.
     pub(crate) max: Option<usize>,
-    /// Of one address.
+    /// The limit for one address.
     pub(crate) max_per_address: Option<usize>,
 }
 
-/// What is kept of answers, so that a caller who asks again does not pay again.
+/// The storage of answers, so that a caller that repeats a request does not pay again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replay {
-    /// Whether the answer of a caller who left is kept for the one who comes back.
+pub(crate) struct ReplayConfig {
+    /// True if the answer is stored when the caller leaves, for a repeat of the request.
     pub(crate) orphans: bool,
-    /// How long it is kept.
+    /// The time for which such an answer is stored.
     pub(crate) orphan_window: Duration,
-    /// How long an answer under an idempotency key is kept.
+    /// The time for which an answer under an idempotency key is stored.
     pub(crate) idempotency_window: Duration,
-    /// How much all kept answers may hold.
+    /// The maximum size of all stored answers together, in bytes.
     pub(crate) max_bytes: u64,
 }
 
 /// The time for which rows of the database are kept: at least a day, or for ever if there is no period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Retention {
+pub(crate) struct RetentionPeriods {
     /// Records of requests.
     pub(crate) records: Option<Duration>,
     /// The audit trail.
@@ -169,29 +171,29 @@ pub(crate) struct Retention {
 
 /// The bytes that requests may hold while they arrive and run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Uploads {
-    /// Memory for bodies that are still arriving, of all keys together.
+pub(crate) struct UploadLimits {
+    /// Memory for bodies that are still arriving, for all keys together.
     pub(crate) memory: u64,
     /// Memory for the bodies of one key; never above `memory`.
     pub(crate) memory_per_key: u64,
-    /// Disk for uploads, of all keys together.
+    /// Disk space for uploads, for all keys together.
     pub(crate) disk: u64,
-    /// Disk for the uploads of one key; never above `disk`.
+    /// Disk space for the uploads of one key; never above `disk`.
     pub(crate) disk_per_key: u64,
     /// Free space of the file system that is reserved for the database.
     pub(crate) min_free: u64,
 }
 
-impl Uploads {
-    /// Disk for four of the largest forms of one key, and memory for a handful of the largest bodies.
+impl UploadLimits {
+    /// Disk space for four of the largest forms of one key, and memory for a handful of the largest bodies.
     pub(crate) const DEFAULT: Self =
         Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
 }
 
-/// Who set a value.
+/// The source that set a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Source {
-    /// Nobody.
+enum SettingSource {
+    /// No source set the value.
     #[default]
     Default,
     File,
@@ -203,27 +205,33 @@ enum Source {
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the settings, in the order of the file.
-pub(crate) fn load(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+/// Returns all problems with the settings, in the order of the file.
+pub(crate) fn load(
+    overrides: ConfigOverrides,
+    surroundings: &dyn HostEnvironment,
+) -> Result<Config, Vec<ConfigProblem>> {
     load_with(overrides, surroundings, resolve)
 }
 
-/// The same for a command beside the gateway: of the secrets only those that open the store must be there.
+/// Does the same for a command beside the gateway: only the secrets that open the store must be present.
 ///
 /// # Errors
 ///
-/// Everything else that is wrong with the settings, in the order of the file.
-pub(crate) fn load_for_command(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
+/// Returns all other problems with the settings, in the order of the file.
+pub(crate) fn load_for_command(
+    overrides: ConfigOverrides,
+    surroundings: &dyn HostEnvironment,
+) -> Result<Config, Vec<ConfigProblem>> {
     load_with(overrides, surroundings, resolve_for_command)
 }
 
 fn load_with(
-    overrides: Overrides,
-    surroundings: &dyn Surroundings,
-    resolve: fn(&Layers, &dyn Surroundings) -> Result<Config, Vec<Problem>>,
-) -> Result<Config, Vec<Problem>> {
+    overrides: ConfigOverrides,
+    surroundings: &dyn HostEnvironment,
+    resolve: fn(&ConfigLayers, &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>>,
+) -> Result<Config, Vec<ConfigProblem>> {
     let file = overrides.config.clone().or_else(|| surroundings.variable(CONFIG_VARIABLE).map(PathBuf::from));
-    let layers = Layers::read(overrides, surroundings).map_err(|problem| vec![problem])?;
+    let layers = ConfigLayers::read(overrides, surroundings).map_err(|problem| vec![problem])?;
     let config = resolve(&layers, surroundings)?;
     Ok(Config { file, ..config })
 }
@@ -231,7 +239,7 @@ fn load_with(
 // === impl Config ===
 
 impl Config {
-    /// True if the file names this variable as that of a secret, and not for this address. On some platforms the case of
+    /// True if the file names this variable for a secret, but not for this address. On some platforms the case of
     /// letters does not matter.
     fn names_elsewhere(&self, variable: &str, address: Option<&Uri>) -> bool {
         let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
@@ -239,17 +247,18 @@ impl Config {
         named.peek().is_some() && !named.any(|known| known.is_some() && known == address)
     }
 
-    /// The secrets of this account that are not there, without which it cannot be called.
-    pub(crate) fn absent_of(&self, account: &str) -> Vec<Problem> {
+    /// The absent secrets of this account, without which it cannot be called.
+    pub(crate) fn absent_of(&self, account: &str) -> Vec<ConfigProblem> {
         let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);
         let Some(table) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
-        let is_its = |problem: &&Problem| problem.setting().is_some_and(|setting| setting.starts_with(&table));
+        let is_its = |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(&table));
         self.absent.iter().filter(is_its).cloned().collect()
     }
 
-    /// The arguments, each with a space before it, with which another command finds the same installation.
+    /// The arguments, each with a space before it, that let another command find the same installation.
     pub(crate) fn arguments(&self) -> String {
-        let is_given = matches!(self.sources.get("data_dir"), Some(Source::Flag(_) | Source::Environment(_)));
+        let is_given =
+            matches!(self.sources.get("data_dir"), Some(SettingSource::Flag(_) | SettingSource::Environment(_)));
         let data_dir = is_given.then_some(&self.data_dir);
         let given = [("--config", self.file.as_ref()), ("--data-dir", data_dir)];
         let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
@@ -257,7 +266,7 @@ impl Config {
     }
 }
 
-/// A word, quoted for a shell if necessary.
+/// Quotes a word for a shell if necessary.
 fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {

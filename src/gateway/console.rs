@@ -1,14 +1,14 @@
-//! The corridor of the operators, and of members who look after their own keys: who is let in, and what they may see and
-//! change.
+//! The operations of the operators' API, for operators and for members who manage their own keys.
 //!
-//! Decides what each operation of their document does, who may ask for it, what is told, and which answer goes with which
-//! trouble. Refuses to know HTTP and pages: the API and the pages for people come through the same methods, called as the
-//! operations are, with the [`Actor`] first. What is changed here is written to the store, where the running gateway finds
-//! it within a second; commands walk through the rooms behind it, `keys`, `people` and `manage`.
+//! This module decides what each operation of their API document does, who may call it, what it returns, and which
+//! answer each error becomes. It does not know HTTP or pages: the API and the browser pages call the same methods,
+//! which are named like the operations and take the [`Actor`] first. Changes are written to the store, where the
+//! running gateway finds them within a second; commands use the modules behind this one: `keys`, `people` and `manage`.
 //!
-//! Carries: whoever asks is known before anything else is read; an operation for admins alone is a 403 for members, and
-//! what is somebody else's is a 404; no credential of an account ever leaves, and a new secret is told once; keys of
-//! callers let nobody in here, and admin tokens nobody there; a refused field is named, and then nothing has changed.
+//! It carries: an actor is authenticated before anything else is read; an operation for admins alone is a 403 for
+//! members, and an object of another user is a 404; no credential of an account ever leaves, and a new secret is
+//! returned once; API keys are not accepted here, and admin tokens are not accepted by the image API; an error names
+//! the refused field, and then nothing has changed.
 
 mod accounts;
 mod audit;
@@ -26,70 +26,71 @@ mod users;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use token::KeyAsToken;
+pub(crate) use token::AdminTokenError;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::follow::GroupFollower;
-use super::keys::{Keys, bearer};
-use super::people::{Actor, People};
+use super::follow::GroupRefreshHandle;
+use super::keys::{ApiKeys, bearer};
+use super::people::{Actor, IdentityService};
 use super::store::SqliteStore;
-use super::upstream::Upstream;
+use super::upstream::UpstreamClient;
 use crate::error::Error;
 use crate::wire::admin::types;
-use token::Token;
-use trouble::{Kind, of_people};
+use token::ConfigAdminToken;
+use trouble::{ErrorSubject, of_people};
 
-/// What operators can reach.
+/// The operations of the operators' API.
 pub(crate) struct Console {
     config: Arc<Config>,
     store: Arc<SqliteStore>,
-    keys: Arc<Keys>,
-    people: Arc<People>,
-    upstream: Arc<Upstream>,
-    follower: GroupFollower,
-    /// The token of the settings, where there is one.
-    token: Option<Token>,
+    keys: Arc<ApiKeys>,
+    people: Arc<IdentityService>,
+    upstream: Arc<UpstreamClient>,
+    follower: GroupRefreshHandle,
+    /// The token of the settings, if there is one.
+    token: Option<ConfigAdminToken>,
 }
 
 /// The parts of the gateway that operators change.
-pub(crate) struct ConsoleRooms {
-    /// Where everything is kept.
+pub(crate) struct ConsoleServices {
+    /// The store of the installation.
     pub(crate) store: Arc<SqliteStore>,
-    /// The keys of callers.
-    pub(crate) keys: Arc<Keys>,
-    /// The people and their groups.
-    pub(crate) people: Arc<People>,
+    /// The API keys of callers.
+    pub(crate) keys: Arc<ApiKeys>,
+    /// The users and the groups.
+    pub(crate) people: Arc<IdentityService>,
 }
 
 // === impl Console ===
 
 impl Console {
-    /// The console of an installation. Policies may need the upstream connections, and the follower brings them into force.
+    /// Creates the console of an installation. Policies may need the upstream connections; the follower brings groups
+    /// into force.
     ///
     /// # Errors
     ///
-    /// Where the admin token of the settings is what others have.
+    /// Returns an error if the admin token of the settings has the form of a key or of a user's admin token.
     pub(crate) fn new(
         config: &Arc<Config>,
-        rooms: ConsoleRooms,
-        upstream: Arc<Upstream>,
-        follower: GroupFollower,
-    ) -> Result<Self, KeyAsToken> {
-        let token = config.admin_token.as_ref().map(Token::new).transpose()?;
-        let ConsoleRooms { store, keys, people } = rooms;
+        rooms: ConsoleServices,
+        upstream: Arc<UpstreamClient>,
+        follower: GroupRefreshHandle,
+    ) -> Result<Self, AdminTokenError> {
+        let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
+        let ConsoleServices { store, keys, people } = rooms;
         Ok(Self { config: Arc::clone(config), store, keys, people, upstream, follower, token })
     }
 
-    /// The same console under other settings.
+    /// Returns the same console with other settings.
     ///
     /// # Errors
     ///
-    /// Where the admin token of the settings is what others have.
-    pub(crate) fn under(&self, config: &Arc<Config>) -> Result<Self, KeyAsToken> {
-        let rooms = ConsoleRooms {
+    /// Returns an error if the admin token of the settings has the form of a key or of a user's admin token.
+    pub(crate) fn under(&self, config: &Arc<Config>) -> Result<Self, AdminTokenError> {
+        let rooms = ConsoleServices {
             store: Arc::clone(&self.store),
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
@@ -101,24 +102,24 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// The same for whatever is neither, and 503 where that cannot be found out.
+    /// Returns the same error for everything that is neither, and 503 if the store cannot be read.
     pub(crate) async fn admit(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<Actor, Error> {
         let presented = authorization.and_then(bearer).ok_or(Error::InvalidKey)?;
         let actor = if self.token.as_ref().is_some_and(|token| token.is(presented)) {
             Some(Actor::of_settings())
         } else {
-            self.people.admit_token(presented).await.map_err(of_people(Kind::Token, ""))?
+            self.people.admit_token(presented).await.map_err(of_people(ErrorSubject::Token, ""))?
         };
         Ok(actor.ok_or(Error::InvalidKey)?.at(address))
     }
 }
 
-/// What members may not do.
+/// Refuses an operation that members may not call.
 fn admins_only(actor: &Actor) -> Result<(), Error> {
     if actor.is_admin() { Ok(()) } else { Err(Error::Denied) }
 }
 
-/// The word for a list.
+/// Returns the object type of a list.
 const fn list() -> types::ListObject {
     types::ListObject::List
 }

@@ -1,10 +1,10 @@
-//! The gateway under the settings that are in force.
+//! The gateway with the settings in force.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Gateway;
 
-/// Holds the gateway under the settings in force, which every request takes when it begins. A request keeps the gateway
+/// Holds the gateway with the settings in force, which every request takes when it begins. A request keeps the gateway
 /// that it began with, so it never sees half of a reload.
 #[derive(Clone)]
 pub(crate) struct CurrentGateway(Arc<RwLock<Arc<Gateway>>>);
@@ -16,7 +16,7 @@ impl CurrentGateway {
         Self(Arc::new(RwLock::new(Arc::new(gateway))))
     }
 
-    /// The gateway under the settings in force. Called once for each request.
+    /// Returns the gateway with the settings in force. Called once for each request.
     pub(crate) fn get(&self) -> Arc<Gateway> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }

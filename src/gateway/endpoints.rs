@@ -1,7 +1,7 @@
-//! Implements the generated trait. Each method makes four moves: admit, one flow call, convert, return.
+//! Implements the generated trait. Each method has four steps: admit, one flow call, convert, return.
 //!
-//! No rule, no clock and no log stands here. [`Endpoints`] has no values: everything a method knows comes from the
-//! context it is given.
+//! Rules, clocks and logs do not belong here. [`GatewayEndpoints`] has no values: everything that a method knows comes
+//! from the context it is given.
 
 mod admin;
 mod health;
@@ -14,8 +14,10 @@ use dropshot::{ApiDescription, ApiDescriptionRegisterError, Path, RequestContext
 use http::header::AUTHORIZATION;
 use http::{HeaderName, Version};
 
-use super::flow::{self, Ask, MadeBody};
-use super::front::{Answer, ApiError, Captured, EditBody, JsonBody, Kind, Reply, Unread, answer, hold};
+use super::flow::{self, GatewayAnswerBody, RequestOptions};
+use super::front::{
+    ApiError, Captured, EditBody, HandlerResponse, JsonBody, Reply, ResponseKind, UnreadBody, answer, hold,
+};
 use super::keys::Caller;
 use super::relay::PacedBody;
 use super::{CurrentGateway, Gateway};
@@ -26,10 +28,10 @@ use crate::wire::types;
 use admin::AdminEndpoints;
 pub(crate) use health::description as measuring;
 
-/// A place to hang the implementation, never a value.
-pub(crate) enum Endpoints {}
+/// The type that carries the implementation; it never has a value.
+pub(crate) enum GatewayEndpoints {}
 
-type Context = RequestContext<CurrentGateway>;
+type ApiContext = RequestContext<CurrentGateway>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -37,10 +39,10 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 ///
 /// # Errors
 ///
-/// Where two routes contradict each other.
+/// Returns an error if two routes contradict each other.
 pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
-    server::register::<Endpoints>(&mut api)?;
+    server::register::<GatewayEndpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
     pages::register(&mut api)?;
     health::register(&mut api)?;
@@ -48,19 +50,19 @@ pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescrip
     Ok(api)
 }
 
-/// The address from which somebody is calling.
-fn address(context: &Context) -> IpAddr {
+/// The address of the caller.
+fn address(context: &ApiContext) -> IpAddr {
     let request = &context.request;
-    // A value that is no text names nobody.
+    // A value that is not text names no address.
     let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
     context.context().get().trusted_proxies().caller(request.remote_addr().ip(), forwarded)
 }
 
-impl GatewayApi for Endpoints {
+impl GatewayApi for GatewayEndpoints {
     type Context = CurrentGateway;
 
     async fn create_image(
-        context: Context,
+        context: ApiContext,
         body: JsonBody<types::ImageGenerationRequest>,
     ) -> Result<Reply<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
@@ -76,7 +78,7 @@ impl GatewayApi for Endpoints {
         .await)
     }
 
-    async fn edit_image(context: Context, body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
+    async fn edit_image(context: ApiContext, body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
         Ok(answer(&context, unread, async {
             let gateway = context.context().get();
@@ -92,7 +94,7 @@ impl GatewayApi for Endpoints {
     }
 
     async fn create_response(
-        context: Context,
+        context: ApiContext,
         body: JsonBody<types::ResponseRequest>,
     ) -> Result<Reply<types::Response>, ApiError> {
         let unread = body.unread();
@@ -109,49 +111,53 @@ impl GatewayApi for Endpoints {
         .await)
     }
 
-    async fn list_models(context: Context) -> Result<Reply<types::ModelList>, ApiError> {
-        Ok(answer(&context, Unread::default(), async {
+    async fn list_models(context: ApiContext) -> Result<Reply<types::ModelList>, ApiError> {
+        Ok(answer(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
-            Answer::json(&flow::list_models(&gateway, &caller).await)
+            HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
         })
         .await)
     }
 
     async fn retrieve_model(
-        context: Context,
+        context: ApiContext,
         path: Captured<Path<RetrieveModelPath>>,
     ) -> Result<Reply<types::Model>, ApiError> {
-        Ok(answer(&context, Unread::default(), async {
+        Ok(answer(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
             let model = path.get()?.into_inner().model;
-            Answer::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
+            HandlerResponse::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
         })
         .await)
     }
 }
 
-async fn image_answer(context: &Context, gateway: &Gateway, made: flow::Made) -> Result<Answer, Error> {
-    let kind = if made.is_stream() { Kind::Events } else { Kind::Json };
+async fn image_answer(
+    context: &ApiContext,
+    gateway: &Gateway,
+    made: flow::GatewayAnswer,
+) -> Result<HandlerResponse, Error> {
+    let kind = if made.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
     let answer = match (kind, context.request.version()) {
-        (Kind::Json, Version::HTTP_10) => {
+        (ResponseKind::Json, Version::HTTP_10) => {
             let held = hold(made.body, gateway.spool()).await?;
             let length = held.length().to_string();
             let body = PacedBody::new(held, gateway.cutoff());
-            Answer::coming(kind, body).with("content-length", Some(&length))
+            HandlerResponse::coming(kind, body).with("content-length", Some(&length))
         }
         _ => match made.body {
-            // Each keeps to the least rate and to the cutoff by itself.
-            MadeBody::Live(body) => Answer::coming(kind, body),
-            MadeBody::Early(stream) => Answer::coming(kind, stream),
-            MadeBody::Followed(body) => Answer::coming(kind, body),
+            // Each body enforces the minimum rate and the cutoff by itself.
+            GatewayAnswerBody::Live(body) => HandlerResponse::coming(kind, body),
+            GatewayAnswerBody::Early(stream) => HandlerResponse::coming(kind, stream),
+            GatewayAnswerBody::Followed(body) => HandlerResponse::coming(kind, body),
         },
     };
     Ok(answer.with_status(made.head.status).with_all(&made.head.headers))
 }
 
-/// Reads the request, unless the gateway stops first, when nothing was spent for it.
+/// Reads the request, unless the gateway stops first: nothing has been spent for the request by then.
 async fn unless_cut<T>(gateway: &Gateway, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::select! {
         read = read => read,
@@ -159,11 +165,11 @@ async fn unless_cut<T>(gateway: &Gateway, read: impl Future<Output = Result<T, E
     }
 }
 
-fn ask(context: &Context) -> Result<Ask, Error> {
-    Ask::read(&context.request_id, context.request.headers())
+fn ask(context: &ApiContext) -> Result<RequestOptions, Error> {
+    RequestOptions::read(&context.request_id, context.request.headers())
 }
 
-async fn admit(gateway: &Gateway, context: &Context) -> Result<Caller, Error> {
+async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<Caller, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
     flow::admit(gateway, authorization.map(http::HeaderValue::as_bytes)).await
 }

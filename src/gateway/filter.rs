@@ -1,10 +1,9 @@
-//! What may be asked for: the operator's words and patterns, held against a prompt before anything is spent.
+//! Checks a prompt against the operator's words and patterns before anything is spent.
 //!
-//! Decides whether a rule of the group is in a prompt, whatever the prompt is dressed up as. Refuses to know who asks,
-//! what the answer says, and the network: a service that judges prompts is named here and asked elsewhere.
-//! Pure. Nothing here repeats a prompt: a verdict names the rule by its place in the settings, for the word itself would
-//! tell what was asked for.
-//! It carries rule 3 of the specification's errors: what is disallowed is filtered before it is sent.
+//! The module decides whether a prompt matches a rule of the group, even if the text is disguised. It must not know the
+//! caller, the answer or the network: a service that judges prompts is named here and called elsewhere. It does no I/O.
+//! It repeats no prompt: a verdict names the rule by its position in the settings, because the word itself would reveal
+//! the prompt. It carries rule 3 of the specification's errors: a disallowed request is filtered before it is sent.
 
 mod fold;
 mod letters;
@@ -17,94 +16,98 @@ use std::collections::HashMap;
 
 use regex::{RegexSet, RegexSetBuilder};
 
-use crate::gateway::config::{Filter, Group, Moderation};
-use words::{Word, Words};
+use crate::gateway::config::{FilterConfig, GroupConfig, ModerationConfig};
+use words::{EmptyRuleError, PhraseTree};
 
-/// One pattern is no larger once compiled; the settings hold the same limit.
+/// The largest size of one compiled pattern. The settings have the same limit.
 const PATTERN_MAX: usize = 1 << 20;
 
 /// The rules of every group.
 #[derive(Debug)]
-pub(crate) struct Filters(HashMap<String, Rules>);
+pub(crate) struct PromptFilters(HashMap<String, FilterRules>);
 
 /// The rules of one group.
 #[derive(Debug)]
-struct Rules {
-    words: Words,
+struct FilterRules {
+    words: PhraseTree,
     patterns: RegexSet,
-    moderation: Option<Moderation>,
+    moderation: Option<ModerationConfig>,
 }
 
-/// What the rules of a group say to a prompt.
+/// The result of checking a prompt against the rules of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing.
+pub(crate) enum FilterVerdict {
+    /// No rule matches.
     Pass,
-    /// It must not be drawn.
+    /// The prompt must not be sent.
     Refused {
-        /// The place of the rule in the settings, for the log and the record.
+        /// The position of the rule in the settings, for the log and the record.
         rule: String,
     },
 }
 
-/// A rule that cannot be held against anything.
+/// A rule that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    /// Nothing is left of it without spaces and what cannot be seen.
+    /// The word is empty without its spaces and invisible characters.
     #[error("groups: {group}: filter.words[{index}] has nothing in it that can be seen")]
     Word {
-        /// Whose filter.
+        /// The group of the filter.
         group: String,
-        /// Which word.
+        /// The index of the word.
         index: usize,
     },
     /// The patterns cannot be compiled together.
     #[error("groups: {group}: filter.patterns cannot be used")]
     Patterns {
-        /// Whose filter.
+        /// The group of the filter.
         group: String,
-        /// Why.
+        /// The error of the compiler.
         #[source]
         source: Box<regex::Error>,
     },
 }
 
-// === impl Filters ===
+// === impl PromptFilters ===
 
-impl Filters {
-    /// The rules of these groups.
+impl PromptFilters {
+    /// Builds the rules of these groups.
     ///
     /// # Errors
     ///
-    /// Where a rule cannot be held against anything. The settings have checked most of it before.
-    pub(crate) fn new(groups: &[Group]) -> Result<Self, FilterError> {
-        let rules = |group: &Group| Ok((group.name.clone(), Rules::new(&group.name, &group.filter)?));
+    /// Returns an error if a rule cannot be used. The settings have checked most of this before.
+    pub(crate) fn new(groups: &[GroupConfig]) -> Result<Self, FilterError> {
+        let rules = |group: &GroupConfig| Ok((group.name.clone(), FilterRules::new(&group.name, &group.filter)?));
         groups.iter().map(rules).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Holds the rules of a group against a prompt. Takes time in proportion to the prompt, however many words there are.
-    pub(crate) fn check(&self, group: &str, prompt: &str) -> Verdict {
-        self.0.get(group).and_then(|rules| rules.find(prompt)).map_or(Verdict::Pass, |rule| Verdict::Refused { rule })
+    /// Checks a prompt against the rules of a group. The time is proportional to the prompt, however many words there
+    /// are.
+    pub(crate) fn check(&self, group: &str, prompt: &str) -> FilterVerdict {
+        self.0
+            .get(group)
+            .and_then(|rules| rules.find(prompt))
+            .map_or(FilterVerdict::Pass, |rule| FilterVerdict::Refused { rule })
     }
 
-    /// Whether a group has rules of its own, so that there is something to hold against a prompt.
+    /// True if the group has rules of its own against which a prompt can be checked.
     pub(crate) fn has_rules(&self, group: &str) -> bool {
         self.0.get(group).is_some_and(|rules| !rules.is_empty())
     }
 
-    /// The service that judges the prompts of a group.
-    pub(crate) fn moderation(&self, group: &str) -> Option<&Moderation> {
+    /// Returns the service that judges the prompts of a group.
+    pub(crate) fn moderation(&self, group: &str) -> Option<&ModerationConfig> {
         self.0.get(group)?.moderation.as_ref()
     }
 }
 
-// === impl Rules ===
+// === impl FilterRules ===
 
-impl Rules {
-    fn new(group: &str, filter: &Filter) -> Result<Self, FilterError> {
-        let mut words = Words::default();
+impl FilterRules {
+    fn new(group: &str, filter: &FilterConfig) -> Result<Self, FilterError> {
+        let mut words = PhraseTree::default();
         for (index, word) in filter.words.iter().enumerate() {
-            words.add(word, index).map_err(|Word| FilterError::Word { group: group.to_owned(), index })?;
+            words.add(word, index).map_err(|EmptyRuleError| FilterError::Word { group: group.to_owned(), index })?;
         }
         let patterns = RegexSetBuilder::new(&filter.patterns)
             .case_insensitive(true)
@@ -118,7 +121,7 @@ impl Rules {
         self.words.is_empty() && self.patterns.is_empty()
     }
 
-    /// The first rule that is in the prompt.
+    /// Returns the first rule that matches the prompt.
     fn find(&self, prompt: &str) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -126,7 +129,7 @@ impl Rules {
         let readings = fold::readings(prompt);
         let word = readings.iter().find_map(|reading| self.words.find(reading));
         word.map(|index| format!("words[{index}]")).or_else(|| {
-            // As it was written too: a pattern may be about exactly what a reading leaves out.
+            // The original text is checked too: a pattern may match a part that a reading leaves out.
             let texts = std::iter::once(prompt).chain(readings.iter().map(String::as_str));
             let pattern = texts.into_iter().find_map(|text| self.patterns.matches(text).iter().next());
             pattern.map(|index| format!("patterns[{index}]"))

@@ -1,7 +1,7 @@
-//! The corridor: the only room that knows the order of the others.
+//! The order in which the other modules of the gateway handle a request. Only this module knows that order.
 //!
-//! One file for each story. A request goes through once: `Caller` → `Job` → `Lease` → `Reply` → `Record`. The attempt
-//! loop ([`attempt`]) exists once, for every operation.
+//! Each operation has a file of its own. A request goes through once: `Caller` → `Job` → `Lease` → `Reply` → `Record`.
+//! The attempt loop ([`attempt`]) exists once, for every operation.
 
 mod again;
 mod ask;
@@ -26,34 +26,34 @@ mod siblings;
 mod terms;
 mod work;
 
-pub(crate) use ask::Ask;
+pub(crate) use ask::RequestOptions;
 pub(crate) use edit::edit_image;
 pub(crate) use generate::create_image;
-pub(crate) use made::{Made, MadeBody};
+pub(crate) use made::{GatewayAnswer, GatewayAnswerBody};
 pub(crate) use models::{list_models, retrieve_model};
 pub(crate) use respond::create_response;
 
 use super::Gateway;
-use super::keys::{Caller, Denied};
+use super::keys::{AdmissionError, Caller};
 use crate::error::Error;
 
-/// Secret → `Caller`.
+/// Turns the API key of a request into a `Caller`.
 ///
 /// # Errors
 ///
-/// 401 for every key that is not good, 503 when the store cannot say, and for a group whose settings are not in force
-/// yet.
+/// Returns 401 for every invalid key, and 503 if the store cannot be read or if the settings of the group are not in
+/// force yet.
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
     let caller = gateway.keys().admit(authorization).await.map_err(|denied| match denied {
-        Denied::Invalid => Error::InvalidKey,
-        Denied::Unavailable(error) => {
+        AdmissionError::Invalid => Error::InvalidKey,
+        AdmissionError::Unavailable(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
             Error::Unavailable
         }
     })?;
     match gateway.knows_group(caller.group_name()).await {
         Ok(true) => Ok(caller),
-        // Its settings are in force at the next look at the groups.
+        // The settings come into force at the next group refresh.
         Ok(false) => Err(Error::Unavailable),
         Err(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "the store could not say what is set of a group");
@@ -62,14 +62,13 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
     }
 }
 
-/// The error for a request whose body could not be read back from disk: the request itself is not at fault.
+/// Returns the error for a request whose body could not be read back from disk: the request itself is not at fault.
 fn unreadable(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a request body could not be read back");
     Error::Unavailable
 }
 
-/// Passes on the result of reading a request. A request that cannot be used leaves no record, so it is counted for its
-/// key.
+/// Passes on the result of reading a request. An unusable request leaves no record, so it is counted for its API key.
 ///
 /// # Errors
 ///
@@ -77,7 +76,8 @@ fn unreadable(error: &std::io::Error) -> Error {
 pub(crate) fn counted<T, E: Into<Error>>(gateway: &Gateway, caller: &Caller, read: Result<T, E>) -> Result<T, Error> {
     read.map_err(|error| {
         let error = error.into();
-        // A caller that left is not refused, and a request that is too much for now may be accepted later.
+        // A request whose caller left is not counted as refused, and a request that exceeds a current limit may be
+        // accepted later.
         if matches!(error.code().status(), 400 | 404 | 413 | 415) {
             gateway.keys().note_refusal(caller);
         }

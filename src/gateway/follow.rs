@@ -1,50 +1,50 @@
-//! Groups of the store: brought into force, and waited for by those who change them.
+//! Brings groups of the store into force, and lets those who change a group wait for it.
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::config::{Config, Group};
-use super::filter::Filters;
+use super::config::{Config, GroupConfig};
+use super::filter::PromptFilters;
 use super::serve::ServeError;
-use super::upstream::Upstream;
+use super::upstream::UpstreamClient;
 use super::{accounts, manage};
 
-/// Enough that no change waits to be asked for.
+/// Large enough that a change does not wait for space in the queue.
 const QUEUE: usize = 64;
 
-/// Asks the serve loop for a look at the groups of the store. Clones ask the same loop.
+/// A handle that asks the serve loop to refresh the groups of the store. Clones ask the same loop.
 #[derive(Clone)]
-pub(crate) struct GroupFollower(mpsc::Sender<FollowRequest>);
+pub(crate) struct GroupRefreshHandle(mpsc::Sender<GroupRefreshRequest>);
 
-/// The changes that wait, in the order in which they came.
-pub(super) struct FollowRequests(mpsc::Receiver<FollowRequest>);
+/// The changes that wait, in the order of their arrival.
+pub(super) struct GroupRefreshQueue(mpsc::Receiver<GroupRefreshRequest>);
 
-/// A change that waits. It is told if the groups of the store are in force.
-pub(super) type FollowRequest = oneshot::Sender<bool>;
+/// A change that waits. It receives true if the groups of the store are in force.
+pub(super) type GroupRefreshRequest = oneshot::Sender<bool>;
 
-/// Both ends.
-pub(super) fn group_follower() -> (GroupFollower, FollowRequests) {
+/// Creates both ends of the queue.
+pub(super) fn group_follower() -> (GroupRefreshHandle, GroupRefreshQueue) {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    (GroupFollower(sender), FollowRequests(receiver))
+    (GroupRefreshHandle(sender), GroupRefreshQueue(receiver))
 }
 
-/// True if something that the file says is called encrypted.
+/// True if the configuration has an encrypted upstream or moderation service.
 pub(super) fn needs_tls(config: &Config) -> bool {
-    accounts::need_tls(&config.accounts) || config.groups.iter().any(Group::needs_tls)
+    accounts::need_tls(&config.accounts) || config.groups.iter().any(GroupConfig::needs_tls)
 }
 
-/// The settings with the groups of the store, and the filters of all groups. On a thread of its own, because patterns are
-/// compiled.
+/// The settings with the groups of the store, and the filters of all groups. Runs on a blocking thread, because it
+/// compiles patterns.
 pub(super) async fn with_groups(
     config: &Config,
     stored: Vec<(String, String)>,
-    upstream: &Arc<Upstream>,
-) -> Result<(Arc<Config>, Filters), ServeError> {
+    upstream: &Arc<UpstreamClient>,
+) -> Result<(Arc<Config>, PromptFilters), ServeError> {
     let (config, upstream) = (config.clone(), Arc::clone(upstream));
     let compiled = tokio::task::spawn_blocking(move || {
         let config = manage::with_groups_of_store(&config, &stored, &upstream);
-        let filters = Filters::new(&config.groups)?;
+        let filters = PromptFilters::new(&config.groups)?;
         Ok((Arc::new(config), filters))
     });
     let failed =
@@ -52,22 +52,23 @@ pub(super) async fn with_groups(
     compiled.await.map_err(failed)?
 }
 
-// === impl GroupFollower ===
+// === impl GroupRefreshHandle ===
 
-impl GroupFollower {
-    /// Waits until what the store has of groups now is in force. False if that cannot be said: the gateway is stopping,
-    /// or the store has trouble.
+impl GroupRefreshHandle {
+    /// Waits until the groups that the store has now are in force. Returns false if that is unknown: the gateway is
+    /// stopping, or the store has failed.
     pub(crate) async fn follow(&self) -> bool {
         let (done, waiting) = oneshot::channel();
         self.0.send(done).await.is_ok() && waiting.await.unwrap_or(false)
     }
 }
 
-// === impl FollowRequests ===
+// === impl GroupRefreshQueue ===
 
-impl FollowRequests {
-    /// The next change, with all that came meanwhile: one look answers them all. Nothing is lost if this is dropped.
-    pub(super) async fn next(&mut self) -> Option<Vec<FollowRequest>> {
+impl GroupRefreshQueue {
+    /// The next change, with all that came meanwhile: one refresh serves them all. Cancel safe: nothing is lost if this
+    /// is dropped.
+    pub(super) async fn next(&mut self) -> Option<Vec<GroupRefreshRequest>> {
         let mut waiting = vec![self.0.recv().await?];
         while let Ok(further) = self.0.try_recv() {
             waiting.push(further);

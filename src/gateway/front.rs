@@ -1,9 +1,9 @@
 //! The HTTP layer: connections, extractors and answers.
 //!
-//! dropshot's own body extractors read a body to its end before anybody has looked at the key, and past its limit; the
-//! ones here hold it unread until a [`Caller`](crate::gateway::keys::Caller) asks for it, then read with a limit and a
-//! deadline. They describe themselves in dropshot's words, so the served description stays that of the document.
-//! Together with `endpoints` this is the only room that names dropshot.
+//! dropshot's own body extractors read a whole body, past its limit, before the key is checked; the ones here hold it
+//! unread until a [`Caller`](crate::gateway::keys::Caller) asks for it, then read with a limit and a deadline. They
+//! describe themselves to dropshot, so the served description stays that of the document. Only this module and
+//! `endpoints` name dropshot.
 
 mod activity;
 mod answer;
@@ -26,9 +26,9 @@ mod server;
 mod serving;
 mod unread;
 
-pub(crate) use answer::{Answer, Counts, Kind, Reply, answer, respond};
+pub(crate) use answer::{HandlerResponse, Reply, ResponseCounter, ResponseKind, answer, respond};
 pub(crate) use body::JsonBody;
-pub(crate) use connections::Connections;
+pub(crate) use connections::ConnectionTable;
 pub(crate) use dispatch::nothing_here;
 pub(crate) use fault::ApiError;
 pub(crate) use form::EditBody;
@@ -38,5 +38,5 @@ pub(crate) use listener::raise_descriptor_limit;
 pub(crate) use param::Captured;
 pub(crate) use query::{Parameters, Query, check_query};
 pub use sampled::served_errors;
-pub(crate) use server::{Server, ServerError, start};
-pub(crate) use unread::Unread;
+pub(crate) use server::{HttpServer, ServerError, start};
+pub(crate) use unread::UnreadBody;

@@ -1,11 +1,11 @@
 //! Turns a secret into a [`Caller`].
 //!
-//! Decides whether a key is good now. Refuses to know what it will be used for, and where the header came from.
+//! This module decides if a key is valid now. It does not know what the key is used for, or where the header came from.
 //!
-//! Carries: authentication rules 1, 4 and 5 (whatever is not a good key of ours is refused alike); keys are checked
-//! against a book in memory ([`book`]), so that a known one costs no query, a malformed one neither, and unknown and
-//! wrong ones together twenty small ones a second; trouble with the database is never an invalid key; secrets are shown once and
-//! kept as a keyed hash.
+//! It carries: authentication rules 1, 4 and 5 (everything that is not a valid key of this installation is refused
+//! alike); keys are checked against a cache in memory ([`book`]), so that a known key costs no query, a malformed one
+//! neither, and unknown and wrong ones together twenty small queries a second; an error of the database is never
+//! reported as an invalid key; secrets are shown once and stored as a keyed hash.
 
 mod book;
 mod error;
@@ -21,20 +21,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use error::{Denied, KeyError};
+pub(crate) use error::{AdmissionError, KeyError};
 pub(crate) use pepper::Pepper;
-pub(crate) use secret::{Secret, SecretKind};
+pub(crate) use secret::{BearerSecret, BearerSecretKind};
 
 use crate::gateway::store::{
-    Act, ActorKind, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, Page, Role, Rotation, Store, StoreError,
-    Timestamp, UserRow,
+    ActorKind, AuditContext, GroupRow, KeyChange, KeyChangeOutcome, KeyFilter, ListPage, SecretRotation, Store,
+    StoreError, Timestamp, UserRole, UserRow,
 };
 pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
-use book::{Book, Entry};
+use book::{KeyCache, KeyCacheEntry};
 use error::{check_end, check_name};
-use refusals::Refusals;
+use refusals::RefusalCounter;
 
-/// How fresh `last_used_at` is kept.
+/// The precision of the stored `last_used_at`.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 /// The time that the use of a key waits for other uses, so that one commit holds them all.
 const TOUCH_TOGETHER: Duration = Duration::from_millis(250);
@@ -42,12 +42,12 @@ const TOUCH_TOGETHER: Duration = Duration::from_millis(250);
 /// The number of entries above which old ones are forgotten (ours).
 const MANY_TOUCHED: usize = 1000;
 
-/// How long the former secret stays good where nobody says how long (ours).
+/// The time for which the former secret stays valid if the request names none (ours).
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
-/// And at most (ours).
+/// The longest such time (ours).
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Who a valid key stands for. Only [`Keys::admit`] makes one, so holding it proves that the key was checked.
+/// The owner of a valid key. Only [`ApiKeys::admit`] makes one, so holding it proves that the key was checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     key: KeyId,
@@ -57,22 +57,22 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The key, as records name it.
+    /// Returns the id of the key, as records have it.
     pub(crate) fn key(&self) -> &KeyId {
         &self.key
     }
 
-    /// The key, as logs and pages show it.
+    /// Returns the public id of the key, as logs and pages show it.
     pub(crate) fn public_id(&self) -> &PublicId {
         &self.public_id
     }
 
-    /// Whose key it is.
+    /// Returns the owner of the key.
     pub(crate) fn user(&self) -> &UserId {
         &self.user
     }
 
-    /// The name of the group, as the configuration and records spell it.
+    /// Returns the name of the group, as the configuration and records spell it.
     pub(crate) fn group_name(&self) -> &str {
         &self.group_name
     }
@@ -81,24 +81,24 @@ impl Caller {
 /// A key to be made.
 #[derive(Debug)]
 pub(crate) struct NewKey<'a> {
-    /// What its owner calls it.
+    /// The name that its owner gives it.
     pub(crate) name: &'a str,
-    /// Whose it is.
+    /// The user that it belongs to.
     pub(crate) user: &'a UserRow,
     /// The name of the group.
     pub(crate) group: &'a str,
-    /// From when on it is no longer good.
+    /// The time at which it expires.
     pub(crate) expires_at: Option<Timestamp>,
     /// The most keys that its user can have; `None` if the maker of the key is not limited.
     pub(crate) at_most: Option<u32>,
 }
 
-/// A key with a secret just made: the only time that it is known.
+/// A key with a new secret; the secret is known only now.
 #[derive(Debug)]
-pub(crate) struct Created {
+pub(crate) struct IssuedKey {
     /// Its id.
     pub(crate) id: KeyId,
-    /// What its owner calls it.
+    /// The name that its owner gave it.
     pub(crate) name: String,
     /// The id of the user.
     pub(crate) user: UserId,
@@ -107,12 +107,12 @@ pub(crate) struct Created {
     /// The name of the group.
     pub(crate) group_name: String,
     /// The key itself.
-    pub(crate) secret: Secret,
-    /// When it was made.
+    pub(crate) secret: BearerSecret,
+    /// The time at which it was made.
     pub(crate) created_at: Timestamp,
-    /// From when on it is no longer good.
+    /// The time at which it expires.
     pub(crate) expires_at: Option<Timestamp>,
-    /// Until when the secret before this one is good.
+    /// The time until which the former secret is valid.
     pub(crate) previous_until: Option<Timestamp>,
 }
 
@@ -127,40 +127,41 @@ struct KeyUses {
 }
 
 /// The keys of an installation.
-pub(crate) struct Keys {
+pub(crate) struct ApiKeys {
     store: Arc<dyn Store>,
     pepper: Pepper,
-    book: Book,
+    book: KeyCache,
     touched: Arc<Mutex<KeyUses>>,
-    refusals: Refusals,
-    /// What keeps the book up to date, if anything does.
-    watch: Mutex<Option<refresh::KeyRefresh>>,
+    refusals: RefusalCounter,
+    /// The task that keeps the key cache up to date, if one runs.
+    watch: Mutex<Option<refresh::KeyRefreshTask>>,
 }
 
-impl Keys {
-    /// The keys in this store, hashed under this pepper. The book is read when it is first needed.
+impl ApiKeys {
+    /// Creates the keys of this store, hashed under this pepper. The key cache is filled when it is first needed.
     pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper) -> Self {
-        let book = Book::new(Arc::clone(&store));
-        let (touched, refusals, watch) = (Arc::default(), Refusals::default(), Mutex::default());
+        let book = KeyCache::new(Arc::clone(&store));
+        let (touched, refusals, watch) = (Arc::default(), RefusalCounter::default(), Mutex::default());
         Self { store, pepper, book, touched, refusals, watch }
     }
 
     /// Checks the value of an `Authorization` header.
     ///
     /// # Errors
-    /// [`Denied::Invalid`] for whatever is no good key; [`Denied::Unavailable`] where that could not be found out.
-    pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, Denied> {
-        let secret = authorization.and_then(bearer).and_then(|text| Secret::parse(SecretKind::Key, text));
+    /// [`AdmissionError::Invalid`] for everything that is not a valid key; [`AdmissionError::Unavailable`] if that
+    /// could not be decided.
+    pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, AdmissionError> {
+        let secret = authorization.and_then(bearer).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
         let Some(secret) = secret else { return Err(self.unknown()) };
         let now = Timestamp::now();
         let found = self.book.find(&secret.public_id(), |entry| self.is_its_secret(&secret, entry, now)).await;
-        let Some(entry) = found.map_err(Denied::Unavailable)? else { return Err(self.unknown()) };
+        let Some(entry) = found.map_err(AdmissionError::Unavailable)? else { return Err(self.unknown()) };
         if !is_good(&entry, now) {
             self.refusals.of_entry(&entry);
-            return Err(Denied::Invalid);
+            return Err(AdmissionError::Invalid);
         }
         self.note_use(&entry.id);
-        let Entry { id, user, group_name, .. } = &*entry;
+        let KeyCacheEntry { id, user, group_name, .. } = &*entry;
         Ok(Caller {
             key: id.clone(),
             public_id: secret.public_id(),
@@ -169,25 +170,25 @@ impl Keys {
         })
     }
 
-    fn unknown(&self) -> Denied {
+    fn unknown(&self) -> AdmissionError {
         self.refusals.of_stranger();
-        Denied::Invalid
+        AdmissionError::Invalid
     }
 
-    /// The same work whether the secret is the current one, the former one or neither.
-    fn is_its_secret(&self, secret: &Secret, entry: &Entry, now: Timestamp) -> bool {
+    /// Returns true if the secret is the current or the former one of the entry. Takes the same time in each case.
+    fn is_its_secret(&self, secret: &BearerSecret, entry: &KeyCacheEntry, now: Timestamp) -> bool {
         let current = self.pepper.verify(secret, &entry.hash);
         let (former, until) = entry.previous.as_ref().map_or((&entry.hash, None), |(hash, end)| (hash, Some(*end)));
         let former = self.pepper.verify(secret, former) && until.is_some_and(|until| now < until);
         current || former
     }
 
-    /// Makes a key. A command or the gateway itself makes the group too where it is new.
+    /// Makes a key. A command, or the gateway itself, also makes the group if it is new.
     ///
     /// # Errors
     /// [`KeyError::Field`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
     /// [`KeyError::Store`] if the key could not be stored.
-    pub(crate) async fn create(&self, act: &Act, new: NewKey<'_>) -> Result<Created, KeyError> {
+    pub(crate) async fn create(&self, act: &AuditContext, new: NewKey<'_>) -> Result<IssuedKey, KeyError> {
         let name = check_name("name", "key", new.name)?;
         check_name("group", "group", new.group)?;
         check_end(new.expires_at, act.at)?;
@@ -195,7 +196,7 @@ impl Keys {
             return Err(KeyError::field("user", "the user is disabled"));
         }
         let group = self.group(act, &new).await?;
-        let secret = Secret::generate(SecretKind::Key)?;
+        let secret = BearerSecret::generate(BearerSecretKind::Key)?;
         let key = KeyRow {
             id: KeyId::random()?,
             public_id: secret.public_id(),
@@ -219,60 +220,60 @@ impl Keys {
             return Err(KeyError::TooMany(new.at_most.unwrap_or_default()));
         }
         self.follow().await;
-        Ok(Created::of(key, secret))
+        Ok(IssuedKey::of(key, secret))
     }
 
-    /// A key of a user and in a group that are made where they are new.
+    /// Makes a key, and its user and group if they are new.
     #[cfg(test)]
-    pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> Created {
-        let act = Act::command();
+    pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> IssuedKey {
+        let act = AuditContext::command();
         let user = self.store.ensure_user(&act, user).await.unwrap();
         self.create(&act, NewKey { name, user: &user, group, expires_at: None, at_most: None }).await.unwrap()
     }
 
-    async fn group(&self, act: &Act, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
+    async fn group(&self, act: &AuditContext, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
         if matches!(act.kind, ActorKind::Command | ActorKind::System) {
             return Ok(self.store.ensure_group(act, new.group).await?);
         }
-        let for_themselves = act.user.as_ref() == Some(&new.user.id) && new.user.role == Role::Member;
+        let for_themselves = act.user.as_ref() == Some(&new.user.id) && new.user.role == UserRole::Member;
         let allowed = !for_themselves || new.user.groups.iter().any(|group| group == new.group);
         let groups = self.store.list_groups().await?;
         let group = groups.into_iter().find(|group| group.name == new.group && allowed);
         group.ok_or_else(|| KeyError::field("group", "there is no such group"))
     }
 
-    /// Every key that is not deleted, oldest first.
+    /// Returns every key that is not deleted, oldest first.
     ///
     /// # Errors
-    /// Where the store has trouble.
+    /// Returns an error if the store cannot be read.
     pub(crate) async fn list(&self) -> Result<Vec<KeyRow>, StoreError> {
         self.store.list_keys().await
     }
 
-    /// A part of the keys that are not deleted, newest first.
+    /// Returns a page of the keys that are not deleted, newest first.
     ///
     /// # Errors
-    /// Where the store has trouble.
-    pub(crate) async fn page(&self, filter: &KeyFilter) -> Result<Page<KeyRow>, StoreError> {
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn page(&self, filter: &KeyFilter) -> Result<ListPage<KeyRow>, StoreError> {
         self.store.page_keys(filter, Timestamp::now()).await
     }
 
-    /// The key with that id or public id.
+    /// Returns the key with this id or public id.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] where there is none, or it is somebody else's.
+    /// [`KeyError::Unknown`] if there is none, or if it belongs to another user.
     pub(crate) async fn find(&self, handle: &str, owner: Option<&UserId>) -> Result<KeyRow, KeyError> {
         self.store.find_key(handle, owner).await?.ok_or(KeyError::Unknown)
     }
 
-    /// Changes the key with that id or public id. Here it takes effect before this returns.
+    /// Changes the key with this id or public id. In this process the change is in effect when this returns.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] if there is no such key, or it is somebody else's; [`KeyError::Locked`] and
+    /// [`KeyError::Unknown`] if there is no such key, or if it belongs to another user; [`KeyError::Locked`] and
     /// [`KeyError::PastLatestEnd`] if its owner would undo an admin's decision.
     pub(crate) async fn change(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         change: KeyChange,
@@ -280,13 +281,13 @@ impl Keys {
         self.change_all(act, handle, owner, &[change]).await
     }
 
-    /// Makes several changes, all of them or none.
+    /// Makes several changes, either all of them or none.
     ///
     /// # Errors
-    /// As for one.
+    /// The errors of [`Self::change`].
     pub(crate) async fn change_all(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
@@ -307,38 +308,39 @@ impl Keys {
         Ok(key)
     }
 
-    /// Gives a key another secret. The former one stays good for the grace.
+    /// Gives a key another secret. The former one stays valid for the grace period.
     ///
     /// # Errors
-    /// [`KeyError::Field`] for a grace that is too long; [`KeyError::Unknown`] where there is no such key, or it is
-    /// somebody else's.
+    /// [`KeyError::Field`] for a grace period that is too long; [`KeyError::Unknown`] if there is no such key, or if it
+    /// belongs to another user.
     pub(crate) async fn rotate(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         grace: Duration,
-    ) -> Result<Created, KeyError> {
+    ) -> Result<IssuedKey, KeyError> {
         if grace > LONGEST_GRACE {
             return Err(KeyError::field("grace_seconds", "the former secret can stay good for 30 days at most"));
         }
         let key = self.find(handle, owner).await?;
-        let secret = Secret::under(&key.public_id)?;
+        let secret = BearerSecret::under(&key.public_id)?;
         let previous_until = (!grace.is_zero()).then(|| act.at + grace);
-        let next = Rotation { hash: self.pepper.hash(&secret), previous_until };
+        let next = SecretRotation { hash: self.pepper.hash(&secret), previous_until };
         let key = changed(self.store.rotate_key(act, &key.id, owner, next).await?)?;
         self.follow().await;
-        Ok(Created::of(key, secret))
+        Ok(IssuedKey::of(key, secret))
     }
 
-    /// Brings the book up to date after a change of our own. Trouble with that is told by the watch, and it tries again.
+    /// Brings the key cache up to date after a change by this process. An error is logged by the watch, which tries
+    /// again.
     async fn follow(&self) {
         if let Err(error) = self.book.refresh().await {
             tracing::debug!(error = &error as &dyn std::error::Error, "a change of a key takes effect a little later");
         }
     }
 
-    /// Notes that a key is in use, now and then, and never in the way of the request.
+    /// Notes from time to time that a key is in use, without delaying the request.
     fn note_use(&self, key: &KeyId) {
         let now = Instant::now();
         {
@@ -357,7 +359,7 @@ impl Keys {
             }
         }
         let (store, touched) = (Arc::clone(&self.store), Arc::clone(&self.touched));
-        // Nobody waits for it: a note lost at shutdown makes `last_used_at` a minute older.
+        // The task is not awaited: a note lost at shutdown makes `last_used_at` a minute older.
         tokio::runtime::Handle::current().spawn(async move {
             tokio::time::sleep(TOUCH_TOGETHER).await;
             let keys = std::mem::take(&mut touched.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
@@ -377,7 +379,7 @@ fn changed(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
     }
 }
 
-/// The token of a bearer header. Schemes are case-insensitive, and clients put spaces where they like.
+/// Returns the token of a bearer header. Schemes are case-insensitive, and clients put spaces in various places.
 pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let header = header.trim_ascii();
     let space = header.iter().position(u8::is_ascii_whitespace)?;
@@ -385,12 +387,12 @@ pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
-fn is_good(entry: &Entry, now: Timestamp) -> bool {
+fn is_good(entry: &KeyCacheEntry, now: Timestamp) -> bool {
     !entry.refused && entry.expires_at.is_none_or(|end| now < end)
 }
 
-impl Created {
-    fn of(key: KeyRow, secret: Secret) -> Self {
+impl IssuedKey {
+    fn of(key: KeyRow, secret: BearerSecret) -> Self {
         let KeyRow { id, name, user, user_name, group_name, created_at, expires_at, previous_until, .. } = key;
         Self { id, name, user, user_name, group_name, secret, created_at, expires_at, previous_until }
     }

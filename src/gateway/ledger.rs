@@ -1,14 +1,15 @@
 //! Keeps one durable record for each job.
 //!
-//! Decides when a record is begun, when it is over, and what is written when nobody says so.
-//! Refuses to know what an image is, what an account is, and which database is behind.
+//! This module decides when a record begins and ends, and what is written if a job ends without an outcome. It must not
+//! know what an image or an account is, or which database the store uses.
 //!
-//! Carries: the usage record of the specification (every identifier, tokens, latency); the intent is durable before
-//! the first upstream byte, the outcome before the caller's last byte; exactly one record for each job, whatever dies.
+//! Rules: the usage record of the specification (every identifier, tokens, latency); the intent is durable before the
+//! first upstream byte, and the outcome before the caller's last byte; each job has exactly one record, whatever
+//! process or task ends early.
 //!
-//! One task writes. It commits whatever has gathered while its last commit ran, and waits for no timer: alone a
-//! request pays for one commit, in a crowd hundreds share it. The claims of idempotency keys go the same way, so that
-//! they share the commits of the records.
+//! One task writes. It commits the messages that have arrived during its last commit and waits for no timer: a single
+//! request pays for one commit, and under load hundreds of requests share one. The claims of idempotency keys take the
+//! same path, so they share the commits of the records.
 
 mod health;
 mod open;
@@ -23,76 +24,77 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 pub(crate) use crate::gateway::store::{
-    Attempt, Class, Delivered, KeyId, NodeId, Record, RequestId, State, TokenDetails, Usage, UserId,
+    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, KeyId, NodeId, Record, RequestId, TokenDetails,
+    TokenUsage, UserId,
 };
-use crate::gateway::store::{ReplayWrite, Store, StoreError, Timestamp, Written};
+use crate::gateway::store::{ReplayWrite, RowWriteOutcome, Store, StoreError, Timestamp};
 use crate::gateway::telemetry::Metrics;
 use health::WriteHealth;
 pub(crate) use health::WriteTrouble;
-use open::Entry;
-pub(crate) use open::{Call, OpenRecord, Outcome};
-use writer::{Message, Writer};
+use open::OpenRecordState;
+pub(crate) use open::{AttemptHandle, JobOutcome, OpenRecord};
+use writer::{LedgerMessage, LedgerWriter};
 
-/// Intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it memory
-/// would be spent on jobs that could only fail.
+/// The most intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it,
+/// memory would be spent on jobs that could only fail.
 const MAX_WAITING_INTENTS: usize = 4096;
 
-/// A job waits at most this long for its intent, and a request for its claim: a little longer than the store waits for
-/// a lock.
+/// The longest time that a job waits for its intent, and a request for its claim. It is a little longer than the store
+/// waits for a lock.
 pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(6);
 
-/// What is known of a job before its first upstream byte.
+/// The properties of a job that are known before its first upstream byte.
 #[derive(Debug, Clone)]
-pub(crate) struct Draft {
-    /// The id that the front gave the request.
+pub(crate) struct RecordDraft {
+    /// The id that the front end gave the request.
     pub(crate) request_id: RequestId,
     /// The operation of the document.
     pub(crate) operation: &'static str,
-    /// The model asked for.
+    /// The requested model.
     pub(crate) model: Option<String>,
-    /// Whether events were asked for.
+    /// True if the request asked for an event stream.
     pub(crate) stream: bool,
-    /// The size asked for.
+    /// The requested size.
     pub(crate) size: Option<String>,
-    /// The quality asked for.
+    /// The requested quality.
     pub(crate) quality: Option<String>,
-    /// The format asked for.
+    /// The requested format.
     pub(crate) output_format: Option<String>,
-    /// How many images were asked for.
+    /// The requested number of images.
     pub(crate) n: Option<u32>,
-    /// The account of the first attempt, so that even a killed process leaves its name. A record that is closed without an
-    /// attempt names none.
+    /// The account of the first attempt, so that the record names it even if the process is killed. A record that is
+    /// closed without an attempt names no account.
     pub(crate) account: Option<String>,
     /// The name of the group.
     pub(crate) group: String,
-    /// The user.
+    /// The id of the user.
     pub(crate) user: UserId,
-    /// The key.
+    /// The id of the key.
     pub(crate) key: KeyId,
     /// The `safety_identifier` field of the request, or else its `user` field.
     pub(crate) end_user: Option<String>,
-    /// Whether an image tool was put into the request.
+    /// True if the gateway added an image tool to the request.
     pub(crate) injected_tool: bool,
-    /// The keyed hash by which a client's own retry of this job is recognized.
+    /// The keyed hash that identifies a client's own retry of this job.
     pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
-/// The token counts of a job, one for each model, because each model has a price of its own.
+/// The token counts of a job, one for each model, because each model has its own price.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ModelUsage {
-    /// The model that makes images.
-    pub(crate) image: Option<Usage>,
-    /// The text model that runs the image tool, or makes a response without one.
-    pub(crate) host: Option<Usage>,
+    /// The tokens of the model that makes images.
+    pub(crate) image: Option<TokenUsage>,
+    /// The tokens of the text model that runs the image tool, or that makes a response without one.
+    pub(crate) host: Option<TokenUsage>,
 }
 
-/// Why a record could not be begun or closed. For the caller of the gateway all of it is a 503.
+/// The reason why a record could not be opened or closed. The caller of the gateway gets a 503 for each of them.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum LedgerError {
-    /// The database has trouble.
+    /// The database failed.
     #[error("the record could not be stored")]
     Store(#[source] Arc<StoreError>),
-    /// Too many jobs wait for the database already, or this one has waited too long.
+    /// Too many jobs already wait for the database, or this one has waited too long.
     #[error("the database does not keep up")]
     Overloaded,
     /// A job with this request id has been recorded before.
@@ -103,10 +105,10 @@ pub(crate) enum LedgerError {
     Stopped,
 }
 
-/// The one door to the table of records.
+/// The only access to the table of records for the rest of the gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
-    outbox: mpsc::UnboundedSender<Message>,
+    outbox: mpsc::UnboundedSender<LedgerMessage>,
     room: Arc<Semaphore>,
     unsettled: watch::Sender<usize>,
     metrics: Arc<Metrics>,
@@ -114,12 +116,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Closes what an earlier life of this node left running, then starts the writer.
+    /// Closes the records that an earlier run of this node left open, then starts the writer.
     ///
-    /// To be called within a tokio runtime, by the only process that serves as `node`.
+    /// Must be called within a tokio runtime, and only by the process that serves as `node`.
     ///
     /// # Errors
-    /// Where the store has trouble: a node that cannot settle its past takes no new jobs.
+    /// Returns an error if the store fails: a node that cannot close its old records takes no new jobs.
     pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let interrupted = store.interrupt_running(&node).await?;
         if interrupted > 0 {
@@ -127,9 +129,9 @@ impl Ledger {
         }
         #[expect(clippy::disallowed_methods, reason = "intents are bounded by `room`, and each has one outcome")]
         let (outbox, inbox) = mpsc::unbounded_channel();
-        // Who waits for it is `drain`.
+        // The task is not joined: `drain` waits for its work.
         let health = Arc::<WriteHealth>::default();
-        tokio::runtime::Handle::current().spawn(Writer::new(store, node, inbox, Arc::clone(&health)).run());
+        tokio::runtime::Handle::current().spawn(LedgerWriter::new(store, node, inbox, Arc::clone(&health)).run());
         let room = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
         Ok(Self { outbox, room, unsettled: watch::Sender::new(0), metrics, health })
     }
@@ -139,18 +141,24 @@ impl Ledger {
         Self::start(store, NodeId::only(), Arc::new(Metrics::new())).await.unwrap()
     }
 
-    /// Begins a record. When this returns, a kill can no longer lose it.
+    /// Opens a record. After this returns, a kill can no longer lose the record.
     ///
     /// # Errors
-    /// Where there is no record, so that nothing may be spent.
-    pub(crate) async fn open(&self, draft: Draft) -> Result<OpenRecord, LedgerError> {
-        // Outcomes need no such bound: there is at most one for each intent that was let in.
+    /// Returns an error if the record was not written. Nothing may be spent then.
+    pub(crate) async fn open(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
+        // Outcomes need no such bound: there is at most one for each admitted intent.
         let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
-        let entry = Entry::new(running(draft), self.outbox.clone(), self.unsettled.clone(), Arc::clone(&self.metrics));
+        let entry = OpenRecordState::new(
+            running(draft),
+            self.outbox.clone(),
+            self.unsettled.clone(),
+            Arc::clone(&self.metrics),
+        );
         let intent = Box::new(entry);
         let (reply, answer) = oneshot::channel();
-        // Should this future be dropped from here on, the writer skips the intent, or closes what it has written.
-        self.outbox.send(Message::Open { intent, reply, _room: room }).map_err(|_| LedgerError::Stopped)?;
+        // If this future is dropped from here on, the writer skips the intent, or closes the record that it has
+        // written.
+        self.outbox.send(LedgerMessage::Open { intent, reply, _room: room }).map_err(|_| LedgerError::Stopped)?;
         let opened = match tokio::time::timeout(OPEN_PATIENCE, answer).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(LedgerError::Stopped),
@@ -159,12 +167,12 @@ impl Ledger {
         opened.map(OpenRecord::begin)
     }
 
-    /// Makes a claim durable, or its answer or removal. A caller that no longer waits for a claim or an answer gets
-    /// none, unless its commit has begun.
+    /// Makes a claim, its answer, or its removal durable. If the caller stops waiting, a claim or an answer is not
+    /// written, unless its commit has begun.
     ///
     /// # Errors
-    /// If the database has not taken it. Nothing may be spent on such a claim.
-    pub(crate) async fn write_replay(&self, write: ReplayWrite) -> Result<Written, LedgerError> {
+    /// Returns an error if the database did not accept the write. Nothing may be spent on such a claim.
+    pub(crate) async fn write_replay(&self, write: ReplayWrite) -> Result<RowWriteOutcome, LedgerError> {
         // The end of a claim needs no bound of its own, like the end of a record.
         let room = match write {
             ReplayWrite::Claim(_) => {
@@ -173,7 +181,7 @@ impl Ledger {
             ReplayWrite::Finish { .. } | ReplayWrite::Forget { .. } => None,
         };
         let (reply, answer) = oneshot::channel();
-        let message = Message::Replay { write: Box::new(write), reply, _room: room };
+        let message = LedgerMessage::Replay { write: Box::new(write), reply, _room: room };
         self.outbox.send(message).map_err(|_| LedgerError::Stopped)?;
         answer.await.unwrap_or(Err(LedgerError::Stopped))
     }
@@ -183,7 +191,7 @@ impl Ledger {
         self.health.trouble(now)
     }
 
-    /// How many records are open or on their way to the database.
+    /// The number of records that are open or on their way to the database.
     pub(crate) fn unsettled(&self) -> usize {
         *self.unsettled.borrow()
     }
@@ -195,14 +203,14 @@ impl Ledger {
     }
 }
 
-fn running(draft: Draft) -> Record {
+fn running(draft: RecordDraft) -> Record {
     Record {
         request_id: draft.request_id,
         created_at: Timestamp::now(),
         operation: draft.operation.to_owned(),
         model: draft.model.map(Record::clip),
         stream: draft.stream,
-        state: State::Running,
+        state: JobState::Running,
         error_code: None,
         error_reason: None,
         error_detail: None,
@@ -233,7 +241,7 @@ fn running(draft: Draft) -> Record {
     }
 }
 
-/// Whole milliseconds since then, on a clock that does not jump.
+/// Returns the whole milliseconds since `start`, on a monotonic clock.
 fn milliseconds_since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

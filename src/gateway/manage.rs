@@ -1,10 +1,11 @@
-//! What commands do with upstream accounts and groups, beside a running server or without one.
+//! The operations of commands on upstream accounts and groups, beside a running server or without one.
 //!
-//! Decides which account a name or an id means, which accounts there are beside those of the file, what is sealed of one
-//! that is added, and which settings a group of the store can have. Refuses to know how anything is printed, and never serves a request.
+//! Decides which account a name or id means, which accounts exist beside those of the file, which parts of an added
+//! account are sealed, and which settings a group of the store can have. It does not know how results are printed, and
+//! never serves a request.
 //!
 //! Carries: accounts of the file are read-only here except for their state; credentials are sealed before they are
-//! stored, and nothing but the settings stands beside them in the open.
+//! stored, and only the settings are stored in the clear.
 
 mod ask;
 mod change;
@@ -12,71 +13,71 @@ mod first_key;
 mod groups;
 mod state;
 
-pub(crate) use super::accounts::{Availability, Explained};
-pub(crate) use ask::{Probed, explain, probe};
-pub(crate) use change::{Wanted, add, change, delete, rotate};
+pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
+pub(crate) use ask::{ProbeOutcome, explain, probe};
+pub(crate) use change::{AccountDraft, add, change, delete, rotate};
 pub(crate) use first_key::{first_key_end, is_real, remember_first_key, retire_first_key, was_welcomed};
-pub(crate) use groups::{PolicyUser, check_policy, policy_in_force, policy_of, with_groups_of_store};
-pub(crate) use state::State;
+pub(crate) use groups::{PolicyEnvironment, check_policy, policy_in_force, policy_of, with_groups_of_store};
+pub(crate) use state::AccountStatus;
 
 use super::accounts::account_of_row;
-use super::config::{self, Config, Problem};
+use super::config::{self, Config, ConfigProblem};
 use super::store::{AccountRow, SqliteStore, Store as _, StoreError};
-use super::upstream::{CallFailed, TransportError};
+use super::upstream::{ServiceCallError, TransportError};
 
-/// What `source` says of an account that the store has, and not the file.
+/// The value of `source` for an account that the store has, and not the file.
 const KEPT: &str = "store";
 
 /// An account, of the file or of the store.
 #[derive(Debug)]
-pub(crate) struct Known {
-    /// Unique.
+pub(crate) struct ManagedAccount {
+    /// The unique name.
     pub(crate) name: String,
-    /// Where it is written.
-    pub(crate) source: Source,
-    /// The settings, or why they cannot be used.
-    pub(crate) account: Result<config::Account, String>,
-    /// What the store knows of it; nothing before the first start with an account of the file.
+    /// The place where the account is defined.
+    pub(crate) source: AccountOrigin,
+    /// The settings, or the reason why they cannot be used.
+    pub(crate) account: Result<config::AccountConfig, String>,
+    /// The account's row in the store; `None` before the first start with an account of the file.
     pub(crate) row: Option<AccountRow>,
 }
 
-/// Where an account is written.
+/// The place where an account is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// In the configuration file, which alone can change it.
+pub(crate) enum AccountOrigin {
+    /// In the configuration file, which is the only place where it can be changed.
     File,
     /// In the store.
     Store,
 }
 
-/// Why nothing was done.
+/// The reason why nothing was done.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManageError {
     /// There is no such account.
     #[error("there is no account {0}")]
     Unknown(String),
-    /// The file has it: here only its state can be changed.
+    /// The account is in the file: here only its state can be changed.
     #[error("the account {0} stands in the configuration file, which alone can change it")]
     OfFile(String),
-    /// There is one of that name.
+    /// There already is an account with that name.
     #[error("there is an account {0} already")]
     Taken(String),
     /// The settings cannot be used.
     #[error("the settings of the account cannot be used")]
-    Settings(Vec<Problem>),
-    /// It cannot be used as it is kept.
+    Settings(Vec<ConfigProblem>),
+    /// The account cannot be used with its stored settings or secrets.
     #[error("the account {0} cannot be used: {1}")]
     Unusable(String, String),
-    /// It may not be asked now, where that is known because of this.
+    /// The account cannot be used now, with the reason if it is known.
     #[error("the account {0} cannot be asked now")]
-    NotNow(String, Option<Availability>),
-    /// It was asked, and gave no answer.
+    NotNow(String, Option<AccountAvailability>),
+    /// The upstream was called and gave no answer.
     #[error("the account {0} cannot be used: {1}")]
-    Silent(String, CallFailed),
-    /// Nothing can be sent from here.
+    Silent(String, ServiceCallError),
+    /// No call can be sent from this machine.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The store has trouble.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -85,22 +86,22 @@ pub(crate) enum ManageError {
 ///
 /// # Errors
 ///
-/// Where the store has trouble.
-pub(crate) async fn accounts(config: &Config, store: &SqliteStore) -> Result<Vec<Known>, StoreError> {
+/// Returns an error if the store fails.
+pub(crate) async fn accounts(config: &Config, store: &SqliteStore) -> Result<Vec<ManagedAccount>, StoreError> {
     let mut rows = store.list_accounts().await?;
     let kept: Vec<AccountRow> = rows.extract_if(.., |row| row.source == KEPT).collect();
-    // The simulator that nobody configured is there because nothing else is.
+    // The implicit simulator is present only if there is no other account.
     let alone = kept.is_empty();
     let of_file = config.accounts.iter().filter(|account| !account.implicit || alone);
-    let of_file = of_file.map(|account| Known {
+    let of_file = of_file.map(|account| ManagedAccount {
         name: account.name.clone(),
-        source: Source::File,
+        source: AccountOrigin::File,
         account: Ok(account.clone()),
         row: rows.iter().find(|row| row.name == account.name).cloned(),
     });
-    let kept = kept.into_iter().map(|row| Known {
+    let kept = kept.into_iter().map(|row| ManagedAccount {
         name: row.name.clone(),
-        source: Source::Store,
+        source: AccountOrigin::Store,
         account: account_of_row(&row, store.vault()),
         row: Some(row),
     });
@@ -123,16 +124,16 @@ pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, S
 ///
 /// Returns an error if the store cannot be read.
 pub(crate) async fn has_real_in_store(store: &SqliteStore) -> Result<bool, StoreError> {
-    let simulator = config::Upstream::Simulator.kind();
+    let simulator = config::UpstreamConfig::Simulator.kind();
     Ok(store.list_accounts().await?.iter().any(|row| row.source == KEPT && row.kind != simulator))
 }
 
-/// Takes the simulator that nobody configured out of the settings where the store has accounts: it is there because
-/// nothing else is, and beside accounts that are paid for its pictures would be taken for theirs.
+/// Removes the implicit simulator from the settings if the store has accounts: it is present only if there is no other
+/// account, and its images would be mistaken for those of paid accounts.
 ///
 /// # Errors
 ///
-/// Where the store has trouble.
+/// Returns an error if the store fails.
 pub(crate) async fn without_stand_in(config: &mut Config, store: &SqliteStore) -> Result<(), StoreError> {
     if store.list_accounts().await?.iter().any(|row| row.source == KEPT) {
         config.accounts.retain(|account| !account.implicit);
@@ -140,21 +141,23 @@ pub(crate) async fn without_stand_in(config: &mut Config, store: &SqliteStore) -
     Ok(())
 }
 
-/// The account of that name or id.
+/// Finds the account with this name or id.
 ///
 /// # Errors
 ///
-/// There is none.
-pub(crate) async fn find(config: &Config, store: &SqliteStore, handle: &str) -> Result<Known, ManageError> {
-    let is_it = |known: &Known| known.name == handle || known.row.as_ref().is_some_and(|row| row.id.as_str() == handle);
+/// Returns an error if there is none.
+pub(crate) async fn find(config: &Config, store: &SqliteStore, handle: &str) -> Result<ManagedAccount, ManageError> {
+    let is_it = |known: &ManagedAccount| {
+        known.name == handle || known.row.as_ref().is_some_and(|row| row.id.as_str() == handle)
+    };
     let found = accounts(config, store).await?.into_iter().find(is_it);
     found.ok_or_else(|| ManageError::Unknown(handle.to_owned()))
 }
 
-// === impl Source ===
+// === impl AccountOrigin ===
 
-impl Source {
-    /// The word for it.
+impl AccountOrigin {
+    /// The word for the origin.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",

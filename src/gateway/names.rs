@@ -1,9 +1,10 @@
 //! Decides which names people can give to keys, users, groups and tokens, and how a name is shown.
 //!
-//! Decides which characters are visible, and which names look like others. Does not know what the names are for.
+//! This module decides which characters are visible, and which names look like others. It does not know what the names
+//! are for.
 //!
-//! A name that was stored before these rules is shown with its hidden characters escaped, so that nobody takes it for
-//! another name. It carries finding F19 of the first review.
+//! A name that was stored before these rules is shown with its hidden characters escaped, so that it is not mistaken
+//! for another name. It carries finding F19 of the first review.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,8 @@ const JOINER: char = '\u{200d}';
 /// Variation selector 16, which asks for the emoji form of a character.
 const AS_PICTURE: char = '\u{fe0f}';
 
-/// The name in its composed form (NFC), so that names that look the same are the same; `None` if it cannot be a name.
+/// Returns the name in its composed form (NFC), so that names that look the same are the same; `None` if it cannot be a
+/// name.
 pub(crate) fn name(text: &str) -> Option<String> {
     let name = composed(text);
     let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
@@ -27,7 +29,7 @@ pub(crate) fn name(text: &str) -> Option<String> {
     (fits && is_seen).then_some(name)
 }
 
-/// The same for the name of a person, in which no word may mix scripts.
+/// Like [`name`], for the name of a person, in which no word may mix scripts.
 pub(crate) fn person(text: &str) -> Result<String, &'static str> {
     match name(text) {
         None => Err(BAD),
@@ -41,27 +43,27 @@ const BAD: &str = "must have 1 to 128 characters that can be seen, none of them 
 const MIXED: &str =
     "has a word with letters of different scripts, such as Latin and Cyrillic: it could be taken for another";
 
-/// The message for a name that cannot be used.
+/// Returns the message for a name that cannot be used.
 pub(crate) fn bad_name(of: &str) -> String {
     bad_because(of, BAD)
 }
 
-/// The message for a name that [`person`] refuses for this reason.
+/// Returns the message for a name that [`person`] refuses for this reason.
 pub(crate) fn bad_because(of: &str, why: &str) -> String {
     format!("the name of the {of} {why}")
 }
 
-/// The composed form (NFC).
+/// Returns the composed form (NFC) of a text.
 pub(crate) fn composed(text: &str) -> String {
     text.nfc().collect()
 }
 
-/// A text in which every character is visible, because hidden ones are escaped.
+/// Returns a text in which every character is visible, because hidden ones are escaped.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     shown_but(text, |_| false)
 }
 
-/// The same, with the characters for which `keep` is true left as they are.
+/// Like [`shown`], but leaves the characters for which `keep` is true as they are.
 pub(crate) fn shown_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Fast path, because nearly all texts are plain ASCII.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
@@ -82,7 +84,7 @@ fn has_hidden(text: &str) -> bool {
     letters(text).any(|(_, is_hidden)| is_hidden)
 }
 
-/// The characters, each with whether it is hidden at its place.
+/// Returns the characters, each with true if it is hidden at its position.
 fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
     let mut rest = text.chars();
@@ -94,7 +96,8 @@ fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
-/// True if the character is hidden at its place. Joiners and selectors count as visible only where they form an emoji.
+/// Returns true if the character is hidden at its position. Joiners and selectors count as visible only if they form an
+/// emoji.
 fn is_hidden(before: Option<char>, letter: char, after: Option<char>) -> bool {
     let is_picture = |letter: char| CodePointSetData::new::<ExtendedPictographic>().contains(letter);
     let ends_picture =
@@ -115,26 +118,27 @@ fn is_unseen(letter: char) -> bool {
     is_nothing || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(letter) || letter == '\u{2800}'
 }
 
-/// True if a text that consists of this character alone would be visible.
+/// Returns true if a text that consists of this character alone would be visible.
 fn is_visible(letter: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark, SpaceSeparator};
     let category = CodePointMapData::<GeneralCategory>::new().get(letter);
     !is_unseen(letter) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
 }
 
-/// True for a space that looks like U+0020 but is not; the ideographic space looks different.
+/// Returns true for a space that looks like U+0020 but is not; the ideographic space looks different.
 fn is_unusual_space(letter: char) -> bool {
     let is_space = CodePointMapData::<GeneralCategory>::new().get(letter) == GeneralCategory::SpaceSeparator;
     is_space && !matches!(letter, ' ' | '\u{3000}')
 }
 
-/// True if a word has letters of scripts that no language writes together.
+/// Returns true if a word has letters of scripts that no language writes together.
 fn mixes_scripts(word: &str) -> bool {
     let mut first = None;
     word.chars().filter_map(writing).any(|writing| *first.get_or_insert(writing) != writing)
 }
 
-/// The script of a letter; the scripts of Chinese, Japanese and Korean count as one, because their languages mix them.
+/// Returns the script of a letter; the scripts of Chinese, Japanese and Korean count as one, because their languages
+/// mix them.
 fn writing(letter: char) -> Option<Script> {
     match CodePointMapData::<Script>::new().get(letter) {
         Script::Common | Script::Inherited => None,

@@ -1,12 +1,12 @@
-//! The pages for people: first run, signing in, keys, usage and what goes with them.
+//! The pages for people: first run, sign-in, keys, usage and related settings.
 //!
-//! Decides what stands on each page, in which language, and which forms are believed. Refuses to know what may be done:
-//! every page asks the console, as the API of the operators does, and shows what it says. Knows HTTP's words but not
-//! its server: it takes a [`Visit`] and gives a [`Shown`].
+//! Decides the content and language of each page, and which forms are accepted. It does not decide permissions: every
+//! page calls the console, as the operators' API does, and shows its result. It uses the terms of HTTP but not its
+//! server: it takes a [`PageRequest`] and gives a [`PageResponse`].
 //!
-//! Carries: the `/keys` page of the specification. Every page is complete without a script; nothing on it comes from
-//! elsewhere; a secret is shown once, in the answer to the form that made it; a form counts only where the browser says
-//! that it stands on our own address and it holds the token that was put into it; a host that is not ours sees nothing.
+//! Carries: the `/keys` page of the specification. Every page is complete without a script and loads nothing from other
+//! hosts. A secret is shown once, in the answer to the form that made it. A form counts only if the browser says that
+//! it is on our own address and it holds its token. A request with a foreign host sees no page.
 
 mod accounts;
 mod assets;
@@ -47,20 +47,20 @@ use http::header::{
 };
 
 use http::StatusCode;
-pub(crate) use visit::{Fields, Shown, Unreadable, Visit};
+pub(crate) use visit::{FormReadError, PageRequest, PageResponse, UrlEncodedFields};
 
 use super::Gateway;
 use super::config::PublicUrl;
-use desk::Desk;
-use failure::Failure;
-use frame::{Page, Theme};
-use guard::Seal;
-use host::{Home, Public};
+use desk::PageContext;
+use failure::PageError;
+use frame::{PageLayout, Theme};
+use guard::FormSigningKey;
+use host::{PublicAddress, SiteOrigin};
 use language::Language;
-use once::Once;
-use route::{Found, Target, find};
+use once::FormNonceStore;
+use route::{PageRoute, RouteMatch, find};
 
-/// The first segments of all paths that are pages, and the files beside them.
+/// The first segments of all paths of pages and their files.
 pub(crate) const SECTIONS: [&str; 17] = [
     "accounts",
     "assets",
@@ -81,11 +81,11 @@ pub(crate) const SECTIONS: [&str; 17] = [
     "usage.csv",
 ];
 
-/// A form is never larger (ours).
+/// The maximum size of a form (ours).
 pub(crate) const FORM_MAX_BYTES: u64 = 64 * 1024;
 
-/// What goes with every answer. `same-origin` because a browser that may not say where it comes from says `null` in
-/// `Origin` too, and then no form could be told from a forged one.
+/// The headers of every answer. The referrer policy is `same-origin` because a browser that may not say where it comes
+/// from also sends `null` in `Origin`, and then no form could be told from a forged one.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -105,11 +105,11 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// What the pages remember between two visits.
+/// The state of the pages between two requests.
 pub(crate) struct Pages {
-    public: Option<Public>,
-    seal: Seal,
-    once: Once,
+    public: Option<PublicAddress>,
+    seal: FormSigningKey,
+    once: FormNonceStore,
 }
 
 // === impl Pages ===
@@ -119,64 +119,64 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// Where the machine has no randomness.
+    /// Returns an error if the machine has no randomness.
     pub(crate) fn new(public_url: Option<&PublicUrl>) -> Result<Self, getrandom::Error> {
-        let public = public_url.map(|url| Public {
+        let public = public_url.map(|url| PublicAddress {
             origin: url.as_str().to_owned(),
             host: url.host().to_owned(),
             is_https: url.is_https(),
         });
-        Ok(Self { public, seal: Seal::new()?, once: Once::default() })
+        Ok(Self { public, seal: FormSigningKey::new()?, once: FormNonceStore::default() })
     }
 
-    /// Shows what was asked for, or why not.
-    pub(crate) async fn show(&self, gateway: &Gateway, visit: &Visit) -> Shown {
-        let shown = match Home::of(visit.host.as_deref(), self.public.as_ref()) {
+    /// Shows the requested page, or the reason why there is none.
+    pub(crate) async fn show(&self, gateway: &Gateway, visit: &PageRequest) -> PageResponse {
+        let shown = match SiteOrigin::of(visit.host.as_deref(), self.public.as_ref()) {
             Some(home) => self.show_at(gateway, visit, &home).await,
-            // Nothing of the visit is believed, so its cookies are not looked at either.
-            None => Failure::Host.show(Page::bare(Language::of(None, &visit.languages), Theme::Auto)),
+            // No part of the request is trusted, so its cookies are ignored.
+            None => PageError::Host.show(PageLayout::bare(Language::of(None, &visit.languages), Theme::Auto)),
         };
         guarded(shown)
     }
 
-    async fn show_at(&self, gateway: &Gateway, visit: &Visit, home: &Home) -> Shown {
-        let mut desk = match Desk::open(self, gateway, visit, home).await {
+    async fn show_at(&self, gateway: &Gateway, visit: &PageRequest, home: &SiteOrigin) -> PageResponse {
+        let mut desk = match PageContext::open(self, gateway, visit, home).await {
             Ok(desk) => desk,
-            Err(failure) => return failure.show(Page::bare(Language::of(None, &visit.languages), Theme::Auto)),
+            Err(failure) => return failure.show(PageLayout::bare(Language::of(None, &visit.languages), Theme::Auto)),
         };
         let shown = match find(&visit.method, &visit.path) {
-            Found::Nothing => Err(Failure::NotFound),
-            Found::OtherMethod(allowed) => Err(Failure::Method(allowed)),
-            Found::Here(Target::Asset(name)) => assets::show(visit, &name).ok_or(Failure::NotFound),
-            Found::Here(target) => self.serve(&mut desk, target).await,
+            RouteMatch::Nothing => Err(PageError::NotFound),
+            RouteMatch::OtherMethod(allowed) => Err(PageError::Method(allowed)),
+            RouteMatch::Here(PageRoute::Asset(name)) => assets::show(visit, &name).ok_or(PageError::NotFound),
+            RouteMatch::Here(target) => self.serve(&mut desk, target).await,
         };
         desk.close(shown.unwrap_or_else(|failure| failure.show(desk.page(""))))
     }
 
-    /// A page that exists: the form is believed before anything else is done.
-    async fn serve(&self, desk: &mut Desk<'_>, target: Target) -> Result<Shown, Failure> {
+    /// Serves a page that exists: the form is checked before anything else is done.
+    async fn serve(&self, desk: &mut PageContext<'_>, target: PageRoute) -> Result<PageResponse, PageError> {
         if target.is_door() {
             desk.receive()?;
         }
         if desk.visit.is_post() {
             if let Err(unreadable) = &desk.visit.form {
-                return Err(Failure::Form(*unreadable));
+                return Err(PageError::Form(*unreadable));
             }
             if !guard::is_from_home(desk.visit, desk.home) || !guard::has_token(desk.visit, &desk.csrf) {
-                return Err(Failure::Forged);
+                return Err(PageError::Forged);
             }
         }
         Box::pin(route::serve(desk, target)).await
     }
 }
 
-/// The same with what every answer carries.
-fn guarded(mut shown: Shown) -> Shown {
+/// Adds the headers of every answer.
+fn guarded(mut shown: PageResponse) -> PageResponse {
     for (name, value) in HEADERS {
         shown.headers.insert(name, HeaderValue::from_static(value));
     }
     if shown.status.is_client_error() || shown.status.is_server_error() {
-        // As with every other error of the gateway: only where time alone can help.
+        // Every error of the gateway advises a retry only if waiting can help.
         let can_help = matches!(shown.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let advice = HeaderValue::from_static(if can_help { "true" } else { "false" });
         shown.headers.insert(SHOULD_RETRY, advice);

@@ -1,12 +1,12 @@
-//! The skills that a folder publishes: its manifest, the discovery index that follows from it, and the packages that it names.
+//! The skills that a folder publishes: its manifest, the discovery index made from it, and the packages that it names.
 //!
-//! Decides when the folder is looked at again, and whether what is found there may be published: only a manifest in
-//! which no error is found, and whose packages lie beside it, are its own and are safe.
-//! Refuses to know HTTP; what a finding is, is for the manifest's own checks.
+//! This module decides when the folder is checked again, and whether its content may be published: only a manifest
+//! without errors whose packages lie beside it, belong to it and are safe. It must not know HTTP; the manifest's own
+//! checks define the findings.
 //!
-//! The folder is looked at when somebody asks, once a second at most and by one at a time, and checked where something in it
-//! has changed, or could not be read. While nothing is published yet, whoever asks waits for the look that is under way.
-//! What has an error is told to the operator and not published: callers keep what was good before.
+//! A request causes the check, at most once a second and one at a time. The whole content is checked only if something
+//! in the folder has changed or could not be read. While nothing is published yet, every request waits for the running
+//! check. Errors are logged for the operator and the content is not published: callers keep the last good version.
 
 mod package;
 mod stamps;
@@ -22,78 +22,78 @@ use bytes::Bytes;
 use chrono::Utc;
 
 use crate::checkout::Checkout;
-use crate::manifest::{Files, Manifest, Options, Report, Source, check, discovery, verify};
+use crate::manifest::{CheckOptions, CheckReport, Manifest, RepositoryFiles, SourceFile, check, discovery, verify};
 
 use package::PublishedPackage;
-use stamps::{Noting, Stamp};
+use stamps::{FileStamp, TrackedFiles};
 
 /// The manifest in the folder.
 const MANIFEST: &str = "skills.json";
-/// The longest manifest that is read (ours): 10,000 skills take a tenth of it.
+/// The longest manifest that is read (ours). 10,000 skills take a tenth of it.
 const LONGEST: u64 = 64 << 20;
-/// A look costs one question to the file system for each package.
+/// The shortest time between two checks. Each costs one file system call for each package.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A folder with a manifest.
-pub(crate) struct Registry {
+pub(crate) struct RegistryPublisher {
     folder: PathBuf,
-    state: Mutex<State>,
-    /// Held by a look to its end, also where nobody waits for it any more.
+    state: Mutex<RegistryPublisherState>,
+    /// Held by a check until its end, even if no request waits for it any more.
     looking: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What may be published.
+/// The content that may be published.
 #[derive(Clone, Debug)]
-pub(crate) struct Published {
-    /// The manifest, to the byte.
-    pub(crate) manifest: Document,
+pub(crate) struct PublishedRegistry {
+    /// The manifest, byte for byte.
+    pub(crate) manifest: PublishedDocument,
     /// The discovery index of Agent Skills.
-    pub(crate) index: Document,
-    /// The packages, by their paths as the manifest writes them.
+    pub(crate) index: PublishedDocument,
+    /// The packages, by their paths as the manifest spells them.
     packages: HashMap<String, Arc<PublishedPackage>>,
 }
 
-/// One document.
+/// A published document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Document {
-    /// What it says.
+pub(crate) struct PublishedDocument {
+    /// The bytes of the document.
     pub(crate) bytes: Bytes,
     /// The entity tag of its bytes.
     pub(crate) tag: EntityTag,
 }
 
-/// A strong entity tag, in its quotes: it changes with every byte.
+/// A strong entity tag, in its quotes. It changes with every change of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntityTag(String);
 
 #[derive(Default)]
-struct State {
+struct RegistryPublisherState {
     looked: Option<Instant>,
-    /// The folder as it was checked last, good or not; nothing where not all of it could be read.
-    seen: Option<Arc<[Stamp]>>,
-    /// What the operator was told last.
+    /// The folder as it was last checked, good or not; `None` if part of it could not be read.
+    seen: Option<Arc<[FileStamp]>>,
+    /// The last error that was logged for the operator.
     complaint: Option<String>,
-    published: Option<Arc<Published>>,
+    published: Option<Arc<PublishedRegistry>>,
 }
 
-/// Why a folder is not published.
+/// The reason why a folder is not published.
 #[derive(Debug, thiserror::Error)]
-enum Unfit {
+enum PublishError {
     #[error("there is no {MANIFEST} that can be read: {0}")]
     Unreadable(String),
     #[error("{count} errors, the first of them {rule} at `{pointer}`: {message}")]
     Errors { count: usize, rule: &'static str, pointer: String, message: String },
 }
 
-// === impl Registry ===
+// === impl RegistryPublisher ===
 
-impl Registry {
+impl RegistryPublisher {
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), state: Mutex::default(), looking: Arc::default() }
     }
 
-    /// What is published now, if anything is.
-    pub(crate) async fn published(self: &Arc<Self>) -> Option<Arc<Published>> {
+    /// Returns the content that is published now, if there is any. Checks the folder first if that is due.
+    pub(crate) async fn published(self: &Arc<Self>) -> Option<Arc<PublishedRegistry>> {
         if let Some(alone) = self.turn().await
             && self.is_due()
         {
@@ -109,7 +109,8 @@ impl Registry {
         self.lock().published.clone()
     }
 
-    /// The right to look, if that is due and nobody has it. Who finds nothing published waits for it.
+    /// Returns the right to check, if a check is due and none is running. If nothing is published, waits for the
+    /// running check.
     async fn turn(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
         if !self.is_due() {
             return None;
@@ -121,7 +122,7 @@ impl Registry {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RegistryPublisherState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,10 +130,10 @@ impl Registry {
         self.lock().looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY)
     }
 
-    /// Checks the folder where it has changed.
+    /// Checks the folder if it has changed.
     fn look(&self) {
         let seen = self.lock().seen.clone();
-        let is_same = seen.is_some_and(|seen| seen.iter().all(Stamp::still_holds));
+        let is_same = seen.is_some_and(|seen| seen.iter().all(FileStamp::still_holds));
         let found = if is_same { None } else { Some(self.check()) };
         let mut state = self.lock();
         state.looked = Some(Instant::now());
@@ -149,8 +150,8 @@ impl Registry {
         }
     }
 
-    /// What cannot be read is tried again each time; of that the operator hears once.
-    fn complain(&self, state: &mut State, complaint: String, was_read: bool) {
+    /// Logs an error. A folder that cannot be read is tried again each time, but the same error is logged only once.
+    fn complain(&self, state: &mut RegistryPublisherState, complaint: String, was_read: bool) {
         if was_read || state.complaint.as_ref() != Some(&complaint) {
             let folder = self.folder.display();
             let instead = state.published.as_ref().map_or("nothing", |_| "what was good before");
@@ -159,47 +160,48 @@ impl Registry {
         state.complaint = Some(complaint);
     }
 
-    /// Reads everything. The stamps are taken first: what changes meanwhile is looked at again.
-    fn check(&self) -> (Option<Arc<[Stamp]>>, Result<Published, Unfit>) {
-        let mut seen = vec![Stamp::of(self.folder.join(MANIFEST))];
+    /// Reads everything. The stamps are taken first, so a file that changes meanwhile is checked again.
+    fn check(&self) -> (Option<Arc<[FileStamp]>>, Result<PublishedRegistry, PublishError>) {
+        let mut seen = vec![FileStamp::of(self.folder.join(MANIFEST))];
         let (checkout, source) = match self.read() {
             Ok(read) => read,
             Err(unfit) => return (None, Err(unfit)),
         };
         if let Ok(manifest) = Manifest::read(&source) {
             let packages = manifest.registry().skills.iter().map(|skill| skill.package.as_str());
-            seen.extend(stamps::inside(packages).into_iter().map(|path| Stamp::of(self.folder.join(path))));
+            seen.extend(stamps::inside(packages).into_iter().map(|path| FileStamp::of(self.folder.join(path))));
         }
-        let checkout = Noting::new(&checkout);
+        let checkout = TrackedFiles::new(&checkout);
         let result = publish(&checkout, &source).and_then(|published| {
-            let packages = package::packages(&source, &self.folder, &seen).map_err(Unfit::Unreadable)?;
-            Ok(Published { packages, ..published })
+            let packages = package::packages(&source, &self.folder, &seen).map_err(PublishError::Unreadable)?;
+            Ok(PublishedRegistry { packages, ..published })
         });
         (checkout.was_read().then(|| seen.into()), result)
     }
 
-    fn read(&self) -> Result<(Checkout, Source), Unfit> {
-        let checkout = Checkout::open(&self.folder).map_err(|error| Unfit::Unreadable(error.to_string()))?;
-        let bytes = checkout.read(MANIFEST, LONGEST).map_err(|error| Unfit::Unreadable(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| Unfit::Unreadable("it is not there".to_owned()))?;
-        Ok((checkout, Source::new(MANIFEST, bytes)))
+    fn read(&self) -> Result<(Checkout, SourceFile), PublishError> {
+        let checkout = Checkout::open(&self.folder).map_err(|error| PublishError::Unreadable(error.to_string()))?;
+        let bytes = checkout.read(MANIFEST, LONGEST).map_err(|error| PublishError::Unreadable(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| PublishError::Unreadable("it is not there".to_owned()))?;
+        Ok((checkout, SourceFile::new(MANIFEST, bytes)))
     }
 }
 
-fn publish(files: &dyn Files, source: &Source) -> Result<Published, Unfit> {
-    let mut options = Options { now: Some(Utc::now()), ..Options::default() };
+fn publish(files: &dyn RepositoryFiles, source: &SourceFile) -> Result<PublishedRegistry, PublishError> {
+    let mut options = CheckOptions { now: Some(Utc::now()), ..CheckOptions::default() };
     fit(&check(source.clone(), &options))?;
     options.files = Some(files);
     fit(&verify(source.clone(), &options))?;
-    let index = discovery(source, None).map_err(|error| Unfit::Unreadable(error.to_string()))?;
-    let (manifest, index) = (Document::new(source.bytes().to_vec()), Document::new(index.into_bytes()));
-    Ok(Published { manifest, index, packages: HashMap::new() })
+    let index = discovery(source, None).map_err(|error| PublishError::Unreadable(error.to_string()))?;
+    let (manifest, index) =
+        (PublishedDocument::new(source.bytes().to_vec()), PublishedDocument::new(index.into_bytes()));
+    Ok(PublishedRegistry { manifest, index, packages: HashMap::new() })
 }
 
-fn fit(report: &Report) -> Result<(), Unfit> {
+fn fit(report: &CheckReport) -> Result<(), PublishError> {
     let mut errors = report.findings().iter().filter(|finding| finding.is_error());
     let Some(first) = errors.next() else { return Ok(()) };
-    Err(Unfit::Errors {
+    Err(PublishError::Errors {
         count: 1 + errors.count(),
         rule: first.rule().id,
         pointer: first.pointer().to_owned(),
@@ -207,18 +209,18 @@ fn fit(report: &Report) -> Result<(), Unfit> {
     })
 }
 
-// === impl Published ===
+// === impl PublishedRegistry ===
 
-impl Published {
-    /// The package at a path that the manifest names, spelled as it is there.
+impl PublishedRegistry {
+    /// Returns the package at a path that the manifest names, in the manifest's spelling.
     pub(crate) fn package(&self, path: &str) -> Option<&Arc<PublishedPackage>> {
         self.packages.get(path)
     }
 }
 
-// === impl Document ===
+// === impl PublishedDocument ===
 
-impl Document {
+impl PublishedDocument {
     fn new(bytes: Vec<u8>) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
         let hex: String = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -233,12 +235,12 @@ impl EntityTag {
         Self(format!("\"{digest}\""))
     }
 
-    /// The tag as a header has it.
+    /// The tag as it appears in a header.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether one of these tags, as `If-None-Match` lists them, is this one.
+    /// True if `tags`, a list as in `If-None-Match`, contains this tag.
     pub(crate) fn is_known(&self, tags: &str) -> bool {
         tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.0)
     }

@@ -1,7 +1,7 @@
 //! Removes rows when their retention period is over.
 //!
-//! Decides the interval, and the share of the database's time that the removal may take.
-//! Does not know the layout of the rows, and removes nothing for which no period is set.
+//! This module decides the interval, and the share of the database's time that the removal may take. It does not know
+//! the layout of the rows, and it removes nothing for which no period is set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval_at, sleep};
 
-use super::config::Retention;
+use super::config::RetentionPeriods;
 use super::store::{RetentionClass, Store, StoreError, Timestamp};
 
-/// The delay after the start, and then the interval (ours): a start has more urgent work first.
+/// The delay after the start, and then the interval (ours). At the start other work is more urgent.
 const FIRST: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(600);
 
-/// Rows in one transaction, which takes a few milliseconds; no record waits for longer.
+/// The number of rows in one transaction. It takes a few milliseconds; no record waits longer.
 const STEP: u32 = 200;
 
-/// After each step the database is left to others for this many times the duration of the step, and at least for the
-/// shortest rest (ours).
+/// After each step the task pauses for this many times the duration of the step, and at least for the shortest pause
+/// (ours), so that others can use the database.
 const REST_FACTOR: u32 = 4;
 const SHORTEST_REST: Duration = Duration::from_millis(10);
 
-/// The task that removes old rows; it ends when this is dropped.
+/// The task that removes old rows. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct RetentionTask(Option<AbortHandle>);
 
 // === impl RetentionTask ===
 
 impl RetentionTask {
-    /// Starts the task, if a period is set for anything.
-    pub(crate) fn start(store: Arc<dyn Store>, retention: Retention) -> Self {
-        if retention == Retention::default() {
+    /// Starts the task, if any period is set.
+    pub(crate) fn start(store: Arc<dyn Store>, retention: RetentionPeriods) -> Self {
+        if retention == RetentionPeriods::default() {
             return Self(None);
         }
         let task = Handle::current().spawn(async move {
@@ -62,7 +62,7 @@ impl Drop for RetentionTask {
 }
 
 /// Removes all rows whose period is over now.
-async fn remove_all(store: &dyn Store, retention: Retention, now: Timestamp) {
+async fn remove_all(store: &dyn Store, retention: RetentionPeriods, now: Timestamp) {
     let periods = [
         (RetentionClass::Records, retention.records),
         (RetentionClass::Audit, retention.audit),
@@ -98,7 +98,9 @@ async fn remove_one_kind(store: &dyn Store, kept: RetentionClass, before: Timest
 mod tests {
     use super::*;
     use crate::gateway::store::testing::{fresh, record};
-    use crate::gateway::store::{Act, AuditFilter, Day, NodeId, Record, RecordFilter, RowWrite, State, UsageFilter};
+    use crate::gateway::store::{
+        AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, RowWrite, UsageFilter, UtcDay,
+    };
     use crate::gateway::store::{PeopleStore as _, UsageStore as _};
 
     const DAY: Duration = Duration::from_secs(86_400);
@@ -115,7 +117,8 @@ mod tests {
         let node = NodeId::only();
         let open: Vec<_> = records.iter().map(RowWrite::Open).collect();
         store.write_rows(&node, &open).await.unwrap();
-        let ended: Vec<_> = records.iter().map(|record| Record { state: State::Succeeded, ..record.clone() }).collect();
+        let ended: Vec<_> =
+            records.iter().map(|record| Record { state: JobState::Succeeded, ..record.clone() }).collect();
         store.write_rows(&node, &ended.iter().map(RowWrite::Close).collect::<Vec<_>>()).await.unwrap();
     }
 
@@ -134,17 +137,17 @@ mod tests {
         let running = begun("running", now - 90 * DAY);
         store.write_rows(&NodeId::only(), &[RowWrite::Open(&running)]).await.unwrap();
         let days = async || {
-            let filter = UsageFilter { since: Some(Day::from(now).minus(365)), ..UsageFilter::default() };
+            let filter = UsageFilter { since: Some(UtcDay::from(now).minus(365)), ..UsageFilter::default() };
             store.usage_by_day(&filter).await.unwrap().len()
         };
         assert_eq!(days().await, 3);
 
-        remove_all(&*store, Retention { records: Some(30 * DAY), ..Retention::default() }, now).await;
+        remove_all(&*store, RetentionPeriods { records: Some(30 * DAY), ..RetentionPeriods::default() }, now).await;
         assert_eq!(ids(&*store).await, ["kept", "new"]);
         assert!(store.find_record(&"running".into(), None).await.unwrap().is_some());
         assert_eq!(days().await, 3);
 
-        remove_all(&*store, Retention { usage: Some(30 * DAY), ..Retention::default() }, now).await;
+        remove_all(&*store, RetentionPeriods { usage: Some(30 * DAY), ..RetentionPeriods::default() }, now).await;
         assert_eq!((days().await, ids(&*store).await.len()), (2, 2));
     }
 
@@ -153,15 +156,20 @@ mod tests {
         let (_dir, store) = fresh().await;
         let now = at("2026-11-22T12:00:00Z");
         for (name, moment) in [("old", now - 400 * DAY), ("young", now - 10 * DAY)] {
-            store.ensure_user(&Act { at: moment, ..Act::command() }, name).await.unwrap();
+            store.ensure_user(&AuditContext { at: moment, ..AuditContext::command() }, name).await.unwrap();
         }
         let filter = AuditFilter { action: Some("user.create".to_owned()), limit: 10, ..AuditFilter::default() };
         let names = async || -> Vec<_> {
             store.page_audit(&filter).await.unwrap().items.into_iter().filter_map(|row| row.target_name).collect()
         };
-        remove_all(&*store, Retention { records: Some(DAY), usage: Some(DAY), ..Retention::default() }, now).await;
+        remove_all(
+            &*store,
+            RetentionPeriods { records: Some(DAY), usage: Some(DAY), ..RetentionPeriods::default() },
+            now,
+        )
+        .await;
         assert_eq!(names().await, ["young", "old"]);
-        remove_all(&*store, Retention { audit: Some(30 * DAY), ..Retention::default() }, now).await;
+        remove_all(&*store, RetentionPeriods { audit: Some(30 * DAY), ..RetentionPeriods::default() }, now).await;
         assert_eq!(names().await, ["young"]);
     }
 

@@ -1,9 +1,9 @@
-//! Request → `Job`, or a rejection that names the parameter.
+//! Turns a request into a `Job`, or into a rejection that names the parameter at fault.
 //!
-//! Pure: no clock, no socket, no store. What one field may be stands in the document and reaches this room as a table
-//! ([`fields`]); what an image model can be asked for is another table, to which the operator may add ([`models`]); what
-//! fields may be together stands here ([`image`], [`response`]). A refused request has cost nothing upstream.
-//! It carries the size rules, the tables of request fields, and the combinations that are incompatible.
+//! Pure: no clock, no socket, no store. The limits of each field are in the API document and reach this module as a
+//! table ([`fields`]); the abilities of each image model are another table, to which the operator may add ([`models`]);
+//! the rules on combinations of fields are code ([`image`], [`response`]). A refused request has cost nothing upstream.
+//! This module carries the size rules, the tables of request fields, and the incompatible combinations.
 
 mod fields;
 mod image;
@@ -13,16 +13,16 @@ mod response;
 mod task;
 
 pub(crate) use fields::{check as check_fields, object as read_object};
-pub(crate) use job::{Job, Material};
+pub(crate) use job::{EditInput, Job};
 pub(crate) use models::ImageModels;
 pub(crate) use response::{ImageTool, ResponseJob};
-pub(crate) use task::{SharedTask, Task};
+pub(crate) use task::{SharedTask, TaskRef};
 
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
 
 use crate::error::{Error, Rejection};
-use crate::gateway::spool::{EditForm, Kept};
+use crate::gateway::spool::{EditForm, SpooledBytes};
 
 // === impl ImageModels ===
 
@@ -31,28 +31,28 @@ impl ImageModels {
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, with the parameter at fault.
+    /// Returns the first broken rule, with the parameter at fault.
     pub(crate) fn generation(&self, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
         image::generation(self, body, received)
     }
 
-    /// Checks an edit request. Its images were looked at when they came; here they are judged.
+    /// Checks an edit request. Its images were read when they came; here they are checked.
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, with the parameter at fault, spelled as the caller spelled it.
+    /// Returns the first broken rule, with the parameter at fault, spelled as the caller spelled it.
     pub(crate) fn edit(&self, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
         image::edit(self, form, received)
     }
 
-    /// Checks a request for a response. Of its headers those are kept that an upstream needs.
+    /// Checks a request for a response. Of its headers, those that an upstream needs are kept.
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, with the parameter at fault; or the disk, where it does not give the body back.
+    /// Returns the first broken rule, with its parameter, or an error if the body cannot be read back from disk.
     pub(crate) fn response(
         &self,
-        body: Kept,
+        body: SpooledBytes,
         headers: &HeaderMap,
         received: DateTime<Utc>,
     ) -> Result<ResponseJob, Error> {
@@ -60,20 +60,20 @@ impl ImageModels {
     }
 }
 
-/// The same with the models of the document, for tests.
+/// Checks a generation request with the models of the document, for tests.
 #[cfg(test)]
 pub(crate) fn generation(body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
     ImageModels::default().generation(body, received)
 }
 
-/// The same with the models of the document, for tests.
+/// Checks an edit request with the models of the document, for tests.
 #[cfg(test)]
 pub(crate) fn edit(form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     ImageModels::default().edit(form, received)
 }
 
-/// The same with the models of the document, for tests.
+/// Checks a request for a response with the models of the document, for tests.
 #[cfg(test)]
-pub(crate) fn response(body: Kept, headers: &HeaderMap, received: DateTime<Utc>) -> Result<ResponseJob, Error> {
+pub(crate) fn response(body: SpooledBytes, headers: &HeaderMap, received: DateTime<Utc>) -> Result<ResponseJob, Error> {
     ImageModels::default().response(body, headers, received)
 }

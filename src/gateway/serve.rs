@@ -1,4 +1,4 @@
-//! Start and end: everything is checked before anything is bound, and nothing that was paid for is dropped at the end.
+//! Start and shutdown: everything is checked before a port is bound, and no paid work is dropped at the end.
 
 mod reload;
 mod shutdown;
@@ -13,65 +13,65 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::config::{Config, Listen};
-use super::console::KeyAsToken;
+use super::config::{Config, ListenAddress};
+use super::console::AdminTokenError;
 use super::filter::FilterError;
 use super::follow::group_follower;
-use super::front::{self, Connections, Server, ServerError};
+use super::front::{self, ConnectionTable, HttpServer, ServerError};
 use super::keys;
-use super::people::PeopleError;
+use super::people::IdentityError;
 use super::replay::ReplayError;
-use super::store::{Act, StoreError};
+use super::store::{AuditContext, StoreError};
 use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
-use reload::{ConfigReader, Reload};
+use reload::{ConfigReader, ConfigReloader};
 use shutdown::{END_PATIENCE, LEDGER_PATIENCE};
-use signals::Request;
-pub(crate) use signals::Signals;
-use welcome::Welcome;
+pub(crate) use signals::SignalListeners;
+use signals::SignalRequest;
+use welcome::StartupMessage;
 
 /// A change of a group must be in force within a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
-/// Why the gateway does not serve.
+/// The reason why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The data directory cannot be used.
     #[error("the store cannot be used")]
     Store(#[from] StoreError),
-    /// The first key cannot be made.
+    /// The first key cannot be created.
     #[error("the first key cannot be made")]
     Keys(#[from] keys::KeyError),
-    /// The link that makes the first admin cannot be made.
+    /// The link that creates the first admin cannot be created.
     #[error("the link for the first admin cannot be made")]
-    People(#[from] PeopleError),
+    People(#[from] IdentityError),
     /// Upstream connections cannot be prepared.
     #[error("upstream connections cannot be prepared")]
     Transport(#[from] TransportError),
-    /// Kept answers cannot be used.
+    /// Stored answers cannot be used.
     #[error("kept answers cannot be used")]
     Replay(#[from] ReplayError),
     /// A content filter cannot be used.
     #[error("a content filter cannot be used")]
     Filter(#[from] FilterError),
-    /// Operators would be taken for callers.
+    /// The admin token has the form of a key or of a user's admin token, so one could be mistaken for the other.
     #[error(transparent)]
-    AdminToken(#[from] KeyAsToken),
-    /// There is no room for uploads.
+    AdminToken(#[from] AdminTokenError),
+    /// The folder for uploads cannot be used.
     #[error("the folder for uploads cannot be used")]
     Spool(#[source] std::io::Error),
     /// The address cannot be listened on.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The address means nothing on this machine.
+    /// The listen address means nothing on this machine.
     #[error("cannot resolve the address `{0}` to listen on")]
     Address(String),
     /// Reading or writing failed.
     #[error("{doing}")]
     Io {
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// Why it failed.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -81,18 +81,18 @@ pub(crate) enum ServeError {
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot start. Once it listens it no longer fails: not even if standard output does.
+/// Returns an error if the gateway cannot start. Once it listens it no longer fails, not even if standard output does.
 pub(crate) async fn serve(
     mut config: Config,
     read: ConfigReader,
-    mut signals: Signals,
+    mut signals: SignalListeners,
     out: impl Write + Send + 'static,
 ) -> Result<(), ServeError> {
     let store = open_store(&config).await?;
     let lock = store.lock_for_serving()?;
     manage::without_stand_in(&mut config, &store).await?;
     if config.accounts.iter().any(manage::is_real) || manage::has_real_in_store(&store).await? {
-        manage::retire_first_key(&config, &store, &Act::system()).await?;
+        manage::retire_first_key(&config, &store, &AuditContext::system()).await?;
     }
     let (follower, mut changes) = group_follower();
     let current = CurrentGateway::new(Gateway::build(&config, &store, follower).await?);
@@ -104,10 +104,10 @@ pub(crate) async fn serve(
     if let Some(measuring) = &measuring {
         tracing::info!(address = %measuring.address(), "metrics are served");
     }
-    let welcome = Welcome::prepare(&config, &store, &gateway).await?;
+    let welcome = StartupMessage::prepare(&config, &store, &gateway).await?;
     let mut printing = pin!(print(out, welcome.text(&config, server.address())));
     let mut printed = false;
-    let mut reload = Reload::new(read, Arc::clone(&store), current, config);
+    let mut reload = ConfigReloader::new(read, Arc::clone(&store), current, config);
     let mut rounds = rounds();
     let mut reloads = 0;
     lock.tell(reloads, &Ok(String::new()));
@@ -122,8 +122,8 @@ pub(crate) async fn serve(
             _ = rounds.tick() => reload.follow_for(Vec::new()).await,
             Some(waiting) = changes.next() => reload.follow_for(waiting).await,
             request = signals.next() => match request {
-                Request::Stop => break,
-                Request::Reload => {
+                SignalRequest::Stop => break,
+                SignalRequest::Reload => {
                     let Some(result) = shutdown::unless_stopped(reload.run(), signals.stop_asked()).await else { break };
                     reloads += 1;
                     lock.tell(reloads, &result);
@@ -131,13 +131,13 @@ pub(crate) async fn serve(
             },
         }
     }
-    // Nobody follows the groups any more.
+    // No task refreshes the groups any more.
     drop(changes);
     let config = reload.in_force();
     shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &config).await;
     let end = async {
         if let Some(measuring) = measuring {
-            // Last of all, so that the end can be watched; what it answers takes no time.
+            // Last of all, so that the shutdown can be observed; its answers take no time.
             measuring.stop(LEDGER_PATIENCE).await;
         }
         gateway.keys().stop().await;
@@ -149,26 +149,26 @@ pub(crate) async fn serve(
 }
 
 /// Serves the metrics, if the settings have an address for them.
-async fn start_measuring(config: &Config, current: &CurrentGateway) -> Result<Option<Server>, ServeError> {
+async fn start_measuring(config: &Config, current: &CurrentGateway) -> Result<Option<HttpServer>, ServeError> {
     let Some(listen) = &config.metrics_listen else { return Ok(None) };
-    let (listen, connections) = (address(listen).await?, Connections::measuring());
+    let (listen, connections) = (address(listen).await?, ConnectionTable::measuring());
     Ok(Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?))
 }
 
-/// The moments of a look at the groups of the store.
+/// The times at which the groups of the store are refreshed.
 fn rounds() -> Interval {
     let mut rounds = interval(FOLLOW_EVERY);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     rounds
 }
 
-async fn address(listen: &Listen) -> Result<SocketAddr, ServeError> {
+async fn address(listen: &ListenAddress) -> Result<SocketAddr, ServeError> {
     let unknown = || ServeError::Address(listen.to_string());
     let mut found = tokio::net::lookup_host((listen.host(), listen.port())).await.map_err(|_| unknown())?;
     found.next().ok_or_else(unknown)
 }
 
-/// Prints on a thread of its own, because printing blocks for ever if nobody reads standard output.
+/// Prints on a thread of its own, because printing blocks for ever if standard output is not read.
 async fn print(mut out: impl Write + Send + 'static, text: String) -> std::io::Result<()> {
     let print = move || out.write_all(text.as_bytes()).and_then(|()| out.flush());
     tokio::task::spawn_blocking(print).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))

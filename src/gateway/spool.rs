@@ -1,9 +1,8 @@
 //! Uploads on disk, for as long as one request needs them.
 //!
-//! Decides: where the bytes of an upload wait, and how the files are reused.
-//! Refuses to know: what the bytes are, who sent them, and what is done with them.
-//! Rules: memory does not grow with an upload, every attempt can read it again, and no file has a name, so none
-//! survives its request or a kill of the process.
+//! This module decides where the bytes of an upload are stored, and how the files are reused. It must not know the
+//! meaning of the bytes, their sender, or their use. Rules: memory does not grow with an upload; every attempt can read
+//! the upload again; no file has a name, so none survives its request or a kill of the process.
 //!
 //! Overwriting the pages of an existing file was measured to cost a third of creating a new one, so files are reused.
 //! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
@@ -27,96 +26,97 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use budget::BudgetShare;
-use budget::Budgets;
-pub(crate) use budget::{BudgetExceeded, Usage};
+use budget::SpoolBudgets;
+pub(crate) use budget::{BudgetExceeded, SpoolUsage};
 pub(crate) use free::FreeSpace;
-pub(crate) use kept::{Keeper, Kept};
-pub(crate) use upload::{EditForm, Upload};
+pub(crate) use kept::{SpooledBytes, SpooledBytesWriter};
+pub(crate) use upload::{EditForm, ImageUpload};
 
-use crate::gateway::config::Uploads;
-use crate::image::Source;
+use crate::gateway::config::UploadLimits;
+use crate::image::ByteSource;
 
-/// Files that wait for their next upload; more are let go.
+/// The most idle files. Further ones are closed.
 const IDLE_MAX: usize = 32;
-/// A file that waits keeps at most so much of the disk.
+/// The most disk space that an idle file keeps.
 const KEPT_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Makes places for uploads; clones share the files.
+/// Creates spooled files for uploads. Clones share the files.
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
-    pool: Arc<Pool>,
-    /// The API key that the written bytes count for.
+    pool: Arc<SpoolFilePool>,
+    /// The API key against which the written bytes count.
     owner: Option<Arc<str>>,
 }
 
-/// An upload that is still coming.
+/// An upload that is still arriving.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    place: Place,
+pub(crate) struct SpoolWriter {
+    place: PooledFile,
     length: u64,
     /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for: neither a budget nor
-    /// the part of the disk that belongs to the database is a reason to refuse them.
+    /// the part of the disk that is reserved for the database is a reason to refuse them.
     owned: bool,
 }
 
-/// A whole upload. Its file goes back when the last copy of it is dropped.
+/// A complete upload. Its file returns to the pool when the last reference to it is dropped.
 #[derive(Debug)]
-pub(crate) struct Spooled {
-    place: Place,
+pub(crate) struct SpooledFile {
+    place: PooledFile,
     length: u64,
 }
 
 #[derive(Debug)]
-struct Pool {
+struct SpoolFilePool {
     folder: PathBuf,
-    idle: Mutex<Vec<Nameless>>,
-    budgets: Budgets,
+    idle: Mutex<Vec<AnonymousFile>>,
+    budgets: SpoolBudgets,
     free: FreeSpace,
-    /// The result of the last look at the free space.
+    /// The result of the last check of the free space.
     out_of_space: AtomicBool,
     #[cfg(test)]
     writes: std::sync::atomic::AtomicUsize,
 }
 
-/// Memory for a body that is still arriving; it counts until this is dropped.
+/// Memory for a body that is still arriving. It counts until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct BodyMemoryShare {
     share: BudgetShare,
-    pool: Arc<Pool>,
+    pool: Arc<SpoolFilePool>,
 }
 
 /// A file without a name.
 #[derive(Debug)]
-struct Nameless {
+struct AnonymousFile {
     file: File,
-    /// How far it was ever written: what of the disk it holds.
+    /// The number of bytes that were ever written, and so the disk space that the file holds.
     extent: u64,
 }
 
-/// A file on loan from the pool.
+/// A file of the pool that is in use.
 #[derive(Debug)]
-struct Place {
-    /// Nothing only while it is being dropped.
-    nameless: Option<Nameless>,
-    pool: Arc<Pool>,
+struct PooledFile {
+    /// `None` only while it is being dropped.
+    nameless: Option<AnonymousFile>,
+    pool: Arc<SpoolFilePool>,
     share: BudgetShare,
 }
 
 // === impl Spool ===
 
 impl Spool {
-    /// Takes the folder `spool` of the data directory. What lies there is ours and left over.
+    /// Opens the folder `spool` of the data directory. Files in it are left over from an earlier run and are removed.
     ///
     /// # Errors
     ///
-    /// Where no file can be made there: better now than at the first upload.
-    pub(crate) fn open_in(data_dir: &Path, limits: &Uploads) -> io::Result<Self> {
+    /// Returns an error if no file can be created there, so that the start fails and not the first upload.
+    pub(crate) fn open_in(data_dir: &Path, limits: &UploadLimits) -> io::Result<Self> {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
-        let first = Nameless::new(&folder)?;
+        let first = AnonymousFile::new(&folder)?;
         let free = FreeSpace::new(folder.clone(), limits.min_free);
-        let (idle, budgets, out_of_space) = (Mutex::new(vec![first]), Budgets::new(limits), AtomicBool::new(false));
-        let pool = Arc::new(Pool {
+        let (idle, budgets, out_of_space) =
+            (Mutex::new(vec![first]), SpoolBudgets::new(limits), AtomicBool::new(false));
+        let pool = Arc::new(SpoolFilePool {
             folder,
             idle,
             budgets,
@@ -128,23 +128,23 @@ impl Spool {
         Ok(Self { pool, owner: None })
     }
 
-    /// The same spool for uploads of this API key, which count against its share.
+    /// Returns the same spool for uploads of this API key, which count against its share.
     pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
         Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
     }
 
-    /// The free space for another folder of the same disk, whose work shares the threads of this spool.
+    /// Returns the free space for another folder of the same disk. Its work shares the threads of this spool.
     pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
         self.pool.free.of(folder)
     }
 
-    /// A share of the memory for bodies that are still arriving.
-    pub(crate) fn memory(&self) -> Memory {
-        Memory { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
+    /// Returns a share of the memory for bodies that are still arriving.
+    pub(crate) fn memory(&self) -> BodyMemoryShare {
+        BodyMemoryShare { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
     }
 
     /// The bytes held at this moment.
-    pub(crate) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> SpoolUsage {
         self.pool.budgets.usage()
     }
 
@@ -153,7 +153,7 @@ impl Spool {
     /// # Errors
     ///
     /// Like [`Spool::begin`].
-    pub(crate) async fn open(&self) -> io::Result<Writer> {
+    pub(crate) async fn open(&self) -> io::Result<SpoolWriter> {
         let spool = self.clone();
         self.pool.off_worker(move || spool.begin()).await
     }
@@ -170,13 +170,13 @@ impl Spool {
         self.pool.off_worker(move || Ok(work())).await
     }
 
-    /// Like [`Spool::open`], for bytes that will be paid for only if there is a place for them: it is refused like an
+    /// Like [`Spool::open`], for bytes that will be paid for only if there is room for them: it is refused like an
     /// upload if the rest of the disk is reserved for the database.
     ///
     /// # Errors
     ///
     /// Like [`Spool::open`], and if the rest of the disk is reserved.
-    pub(crate) async fn open_before_paying(&self) -> io::Result<Writer> {
+    pub(crate) async fn open_before_paying(&self) -> io::Result<SpoolWriter> {
         let spool = self.clone();
         let open = move || {
             spool.check_floor()?;
@@ -185,20 +185,20 @@ impl Spool {
         self.pool.off_worker(open).await
     }
 
-    /// A place for one upload, or for an answer.
+    /// Returns a writer for one upload, or for an answer.
     ///
     /// # Errors
     ///
     /// Returns an error if no more files can be created. An upload is also refused if the rest of the disk is reserved
     /// for the database.
-    pub(crate) fn begin(&self) -> io::Result<Writer> {
+    pub(crate) fn begin(&self) -> io::Result<SpoolWriter> {
         if self.owner.is_some() {
             self.check_floor()?;
         }
         let idle = self.pool.idle().pop();
         let nameless = match idle {
             Some(nameless) => nameless,
-            None => Nameless::new(&self.pool.folder)?,
+            None => AnonymousFile::new(&self.pool.folder)?,
         };
         Ok(self.writer(nameless))
     }
@@ -207,20 +207,20 @@ impl Spool {
         if self.pool.leaves_free(0) { Ok(()) } else { Err(self.pool.budgets.refuse(BudgetExceeded::Free)) }
     }
 
-    fn writer(&self, nameless: Nameless) -> Writer {
+    fn writer(&self, nameless: AnonymousFile) -> SpoolWriter {
         let share = self.pool.budgets.disk.share(self.owner.clone());
-        let place = Place { nameless: Some(nameless), pool: Arc::clone(&self.pool), share };
-        Writer { place, length: 0, owned: self.owner.is_some() }
+        let place = PooledFile { nameless: Some(nameless), pool: Arc::clone(&self.pool), share };
+        SpoolWriter { place, length: 0, owned: self.owner.is_some() }
     }
 
-    /// A place for a body that may be small: only a large one takes a file.
-    pub(crate) fn keeper(&self) -> Keeper {
-        Keeper::new(self.clone())
+    /// Returns a writer for a body that may be small: only a large one takes a file.
+    pub(crate) fn keeper(&self) -> SpooledBytesWriter {
+        SpooledBytesWriter::new(self.clone())
     }
 }
 
-/// Makes the folder, closed to other users. A process that was killed between making a file and taking its name away
-/// has left the name, never a byte.
+/// Creates the folder, closed to other users, and removes old files. A process that was killed between the creation of
+/// a file and the removal of its name has left the name, but no bytes.
 fn prepare(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -236,20 +236,20 @@ fn prepare(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-// === impl Writer ===
+// === impl SpoolWriter ===
 
-impl Writer {
-    /// The bytes written so far.
+impl SpoolWriter {
+    /// The number of bytes written so far.
     pub(crate) const fn len(&self) -> u64 {
         self.length
     }
 
-    /// Appends, with one write.
+    /// Appends the bytes with one write.
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk does not take the bytes or a budget does not allow them. If the disk is full, idle
-    /// files are dropped and the write is tried again.
+    /// Returns an error if the disk does not accept the bytes or a budget does not allow them. If the disk is full,
+    /// idle files are dropped and the write is tried again.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.length + bytes.len() as u64;
         let pool = &self.place.pool;
@@ -260,7 +260,7 @@ impl Writer {
             return Err(pool.budgets.refuse(BudgetExceeded::Free));
         }
         let nameless = self.place.nameless()?;
-        // Before the write, for one that fails has still taken room.
+        // This comes before the write, because a write that fails has still taken space.
         nameless.extent = nameless.extent.max(end);
         match at::write_all(&nameless.file, bytes, self.length) {
             Err(error) if is_full(&error) => {
@@ -273,32 +273,32 @@ impl Writer {
         Ok(())
     }
 
-    /// Like [`Writer::write`], on a thread that may block.
+    /// Like [`SpoolWriter::write`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// Like [`Writer::write`]; the writer is dropped then.
+    /// Like [`SpoolWriter::write`]. The writer is dropped then.
     pub(crate) async fn append(mut self, bytes: Bytes) -> io::Result<Self> {
         let pool = Arc::clone(&self.place.pool);
         pool.off_worker(move || self.write(&bytes).map(|()| self)).await
     }
 
-    /// The upload is whole.
-    pub(crate) fn finish(self) -> Arc<Spooled> {
-        Arc::new(Spooled { place: self.place, length: self.length })
+    /// Ends the upload, which is now complete.
+    pub(crate) fn finish(self) -> Arc<SpooledFile> {
+        Arc::new(SpooledFile { place: self.place, length: self.length })
     }
 }
 
 #[cfg(test)]
 impl Spool {
-    /// A spool with the default limits.
+    /// Creates a spool with the default limits.
     pub(crate) fn new(data_dir: &Path) -> io::Result<Self> {
-        Self::open_in(data_dir, &Uploads::DEFAULT)
+        Self::open_in(data_dir, &UploadLimits::DEFAULT)
     }
 
-    /// A spool that lets the bodies of one key hold so many bytes of memory.
+    /// Creates a spool in which the bodies of one key may hold this many bytes of memory.
     pub(crate) fn with_memory_per_key(data_dir: &Path, memory_per_key: u64) -> io::Result<Self> {
-        Self::open_in(data_dir, &Uploads { memory_per_key, ..Uploads::DEFAULT })
+        Self::open_in(data_dir, &UploadLimits { memory_per_key, ..UploadLimits::DEFAULT })
     }
 
     /// The number of writes.
@@ -306,15 +306,15 @@ impl Spool {
         self.pool.writes.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// A spool on a disk whose whole rest is reserved for the database.
+    /// Creates a spool on a disk whose entire free space is reserved for the database.
     pub(crate) fn on_short_disk(data_dir: &Path) -> io::Result<Self> {
-        Self::open_in(data_dir, &Uploads { min_free: u64::MAX, ..Uploads::DEFAULT })
+        Self::open_in(data_dir, &UploadLimits { min_free: u64::MAX, ..UploadLimits::DEFAULT })
     }
 
-    /// A place that takes nothing.
-    pub(crate) fn begin_full(&self) -> io::Result<Writer> {
+    /// Returns a writer that accepts no bytes.
+    pub(crate) fn begin_full(&self) -> io::Result<SpoolWriter> {
         let named = tempfile::NamedTempFile::new_in(&self.pool.folder)?;
-        Ok(self.writer(Nameless { file: File::open(named.path())?, extent: 0 }))
+        Ok(self.writer(AnonymousFile { file: File::open(named.path())?, extent: 0 }))
     }
 }
 
@@ -322,28 +322,29 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-// === impl Spooled ===
+// === impl SpooledFile ===
 
-impl Source for Spooled {
+impl ByteSource for SpooledFile {
     fn len(&self) -> u64 {
         self.length
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // What lies behind the end is of another upload, which had the file before.
+        // The bytes beyond the end belong to another upload, which used the file before.
         let left = self.length.saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         match &self.place.nameless {
-            // The system knows no place beyond what a file can have, and calls it an error.
+            // The system reports an error for an offset beyond the largest file, so a read of no bytes is not passed to
+            // it.
             Some(nameless) if count > 0 => at::read(&nameless.file, &mut buffer[..count], offset),
             _ => Ok(0),
         }
     }
 }
 
-// === impl Memory ===
+// === impl BodyMemoryShare ===
 
-impl Memory {
+impl BodyMemoryShare {
     /// Sets the number of bytes that the body holds.
     ///
     /// # Errors
@@ -354,40 +355,40 @@ impl Memory {
     }
 }
 
-// === impl Place ===
+// === impl PooledFile ===
 
-impl Place {
-    fn nameless(&mut self) -> io::Result<&mut Nameless> {
+impl PooledFile {
+    fn nameless(&mut self) -> io::Result<&mut AnonymousFile> {
         self.nameless.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-impl Drop for Place {
+impl Drop for PooledFile {
     fn drop(&mut self) {
         let Some(nameless) = self.nameless.take() else { return };
         if nameless.extent <= KEPT_BYTES && self.pool.idle().len() < IDLE_MAX {
             return self.pool.give_back(nameless);
         }
-        // A large file is truncated, and a surplus one is closed: either may take long.
+        // A large file is truncated and a surplus one is closed; both may take long.
         let pool = Arc::clone(&self.pool);
         waits::detach(move || pool.give_back(nameless));
     }
 }
 
-// === impl Pool ===
+// === impl SpoolFilePool ===
 
-impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Vec<Nameless>> {
+impl SpoolFilePool {
+    fn idle(&self) -> MutexGuard<'_, Vec<AnonymousFile>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the idle files. The lock is free again by then: closing a file frees its blocks, which may take long.
+    /// Closes the idle files after the lock is released: closing a file frees its blocks, which may take long.
     fn drop_idle(&self) {
         let idle = std::mem::take(&mut *self.idle());
         drop(idle);
     }
 
-    /// True if writing `bytes` more leaves the database its part of the disk; idle files are dropped if necessary.
+    /// True if the database keeps its part of the disk after `bytes` more are written. Drops idle files if necessary.
     fn leaves_free(&self, bytes: u64) -> bool {
         self.free.leaves(bytes) || {
             self.drop_idle();
@@ -395,7 +396,7 @@ impl Pool {
         }
     }
 
-    /// True if the database may soon have no room, even without the idle files.
+    /// True if the database may soon run out of space, even without the idle files.
     fn is_short_of_space(&self) -> bool {
         self.free.is_short() && {
             self.drop_idle();
@@ -410,7 +411,7 @@ impl Pool {
         self.free.off_worker(work).await
     }
 
-    fn give_back(&self, mut nameless: Nameless) {
+    fn give_back(&self, mut nameless: AnonymousFile) {
         if self.idle().len() >= IDLE_MAX {
             return;
         }
@@ -429,9 +430,9 @@ impl Pool {
     }
 }
 
-// === impl Nameless ===
+// === impl AnonymousFile ===
 
-impl Nameless {
+impl AnonymousFile {
     fn new(folder: &Path) -> io::Result<Self> {
         waits::note();
         Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })

@@ -1,8 +1,8 @@
 //! Logs and metrics.
 //!
-//! Logs are one line for each request and for each thing that went wrong, to standard error.
-//! Nothing here knows prompts, keys or credentials; what is logged is chosen where it happens, and what is counted is
-//! taken from answers and records.
+//! The log has one line for each request and for each failure, and goes to standard error. No code here may know
+//! prompts, keys or credentials: the module that logs chooses the content of a line, and the metrics are taken from
+//! answers and records.
 
 mod connections;
 mod log;
@@ -11,7 +11,7 @@ mod throttle;
 
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use log::LogGuard;
-pub(crate) use metrics::{AccountNow, Metrics, Now};
+pub(crate) use metrics::{AccountSnapshot, Metrics, MetricsSnapshot};
 pub(crate) use throttle::LogThrottle;
 
 use std::io::{self, IsTerminal as _};
@@ -21,10 +21,10 @@ use tracing_subscriber::EnvFilter;
 use crate::gateway::config::LogFormat;
 use log::{LogQueue, dropped_lines};
 
-/// What is logged where nobody says.
+/// The log filter if none is given.
 const DEFAULT_FILTER: &str = "imagate=info,warn";
 
-/// Begins to log. `filter` is as for `IMAGATE_LOG`: levels, by module if need be.
+/// Starts the log. `filter` has the syntax of `IMAGATE_LOG`: levels, by module if necessary.
 ///
 /// A filter that cannot be parsed is replaced by the default, which is logged. Panics are logged too.
 ///
@@ -41,9 +41,9 @@ pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGua
         .with_env_filter(filter)
         .with_writer(queue.clone())
         .with_ansi(io::stderr().is_terminal())
-        // Internal errors would be printed to standard error, which may block.
+        // The subscriber would print internal errors to standard error, which may block.
         .log_internal_errors(false);
-    // A second call is one in a test; the first one's log serves it too.
+    // A second call happens only in a test; the log of the first call serves it too.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().try_init(),

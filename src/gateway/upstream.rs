@@ -1,8 +1,8 @@
-//! `Lease` + `Job` → `Reply`: one call to one account, and what its failure means.
+//! Makes one call of a job to the account of a [`Lease`], and classifies its failure.
 //!
-//! One file for each protocol. This room never tries twice, never follows a redirect, and nothing that it says about
-//! an account is for a caller: addresses and reasons go to the log, a class and a cause go to the corridor.
-//! It carries the attempt classes of the money rules.
+//! There is one file for each protocol. The module never tries twice and never follows a redirect, and callers see
+//! nothing that it reports about an account: addresses and reasons go to the log, a class and a cause go to the request
+//! flow. It carries the attempt classes of the money rules.
 
 mod call;
 mod calls;
@@ -16,48 +16,48 @@ mod simulator;
 mod tool;
 mod transport;
 
-pub(crate) use calls::CallFailed;
+pub(crate) use calls::ServiceCallError;
 pub(crate) use classify::{error_in_answer, is_refusal};
-pub(crate) use reply::{Cause, Class, Failure, Reply, ReplyBody, ReplyError};
+pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
 pub(crate) use transport::TransportError;
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::accounts::{Endpoint, Lease};
-use super::rules::Task;
+use super::accounts::{AccountEndpoint, Lease};
+use super::rules::TaskRef;
 use crate::tables::UPSTREAM_TLS_SECONDS;
-use simulated::Studio;
-use transport::{Settings, Transport};
+use simulated::SimulatedUpstream;
+use transport::{Transport, TransportSettings};
 
-/// Makes the calls. One for the process: connections and budgets are shared.
+/// Makes the calls. The process has one client, because connections and budgets are shared.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamClient {
     transport: Transport,
-    studio: Studio,
+    studio: SimulatedUpstream,
 }
 
-// === impl Upstream ===
+// === impl UpstreamClient ===
 
-impl Upstream {
-    /// Prepares connections; opens none. `connect` bounds the greeting; with `tls` the machine's certificates are read
-    /// now, so that a start fails instead of every call.
+impl UpstreamClient {
+    /// Prepares the client; opens no connection. `connect` bounds the name resolution and the connection together. With
+    /// `tls` the machine's certificates are read now, so that the start fails instead of every call.
     ///
     /// # Errors
     ///
-    /// Where the machine's certificates cannot be read.
+    /// Returns an error if the machine's certificates cannot be read.
     pub(crate) fn new(connect: Duration, tls: bool) -> Result<Self, TransportError> {
-        let settings = Settings {
+        let settings = TransportSettings {
             connect_timeout: connect,
             tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
-            ..Settings::default()
+            ..TransportSettings::default()
         };
         let transport = Transport::new(settings)?;
         if tls {
             transport.prepare_tls()?;
         }
-        Ok(Self { transport, studio: Studio::new() })
+        Ok(Self { transport, studio: SimulatedUpstream::new() })
     }
 
     /// Loads the machine's certificates now, if that has not happened yet.
@@ -69,27 +69,29 @@ impl Upstream {
         self.transport.prepare_tls()
     }
 
-    /// One attempt: returns when the upstream has answered with a head, or failed.
+    /// Makes one attempt. Returns when the upstream has answered with a head, or has failed.
     pub(crate) async fn send<'a>(
         &self,
         lease: &Lease,
-        task: impl Into<Task<'a>>,
+        task: impl Into<TaskRef<'a>>,
         until: Instant,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, AttemptFailure> {
         match (lease.endpoint(), task.into()) {
-            (Endpoint::Simulator, Task::Images(job)) => self.studio.send(job).await,
-            (Endpoint::Simulator, Task::Response(job)) => self.studio.respond(job).await,
-            (Endpoint::Images(address), Task::Images(job)) => {
+            (AccountEndpoint::Simulator, TaskRef::Images(job)) => self.studio.send(job).await,
+            (AccountEndpoint::Simulator, TaskRef::Response(job)) => self.studio.respond(job).await,
+            (AccountEndpoint::Images(address), TaskRef::Images(job)) => {
                 images::send(&self.transport, lease, address, job, until).await
             }
-            (Endpoint::Responses(host), Task::Response(job)) => {
+            (AccountEndpoint::Responses(host), TaskRef::Response(job)) => {
                 responses::send(&self.transport, lease, host.address(), job, until).await
             }
-            (Endpoint::Responses(host), Task::Images(job)) => {
+            (AccountEndpoint::Responses(host), TaskRef::Images(job)) => {
                 tool::send(&self.transport, lease, host, job, until).await
             }
-            // No lease is given out for this: what draws only cannot talk.
-            (Endpoint::Images(_), Task::Response(_)) => Err(Failure::new(Class::N, Cause::Unreachable)),
+            // No lease is granted for this: an account that only draws cannot answer a response request.
+            (AccountEndpoint::Images(_), TaskRef::Response(_)) => {
+                Err(AttemptFailure::new(FailureClass::N, FailureCause::Unreachable))
+            }
         }
     }
 }

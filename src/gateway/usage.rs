@@ -1,10 +1,11 @@
-//! What was used, for people: records page by page, and counts by day and by key.
+//! Usage for people: records page by page, and counts by day and by key.
 //!
-//! Decides what a page of records is, what an unknown place in the list means, and how both are written for a
-//! spreadsheet ([`csv`]). Refuses to know who asks: whoever may see only their own says so in the filter, and then what
-//! is somebody else's does not exist. It never writes: counts are made where a record is closed, by the store.
+//! This module decides the extent of a page of records, the treatment of an unknown position in the list, and the
+//! format for a spreadsheet ([`csv`]). It must not know who asks: the filter restricts a member to the member's own
+//! data, and then the data of others does not exist. It never writes: the store makes the counts when a record is
+//! closed.
 //!
-//! Carries: the usage record of the specification, whole; the counts of a day are those of its records.
+//! Rules: the complete usage record of the specification; the counts of a day are those of its records.
 
 pub(crate) mod csv;
 
@@ -16,16 +17,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub(crate) use super::store::{Counts, Day, DayCounts, KeyCounts, Record, RecordFilter, UsageFilter};
-use super::store::{KeyId, KeyName, RequestId, Store, StoreError, UserId};
+pub(crate) use super::store::{DayCounts, KeyCounts, Record, RecordFilter, UsageCounters, UsageFilter, UtcDay};
+use super::store::{KeyDisplayNames, KeyId, RequestId, Store, StoreError, UserId};
 
-/// The door to records and counts.
+/// Reads records and counts.
 #[derive(Clone)]
-pub(crate) struct Usage {
+pub(crate) struct UsageReader {
     store: Arc<dyn Store>,
 }
 
-/// A record with what people call its key and its user; unknown only where rows were taken out by hand.
+/// A record with the names of its key and its user. A name is unknown only if rows were removed by hand.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedRecord {
     pub(crate) record: Record,
@@ -33,7 +34,7 @@ pub(crate) struct NamedRecord {
     pub(crate) user_name: Option<String>,
 }
 
-/// The counts of a key with what people call it.
+/// The counts of a key with its name and its user's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct NamedCounts {
     pub(crate) name: Option<String>,
@@ -42,44 +43,44 @@ pub(crate) struct NamedCounts {
     pub(crate) of: KeyCounts,
 }
 
-/// Records, newest first.
+/// A page of records, newest first.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RecordPage {
+pub(crate) struct NamedRecordPage {
     pub(crate) records: Vec<NamedRecord>,
-    /// Whether there are more behind the last one.
+    /// True if there are more records after the last one.
     pub(crate) has_more: bool,
 }
 
-/// Why nothing could be read.
+/// The reason why nothing could be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
-    /// The list is to go on behind a record that does not exist, or not for the owner.
+    /// The list must continue after a record that does not exist, or that belongs to a user other than the owner.
     #[error("there is no record of the request `{0}`")]
     UnknownPlace(RequestId),
-    /// The database has trouble.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-// === impl Usage ===
+// === impl UsageReader ===
 
-impl Usage {
+impl UsageReader {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
 
-    /// The days on which there was anything, the first one first.
+    /// Returns the days with any usage, oldest first.
     ///
     /// # Errors
-    /// Where the store has trouble.
+    /// Returns an error if the store fails.
     pub(crate) async fn days(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
         self.store.usage_by_day(filter).await
     }
 
-    /// Each key with which there was anything, in each group where it was, the most requests first.
+    /// Returns each key with any usage, once for each group in which it was used, those with the most requests first.
     ///
     /// # Errors
-    /// Where the store has trouble.
+    /// Returns an error if the store fails.
     pub(crate) async fn by_key(
         &self,
         filter: &UsageFilter,
@@ -94,56 +95,57 @@ impl Usage {
         Ok(counts.into_iter().map(named).collect())
     }
 
-    /// All of it together.
+    /// Returns the sum of all counts.
     ///
     /// # Errors
-    /// Where the store has trouble.
-    pub(crate) async fn totals(&self, filter: &UsageFilter) -> Result<Counts, StoreError> {
+    /// Returns an error if the store fails.
+    pub(crate) async fn totals(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
         self.store.usage_in_total(filter).await
     }
 
-    /// What each of these keys has used since ever; one that is missing was never used.
+    /// Returns the total usage of each of these keys. A key that is missing was never used.
     ///
     /// # Errors
-    /// Where the store has trouble.
-    pub(crate) async fn totals_of(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
+    /// Returns an error if the store fails.
+    pub(crate) async fn totals_of(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
         self.store.usage_of_keys(keys).await
     }
 
-    /// A page of at most so many records.
+    /// Returns a page of at most `limit` records.
     ///
     /// # Errors
-    /// [`UsageError::UnknownPlace`] where the filter begins behind a record that is not there for its owner.
-    pub(crate) async fn records(&self, filter: &RecordFilter, limit: u32) -> Result<RecordPage, UsageError> {
+    /// Returns [`UsageError::UnknownPlace`] if the filter begins after a record that does not exist for its owner, or
+    /// an error if the store fails.
+    pub(crate) async fn records(&self, filter: &RecordFilter, limit: u32) -> Result<NamedRecordPage, UsageError> {
         if let Some(before) = &filter.before
             && self.store.find_record(before, filter.owner.as_ref()).await?.is_none()
         {
             return Err(UsageError::UnknownPlace(before.clone()));
         }
-        // One more than are shown says whether there are more.
+        // One record more than the page holds shows whether there are more.
         let asked = RecordFilter { limit: Some(limit.saturating_add(1)), ..filter.clone() };
         let mut records = self.store.list_records(&asked).await?;
         records.reverse();
         let has_more = records.len() > limit as usize;
         records.truncate(limit as usize);
         let names = self.names(records.iter().map(|record| &record.key)).await?;
-        Ok(RecordPage { records: records.into_iter().map(|record| named(record, &names)).collect(), has_more })
+        Ok(NamedRecordPage { records: records.into_iter().map(|record| named(record, &names)).collect(), has_more })
     }
 
-    /// Every record that passes the filter, the newest ones up to its limit, oldest of them first.
+    /// Returns the records that pass the filter: the newest ones up to its limit, ordered from oldest to newest.
     ///
     /// # Errors
-    /// Where the store has trouble.
+    /// Returns an error if the store fails.
     pub(crate) async fn all_records(&self, filter: &RecordFilter) -> Result<Vec<NamedRecord>, StoreError> {
         let records = self.store.list_records(filter).await?;
         let names = self.names(records.iter().map(|record| &record.key)).await?;
         Ok(records.into_iter().map(|record| named(record, &names)).collect())
     }
 
-    /// One record, in whatever state, unless it is somebody else's.
+    /// Returns one record, in any state, unless it belongs to a user other than the owner.
     ///
     /// # Errors
-    /// Where the store has trouble.
+    /// Returns an error if the store fails.
     pub(crate) async fn record(
         &self,
         request_id: &RequestId,
@@ -157,7 +159,7 @@ impl Usage {
     async fn names<'a>(
         &self,
         keys: impl IntoIterator<Item = &'a KeyId>,
-    ) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {
+    ) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
         let mut keys: Vec<KeyId> = keys.into_iter().cloned().collect();
         keys.sort_unstable();
         keys.dedup();
@@ -165,11 +167,11 @@ impl Usage {
     }
 }
 
-fn named(record: Record, names: &BTreeMap<KeyId, KeyName>) -> NamedRecord {
+fn named(record: Record, names: &BTreeMap<KeyId, KeyDisplayNames>) -> NamedRecord {
     let (key_name, user_name) = called(names, &record.key);
     NamedRecord { record, key_name, user_name }
 }
 
-fn called(names: &BTreeMap<KeyId, KeyName>, key: &KeyId) -> (Option<String>, Option<String>) {
+fn called(names: &BTreeMap<KeyId, KeyDisplayNames>, key: &KeyId) -> (Option<String>, Option<String>) {
     names.get(key).cloned().map_or((None, None), |key| (Some(key.name), key.user_name))
 }

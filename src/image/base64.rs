@@ -1,4 +1,5 @@
-//! An image as base64 text that comes in pieces: the standard alphabet, padding to the last character, nothing behind it.
+//! Decodes an image from base64 text that arrives in pieces: the standard alphabet, full padding, and nothing after the
+//! padding.
 
 use std::sync::LazyLock;
 
@@ -14,59 +15,59 @@ static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 static ENGINE: LazyLock<GeneralPurpose> = LazyLock::new(|| GeneralPurpose::new(&base64::alphabet::STANDARD, PAD));
 
-/// Why a text is no image.
+/// The reason why a text is not an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoImage {
-    /// An address to fetch from.
+pub(crate) enum DataUrlError {
+    /// The text is an address of a remote image.
     #[error("remote images are not fetched here. Send the image itself as a base64 data URL.")]
     Remote,
-    /// Some other text.
+    /// The text is neither an address nor a data URL.
     #[error("expected a base64 data URL: 'data:image/png;base64,…'.")]
     NotData,
-    /// A data URL that is cut or damaged.
+    /// The text is a data URL that is truncated or damaged.
     #[error("the data URL is not valid base64.")]
     NotBase64,
 }
 
-/// What stands between pieces.
+/// The state of the decoder between pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Base64 {
-    /// Characters that are not yet four.
+pub(crate) struct Base64Decoder {
+    /// Characters of an incomplete group of four.
     rest: Vec<u8>,
-    /// Padding has come: nothing may follow.
+    /// True after padding, which nothing may follow.
     ended: bool,
     spaced: bool,
 }
 
-// === impl NoImage ===
+// === impl DataUrlError ===
 
-impl NoImage {
-    /// What to say of a text that begins so, and is no data URL of an image.
+impl DataUrlError {
+    /// Returns the error for a text that begins with `head` and is not a data URL of an image.
     pub(crate) fn beginning(head: &[u8]) -> Self {
         let remote = ["http:", "https:"].iter().any(|scheme| starts_with(head, scheme));
         if remote { Self::Remote } else { Self::NotData }
     }
 }
 
-/// Whether it begins with this word, in whatever case.
+/// Returns true if the text begins with this word, in upper or lower case.
 pub(crate) fn starts_with(text: &[u8], word: &str) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-// === impl Base64 ===
+// === impl Base64Decoder ===
 
-impl Base64 {
-    /// Passes over spaces between the characters.
+impl Base64Decoder {
+    /// Creates a decoder that skips spaces between the characters.
     pub(crate) fn spaced() -> Self {
         Self { spaced: true, ..Self::default() }
     }
 
-    /// Appends what the next characters stand for.
+    /// Decodes the next characters and appends the bytes to `into`.
     ///
     /// # Errors
     ///
-    /// Where they are no base64, or follow its end.
-    pub(crate) fn push(&mut self, mut text: &[u8], into: &mut Vec<u8>) -> Result<(), NoImage> {
+    /// Returns an error if the characters are not base64, or follow the end of the text.
+    pub(crate) fn push(&mut self, mut text: &[u8], into: &mut Vec<u8>) -> Result<(), DataUrlError> {
         while let (false, [first, others @ ..]) = (self.rest.is_empty(), text) {
             self.take(*first, into)?;
             text = others;
@@ -74,25 +75,25 @@ impl Base64 {
         let (whole, others) = text.split_at(text.len() / 4 * 4);
         if self.fours(whole, into).is_err() {
             if !self.spaced {
-                return Err(NoImage::NotBase64);
+                return Err(DataUrlError::NotBase64);
             }
-            // Spaces, perhaps: one by one it shows.
+            // The group may contain spaces, so its characters are decoded one by one.
             whole.iter().try_for_each(|byte| self.take(*byte, into))?;
         }
         others.iter().try_for_each(|byte| self.take(*byte, into))
     }
 
-    /// The text is complete.
+    /// Ends the text.
     ///
     /// # Errors
     ///
-    /// Where it was cut.
-    pub(crate) fn finish(&self) -> Result<(), NoImage> {
-        if self.rest.is_empty() { Ok(()) } else { Err(NoImage::NotBase64) }
+    /// Returns an error if the text was truncated.
+    pub(crate) fn finish(&self) -> Result<(), DataUrlError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(DataUrlError::NotBase64) }
     }
 
-    /// One character.
-    fn take(&mut self, byte: u8, into: &mut Vec<u8>) -> Result<(), NoImage> {
+    /// Decodes one character.
+    fn take(&mut self, byte: u8, into: &mut Vec<u8>) -> Result<(), DataUrlError> {
         if self.spaced && byte == b' ' {
             return Ok(());
         }
@@ -104,8 +105,8 @@ impl Base64 {
         Ok(())
     }
 
-    /// Characters in groups of four, all of them or none.
-    fn fours(&mut self, text: &[u8], into: &mut Vec<u8>) -> Result<(), NoImage> {
+    /// Decodes characters in groups of four: all of them, or none if there is an error.
+    fn fours(&mut self, text: &[u8], into: &mut Vec<u8>) -> Result<(), DataUrlError> {
         if text.is_empty() {
             return Ok(());
         }
@@ -114,7 +115,7 @@ impl Base64 {
         let count = ENGINE.decode_slice(text, &mut into[before..]).ok().filter(|_| !self.ended);
         into.truncate(before + count.unwrap_or(0));
         self.ended |= count.is_some() && text.ends_with(b"=");
-        count.map(drop).ok_or(NoImage::NotBase64)
+        count.map(drop).ok_or(DataUrlError::NotBase64)
     }
 }
 
@@ -122,7 +123,7 @@ impl Base64 {
 mod tests {
     use super::*;
 
-    fn decoded(mut base64: Base64, text: &str, piece: usize) -> Result<Vec<u8>, NoImage> {
+    fn decoded(mut base64: Base64Decoder, text: &str, piece: usize) -> Result<Vec<u8>, DataUrlError> {
         let mut bytes = Vec::new();
         text.as_bytes().chunks(piece).try_for_each(|piece| base64.push(piece, &mut bytes))?;
         base64.finish()?;
@@ -135,9 +136,9 @@ mod tests {
         let text = base64::engine::general_purpose::STANDARD.encode(&bytes);
         let spaced = text.replace('A', " A ");
         for piece in 1..text.len() {
-            assert_eq!(decoded(Base64::default(), &text, piece).unwrap(), bytes, "{piece}");
-            assert_eq!(decoded(Base64::spaced(), &spaced, piece).unwrap(), bytes, "{piece}");
-            assert_eq!(decoded(Base64::default(), &spaced, piece), Err(NoImage::NotBase64), "{piece}");
+            assert_eq!(decoded(Base64Decoder::default(), &text, piece).unwrap(), bytes, "{piece}");
+            assert_eq!(decoded(Base64Decoder::spaced(), &spaced, piece).unwrap(), bytes, "{piece}");
+            assert_eq!(decoded(Base64Decoder::default(), &spaced, piece), Err(DataUrlError::NotBase64), "{piece}");
         }
     }
 
@@ -145,18 +146,18 @@ mod tests {
     fn damage_is_seen_wherever_it_is() {
         for damaged in ["A", "AAA", "AA==AAAA", "AA=A", "AA-_", "AB==", "A\nAAA"] {
             for piece in [1, 3, 4, 100] {
-                assert!(decoded(Base64::default(), damaged, piece).is_err(), "{damaged:?} by {piece}");
-                assert!(decoded(Base64::spaced(), damaged, piece).is_err(), "{damaged:?} by {piece}");
+                assert!(decoded(Base64Decoder::default(), damaged, piece).is_err(), "{damaged:?} by {piece}");
+                assert!(decoded(Base64Decoder::spaced(), damaged, piece).is_err(), "{damaged:?} by {piece}");
             }
         }
-        assert_eq!(decoded(Base64::default(), "", 1), Ok(Vec::new()));
+        assert_eq!(decoded(Base64Decoder::default(), "", 1), Ok(Vec::new()));
     }
 
     #[test]
     fn an_address_is_told_from_other_texts() {
-        assert_eq!(NoImage::beginning(b"HTTPS://example.com/a.png"), NoImage::Remote);
+        assert_eq!(DataUrlError::beginning(b"HTTPS://example.com/a.png"), DataUrlError::Remote);
         for other in [&b"data:image/png,AAAA"[..], b"http", b"", b"a.png"] {
-            assert_eq!(NoImage::beginning(other), NoImage::NotData);
+            assert_eq!(DataUrlError::beginning(other), DataUrlError::NotData);
         }
     }
 }

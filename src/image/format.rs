@@ -1,4 +1,4 @@
-//! The file formats an image can be delivered in.
+//! The file formats in which an image can be delivered.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub enum Format {
 // === impl Format ===
 
 impl Format {
-    /// The word used on the wire: `png`, `jpeg` or `webp`.
+    /// Returns the word for the format in requests and answers: `png`, `jpeg` or `webp`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Format {
         }
     }
 
-    /// The usual ending of a file name, without the dot: `png`, `jpg` or `webp`.
+    /// Returns the usual extension of a file name, without the dot: `png`, `jpg` or `webp`.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The word is not one of `png`, `jpeg` and `webp`.
+/// The error for a word that is not one of `png`, `jpeg` and `webp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected png, jpeg or webp")]
 pub struct UnknownFormat;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::tables::{GRID_PX, LARGE_ABOVE_PIXELS, MAX_EDGE_PX, MAX_PIXELS, MAX_RATIO, MIN_PIXELS};
 
-/// The width and height of an image in pixels, obeying the four size rules.
+/// The width and height of an image in pixels, which obey the four size rules.
 ///
-/// An illegal size cannot be made: [`Size::new`] and parsing check every rule.
+/// An invalid size cannot be constructed: [`Size::new`] and parsing check every rule.
 ///
 /// ```
 /// use imagate::image::Size;
@@ -25,35 +25,35 @@ pub struct Size {
     height: u32,
 }
 
-/// A size as a request states it: a [`Size`], or the model's choice.
+/// A size as a request states it: a [`Size`], or a size that the model chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SizeRequest {
-    /// The model chooses; what it chooses need not obey the size rules.
+    /// The model chooses the size, which need not obey the size rules.
     #[default]
     Auto,
-    /// Exactly these pixels.
+    /// The size in pixels.
     Exact(Size),
 }
 
-/// Why a size was refused.
+/// The reason why a size was refused.
 ///
-/// `Display` says what is wrong and what is allowed.
+/// `Display` states the problem and the allowed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Not of the form `<width>x<height>` and not `auto`.
+    /// The text is neither of the form `<width>x<height>` nor `auto`.
     #[error("Expected 'auto' or '<width>x<height>' in pixels, such as '1024x1024'.")]
     Grammar,
     /// Rule 1: an edge is too long.
     #[error("The longest edge must be at most {MAX_EDGE_PX} px.")]
     Edge,
-    /// Rule 2: an edge is off the grid.
+    /// Rule 2: an edge is not a multiple of the grid.
     #[error("Width and height must both be divisible by {GRID_PX}.")]
     Grid,
-    /// Rule 3: too long and narrow.
+    /// Rule 3: the image is too long and narrow.
     #[error("The long edge must be at most {MAX_RATIO} times the short edge.")]
     Ratio,
-    /// Rule 4: too few or too many pixels in all.
+    /// Rule 4: the image has too few or too many pixels in total.
     #[error("The total number of pixels must be between {MIN_PIXELS} and {MAX_PIXELS}.")]
     Pixels,
 }
@@ -61,11 +61,11 @@ pub enum SizeError {
 // === impl Size ===
 
 impl Size {
-    /// Checks the four rules.
+    /// Creates a size after checking the four rules.
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, in the order of the specification.
+    /// Returns the first broken rule, in the order of the specification.
     pub const fn new(width: u32, height: u32) -> Result<Self, SizeError> {
         let (long, short) = if width > height { (width, height) } else { (height, width) };
         if long > MAX_EDGE_PX {
@@ -74,7 +74,7 @@ impl Size {
         if !width.is_multiple_of(GRID_PX) || !height.is_multiple_of(GRID_PX) {
             return Err(SizeError::Grid);
         }
-        // Neither product can overflow: both edges are at most `MAX_EDGE_PX` by now.
+        // Neither product can overflow: at this point both edges are at most `MAX_EDGE_PX`.
         if long > MAX_RATIO * short {
             return Err(SizeError::Ratio);
         }
@@ -84,25 +84,25 @@ impl Size {
         Ok(Self { width, height })
     }
 
-    /// Pixels from left to right.
+    /// Returns the number of pixels from left to right.
     #[must_use]
     pub const fn width(self) -> u32 {
         self.width
     }
 
-    /// Pixels from top to bottom.
+    /// Returns the number of pixels from top to bottom.
     #[must_use]
     pub const fn height(self) -> u32 {
         self.height
     }
 
-    /// Width times height.
+    /// Returns width times height.
     #[must_use]
     pub const fn pixels(self) -> u32 {
         self.width * self.height
     }
 
-    /// Whether this is one of the high-latency, high-cost sizes: more pixels than 2560x1440.
+    /// Returns true for the slow and expensive sizes: more pixels than 2560x1440.
     #[must_use]
     pub const fn is_large(self) -> bool {
         self.pixels() > LARGE_ABOVE_PIXELS
@@ -124,7 +124,7 @@ impl FromStr for Size {
     }
 }
 
-/// One edge: decimal digits, no sign, no leading zero. A number beyond `u32` is an edge that is too long.
+/// Parses one edge: decimal digits without sign or leading zero. A number beyond `u32` is an edge that is too long.
 fn edge(digits: &str) -> Result<u32, SizeError> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     if !plain {
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Size {
 // === impl SizeRequest ===
 
 impl SizeRequest {
-    /// The pixels asked for, unless the model chooses.
+    /// Returns the requested pixels, or `None` if the model chooses.
     #[must_use]
     pub const fn exact(self) -> Option<Size> {
         match self {

@@ -1,6 +1,6 @@
-//! The check: one walk from the bytes to everything that can be said of them.
+//! The check: one pass from the bytes of a manifest to all of its findings.
 //!
-//! Decides in which order the rules are asked, and how bad a finding is after what the options say.
+//! Decides the order in which the rules are checked, and the level of a finding after the options are applied.
 
 mod digests;
 mod fields;
@@ -17,71 +17,84 @@ mod urls;
 
 pub(super) use fields::nearest;
 pub(super) use names::lenient;
-pub use options::{Options, Override, Overrides, OverridesError};
+pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
 pub use urls::{can_be_asked, is_public};
 
-use super::finding::{Findings, Report};
-use super::located::Located;
-use super::package::{self, Scope};
-use super::text::Source;
-use super::threads::Threads;
+use super::finding::{CheckReport, FindingCollector};
+use super::located::LocatedNode;
+use super::package::{self, CheckScope};
+use super::text::SourceFile;
+use super::threads::ThreadLimit;
 
-/// The schema, which is the word on the shape.
+/// The schema, which defines the shape of a manifest.
 pub(super) const SCHEMA: &str = include_str!("../../schemas/skills-registry.schema.json");
 
-/// Of so many skills a thread looks at the files before it takes the next ones.
+/// The number of skills whose files one thread checks before it takes the next group.
 const SKILLS_OF_A_JOB: usize = 64;
 
-/// Looks for everything that is wrong with a manifest.
+/// Checks a manifest against all rules that apply.
 ///
-/// It never fails: what cannot be read is a finding.
+/// It never fails: input that cannot be read is a finding.
 #[must_use]
-pub fn check(source: Source, options: &Options<'_>) -> Report {
+pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     read(source, options, |manifest, text, findings| all(manifest, text, options, findings))
 }
 
-/// Looks only whether the packages are the ones of a manifest, and safe: for whoever has these and no checkout.
+/// Checks only that the packages are those of the manifest, and safe. For callers that have the packages but no
+/// checkout.
 #[must_use]
-pub fn verify(source: Source, options: &Options<'_>) -> Report {
+pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     read(source, options, |manifest, _, findings| {
-        all_of(manifest, &[&|findings| shape::check(manifest, findings)], options, Scope::Packages, findings);
+        all_of(manifest, &[&|findings| shape::check(manifest, findings)], options, CheckScope::Packages, findings);
     })
 }
 
-fn read(source: Source, options: &Options<'_>, look: impl FnOnce(&Located<'_>, &str, &mut Findings)) -> Report {
-    let mut findings = Findings::default();
+fn read(
+    source: SourceFile,
+    options: &CheckOptions<'_>,
+    look: impl FnOnce(&LocatedNode<'_>, &str, &mut FindingCollector),
+) -> CheckReport {
+    let mut findings = FindingCollector::default();
     let file = findings.next();
     let text = shape::text(&source, file, &mut findings);
     findings.add(source);
     let root = text.as_ref().and_then(|text| shape::tree(text, file, &mut findings));
     if let (Some(text), Some(root)) = (&text, &root) {
-        look(&Located::root(root, file), text, &mut findings);
+        look(&LocatedNode::root(root, file), text, &mut findings);
     }
     findings.finish(options.asked(root.is_some()), |finding| options.settle(finding))
 }
 
-/// Rules about the manifest by itself.
-type Alone<'a> = &'a (dyn Fn(&mut Findings) + Sync);
+/// A check of the manifest by itself.
+type ManifestCheck<'a> = &'a (dyn Fn(&mut FindingCollector) + Sync);
 
-/// What one thread does at a time. None of it needs to know what came of the rest.
+/// The unit of work of one thread. It does not depend on the results of other units.
 #[derive(Clone, Copy)]
-enum Job<'a, 'm> {
-    Alone(Alone<'a>),
-    /// The files and packages of some skills.
-    Skills(&'a package::Look<'a>, &'a [Located<'m>]),
+enum CheckWorkItem<'a, 'm> {
+    Alone(ManifestCheck<'a>),
+    /// The files and packages of a group of skills.
+    Skills(&'a package::RepositoryChecker<'a>, &'a [LocatedNode<'m>]),
 }
 
-fn all_of(manifest: &Located<'_>, alone: &[Alone<'_>], options: &Options<'_>, scope: Scope, findings: &mut Findings) {
-    let look = options.files.map(|files| package::Look::new(files, scope));
-    let skills: Vec<Located<'_>> = look.iter().flat_map(|_| manifest.skills()).collect();
-    let mut jobs: Vec<Job<'_, '_>> = alone.iter().copied().map(Job::Alone).collect();
-    jobs.extend(look.iter().flat_map(|look| skills.chunks(SKILLS_OF_A_JOB).map(|some| Job::Skills(look, some))));
-    let found = Threads::new(options.threads).each(&jobs, |job| {
+fn all_of(
+    manifest: &LocatedNode<'_>,
+    alone: &[ManifestCheck<'_>],
+    options: &CheckOptions<'_>,
+    scope: CheckScope,
+    findings: &mut FindingCollector,
+) {
+    let look = options.files.map(|files| package::RepositoryChecker::new(files, scope));
+    let skills: Vec<LocatedNode<'_>> = look.iter().flat_map(|_| manifest.skills()).collect();
+    let mut jobs: Vec<CheckWorkItem<'_, '_>> = alone.iter().copied().map(CheckWorkItem::Alone).collect();
+    jobs.extend(
+        look.iter().flat_map(|look| skills.chunks(SKILLS_OF_A_JOB).map(|some| CheckWorkItem::Skills(look, some))),
+    );
+    let found = ThreadLimit::new(options.threads).each(&jobs, |job| {
         let mut part = findings.part();
         match job {
-            Job::Alone(rules) => rules(&mut part),
-            Job::Skills(look, skills) => look.skills(skills, &mut part),
+            CheckWorkItem::Alone(rules) => rules(&mut part),
+            CheckWorkItem::Skills(look, skills) => look.skills(skills, &mut part),
         }
         part
     });
@@ -91,9 +104,9 @@ fn all_of(manifest: &Located<'_>, alone: &[Alone<'_>], options: &Options<'_>, sc
     }
 }
 
-/// Every rule that has something to look at, also where the shape is wrong: one missing field hides nothing else.
-fn all(manifest: &Located<'_>, text: &str, options: &Options<'_>, findings: &mut Findings) {
-    let alone: [Alone<'_>; 8] = [
+/// Runs all checks that have input, even if the shape is wrong: one missing field hides no other finding.
+fn all(manifest: &LocatedNode<'_>, text: &str, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
+    let alone: [ManifestCheck<'_>; 8] = [
         &|findings| shape::check(manifest, findings),
         &|findings| fields::check(manifest, findings),
         &|findings| times::check(manifest, options.now, findings),
@@ -103,7 +116,7 @@ fn all(manifest: &Located<'_>, text: &str, options: &Options<'_>, findings: &mut
         &|findings| paths::check(manifest, findings),
         &|findings| lists::check(manifest, options, findings),
     ];
-    all_of(manifest, &alone, options, Scope::Everything, findings);
+    all_of(manifest, &alone, options, CheckScope::Everything, findings);
     if let Some(web) = options.web {
         network::check(manifest, web, options, findings);
     }

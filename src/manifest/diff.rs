@@ -1,7 +1,7 @@
-//! What two manifests say differently of each skill, and which version that asks for.
+//! Compares two manifests skill by skill, and determines the version step that the changes require.
 //!
-//! Decides how much a change is: content, words and places ask for a patch, more agents or documents for a minor, and
-//! fewer of them for a major version. Below 1.0.0 each step is one smaller, and a pre-release may change anything.
+//! Decides the size of a change: content, texts and locations require a patch, more agents or documents a minor, and
+//! fewer of them a major version. Below 1.0.0 each step is one smaller, and a pre-release may change anything.
 
 use std::collections::BTreeMap;
 
@@ -10,68 +10,69 @@ use serde::Serialize;
 
 use super::check::lenient;
 use super::document::Manifest;
-use super::text::Node;
+use super::text::JsonNode;
 
 /// A step between two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Bump {
+pub enum VersionBump {
     /// The versions are equal.
     None,
-    /// Something was mended.
+    /// A fix.
     Patch,
-    /// Something was added.
+    /// An addition.
     Minor,
-    /// Something does not work as before.
+    /// An incompatible change.
     Major,
 }
 
-/// One thing that changed.
+/// A single change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// What, in words.
+pub struct ManifestChange {
+    /// The change, in words.
     pub what: String,
-    /// What it asks for.
-    pub bump: Bump,
+    /// The version step that the change requires.
+    pub bump: VersionBump,
 }
 
-/// What became of a skill: of several versions the newest is looked at.
+/// The changes of one skill. If the skill has several versions, the newest is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkillDifference {
-    /// Its name.
+    /// The name of the skill.
     pub name: String,
-    /// The newest version before; nothing if it is new.
+    /// The newest version in the old manifest; `None` if the skill is new.
     pub before: Option<String>,
-    /// The newest version now; nothing if it is gone.
+    /// The newest version in the new manifest; `None` if the skill was removed.
     pub now: Option<String>,
-    /// What changed.
-    pub changes: Vec<Change>,
-    /// The step that the changes ask for.
-    pub required: Bump,
-    /// The step that was made; nothing if the skill is new or gone, or the versions cannot be compared.
-    pub made: Option<Bump>,
-    /// Whether the step that was made is enough.
+    /// The changes of the skill.
+    pub changes: Vec<ManifestChange>,
+    /// The version step that the changes require.
+    pub required: VersionBump,
+    /// The version step that was made; `None` if the skill is new or removed, or if the versions cannot be compared.
+    pub made: Option<VersionBump>,
+    /// True if the version step that was made is large enough.
     pub is_enough: bool,
 }
 
-/// What two manifests say differently.
+/// The differences between two manifests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct ManifestDifference {
     /// The skills that changed, by name.
     pub skills: Vec<SkillDifference>,
-    /// What changed besides skills.
-    pub changes: Vec<Change>,
-    /// The step that the whole asks for: the largest of all, where a new skill is a minor step and a lost one a major.
-    pub required: Bump,
+    /// The changes outside of skills.
+    pub changes: Vec<ManifestChange>,
+    /// The largest step of all: of those that changes require and those that skills made. A new skill is a minor step
+    /// and a removed one a major step.
+    pub required: VersionBump,
 }
 
-/// Fields whose change is no reason for a version, because it follows from one.
+/// Fields whose change does not require a new version, because it is the result of one.
 const FOLLOWING: [&str; 4] = ["version", "updated_at", "size_bytes", "sha256"];
 
-// === impl Bump ===
+// === impl VersionBump ===
 
-impl Bump {
-    /// The word for it.
+impl VersionBump {
+    /// Returns the name of the step.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -94,7 +95,7 @@ impl Bump {
         }
     }
 
-    /// What it means below 1.0.0, where a minor version may break and a patch may add.
+    /// Returns the step to use below 1.0.0, where a minor version may break and a patch may add.
     fn below_one(self) -> Self {
         match self {
             Self::Major => Self::Minor,
@@ -104,10 +105,10 @@ impl Bump {
     }
 }
 
-// === impl Difference ===
+// === impl ManifestDifference ===
 
-impl Difference {
-    /// Whether every skill that changed has made the step that its changes ask for.
+impl ManifestDifference {
+    /// Returns true if each changed skill has made the version step that its changes require.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.skills.iter().all(|skill| skill.is_enough)
@@ -116,31 +117,31 @@ impl Difference {
 
 /// Compares two manifests.
 #[must_use]
-pub fn diff(old: &Manifest, new: &Manifest) -> Difference {
+pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDifference {
     let (before, now) = (newest(old.root()), newest(new.root()));
     let names: std::collections::BTreeSet<&str> = before.keys().chain(now.keys()).copied().collect();
     let skills: Vec<SkillDifference> =
         names.into_iter().filter_map(|name| skill(name, before.get(name).copied(), now.get(name).copied())).collect();
     let mut changes = apis(old.root(), new.root());
     changes.extend(besides(old.root(), new.root()));
-    let of_skills = skills.iter().map(|skill| skill.required.max(skill.made.unwrap_or(Bump::None)));
-    let required = of_skills.chain(changes.iter().map(|change| change.bump)).max().unwrap_or(Bump::None);
-    Difference { skills, changes, required }
+    let of_skills = skills.iter().map(|skill| skill.required.max(skill.made.unwrap_or(VersionBump::None)));
+    let required = of_skills.chain(changes.iter().map(|change| change.bump)).max().unwrap_or(VersionBump::None);
+    ManifestDifference { skills, changes, required }
 }
 
-fn text<'a>(node: &'a Node, key: &str) -> &'a str {
-    node.get(key).and_then(Node::text).unwrap_or_default()
+fn text<'a>(node: &'a JsonNode, key: &str) -> &'a str {
+    node.get(key).and_then(JsonNode::text).unwrap_or_default()
 }
 
-fn list<'a>(root: &'a Node, key: &str) -> &'a [Node] {
-    root.get(key).map_or(&[], Node::elements)
+fn list<'a>(root: &'a JsonNode, key: &str) -> &'a [JsonNode] {
+    root.get(key).map_or(&[], JsonNode::elements)
 }
 
-/// The newest entry of each skill; of entries whose versions cannot be compared, the last.
-fn newest(root: &Node) -> BTreeMap<&str, &Node> {
-    let mut skills: BTreeMap<&str, &Node> = BTreeMap::new();
+/// Returns the newest entry of each skill. If versions cannot be compared, the last entry counts.
+fn newest(root: &JsonNode) -> BTreeMap<&str, &JsonNode> {
+    let mut skills: BTreeMap<&str, &JsonNode> = BTreeMap::new();
     for entry in list(root, "skills") {
-        let is_older = |known: &&Node| lenient(text(entry, "version")) < lenient(text(known, "version"));
+        let is_older = |known: &&JsonNode| lenient(text(entry, "version")) < lenient(text(known, "version"));
         if !skills.get(text(entry, "name")).is_some_and(is_older) {
             skills.insert(text(entry, "name"), entry);
         }
@@ -148,48 +149,61 @@ fn newest(root: &Node) -> BTreeMap<&str, &Node> {
     skills
 }
 
-fn skill(name: &str, before: Option<&Node>, now: Option<&Node>) -> Option<SkillDifference> {
-    let version = |node: Option<&Node>| node.map(|node| text(node, "version").to_owned());
+fn skill(name: &str, before: Option<&JsonNode>, now: Option<&JsonNode>) -> Option<SkillDifference> {
+    let version = |node: Option<&JsonNode>| node.map(|node| text(node, "version").to_owned());
     let (changes, required, made, is_enough) = match (before, now) {
         (Some(old), Some(new)) => changed(old, new)?,
-        (None, _) => (vec![Change { what: "added".to_owned(), bump: Bump::Minor }], Bump::Minor, None, true),
-        (_, None) => (vec![Change { what: "removed".to_owned(), bump: Bump::Major }], Bump::Major, None, true),
+        (None, _) => (
+            vec![ManifestChange { what: "added".to_owned(), bump: VersionBump::Minor }],
+            VersionBump::Minor,
+            None,
+            true,
+        ),
+        (_, None) => (
+            vec![ManifestChange { what: "removed".to_owned(), bump: VersionBump::Major }],
+            VersionBump::Major,
+            None,
+            true,
+        ),
     };
     let (before, now) = (version(before), version(now));
     Some(SkillDifference { name: name.to_owned(), before, now, changes, required, made, is_enough })
 }
 
-fn changed(old: &Node, new: &Node) -> Option<(Vec<Change>, Bump, Option<Bump>, bool)> {
+fn changed(old: &JsonNode, new: &JsonNode) -> Option<(Vec<ManifestChange>, VersionBump, Option<VersionBump>, bool)> {
     let changes = changes(old, new);
     if changes.is_empty() && text(old, "version") == text(new, "version") {
         return None;
     }
-    let required = changes.iter().map(|change| change.bump).max().unwrap_or(Bump::None);
+    let required = changes.iter().map(|change| change.bump).max().unwrap_or(VersionBump::None);
     let versions = lenient(text(old, "version")).zip(lenient(text(new, "version")));
-    let Some((before, now)) = versions else { return Some((changes, required, None, required == Bump::None)) };
+    let Some((before, now)) = versions else { return Some((changes, required, None, required == VersionBump::None)) };
     let required = if before.major == 0 { required.below_one() } else { required };
-    let made = Bump::between(&before, &now);
+    let made = VersionBump::between(&before, &now);
     let is_later = before.cmp_precedence(&now).is_lt();
-    // Before its release a version may change in any way, as long as it goes up.
+    // A pre-release may change in any way, as long as its version increases.
     let is_pre = !before.pre.is_empty() && is_later;
-    let is_enough = required == Bump::None || is_pre || (is_later && made >= required);
+    let is_enough = required == VersionBump::None || is_pre || (is_later && made >= required);
     Some((changes, required, Some(made), is_enough))
 }
 
-fn changes(old: &Node, new: &Node) -> Vec<Change> {
+fn changes(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     let mut changes = Vec::new();
-    let content = |node: &Node| text(node, "sha256").to_ascii_lowercase();
+    let content = |node: &JsonNode| text(node, "sha256").to_ascii_lowercase();
     if content(old) != content(new) {
-        changes.push(Change { what: "the content changed".to_owned(), bump: Bump::Patch });
+        changes.push(ManifestChange { what: "the content changed".to_owned(), bump: VersionBump::Patch });
     }
     for key in keys(old, new).into_iter().filter(|key| !FOLLOWING.contains(&key.as_str())) {
         let (before, now) = (old.get(&key), new.get(&key));
         match key.as_str() {
             "agents" | "api_docs" => members(&key, before, now, &mut changes),
-            // A package is named after its version.
+            // The name of a package contains its version.
             "package" if text(old, "version") != text(new, "version") => {}
-            _ if before.map(Node::to_json) != now.map(Node::to_json) => {
-                changes.push(Change { what: format!("`{}` changed", key.escape_debug()), bump: Bump::Patch });
+            _ if before.map(JsonNode::to_json) != now.map(JsonNode::to_json) => {
+                changes.push(ManifestChange {
+                    what: format!("`{}` changed", key.escape_debug()),
+                    bump: VersionBump::Patch,
+                });
             }
             _ => {}
         }
@@ -197,7 +211,7 @@ fn changes(old: &Node, new: &Node) -> Vec<Change> {
     changes
 }
 
-fn keys(old: &Node, new: &Node) -> Vec<String> {
+fn keys(old: &JsonNode, new: &JsonNode) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for member in old.members().iter().chain(new.members()) {
         if !keys.contains(&member.key) {
@@ -207,47 +221,48 @@ fn keys(old: &Node, new: &Node) -> Vec<String> {
     keys
 }
 
-/// Lists in which more is an addition and fewer is a loss.
-fn members(key: &str, before: Option<&Node>, now: Option<&Node>, changes: &mut Vec<Change>) {
-    let values =
-        |node: Option<&Node>| node.map_or(&[][..], Node::elements).iter().map(Node::to_json).collect::<Vec<_>>();
+/// Compares a list in which a new element is an addition and a missing one a loss.
+fn members(key: &str, before: Option<&JsonNode>, now: Option<&JsonNode>, changes: &mut Vec<ManifestChange>) {
+    let values = |node: Option<&JsonNode>| {
+        node.map_or(&[][..], JsonNode::elements).iter().map(JsonNode::to_json).collect::<Vec<_>>()
+    };
     let (before, now) = (values(before), values(now));
     for lost in before.iter().filter(|value| !now.contains(value)) {
-        changes.push(Change { what: format!("`{key}` lost {lost}"), bump: Bump::Major });
+        changes.push(ManifestChange { what: format!("`{key}` lost {lost}"), bump: VersionBump::Major });
     }
     for gained in now.iter().filter(|value| !before.contains(value)) {
-        changes.push(Change { what: format!("`{key}` gained {gained}"), bump: Bump::Minor });
+        changes.push(ManifestChange { what: format!("`{key}` gained {gained}"), bump: VersionBump::Minor });
     }
 }
 
-fn apis(old: &Node, new: &Node) -> Vec<Change> {
-    let by_id = |root: &'_ Node| -> BTreeMap<String, serde_json::Value> {
+fn apis(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
+    let by_id = |root: &'_ JsonNode| -> BTreeMap<String, serde_json::Value> {
         list(root, "apis").iter().map(|api| (text(api, "id").to_owned(), api.to_json())).collect()
     };
     let (before, now) = (by_id(old), by_id(new));
     let mut changes = Vec::new();
     let mut push = |id: &str, what: &str, bump| {
-        changes.push(Change { what: format!("API reference `{}` {what}", id.escape_debug()), bump });
+        changes.push(ManifestChange { what: format!("API reference `{}` {what}", id.escape_debug()), bump });
     };
     for (id, api) in &before {
         match now.get(id) {
-            None => push(id, "was removed", Bump::Major),
-            Some(other) if other != api => push(id, "changed", Bump::Patch),
+            None => push(id, "was removed", VersionBump::Major),
+            Some(other) if other != api => push(id, "changed", VersionBump::Patch),
             Some(_) => {}
         }
     }
-    now.keys().filter(|id| !before.contains_key(*id)).for_each(|id| push(id, "was added", Bump::Minor));
+    now.keys().filter(|id| !before.contains_key(*id)).for_each(|id| push(id, "was added", VersionBump::Minor));
     changes
 }
 
-/// What stands beside the lists: only the time changes by itself.
-fn besides(old: &Node, new: &Node) -> Vec<Change> {
+/// Compares all fields except the lists and `generated_at`: the time follows from other changes.
+fn besides(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     let beside = |key: &String| !["skills", "apis", "generated_at"].contains(&key.as_str());
-    let is_changed = |key: &String| old.get(key).map(Node::to_json) != new.get(key).map(Node::to_json);
+    let is_changed = |key: &String| old.get(key).map(JsonNode::to_json) != new.get(key).map(JsonNode::to_json);
     let changed = keys(old, new).into_iter().filter(beside).filter(is_changed);
     let change = |key: String| {
-        let bump = if key == "schema_version" || key == "repository" { Bump::Major } else { Bump::Patch };
-        Change { what: format!("`{}` changed", key.escape_debug()), bump }
+        let bump = if key == "schema_version" || key == "repository" { VersionBump::Major } else { VersionBump::Patch };
+        ManifestChange { what: format!("`{}` changed", key.escape_debug()), bump }
     };
     changed.map(change).collect()
 }

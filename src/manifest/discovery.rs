@@ -1,47 +1,48 @@
-//! The discovery index of Agent Skills, version 0.2.0: a manifest for whoever knows only that.
+//! The discovery index of Agent Skills, version 0.2.0: a manifest for clients that read only this format.
 //!
-//! Decides which entries go in: of each skill the newest version. The digest is the one of the manifest, so whoever follows the
-//! index verifies the same bytes.
+//! Decides which entries the index contains: the newest version of each skill. The digest is that of the manifest, so
+//! clients of the index verify the same bytes.
 
 use std::collections::BTreeMap;
 
 use super::layout::order;
-use super::text::{Limits, Node, Source, read};
+use super::text::{JsonLimits, JsonNode, SourceFile, read};
 
-/// What version of the index this is.
+/// The address that identifies the version of the index.
 const INDEX_SCHEMA: &str = "https://schemas.agentskills.io/discovery/0.2.0/schema.json";
 
-/// Why there is no index.
+/// The reason why no index can be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiscoveryError {
     /// The manifest cannot be read.
     #[error("the manifest cannot be read: {0}")]
     Unreadable(String),
-    /// A field is missing or of another form.
+    /// A field is missing or has another form.
     #[error("`{pointer}` {why}")]
     Field {
-        /// Where in the manifest.
+        /// The field, as a JSON pointer.
         pointer: String,
-        /// What is wrong with it.
+        /// The problem of the field.
         why: &'static str,
     },
 }
 
-/// Writes the index of a manifest. Packages are below `base`, or below `raw_base_url` of the repository.
+/// Returns the index of a manifest. Packages are below `base`, or below `raw_base_url` of the repository.
 ///
 /// # Errors
 ///
-/// Where the manifest cannot be read, or an entry says too little to be found and verified.
-pub fn discovery(source: &Source, base: Option<&str>) -> Result<String, DiscoveryError> {
+/// Returns an error if the manifest cannot be read, or if an entry lacks a field that is needed to find and verify its
+/// package.
+pub fn discovery(source: &SourceFile, base: Option<&str>) -> Result<String, DiscoveryError> {
     let text = source.text().ok_or_else(|| DiscoveryError::Unreadable("it is not UTF-8".to_owned()))?;
-    let root = read(text, Limits::default()).map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
+    let root = read(text, JsonLimits::default()).map_err(|error| DiscoveryError::Unreadable(error.to_string()))?;
     let base = match base {
         Some(base) => base,
         None => field(&root, "/repository/raw_base_url")?,
     };
-    let mut newest: BTreeMap<&str, (usize, &Node)> = BTreeMap::new();
-    for (index, entry) in root.get("skills").into_iter().flat_map(Node::elements).enumerate() {
+    let mut newest: BTreeMap<&str, (usize, &JsonNode)> = BTreeMap::new();
+    for (index, entry) in root.get("skills").into_iter().flat_map(JsonNode::elements).enumerate() {
         let name = field(&root, &format!("/skills/{index}/name"))?;
         let is_newer = newest.get(name).is_none_or(|(_, other)| order(entry) > order(other));
         if is_newer {
@@ -71,12 +72,12 @@ pub fn discovery(source: &Source, base: Option<&str>) -> Result<String, Discover
     Ok(text)
 }
 
-fn field<'a>(root: &'a Node, pointer: &str) -> Result<&'a str, DiscoveryError> {
+fn field<'a>(root: &'a JsonNode, pointer: &str) -> Result<&'a str, DiscoveryError> {
     let missing = || DiscoveryError::Field { pointer: pointer.to_owned(), why: "is missing or no text" };
-    root.at(pointer).and_then(Node::text).ok_or_else(missing)
+    root.at(pointer).and_then(JsonNode::text).ok_or_else(missing)
 }
 
-/// The address of a path below another address.
+/// Appends a path to an address.
 pub(super) fn address(base: &str, path: &str) -> String {
     let mut address = base.trim_end_matches('/').to_owned();
     for segment in path.split('/') {

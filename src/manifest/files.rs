@@ -1,59 +1,59 @@
-//! How the checks see other files: through whoever has them.
+//! The interface through which the checks read other files.
 
 use std::collections::BTreeMap;
 
-/// The files of a repository.
+/// A source of the files of a repository.
 ///
-/// Paths are relative to its root, with `/` between their parts and none of them `.` or `..`; whoever implements this refuses
-/// others, and never follows a link out of the root. Several threads may ask at once, where
-/// [`Options::threads`](super::Options::threads) allows it.
-pub trait Files: Sync {
-    /// The bytes of a regular file, or nothing where there is none.
+/// Paths are relative to the root, with `/` between their parts, none of which is `.` or `..`. An implementation
+/// refuses other paths and never follows a link out of the root. If
+/// [`CheckOptions::threads`](super::CheckOptions::threads) allows it, several threads call these methods at once.
+pub trait RepositoryFiles: Sync {
+    /// Returns the bytes of a regular file, or `None` if there is no such file.
     ///
     /// # Errors
     ///
-    /// It is longer than `limit` bytes, or cannot be read.
+    /// Returns an error if the file is longer than `limit` bytes or cannot be read.
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError>;
 
-    /// What a folder holds, sorted by name, or nothing where there is no folder.
+    /// Returns the entries of a folder, sorted by name, or `None` if there is no such folder.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
-    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError>;
+    /// Returns an error if the folder cannot be read.
+    fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError>;
 
-    /// What stands at a path, without following it if it is a link; the path of the root is empty.
+    /// Returns the metadata of a path. A link at the path itself is not followed. The path of the root is empty.
     ///
     /// # Errors
     ///
-    /// It cannot be known.
-    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError>;
+    /// Returns an error if the metadata cannot be read.
+    fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError>;
 
-    /// Whether version control knows the file, where somebody can say.
+    /// Returns true if version control tracks the file, and `None` if that is unknown.
     fn is_tracked(&self, _path: &str) -> Option<bool> {
         None
     }
 }
 
-/// What stands at a path.
+/// The metadata of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metadata {
-    /// File, folder or something else.
-    pub kind: Kind,
+pub struct FileMetadata {
+    /// The kind of the entry: file, folder or other.
+    pub kind: FileKind,
     /// The length of a file in bytes.
     pub size: u64,
-    /// Whether it may be executed.
+    /// True if the file is executable.
     pub is_executable: bool,
 }
 
-/// What kind of thing stands at a path.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A folder.
     Folder,
-    /// A symbolic link, and what it says.
+    /// A symbolic link, with its target.
     Link(String),
     /// A device, a pipe, a socket.
     Other,
@@ -61,74 +61,74 @@ pub enum Kind {
 
 /// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Its name in the folder, spelled as the folder spells it.
+pub struct FolderEntry {
+    /// The name of the entry, spelled as in the folder.
     pub name: String,
-    /// What it is.
-    pub metadata: Metadata,
+    /// The metadata of the entry.
+    pub metadata: FileMetadata,
 }
 
-/// Why a file could not be looked at.
+/// The reason why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilesError {
-    /// The path is not one inside of the root, or a link leads out of it.
+    /// The path is invalid or leaves the root, or a link leads out of the root.
     #[error("{path} leads out of the repository")]
     Outside {
         /// The path as given.
         path: String,
     },
-    /// There is more of it than is read.
+    /// The file is longer than the limit.
     #[error("{path} is {size} bytes long; no more than {limit} are read")]
     TooLarge {
         /// The path as given.
         path: String,
-        /// Its length in bytes.
+        /// The length of the file in bytes.
         size: u64,
-        /// How much would have been read.
+        /// The limit in bytes.
         limit: u64,
     },
     /// The name of a file is not Unicode.
     #[error("{path} holds a name that is not Unicode")]
     Name {
-        /// The folder.
+        /// The path of the folder.
         path: String,
     },
-    /// It is there, and cannot be read.
+    /// The file exists but cannot be read.
     #[error("{path} cannot be read: {reason}")]
     Unreadable {
         /// The path as given.
         path: String,
-        /// What the system says.
+        /// The error message of the system.
         reason: String,
     },
 }
 
-/// Files that are in memory: for tests, for browsers, and for archives that were read.
+/// Files in memory, for tests, browsers and unpacked archives.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles {
-    entries: BTreeMap<String, (Metadata, Vec<u8>)>,
+    entries: BTreeMap<String, (FileMetadata, Vec<u8>)>,
 }
 
 // === impl MemoryFiles ===
 
 impl MemoryFiles {
-    /// Nothing yet.
+    /// Creates an empty set of files.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a regular file there; the folders around it come with it.
+    /// Adds a regular file; its parent folders exist automatically.
     pub fn insert(&mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> &mut Self {
         let bytes = bytes.into();
-        let metadata = Metadata { kind: Kind::File, size: bytes.len() as u64, is_executable: false };
+        let metadata = FileMetadata { kind: FileKind::File, size: bytes.len() as u64, is_executable: false };
         self.entries.insert(path.into(), (metadata, bytes));
         self
     }
 
-    /// Puts something else there.
-    pub fn insert_other(&mut self, path: impl Into<String>, metadata: Metadata) -> &mut Self {
+    /// Adds an entry of another kind.
+    pub fn insert_other(&mut self, path: impl Into<String>, metadata: FileMetadata) -> &mut Self {
         self.entries.insert(path.into(), (metadata, Vec::new()));
         self
     }
@@ -142,18 +142,18 @@ fn is_below(path: &str, folder: &str) -> bool {
     folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-impl Files for MemoryFiles {
+impl RepositoryFiles for MemoryFiles {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         match self.entries.get(path) {
-            Some((Metadata { kind: Kind::File, size, .. }, _)) if *size > limit => {
+            Some((FileMetadata { kind: FileKind::File, size, .. }, _)) if *size > limit => {
                 Err(FilesError::TooLarge { path: path.to_owned(), size: *size, limit })
             }
-            Some((Metadata { kind: Kind::File, .. }, bytes)) => Ok(Some(bytes.clone())),
+            Some((FileMetadata { kind: FileKind::File, .. }, bytes)) => Ok(Some(bytes.clone())),
             _ => Ok(None),
         }
     }
 
-    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
+    fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
         if !self.is_folder(path) {
             return Ok(None);
         }
@@ -165,16 +165,16 @@ impl Files for MemoryFiles {
         let mut listed = Vec::with_capacity(names.len());
         for name in names {
             let at = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-            listed.extend(self.metadata(&at)?.map(|metadata| Listed { name: name.to_owned(), metadata }));
+            listed.extend(self.metadata(&at)?.map(|metadata| FolderEntry { name: name.to_owned(), metadata }));
         }
         Ok(Some(listed))
     }
 
-    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError> {
+    fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {
         if let Some((metadata, _)) = self.entries.get(path) {
             return Ok(Some(metadata.clone()));
         }
-        let folder = Metadata { kind: Kind::Folder, size: 0, is_executable: false };
+        let folder = FileMetadata { kind: FileKind::Folder, size: 0, is_executable: false };
         Ok(self.is_folder(path).then_some(folder))
     }
 }

@@ -1,82 +1,82 @@
-//! What is wrong: where, by which rule, how bad, and what to do about it.
+//! The findings of a check: location, rule, level, message and help.
 
 use std::ops::Range;
 
-use super::located::Located;
+use super::located::LocatedNode;
 use super::rules::Rule;
-use super::text::{Position, Source};
+use super::text::{SourceFile, TextPosition};
 
-/// How bad a finding is.
+/// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Not looked for unless asked for.
+pub enum FindingLevel {
+    /// Not reported unless it is enabled.
     Off,
-    /// Good to know.
+    /// Information only.
     Note,
-    /// A matter of taste or care: the manifest works.
+    /// A matter of style or care: the manifest works.
     Warning,
-    /// The manifest is broken: somebody who trusts it gets something else, or nothing.
+    /// The manifest is broken: users who trust it get different content, or none.
     Error,
 }
 
-/// A file of a report.
+/// The id of a file in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(usize);
 
-/// A stretch of bytes in a file of the report.
+/// A range of bytes in a file of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct SourceSpan {
     /// The file.
     pub file: FileId,
     /// The first byte.
     pub start: usize,
-    /// The byte behind the last.
+    /// The byte after the last.
     pub end: usize,
 }
 
-/// Another place that belongs to a finding.
+/// Another location that belongs to a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Related {
-    /// Where.
-    pub span: Span,
-    /// What is there.
+pub struct RelatedLocation {
+    /// The location.
+    pub span: SourceSpan,
+    /// The message for this location.
     pub message: String,
 }
 
-/// One thing that is wrong.
+/// A single broken rule.
 #[derive(Clone, Debug)]
 pub struct Finding {
     rule: &'static Rule,
-    level: Level,
-    span: Option<Span>,
+    level: FindingLevel,
+    span: Option<SourceSpan>,
     pointer: String,
     message: String,
     help: Option<String>,
-    related: Vec<Related>,
+    related: Vec<RelatedLocation>,
     allowed: Option<String>,
 }
 
-/// What the checks write into.
+/// A collector of the findings of checks.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct FindingCollector {
     /// The id of the first file.
     first: usize,
-    sources: Vec<Source>,
+    sources: Vec<SourceFile>,
     found: Vec<Finding>,
 }
 
-/// What came of a check: the files that were looked at, and what is wrong with them in the order of the files.
+/// The result of a check: the files that were checked, and the findings in the order of the files.
 #[derive(Debug)]
-pub struct Report {
-    sources: Vec<Source>,
+pub struct CheckReport {
+    sources: Vec<SourceFile>,
     findings: Vec<Finding>,
-    asked: Vec<(&'static Rule, Level)>,
+    asked: Vec<(&'static Rule, FindingLevel)>,
 }
 
-// === impl Level ===
+// === impl FindingLevel ===
 
-impl Level {
-    /// The word for it.
+impl FindingLevel {
+    /// Returns the name of the level.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,10 +88,10 @@ impl Level {
     }
 }
 
-// === impl Span ===
+// === impl SourceSpan ===
 
-impl Span {
-    /// A stretch of a file.
+impl SourceSpan {
+    /// Creates a span of a file.
     #[must_use]
     pub fn new(file: FileId, range: Range<usize>) -> Self {
         Self { file, start: range.start, end: range.end }
@@ -101,58 +101,59 @@ impl Span {
 // === impl Finding ===
 
 impl Finding {
-    /// The rule that is broken.
+    /// Returns the broken rule.
     #[must_use]
     pub fn rule(&self) -> &'static Rule {
         self.rule
     }
 
-    /// How bad it is, after what the options say.
+    /// Returns the level, after the options are applied.
     #[must_use]
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> FindingLevel {
         self.level
     }
 
-    /// Where it is, if it is at one place of a file.
+    /// Returns the location, if the finding has one in a file.
     #[must_use]
-    pub fn span(&self) -> Option<&Span> {
+    pub fn span(&self) -> Option<&SourceSpan> {
         self.span.as_ref()
     }
 
-    /// The value of the manifest that it is about, as a JSON pointer; the whole of it is the empty pointer.
+    /// Returns the JSON pointer to the value of the manifest that is affected; an empty pointer means the whole
+    /// manifest.
     #[must_use]
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
 
-    /// What is wrong.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it.
+    /// Returns advice on how to fix the problem.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Other places that belong to it.
+    /// Returns the other locations that belong to the finding.
     #[must_use]
-    pub fn related(&self) -> &[Related] {
+    pub fn related(&self) -> &[RelatedLocation] {
         &self.related
     }
 
-    /// Why it is allowed here. What is allowed is still reported, and never fails a check.
+    /// Returns the reason why the finding is allowed. An allowed finding is still reported, and never fails a check.
     #[must_use]
     pub fn allowed(&self) -> Option<&str> {
         self.allowed.as_deref()
     }
 
-    /// Whether it fails the check.
+    /// Returns true if the finding fails the check.
     #[must_use]
     pub fn is_error(&self) -> bool {
-        self.level == Level::Error && self.allowed.is_none()
+        self.level == FindingLevel::Error && self.allowed.is_none()
     }
 
     pub(crate) fn with_help(&mut self, help: impl Into<String>) -> &mut Self {
@@ -160,41 +161,42 @@ impl Finding {
         self
     }
 
-    pub(crate) fn with_related(&mut self, span: Span, message: impl Into<String>) -> &mut Self {
-        self.related.push(Related { span, message: message.into() });
+    pub(crate) fn with_related(&mut self, span: SourceSpan, message: impl Into<String>) -> &mut Self {
+        self.related.push(RelatedLocation { span, message: message.into() });
         self
     }
 
-    pub(super) fn settle(&mut self, level: Level, allowed: Option<String>) {
+    pub(super) fn settle(&mut self, level: FindingLevel, allowed: Option<String>) {
         self.level = level;
         self.allowed = allowed;
     }
 }
 
-// === impl Findings ===
+// === impl FindingCollector ===
 
-impl Findings {
-    /// Takes a file into the report, so that findings can point into it.
-    pub(crate) fn add(&mut self, source: Source) -> FileId {
+impl FindingCollector {
+    /// Adds a file to the report, so that findings can point into it.
+    pub(crate) fn add(&mut self, source: SourceFile) -> FileId {
         let id = self.next();
         self.sources.push(source);
         id
     }
 
-    /// The id that the next file will get.
+    /// Returns the id that the next file will get.
     pub(crate) fn next(&self) -> FileId {
         FileId(self.first + self.sources.len())
     }
 
-    /// For a part of the check that somebody else does: it knows the files that are here by their ids.
+    /// Creates a collector for a part of the check that runs separately. It can refer to the existing files by their
+    /// ids.
     pub(super) fn part(&self) -> Self {
         Self { first: self.next().0, ..Self::default() }
     }
 
-    /// Takes in what came of a part. Its own files come behind those that have come since.
+    /// Adds the findings of a part. The files of the part come after those that were added in the meantime.
     pub(super) fn append(&mut self, part: Self) {
         let by = self.next().0 - part.first;
-        let moved = |span: &mut Span| {
+        let moved = |span: &mut SourceSpan| {
             if span.file.0 >= part.first {
                 span.file.0 += by;
             }
@@ -207,28 +209,39 @@ impl Findings {
         self.sources.extend(part.sources);
     }
 
-    /// Something is wrong with a value of a manifest.
-    pub(crate) fn at(&mut self, rule: &'static Rule, place: &Located<'_>, message: impl Into<String>) -> &mut Finding {
+    /// Reports a finding about a value of a manifest.
+    pub(crate) fn at(
+        &mut self,
+        rule: &'static Rule,
+        place: &LocatedNode<'_>,
+        message: impl Into<String>,
+    ) -> &mut Finding {
         self.push(rule, Some(place.span()), place.pointer().to_owned(), message.into())
     }
 
-    /// Something is wrong with a stretch of a file, which belongs to the value that `pointer` names.
+    /// Reports a finding about a range of a file, which belongs to the value that `pointer` names.
     pub(crate) fn in_file(
         &mut self,
         rule: &'static Rule,
-        span: Span,
+        span: SourceSpan,
         pointer: &str,
         message: impl Into<String>,
     ) -> &mut Finding {
         self.push(rule, Some(span), pointer.to_owned(), message.into())
     }
 
-    /// Something is wrong that is at no place of a file.
+    /// Reports a finding without a location.
     pub(crate) fn nowhere(&mut self, rule: &'static Rule, message: impl Into<String>) -> &mut Finding {
         self.push(rule, None, String::new(), message.into())
     }
 
-    fn push(&mut self, rule: &'static Rule, span: Option<Span>, pointer: String, message: String) -> &mut Finding {
+    fn push(
+        &mut self,
+        rule: &'static Rule,
+        span: Option<SourceSpan>,
+        pointer: String,
+        message: String,
+    ) -> &mut Finding {
         let (help, related, allowed) = (None, Vec::new(), None);
         let finding = Finding { rule, level: rule.level, span, pointer, message, help, related, allowed };
         let at = self.found.len();
@@ -236,69 +249,73 @@ impl Findings {
         &mut self.found[at]
     }
 
-    /// What was reported first.
+    /// Returns the message of the first finding that was reported.
     pub(super) fn first_message(&self) -> Option<&str> {
         self.found.first().map(|finding| finding.message.as_str())
     }
 
-    /// Ends the check: every finding gets its level, those that are off are dropped, the rest is sorted by place.
-    pub(crate) fn finish(self, asked: Vec<(&'static Rule, Level)>, settle: impl Fn(&mut Finding)) -> Report {
+    /// Ends the check: sets the level of each finding, drops those that are off, and sorts the rest by location.
+    pub(crate) fn finish(
+        self,
+        asked: Vec<(&'static Rule, FindingLevel)>,
+        settle: impl Fn(&mut Finding),
+    ) -> CheckReport {
         let Self { sources, found: mut findings, .. } = self;
         findings.iter_mut().for_each(settle);
-        findings.retain(|finding| finding.level != Level::Off);
+        findings.retain(|finding| finding.level != FindingLevel::Off);
         let place = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
         findings.sort_by(|a, b| (place(a), a.rule.id, &a.pointer).cmp(&(place(b), b.rule.id, &b.pointer)));
-        Report { sources, findings, asked }
+        CheckReport { sources, findings, asked }
     }
 }
 
-// === impl Report ===
+// === impl CheckReport ===
 
-impl Report {
-    /// What is wrong.
+impl CheckReport {
+    /// Returns the findings.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// A file that findings point into.
+    /// Returns a file that findings point into.
     #[must_use]
-    pub fn source(&self, file: FileId) -> Option<&Source> {
+    pub fn source(&self, file: FileId) -> Option<&SourceFile> {
         self.sources.get(file.0)
     }
 
-    /// The files that were looked at; the first is the manifest.
+    /// Returns the files that were checked; the first is the manifest.
     #[must_use]
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[SourceFile] {
         &self.sources
     }
 
-    /// The rules that were asked, and how bad it would have been to break each.
+    /// Returns the rules that were checked, with the level of each.
     #[must_use]
-    pub fn asked(&self) -> &[(&'static Rule, Level)] {
+    pub fn asked(&self) -> &[(&'static Rule, FindingLevel)] {
         &self.asked
     }
 
-    /// Where a span begins and ends, as editors count.
+    /// Returns the start and end of a span as line and column.
     #[must_use]
-    pub fn positions(&self, span: &Span) -> Option<(Position, Position)> {
+    pub fn positions(&self, span: &SourceSpan) -> Option<(TextPosition, TextPosition)> {
         let source = self.source(span.file)?;
         Some((source.position(span.start), source.position(span.end)))
     }
 
-    /// How many findings have this level and are not allowed.
+    /// Returns the number of findings that have this level and are not allowed.
     #[must_use]
-    pub fn count(&self, level: Level) -> usize {
+    pub fn count(&self, level: FindingLevel) -> usize {
         self.findings.iter().filter(|finding| finding.level == level && finding.allowed.is_none()).count()
     }
 
-    /// How many findings are allowed.
+    /// Returns the number of allowed findings.
     #[must_use]
     pub fn count_allowed(&self) -> usize {
         self.findings.iter().filter(|finding| finding.allowed.is_some()).count()
     }
 
-    /// Whether the check failed.
+    /// Returns true if the check failed.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.findings.iter().any(Finding::is_error)

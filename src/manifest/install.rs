@@ -1,6 +1,6 @@
-//! Which release of a skill is installed, and what is remembered of it.
+//! Selects the release of a skill to install, and reads and writes the lock file.
 //!
-//! Decides the version and the lock file; refuses to download, to unpack and to write.
+//! Decides the version and the content of the lock file. This module must not download, unpack or write files.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -9,59 +9,60 @@ use semver::{Version, VersionReq};
 
 use super::discovery::address;
 use super::package::archive::{fold, path_fault};
-use super::package::{Limits, Sha256Sum};
+use super::package::{PackageLimits, Sha256Sum};
 use crate::wire::manifest::{Skill, SkillsRegistry};
 
-/// `NAME` or `NAME@REQ`.
+/// A skill to install, written as `NAME` or `NAME@REQ`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SkillRequirement {
     name: String,
     requirement: Option<VersionReq>,
 }
 
-/// Why a skill cannot be installed.
+/// The reason why a skill cannot be installed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WantedError {
-    /// It was not written as it should be.
+pub enum SkillRequirementError {
+    /// The text does not have the required form.
     #[error("`{0}` is not `NAME` or `NAME@REQUIREMENT`, such as `images@^1.2`")]
     Form(String),
-    /// The manifest does not have it.
+    /// The manifest does not contain the skill.
     #[error("the manifest has no skill `{0}`")]
     Unknown(String),
-    /// The manifest has other versions.
+    /// The manifest contains only other versions.
     #[error("no version of `{name}` fits; there is {there}")]
     Version {
-        /// The skill.
+        /// The name of the skill.
         name: String,
-        /// The versions of the manifest.
+        /// The versions in the manifest.
         there: String,
     },
-    /// The entry cannot be trusted with a download.
+    /// The entry does not allow a safe download.
     #[error("the entry of `{name}` {why}")]
     Entry {
-        /// The skill.
+        /// The name of the skill.
         name: String,
-        /// What is wrong with it.
+        /// The problem of the entry.
         why: &'static str,
     },
 }
 
-// === impl Wanted ===
+// === impl SkillRequirement ===
 
-impl FromStr for Wanted {
-    type Err = WantedError;
+impl FromStr for SkillRequirement {
+    type Err = SkillRequirementError;
 
-    fn from_str(text: &str) -> Result<Self, WantedError> {
-        let form = || WantedError::Form(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, SkillRequirementError> {
+        let form = || SkillRequirementError::Form(text.to_owned());
         let (name, requirement) = match text.split_once('@') {
             None => (text, None),
-            // A whole version means that one; `^` says more.
+            // A complete version means exactly this version; a range needs `^`.
             Some((name, exact)) if Version::parse(exact).is_ok() => (name, Some(format!("={exact}"))),
             Some((name, requirement)) => (name, Some(requirement.to_owned())),
         };
-        let is_name = !name.is_empty() && path_fault(name, &Limits { depth: 1, ..Limits::default() }).is_none();
-        if !is_name || name.starts_with('.') || fold(name) == Lock::FILE {
+        let is_name =
+            !name.is_empty() && path_fault(name, &PackageLimits { depth: 1, ..PackageLimits::default() }).is_none();
+        if !is_name || name.starts_with('.') || fold(name) == LockFile::FILE {
             return Err(form());
         }
         let requirement = requirement.map(|text| VersionReq::parse(&text)).transpose().map_err(|_| form())?;
@@ -69,55 +70,56 @@ impl FromStr for Wanted {
     }
 }
 
-impl Wanted {
-    /// The name, which is that of the folder too.
+impl SkillRequirement {
+    /// Returns the name of the skill, which is also the name of its folder.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The newest release that fits.
+    /// Returns the newest release that matches.
     ///
     /// # Errors
     ///
-    /// There is none, or its entry is not one that a download can be held against.
-    pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<&'a Skill, WantedError> {
+    /// Returns an error if there is none, or if its entry does not allow a download to be verified.
+    pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<&'a Skill, SkillRequirementError> {
         let named: Vec<&Skill> = registry.skills.iter().filter(|skill| skill.name == self.name).collect();
         if named.is_empty() {
-            return Err(WantedError::Unknown(self.name.clone()));
+            return Err(SkillRequirementError::Unknown(self.name.clone()));
         }
         let version = |skill: &Skill| Version::parse(&skill.version).ok();
         let fits = |skill: &&&Skill| match &self.requirement {
             None => true,
             Some(requirement) => version(skill).is_some_and(|version| requirement.matches(&version)),
         };
-        // Of all releases the newest that is not a preview, unless there is nothing else.
+        // The newest release wins; a pre-release is chosen only if nothing else matches.
         let rank = |skill: &&&Skill| {
             let version = version(skill);
             (version.as_ref().is_some_and(|version| version.pre.is_empty()), version)
         };
-        let chosen = named.iter().filter(fits).max_by_key(rank).ok_or_else(|| WantedError::Version {
+        let chosen = named.iter().filter(fits).max_by_key(rank).ok_or_else(|| SkillRequirementError::Version {
             name: self.name.clone(),
             there: named.iter().map(|skill| skill.version.as_str()).collect::<Vec<_>>().join(", "),
         })?;
-        let entry = |why| Err(WantedError::Entry { name: self.name.clone(), why });
+        let entry = |why| Err(SkillRequirementError::Entry { name: self.name.clone(), why });
         if chosen.sha256.len() != 64 || !chosen.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return entry("has no checksum to hold its package against");
         }
-        if path_fault(&chosen.package, &Limits { depth: 64, ..Limits::default() }).is_some() {
+        if path_fault(&chosen.package, &PackageLimits { depth: 64, ..PackageLimits::default() }).is_some() {
             return entry("names a package outside of the repository");
         }
         Ok(chosen)
     }
 }
 
-/// Where the package of a skill is downloaded from.
+/// Returns the address from which the package of a skill is downloaded.
 #[must_use]
 pub fn package_address(registry: &SkillsRegistry, skill: &Skill) -> String {
     address(&registry.repository.raw_base_url, &skill.package)
 }
 
-/// Says what is wrong with bytes that should be the package of a skill. Nothing of them is looked at before.
+/// Returns the problem of downloaded bytes if they are not the package of the skill. Call it before any other use of
+/// the bytes.
 #[must_use]
 pub fn package_fault(skill: &Skill, bytes: &[u8]) -> Option<String> {
     #[expect(clippy::cast_precision_loss, reason = "a package is far below 2^52 bytes")]
@@ -130,50 +132,50 @@ pub fn package_fault(skill: &Skill, bytes: &[u8]) -> Option<String> {
     differs.then(|| format!("its checksum is {sum}, and the manifest says {}", skill.sha256))
 }
 
-/// What was installed into a folder.
+/// The skills that are installed in a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Lock {
-    /// Of this format.
+pub struct LockFile {
+    /// The version of the lock file format.
     lock_version: u32,
-    /// By name.
-    skills: BTreeMap<String, Locked>,
+    /// The installed skills by name.
+    skills: BTreeMap<String, LockFileEntry>,
 }
 
-/// One skill that was installed.
+/// An installed skill.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Locked {
-    /// The release.
+pub struct LockFileEntry {
+    /// The version of the release.
     pub version: String,
-    /// Where its package came from.
+    /// The path of the package, as the manifest states it.
     pub package: String,
     /// The checksum of the package.
     pub sha256: String,
-    /// Its size.
+    /// The size of the package in bytes.
     pub size_bytes: u64,
-    /// The checksum of each file.
+    /// The checksum of each file, by path.
     pub files: BTreeMap<String, String>,
 }
 
-/// Why a lock file is not used.
+/// The reason why a lock file is not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LockError {
-    /// It is none.
+pub enum LockFileError {
+    /// The file is not a lock file.
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
-    /// It is from a later version.
+    /// The file has a format version that is not supported.
     #[error("it is of version {0}, which this program does not know")]
     Version(u32),
 }
 
-// === impl Lock ===
+// === impl LockFile ===
 
-impl Lock {
+impl LockFile {
     /// The name of the file.
     pub const FILE: &str = "skills.lock.json";
     const VERSION: u32 = 1;
 
-    /// Nothing installed yet.
+    /// Creates a lock file without skills.
     #[must_use]
     pub fn new() -> Self {
         Self { lock_version: Self::VERSION, skills: BTreeMap::new() }
@@ -183,29 +185,29 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Where it is none, or of a later version.
-    pub fn read(bytes: &[u8]) -> Result<Self, LockError> {
+    /// Returns an error if the file is not a lock file, or if its format version is not supported.
+    pub fn read(bytes: &[u8]) -> Result<Self, LockFileError> {
         let lock: Self = serde_json::from_slice(bytes)?;
-        if lock.lock_version == Self::VERSION { Ok(lock) } else { Err(LockError::Version(lock.lock_version)) }
+        if lock.lock_version == Self::VERSION { Ok(lock) } else { Err(LockFileError::Version(lock.lock_version)) }
     }
 
-    /// What is known of a skill.
+    /// Returns the entry of a skill.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Locked> {
+    pub fn get(&self, name: &str) -> Option<&LockFileEntry> {
         self.skills.get(name)
     }
 
-    /// Remembers a skill.
-    pub fn set(&mut self, name: impl Into<String>, locked: Locked) {
+    /// Sets the entry of a skill.
+    pub fn set(&mut self, name: impl Into<String>, locked: LockFileEntry) {
         self.skills.insert(name.into(), locked);
     }
 
-    /// The file as text: the same wherever the same skills are installed.
+    /// Returns the file as text. The text is the same on all machines that have the same skills installed.
     ///
     /// # Errors
     ///
-    /// Never in practice: every value is text or a number.
-    pub fn to_text(&self) -> Result<String, LockError> {
+    /// Does not occur in practice: each value is text or a number.
+    pub fn to_text(&self) -> Result<String, LockFileError> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         Ok(text)

@@ -1,19 +1,19 @@
-//! The one way to lay a manifest out: fields in the order of the specification, unknown ones behind them as they come.
+//! The canonical layout of a manifest: fields in the order of the specification, then unknown ones in their own order.
 
 use semver::Version;
 
-use super::text::{Member, Node, Value};
+use super::text::{JsonMember, JsonNode, JsonValue};
 
-/// What part of a manifest a value is.
+/// The part of a manifest that a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ManifestSection {
     Registry,
     Repository,
     Skills,
     Skill,
     Apis,
     Api,
-    /// Nothing that the specification knows the inside of.
+    /// A value whose content the specification does not define.
     Free,
 }
 
@@ -35,10 +35,10 @@ const SKILL: &[&str] = &[
 ];
 const API: &[&str] = &["id", "title", "product", "language", "path", "tags", "source_urls"];
 
-// === impl Part ===
+// === impl ManifestSection ===
 
-impl Part {
-    /// The fields that the specification knows, in its order.
+impl ManifestSection {
+    /// Returns the fields that the specification defines, in its order.
     pub(super) fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Registry => REGISTRY,
@@ -49,7 +49,7 @@ impl Part {
         }
     }
 
-    /// What the value of a field is.
+    /// Returns the part that the value of a field is.
     pub(super) fn of_field(self, key: &str) -> Self {
         match (self, key) {
             (Self::Registry, "repository") => Self::Repository,
@@ -59,7 +59,7 @@ impl Part {
         }
     }
 
-    /// What an element is.
+    /// Returns the part that an element is.
     pub(super) fn of_element(self) -> Self {
         match self {
             Self::Skills => Self::Skill,
@@ -74,35 +74,37 @@ impl Part {
     }
 }
 
-/// The manifest with its fields in order. Nothing is lost: a key that stands twice still does.
-pub(super) fn canonical(root: &Node) -> Node {
-    arranged(root, Part::Registry)
+/// Returns the manifest with its fields in order. Nothing is lost: a repeated key stays repeated.
+pub(super) fn canonical(root: &JsonNode) -> JsonNode {
+    arranged(root, ManifestSection::Registry)
 }
 
-pub(super) fn arranged(node: &Node, part: Part) -> Node {
+pub(super) fn arranged(node: &JsonNode, part: ManifestSection) -> JsonNode {
     let value = match &node.value {
-        Value::Array(elements) => {
-            Value::Array(elements.iter().map(|element| arranged(element, part.of_element())).collect())
+        JsonValue::Array(elements) => {
+            JsonValue::Array(elements.iter().map(|element| arranged(element, part.of_element())).collect())
         }
-        Value::Object(members) => {
-            let arrange =
-                |member: &Member| Member { node: arranged(&member.node, part.of_field(&member.key)), ..member.clone() };
-            let mut members: Vec<Member> = members.iter().map(arrange).collect();
-            // A stable sort: what has no rank of its own keeps its order.
+        JsonValue::Object(members) => {
+            let arrange = |member: &JsonMember| JsonMember {
+                node: arranged(&member.node, part.of_field(&member.key)),
+                ..member.clone()
+            };
+            let mut members: Vec<JsonMember> = members.iter().map(arrange).collect();
+            // The sort is stable: fields without a rank of their own keep their order.
             members.sort_by_key(|member| part.rank(&member.key));
-            Value::Object(members)
+            JsonValue::Object(members)
         }
         other => other.clone(),
     };
-    Node { span: node.span.clone(), value }
+    JsonNode { span: node.span.clone(), value }
 }
 
-/// The manifest with its skills sorted by name and version, and its API references by id.
-pub(super) fn sorted(root: &Node) -> Node {
+/// Returns the manifest with its skills sorted by name and version, and its API references by id.
+pub(super) fn sorted(root: &JsonNode) -> JsonNode {
     let mut root = root.clone();
-    if let Value::Object(members) = &mut root.value {
+    if let JsonValue::Object(members) = &mut root.value {
         for member in members.iter_mut().filter(|member| ["skills", "apis"].contains(&member.key.as_str())) {
-            if let Value::Array(elements) = &mut member.node.value {
+            if let JsonValue::Array(elements) = &mut member.node.value {
                 elements.sort_by_cached_key(order);
             }
         }
@@ -110,9 +112,9 @@ pub(super) fn sorted(root: &Node) -> Node {
     root
 }
 
-/// What entries are sorted by.
-pub(super) fn order(entry: &Node) -> (String, Option<Version>, String) {
-    let text = |key| entry.get(key).and_then(Node::text).unwrap_or_default().to_owned();
+/// Returns the sort key of an entry.
+pub(super) fn order(entry: &JsonNode) -> (String, Option<Version>, String) {
+    let text = |key| entry.get(key).and_then(JsonNode::text).unwrap_or_default().to_owned();
     let name = if entry.get("name").is_some() { text("name") } else { text("id") };
     (name, Version::parse(&text("version")).ok(), text("version"))
 }
@@ -120,16 +122,16 @@ pub(super) fn order(entry: &Node) -> (String, Option<Version>, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::text::{Limits, read};
+    use crate::manifest::text::{JsonLimits, read};
 
     #[test]
     fn the_order_is_that_of_the_schema() {
-        let schema = read(crate::manifest::check::SCHEMA, Limits::default()).unwrap();
+        let schema = read(crate::manifest::check::SCHEMA, JsonLimits::default()).unwrap();
         for (pointer, part) in [
-            ("/properties", Part::Registry),
-            ("/$defs/Repository/properties", Part::Repository),
-            ("/$defs/Skill/properties", Part::Skill),
-            ("/$defs/ApiReference/properties", Part::Api),
+            ("/properties", ManifestSection::Registry),
+            ("/$defs/Repository/properties", ManifestSection::Repository),
+            ("/$defs/Skill/properties", ManifestSection::Skill),
+            ("/$defs/ApiReference/properties", ManifestSection::Api),
         ] {
             let keys: Vec<&str> = schema.at(pointer).unwrap().members().iter().map(|one| one.key.as_str()).collect();
             assert_eq!(keys, part.fields(), "{pointer}");

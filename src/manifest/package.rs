@@ -1,7 +1,7 @@
-//! Packages of skills: what is in one, whether that is safe, and how one is made.
+//! Packages of skills: reads them, checks that they are safe, and builds them.
 //!
-//! Decides what an archive may hold, what a `SKILL.md` must say, and the bytes of a package.
-//! Refuses to know where files lie: they come through [`Files`](super::Files).
+//! Decides what an archive may contain, what a `SKILL.md` must state, and the bytes of a package. This module must not
+//! depend on the location of files: they come through [`RepositoryFiles`](super::RepositoryFiles).
 
 pub mod archive;
 mod check;
@@ -16,13 +16,13 @@ pub(in crate::manifest) mod rules;
 pub mod skill;
 mod unwanted;
 
-pub(in crate::manifest) use check::{Look, Scope};
-pub use contents::{Content, Contents, Sha256Sum, Summing};
-pub use limits::Limits;
-pub use pack::{PackError, Stamp, pack};
-pub use unwanted::{Unwanted, unwanted};
+pub(in crate::manifest) use check::{CheckScope, RepositoryChecker};
+pub use contents::{PackageContents, PackageFile, Sha256Hasher, Sha256Sum};
+pub use limits::PackageLimits;
+pub use pack::{PackError, ZipTimestamp, pack};
+pub use unwanted::{UnwantedFileKind, unwanted};
 
-/// The file that makes a folder a skill.
+/// The name of the file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
-/// More of it than this is not read.
+/// The maximum number of bytes that are read of a `SKILL.md`.
 const SKILL_BYTES: usize = 1024 * 1024;

@@ -1,6 +1,6 @@
-//! A report in the words of whoever reads it: a person, a program, a code host, a build server.
+//! Formats a report for its reader: a person, a program, a code host or a build server.
 //!
-//! Decides how a finding looks. Refuses to know where it is printed.
+//! Decides the appearance of a finding. This module must not know the destination of the text.
 
 mod github;
 mod human;

@@ -1,6 +1,6 @@
-//! The rules: their ids, which are stable, how bad it is to break them, and why they are there.
+//! The rules: their stable ids, their levels, and the reasons for them.
 //!
-//! Decides nothing at run time: a table. An id is never used for something else, and never reused.
+//! This module is a table and decides nothing at run time. An id never changes its meaning and is never reused.
 
 mod digests;
 mod history;
@@ -13,7 +13,7 @@ mod shape;
 mod times;
 mod urls;
 
-use super::finding::Level;
+use super::finding::FindingLevel;
 use super::package::rules as package;
 pub(in crate::manifest) use digests::*;
 pub(in crate::manifest) use history::*;
@@ -27,45 +27,45 @@ pub(in crate::manifest) use shape::*;
 pub(in crate::manifest) use times::*;
 pub(in crate::manifest) use urls::*;
 
-/// What a check needs to be made.
+/// The input that the check of a rule needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Class {
-    /// The file alone; without it there is nothing to check, so it cannot be allowed away.
+pub enum RuleClass {
+    /// The manifest alone. Without a valid shape nothing can be checked, so such a rule cannot be allowed to be broken.
     Shape,
-    /// The file alone.
+    /// The manifest alone.
     Static,
     /// The checkout of the repository.
     Repository,
     /// The content of the packages.
     Package,
-    /// What addresses answer.
+    /// The answers of addresses.
     Network,
     /// The manifest that was published before.
     History,
 }
 
-/// One rule.
+/// A rule for manifests.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// `M` and three digits.
+    /// The id: `M` and three digits.
     pub id: &'static str,
-    /// A name in words with hyphens.
+    /// The name: words joined by hyphens.
     pub name: &'static str,
-    /// What it takes to check it.
-    pub class: Class,
-    /// How bad it is where nobody says otherwise.
-    pub level: Level,
-    /// What must hold, in a sentence.
+    /// The input that the check needs.
+    pub class: RuleClass,
+    /// The level, if the options set no other.
+    pub level: FindingLevel,
+    /// The requirement, in one sentence.
     pub summary: &'static str,
-    /// Why, with an example and the way to mend it.
+    /// The reason, with an example and a fix.
     pub explain: &'static str,
 }
 
-// === impl Class ===
+// === impl RuleClass ===
 
-impl Class {
-    /// What it takes to check a rule of this class, in words.
+impl RuleClass {
+    /// Returns the input that rules of this class need, in words.
     #[must_use]
     pub fn needs(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Class {
     }
 }
 
-/// Every rule, by id.
+/// Returns all rules, by id.
 #[expect(unused_qualifications, reason = "every list has this name, and one glob is taken for the one that is meant")]
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     let groups: [&[&'static Rule]; 11] = [
@@ -97,27 +97,27 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
     groups.into_iter().flatten().copied()
 }
 
-/// The rule with this id, in small or capital letters, or with this name.
+/// Returns the rule with this id, in lower or upper case, or with this name.
 #[must_use]
 pub fn find(word: &str) -> Option<&'static Rule> {
     all().find(|rule| rule.id.eq_ignore_ascii_case(word) || rule.name == word)
 }
 
-/// Nobody knows this rule.
+/// The error for an unknown rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no rule `{word}`{}", .nearest.map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?")))]
 pub struct UnknownRule {
-    /// What was asked for.
+    /// The id or name that was looked up.
     pub word: String,
-    /// The id of the rule that is nearest to it.
+    /// The id of the most similar rule.
     pub nearest: Option<&'static str>,
 }
 
-/// The same, or the rule that was most likely meant.
+/// Looks up a rule by its id or name, and suggests a similar one if there is none.
 ///
 /// # Errors
 ///
-/// There is no such rule.
+/// Returns an error, with the most similar rule, if there is no such rule.
 pub fn lookup(word: &str) -> Result<&'static Rule, UnknownRule> {
     find(word).ok_or_else(|| {
         let (id, name) = (word.to_ascii_uppercase(), word.to_ascii_lowercase());
@@ -127,7 +127,7 @@ pub fn lookup(word: &str) -> Result<&'static Rule, UnknownRule> {
     })
 }
 
-/// Writes down the rules of one file: each a static by its id, and all of them as `RULES`.
+/// Defines the rules of one file: each as a static named by its id, and all of them as `RULES`.
 macro_rules! rules {
     ($($id:ident $name:literal $class:ident $level:ident $summary:literal $explain:literal)*) => {
         $(
@@ -135,8 +135,8 @@ macro_rules! rules {
             pub(in $crate::manifest) static $id: $crate::manifest::rules::Rule = $crate::manifest::rules::Rule {
                 id: stringify!($id),
                 name: $name,
-                class: $crate::manifest::rules::Class::$class,
-                level: $crate::manifest::Level::$level,
+                class: $crate::manifest::rules::RuleClass::$class,
+                level: $crate::manifest::FindingLevel::$level,
                 summary: $summary,
                 explain: $explain,
             };
@@ -172,11 +172,11 @@ mod tests {
         }
     }
 
-    /// The specification gives no rules for values. What is refused all the same is refused for a reason.
+    /// The specification does not restrict values. Each additional refusal needs a documented reason.
     #[test]
     fn what_is_refused_in_the_manifest_alone_is_so_for_a_reason_that_is_told() {
-        let of_manifest = |rule: &&Rule| matches!(rule.class, Class::Shape | Class::Static);
-        let errors: Vec<&Rule> = all().filter(of_manifest).filter(|rule| rule.level == Level::Error).collect();
+        let of_manifest = |rule: &&Rule| matches!(rule.class, RuleClass::Shape | RuleClass::Static);
+        let errors: Vec<&Rule> = all().filter(of_manifest).filter(|rule| rule.level == FindingLevel::Error).collect();
         let ids: Vec<&str> = errors.iter().map(|rule| rule.id).collect();
         assert_eq!(ids, ["M001", "M002", "M003", "M004", "M007", "M023", "M036", "M045", "M050"]);
         for rule in errors {

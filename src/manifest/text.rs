@@ -1,8 +1,8 @@
-//! JSON as it was written: every value with its place, in its order, numbers in their spelling.
+//! JSON as it was written: each value with its location, in its order, with numbers in their spelling.
 //!
-//! Decides what is JSON and where its parts lie. Refuses to know what they mean.
-//! A manifest is shown to people with line and column, and is written again without losing anything, so it is read
-//! into this tree; `serde_json` would forget places and spellings, and of a key that stands twice all but the last.
+//! Decides what is JSON and where its parts are. This module must not know their meaning. People see a manifest with
+//! line and column, and it is written again without loss, so it is read into this tree. `serde_json` would lose
+//! locations and spellings, and keep only the last member of a repeated key.
 
 mod node;
 mod pointer;
@@ -12,9 +12,9 @@ mod source;
 mod tests;
 mod writer;
 
-pub use node::{Member, Node, Value};
-pub use reader::{Limits, SyntaxError, read};
-pub use source::{Position, Source};
+pub use node::{JsonMember, JsonNode, JsonValue};
+pub use reader::{JsonLimits, SyntaxError, read};
+pub use source::{SourceFile, TextPosition};
 pub use writer::write;
 
 pub(crate) use pointer::{child, element};

@@ -1,22 +1,22 @@
-//! Work that several threads share, where whoever asks for a check allows it.
+//! Divides work among several threads, if the caller of a check allows it.
 
 use std::iter;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Builder};
 
-/// How many threads may work at a time, the one that asks among them.
+/// The maximum number of threads that work at a time, including the calling one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Threads(usize);
+pub(super) struct ThreadLimit(usize);
 
-// === impl Threads ===
+// === impl ThreadLimit ===
 
-impl Threads {
+impl ThreadLimit {
     pub(super) fn new(count: usize) -> Self {
         Self(count.max(1))
     }
 
-    /// Does every job; what came of them, in their order. With one thread nothing is started.
+    /// Runs all jobs, and returns their results in the order of the jobs. With a limit of one, no thread is started.
     pub(super) fn each<T: Sync, R: Send>(self, jobs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let next = AtomicUsize::new(0);
         let take = || {
@@ -25,7 +25,7 @@ impl Threads {
         };
         let worker = || iter::from_fn(take).collect::<Vec<_>>();
         let mut done = thread::scope(|scope| {
-            // Where the system has no thread to spare, the others do what it would have done.
+            // If the system cannot start a thread, the others do its work.
             let start = |_| Builder::new().spawn_scoped(scope, worker).ok();
             let others: Vec<_> = (1..self.0.min(jobs.len())).filter_map(start).collect();
             let mut done = worker();
@@ -50,13 +50,13 @@ mod tests {
     fn every_job_is_done_once_and_told_in_its_order() {
         let jobs: Vec<usize> = (0..1000).collect();
         for count in [0, 1, 2, 7] {
-            assert_eq!(Threads::new(count).each(&jobs, |job| *job), jobs, "{count}");
-            assert_eq!(Threads::new(count).each(&jobs[..1], |job| *job), [0], "{count}");
+            assert_eq!(ThreadLimit::new(count).each(&jobs, |job| *job), jobs, "{count}");
+            assert_eq!(ThreadLimit::new(count).each(&jobs[..1], |job| *job), [0], "{count}");
         }
-        assert_eq!(Threads::new(2).each(&jobs[..0], |job| *job), [0; 0]);
-        // Each thread has done every other one.
+        assert_eq!(ThreadLimit::new(2).each(&jobs[..0], |job| *job), [0; 0]);
+        // Each thread has done every second job.
         let pair = Barrier::new(2);
-        let waited = Threads::new(2).each(&jobs, |job| {
+        let waited = ThreadLimit::new(2).each(&jobs, |job| {
             pair.wait();
             *job
         });
@@ -69,14 +69,14 @@ mod tests {
             all.wait();
             thread::current().id()
         };
-        // Nobody would get past the barrier alone.
+        // A single thread would not pass the barrier.
         let all = Barrier::new(3);
-        let ids = Threads::new(3).each(&[&all; 3], |all| wait(all));
+        let ids = ThreadLimit::new(3).each(&[&all; 3], |all| wait(all));
         assert_eq!(ids.into_iter().collect::<HashSet<_>>().len(), 3);
-        let ids = Threads::new(1).each(&[(); 50], |()| thread::current().id());
+        let ids = ThreadLimit::new(1).each(&[(); 50], |()| thread::current().id());
         assert!(ids.iter().all(|id| *id == thread::current().id()));
         assert!(
-            Threads::new(3).each(&[(); 500], |()| thread::current().id()).into_iter().collect::<HashSet<_>>().len()
+            ThreadLimit::new(3).each(&[(); 500], |()| thread::current().id()).into_iter().collect::<HashSet<_>>().len()
                 <= 3
         );
     }
@@ -86,7 +86,7 @@ mod tests {
     fn a_panic_is_not_lost() {
         let both = Barrier::new(2);
         let here = thread::current().id();
-        Threads::new(2).each(&[(); 2], |()| {
+        ThreadLimit::new(2).each(&[(); 2], |()| {
             both.wait();
             assert_eq!(thread::current().id(), here, "this one");
         });

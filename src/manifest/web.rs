@@ -1,84 +1,84 @@
-//! How the checks see what addresses answer: through whoever can ask them.
+//! The interface through which the checks send requests to addresses.
 
 use super::package::Sha256Sum;
 
-/// Asks addresses.
+/// A client that requests addresses.
 ///
-/// Whoever implements this follows redirects to https only, leaves hosts alone that only some can reach unless that is wanted,
-/// limits how many questions one host gets at a time, and reads no more than each question wants.
-pub trait Web: Sync {
-    /// Asks each address once, and gives the answers in the order of the questions.
-    fn ask(&self, questions: &[Question]) -> Vec<Result<Reply, WebError>>;
+/// An implementation follows redirects to https only, refuses hosts that are not publicly reachable unless they are
+/// allowed, limits the number of concurrent requests to each host, and reads no more than each request asks for.
+pub trait WebFetcher: Sync {
+    /// Requests each address once, and returns the answers in the order of the requests.
+    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>>;
 }
 
-/// An address, and what is to be known of its answer.
+/// An address, and the part of its answer that is needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
+pub struct FetchRequest {
     /// An absolute https address.
     pub address: String,
-    /// How much of the answer is wanted.
-    pub want: Want,
+    /// The part of the answer that is needed.
+    pub want: FetchScope,
 }
 
-/// How much of an answer is wanted.
+/// The part of an answer that is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Want {
-    /// Its status. `HEAD` is enough where the host knows it.
+pub enum FetchScope {
+    /// The status. `HEAD` is enough if the host supports it.
     Status,
-    /// Its length and checksum; it is not kept.
+    /// The length and checksum; the body is not kept.
     Sum {
-        /// More bytes are not read.
+        /// The maximum number of bytes that are read.
         limit: u64,
     },
-    /// Its bytes.
+    /// The bytes of the body.
     Bytes {
-        /// More bytes are not read.
+        /// The maximum number of bytes that are read.
         limit: u64,
     },
 }
 
-/// What an address answered.
+/// The answer of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// The status of HTTP, after redirects.
+pub struct FetchResponse {
+    /// The HTTP status, after redirects.
     pub status: u16,
-    /// What came with a status of 200, as far as it was wanted.
-    pub body: Body,
+    /// The body of an answer with status 200, as far as it was needed.
+    pub body: FetchBody,
 }
 
-/// What is known of a body.
+/// The known part of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// Nothing; it was not read.
+pub enum FetchBody {
+    /// The body was not read.
     Unread,
-    /// Its length and checksum.
+    /// The length and checksum of the body.
     Sum {
-        /// In bytes.
+        /// The length in bytes.
         size: u64,
-        /// Of all of it.
+        /// The checksum of the whole body.
         sum: Sha256Sum,
     },
-    /// All of it.
+    /// The whole body.
     Bytes(Vec<u8>),
 }
 
-/// Why an address has no answer.
+/// The reason why an address gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WebError {
-    /// It cannot be reached.
+pub enum FetchError {
+    /// The address cannot be reached.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
-    /// Nobody vouches for who answers.
+    /// The TLS connection failed, for example because the certificate is not trusted.
     #[error("nobody vouches for who answers: {0}")]
     Tls(String),
-    /// It leads to a place that is not asked.
+    /// The address leads to a host or scheme that is not allowed.
     #[error("it leads to a place that is not asked: {0}")]
     Forbidden(String),
-    /// There is more than is read.
+    /// The answer is longer than the limit.
     #[error("it answers with more than {limit} bytes")]
     TooLarge {
-        /// How much would have been read.
+        /// The limit in bytes.
         limit: u64,
     },
 }

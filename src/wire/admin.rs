@@ -1,4 +1,4 @@
-//! The API of the operators, as `openapi/admin.json` has it: the same again as for the API of the callers.
+//! The API of the operators from `openapi/admin.json`, with the same parts as the API of the callers.
 
 mount! {
     /// The data models of the operators' API.
@@ -6,7 +6,7 @@ mount! {
 }
 
 mount! {
-    /// The client as generated; [`crate::client::admin`] makes one.
+    /// The generated client; [`crate::client::admin`] creates it.
     #[cfg(feature = "admin")]
     pub mod client from "../../generated/admin_client.rs", beside crate::wire::admin::types
 }
@@ -18,12 +18,12 @@ mount! {
 }
 
 mount! {
-    /// The schema of each type, for the description of what is served.
+    /// The schema of each type, for the description of the served API.
     #[cfg(feature = "gateway")]
     mod schemas from "../../generated/admin_schemas.rs", beside crate::wire::admin::types
 }
 
-/// What generated code calls to answer from the document.
+/// The functions that generated code calls to take schemas from the document.
 #[cfg(feature = "gateway")]
 mod served {
     use std::sync::LazyLock;
@@ -32,9 +32,9 @@ mod served {
     use schemars::schema::Schema;
 
     use crate::tables;
-    use crate::wire::served::Components;
+    use crate::wire::served::SchemaComponents;
 
-    static COMPONENTS: LazyLock<Components> = LazyLock::new(|| Components::of(tables::ADMIN_OPENAPI));
+    static COMPONENTS: LazyLock<SchemaComponents> = LazyLock::new(|| SchemaComponents::of(tables::ADMIN_OPENAPI));
 
     pub(super) fn component(name: &str, generator: &mut SchemaGenerator) -> Schema {
         COMPONENTS.component(name, generator)

@@ -1,4 +1,4 @@
-//! A whole number that cannot leave its bounds, in any JSON spelling of a whole number.
+//! A whole number within bounds, which accepts every JSON spelling of a whole number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bounded<const MIN: i64, const MAX: i64>(i64);
 
-/// A number, or a text, that is no whole number within the bounds.
+/// The error for a number or a text that is not a whole number within the bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a whole number from {min} to {max}, but got {found}")]
 pub struct OutOfBounds {
@@ -31,21 +31,21 @@ pub struct OutOfBounds {
 // === impl Bounded ===
 
 impl<const MIN: i64, const MAX: i64> Bounded<MIN, MAX> {
-    /// The least value.
+    /// The minimum value.
     pub const MIN: Self = Self(MIN);
-    /// The greatest value.
+    /// The maximum value.
     pub const MAX: Self = Self(MAX);
 
-    /// Checks the bounds.
+    /// Creates a number after checking the bounds.
     ///
     /// # Errors
     ///
-    /// Below `MIN` or above `MAX`.
+    /// Returns an error if the value is below `MIN` or above `MAX`.
     pub fn new(value: i64) -> Result<Self, OutOfBounds> {
         if (MIN..=MAX).contains(&value) { Ok(Self(value)) } else { Err(Self::refuse(value)) }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
@@ -79,7 +79,7 @@ impl<const MIN: i64, const MAX: i64> fmt::Display for Bounded<MIN, MAX> {
 impl<const MIN: i64, const MAX: i64> FromStr for Bounded<MIN, MAX> {
     type Err = OutOfBounds;
 
-    /// Decimal digits with at most a minus before them, as in a form or on the command line.
+    /// Parses decimal digits with an optional minus sign, as in a form or on the command line.
     fn from_str(text: &str) -> Result<Self, OutOfBounds> {
         let number = if text.starts_with('+') { None } else { text.parse().ok() };
         number.map_or_else(|| Err(Self::refuse(format_args!("'{text}'"))), Self::new)
@@ -118,9 +118,9 @@ impl<const MIN: i64, const MAX: i64> Visitor<'_> for WholeNumber<MIN, MAX> {
         self.visit_i64(value)
     }
 
-    /// JSON has one kind of number: `1`, `1.0` and `1e0` are the same one, to the document and so to us.
+    /// Accepts a float without a fraction: JSON has one kind of number, so `1`, `1.0` and `1e0` are the same value.
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Self::Value, E> {
-        // Up to 2^53 every whole number has its own float; beyond, the text and the float may differ.
+        // Up to 2^53 every whole number has its own float; above it, the text and the float may differ.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if value.fract() != 0.0 {
             return Err(E::invalid_type(Unexpected::Float(value), &self));

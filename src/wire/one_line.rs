@@ -1,7 +1,7 @@
-//! JSON that stays one line for every reader of events.
+//! Keeps JSON on one line for every reader of events.
 
-/// JSON without the characters that Unicode takes for line ends: clients that split events by them would lose the rest.
-/// In JSON they stand in strings only.
+/// Escapes the characters that Unicode treats as line ends, because clients that split events at them would lose the
+/// rest. In JSON such characters occur only in strings.
 pub(crate) fn one_line(json: String) -> String {
     const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
     if !json.contains(LINE_ENDS) {

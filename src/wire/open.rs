@@ -1,13 +1,13 @@
-//! A word of an answer, whether this version knows it or not.
+//! A word of an answer, which this version may or may not know.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A word of an answer: one that this version knows, or any other, kept as it came.
+/// A word of an answer: one that this version knows, or any other word, unchanged.
 ///
-/// A service may be newer than this crate. What it made is paid for, so no word about it is an error.
+/// A service may be newer than this crate. Its images are paid for, so an unknown word is no error.
 ///
 /// ```
 /// use imagate::OpenWord;
@@ -31,7 +31,7 @@ pub enum OpenWord<T> {
 // === impl OpenWord ===
 
 impl<T> OpenWord<T> {
-    /// The word if this version knows it.
+    /// Returns the word if this version knows it.
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(word) => Some(word),

@@ -19,7 +19,7 @@ pub struct Secret(String);
 // === impl Secret ===
 
 impl Secret {
-    /// The text itself, for the one place that needs it.
+    /// Returns the text itself, for the code that sends it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -52,7 +52,7 @@ impl Serialize for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // serde repeats a value of another type in its message, so what is no text is read as nothing in particular.
+        // serde repeats a value of another type in its error message, so a value that is not a text is replaced first.
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) if !text.is_empty() => Ok(Self(text)),
             serde_json::Value::String(_) => {

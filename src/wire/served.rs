@@ -1,6 +1,6 @@
-//! The schemas that dropshot shows, taken from the documents, and the descriptions that come out.
+//! The schemas that dropshot shows, taken from the documents, and the resulting descriptions.
 //!
-//! A derived schema would lose bounds and patterns; so each type answers with its component, word for word.
+//! A derived schema would lose bounds and patterns, so each type returns its component from the document unchanged.
 
 use dropshot::semver::Version;
 use std::sync::LazyLock;
@@ -11,31 +11,32 @@ use serde_json::Value;
 
 use crate::tables;
 
-/// The name under which the description goes; the drift test compares the rest.
+/// The title of the description; the drift test compares the rest.
 const TITLE: &str = "imagate";
 
-static COMPONENTS: LazyLock<Components> = LazyLock::new(|| Components::of(tables::OPENAPI));
+static COMPONENTS: LazyLock<SchemaComponents> = LazyLock::new(|| SchemaComponents::of(tables::OPENAPI));
 
-/// The components of a document.
-pub(super) struct Components(Value);
+/// The schema components of a document.
+pub(super) struct SchemaComponents(Value);
 
-/// The component of this name; what it refers to is told to the generator.
+/// Returns the component with this name, and defines the components that it refers to in the generator.
 pub(crate) fn component(name: &str, generator: &mut SchemaGenerator) -> Schema {
     COMPONENTS.component(name, generator)
 }
 
-/// A schema written in generated code, in the same way.
+/// Returns a schema that is written in generated code, and defines its references in the same way.
 pub(crate) fn schema(json: &str, generator: &mut SchemaGenerator) -> Schema {
     COMPONENTS.schema(json, generator)
 }
 
-// === impl Components ===
+// === impl SchemaComponents ===
 
-impl Components {
-    /// Those of this document.
+impl SchemaComponents {
+    /// Takes the components from this document.
     pub(super) fn of(document: &str) -> Self {
         let document: Result<Value, _> = serde_json::from_str(document);
-        // A document that is no JSON stops the build long before; without it the drift test finds no schema at all.
+        // A document that is not JSON stops the build much earlier; otherwise the drift test would find no schema at
+        // all.
         Self(document.map(|mut document| document["components"]["schemas"].take()).unwrap_or_default())
     }
 
@@ -52,7 +53,7 @@ impl Components {
         serde_json::from_value(value.clone()).unwrap_or(Schema::Bool(true))
     }
 
-    /// Defines every component that is referred to, and so on, each of them once.
+    /// Defines every component that is referred to, directly or indirectly, each of them once.
     fn define_references(&self, value: &Value, generator: &mut SchemaGenerator) {
         match value {
             Value::Object(members) => {
@@ -71,20 +72,20 @@ impl Components {
         if generator.definitions().contains_key(name) {
             return;
         }
-        // The place is taken before its references are followed, because a component may refer to itself.
+        // The name is defined before its references are followed, because a component may refer to itself.
         generator.definitions_mut().insert(name.to_owned(), Schema::Bool(true));
         let schema = self.component(name, generator);
         generator.definitions_mut().insert(name.to_owned(), schema);
     }
 }
 
-/// What dropshot says that the trait for callers serves: for the drift test.
+/// Returns dropshot's description of the trait for callers, for the drift test.
 #[must_use]
 pub fn served_description() -> Option<Value> {
     described(&super::server::gateway_api_mod::stub_api_description().ok()?)
 }
 
-/// The same for operators.
+/// Returns dropshot's description of the trait for operators, for the drift test.
 #[must_use]
 pub fn served_admin_description() -> Option<Value> {
     described(&super::admin::server::admin_api_mod::stub_api_description().ok()?)

@@ -33,7 +33,7 @@ fn operations(document: &Value) -> impl Iterator<Item = Value> {
     items.into_iter().filter_map(|mut item| item.as_object_mut().map(std::mem::take)).flatten().map(|(_, one)| one)
 }
 
-/// Where the two documents do not mean the same by an error.
+/// The errors that the two documents describe differently, a line each.
 fn apart(admin: &Value, public: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for component in ["ErrorType", "ErrorReason"] {
@@ -111,7 +111,7 @@ fn every_body_of_an_operator_is_capped() {
     assert_eq!(server.matches(&format!("request_body_max_bytes({cap})")).count(), bodies);
 }
 
-/// Where an operation is missing: in the client, in the trait, or in the table of roles.
+/// The operations that the client, the trait or the table of roles lacks, a line each.
 fn missing(document: &Value, client: &str, server: &str, rows: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for operation in operations(document) {

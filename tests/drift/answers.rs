@@ -54,7 +54,7 @@ fn documented<'a>(all: impl Iterator<Item = &'a Value>) -> BTreeMap<Word, BTreeS
     documented
 }
 
-/// Where a table and the code part.
+/// The differences between the tables of the documents and the code, a line each.
 fn apart(public: &Value, admin: &Value, answers: &[Value]) -> Vec<String> {
     let all = || rows(public).chain(rows(admin));
     let mut lines = Vec::new();

@@ -19,11 +19,11 @@ fn documented(documents: [&Value; 2]) -> Value {
 
 /// The same of the code.
 fn coded() -> Value {
-    let rows = code::Code::ALL.iter();
+    let rows = code::ApiErrorCode::ALL.iter();
     rows.map(|code| (code.as_str().to_owned(), json!({ "status": code.status(), "type": code.kind() }))).collect()
 }
 
-/// What the two components that list words leave out, or add to, the error table.
+/// The words that the two listing components lack, or have beyond the error table, a line each.
 fn words(document: &Value) -> Vec<String> {
     let rows: Vec<&Value> = document["x-imagate-errors"].as_array().into_iter().flatten().collect();
     let reasons = rows.iter().flat_map(|row| row["reasons"].as_array().into_iter().flatten());
@@ -63,7 +63,7 @@ fn every_error_code_stands_in_the_document_and_the_other_way_round() {
 
 #[test]
 fn every_error_without_more_to_tell_has_a_message() {
-    for code in code::Code::ALL {
+    for code in code::ApiErrorCode::ALL {
         assert!(!code.message().is_empty() && code.message() != "The request failed", "{}", code.as_str());
     }
 }

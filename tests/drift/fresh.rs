@@ -1,6 +1,7 @@
-//! What generation would write is what stands on disk: the code, the digest that the build compares, and the tables
-//! of the README.
+//! The files on disk are those that generation would write: the code, the digest that the build compares, and the tables
+//! of the pages.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -13,7 +14,10 @@ use crate::{assert_names, assert_none, root};
 #[expect(dead_code, reason = "the build calls the rest")]
 mod build_script;
 
-/// A page with every table, so that these tests do not depend on what the README shows.
+/// The path of a page.
+const PATH: &str = "docs/page.md";
+
+/// Its text, with tables of all documents, so that these tests do not depend on what the real pages show.
 const PAGE: &str = "\
 # Page
 
@@ -21,7 +25,25 @@ const PAGE: &str = "\
 <!-- table:limits --><!-- /table -->
 <!-- table:errors --><!-- /table -->
 <!-- table:operations --><!-- /table -->
+<!-- table:settings:uploads --><!-- /table -->
 ";
+
+/// The tables that readers look for, and their pages.
+const TABLES: [(&str, &str); 13] = [
+    ("operations", "docs/api.md"),
+    ("errors", "docs/errors.md"),
+    ("limits", "docs/limits.md"),
+    ("models", "docs/models.md"),
+    ("settings", "docs/configuration.md"),
+    ("settings:accounts", "docs/configuration.md"),
+    ("settings:groups", "docs/configuration.md"),
+    ("settings:models", "docs/configuration.md"),
+    ("settings:connections", "docs/configuration.md"),
+    ("settings:deadlines", "docs/configuration.md"),
+    ("settings:replay", "docs/configuration.md"),
+    ("settings:retention", "docs/configuration.md"),
+    ("settings:uploads", "docs/configuration.md"),
+];
 
 fn sources() -> Sources {
     tree::read(&root()).expect("the documents are there")
@@ -31,12 +53,17 @@ fn generate(sources: &Sources) -> Vec<Output> {
     xtask::generate(sources).expect("the documents can be generated from")
 }
 
+/// The one page of these tests.
+fn one_page(text: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(PATH.to_owned(), text.to_owned())])
+}
+
 fn changed(change: impl FnOnce(&mut Value)) -> Sources {
     let mut sources = sources();
     let mut document = serde_json::from_str(&sources.openapi).expect("the document is JSON");
     change(&mut document);
     sources.openapi = document.to_string();
-    sources.readme = PAGE.to_owned();
+    sources.pages = one_page(PAGE);
     sources
 }
 
@@ -64,10 +91,11 @@ fn every_generated_file_is_fresh() {
 }
 
 #[test]
-fn the_readme_shows_every_table() {
-    let readme = sources().readme;
-    for name in ["limits", "errors", "operations", "models"] {
-        assert!(readme.contains(&format!("<!-- table:{name} -->")), "README.md lacks the table '{name}'");
+fn every_table_is_on_its_page() {
+    let pages = sources().pages;
+    for (name, path) in TABLES {
+        let text = pages.get(path).unwrap_or_else(|| panic!("{path} has no table"));
+        assert!(text.contains(&format!("<!-- table:{name} -->")), "{path} lacks the table '{name}'");
     }
 }
 
@@ -112,20 +140,33 @@ fn windows_line_ends_are_no_difference() {
 }
 
 #[test]
-fn an_edited_table_of_the_readme_is_seen() {
+fn an_edited_table_of_a_page_is_seen() {
     let copy = tempfile::tempdir().unwrap();
     let mut sources = sources();
-    sources.readme = PAGE.to_owned();
+    sources.pages = one_page(PAGE);
     let outputs = generate(&sources);
     tree::write(copy.path(), &outputs).unwrap();
-    sources.readme = text(&outputs, "README.md").to_owned();
+    sources.pages = one_page(text(&outputs, PATH));
     assert_none(&stale(copy.path(), &sources));
 
-    sources.readme = sources.readme.replacen("INVALID_API_KEY", "INVALID_KEY", 1);
-    fs::write(copy.path().join("README.md"), &sources.readme).unwrap();
-    let found = stale(copy.path(), &sources);
-    assert_names(&found, "README.md:");
-    assert_names(&found, "present='| 401 | `INVALID_KEY`");
+    for (present, edited) in [("| 401 | `INVALID_API_KEY`", "| 401 | `INVALID_KEY`"), ("`disk_megabytes`", "`disk_mb`")]
+    {
+        let text = text(&outputs, PATH).replacen(present, edited, 1);
+        sources.pages = one_page(&text);
+        fs::write(copy.path().join(PATH), &text).unwrap();
+        let found = stale(copy.path(), &sources);
+        assert_names(&found, "docs/page.md:");
+        assert_names(&found, edited);
+    }
+}
+
+#[test]
+fn a_changed_setting_makes_its_page_stale() {
+    let mut changed = sources();
+    let mut schema: Value = serde_json::from_str(&changed.settings_schema).unwrap();
+    schema["definitions"]["RawUploads"]["properties"]["disk_megabytes"]["maximum"] = json!(7);
+    changed.settings_schema = schema.to_string();
+    assert_names(&stale(&root(), &changed), "docs/configuration.md:");
 }
 
 #[test]
@@ -149,11 +190,9 @@ fn a_changed_document_of_the_operators_makes_its_own_files_stale() {
     assert_names(&found, "generated/admin_server.rs:");
     assert!(found.iter().all(|line| !line.starts_with("generated/types.rs")), "{found:?}");
     let tables = build_script::admin_tables(&document).unwrap();
-    assert!(
-        tables.contains(
-            r#"name: "concurrency", required: false, nullable: true, kind: Kind::Integer { min: 1, max: 99 }"#
-        )
-    );
+    assert!(tables.contains(
+        r#"name: "concurrency", required: false, nullable: true, kind: FieldKind::Integer { min: 1, max: 99 }"#
+    ));
 }
 
 #[test]
@@ -166,12 +205,12 @@ fn one_bound_changed_in_the_document_changes_types_and_field_table_and_page() {
     let types = read("generated/types.rs");
     assert!(types.contains("pub type ImageCount = crate::wire::Bounded<1, 77>;"), "the name");
     assert!(types.contains("pub n: ::std::option::Option<crate::wire::Bounded<1, 77>>"), "the field");
-    assert!(read("README.md").contains("| `n` | 1 to 77 |"), "the page");
+    assert!(read(PATH).contains("| `n` | 1 to 77 |"), "the page");
 
     let document = serde_json::from_str(&changed.openapi).unwrap();
     let tables = build_script::tables(&document).unwrap();
     assert!(
-        tables.contains(r#"name: "n", required: false, nullable: true, kind: Kind::Integer { min: 1, max: 77 }"#),
+        tables.contains(r#"name: "n", required: false, nullable: true, kind: FieldKind::Integer { min: 1, max: 77 }"#),
         "the table"
     );
     assert!(!build_script::tables(&crate::document()).unwrap().contains("max: 77"), "and not before");
@@ -186,7 +225,7 @@ fn one_limit_changed_in_the_document_changes_the_served_cap_and_the_page() {
     });
     let outputs = generate(&changed);
     assert!(text(&outputs, "generated/server.rs").contains("request_body_max_bytes = 7340032"), "the cap");
-    assert!(text(&outputs, "README.md").contains("| `max_json_body_bytes` | 7 MiB |"), "the page");
+    assert!(text(&outputs, PATH).contains("| `max_json_body_bytes` | 7 MiB |"), "the page");
     let tables = build_script::tables(&serde_json::from_str(&changed.openapi).unwrap()).unwrap();
     assert!(tables.contains("pub const MAX_JSON_BODY_BYTES: u64 = 7340032;"), "the constant");
 }

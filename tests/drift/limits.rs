@@ -28,7 +28,7 @@ fn collect(folder: &Path, files: &mut Vec<SourceFile>) {
     for entry in fs::read_dir(folder).expect("the source is there") {
         let path = entry.expect("the source can be listed").path();
         if path.is_dir() && path.file_name().is_some_and(|name| name == "tests") {
-            // What a test spells out it may well spell out.
+            // Tests may spell numbers out.
         } else if path.is_dir() {
             collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

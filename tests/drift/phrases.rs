@@ -177,7 +177,7 @@ const STATUSES: &[Phrase] = &[
         "gets {} or {} before anything is spent",
         &[|facts| facts.status("rate_limit_exceeded"), |facts| facts.status("service_unavailable")],
     ),
-    ("a {} of `…` names what does not", &[|facts| facts.status("service_unavailable")]),
+    ("A {} of `…` names what does not", &[|facts| facts.status("service_unavailable")]),
     ("outcome is unknown ({} with", &[|facts| facts.status("upstream_error")]),
     // The upstream's words for an account that may not be asked.
     ("answers {}, {}, {} or {} |", &[|_| 401, |_| 402, |_| 403, |_| 429]),

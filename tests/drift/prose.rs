@@ -1,4 +1,4 @@
-//! What descriptions, the README and our skills say in passing is true: numbers, statuses and defaults.
+//! Numbers, statuses and defaults in the prose of descriptions, pages and our skills are true.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -12,13 +12,18 @@ use crate::{admin_document, assert_names, assert_none, document, folder};
 
 /// The members of a document whose text somebody reads.
 const MEMBERS: [&str; 6] = ["description", "summary", "cause", "action", "message", "applies_to"];
-/// The pages beside the documents.
+/// The pages beside the documents, and beside those of [`FOLDER`].
 const PAGES: [&str; 4] = [
     "README.md",
     "schemas/skills/skills/image-generation/SKILL.md",
     "schemas/skills/skills/imagate-operation/SKILL.md",
     "schemas/skills/apis/imagate-http.md",
 ];
+/// The folder of the pages of reference.
+const FOLDER: &str = "docs";
+/// Pages of that folder whose numbers are no facts of the program: demands of the specification with their tests, promises
+/// to users, and words.
+const UNCHECKED: [&str; 3] = ["docs/specification.md", "docs/compatibility.md", "docs/glossary.md"];
 
 /// `409 image_in_progress`, `a 502 with code upstream_error`, the codes in backticks.
 static STATUS_AND_CODE: LazyLock<Regex> = LazyLock::new(|| {
@@ -26,9 +31,10 @@ static STATUS_AND_CODE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(r"\b([1-5][0-9]{{2}})(?:\s+with\s+code)?\s+`([A-Za-z_]+)`{reason}"))
 });
 static CODE: LazyLock<Regex> = LazyLock::new(|| pattern("`[^`]*`"));
-/// Versions, dates and the numbers of a list.
-static NO_NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"HTTP/[0-9.]+|Apache-2\.0|1970-01-01T00:00:00Z|(?m)^[0-9]+\. "));
+/// Versions, dates, addresses and the numbers of a list.
+static NO_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"HTTP/[0-9.]+|Apache-2\.0|1970-01-01T00:00:00Z|November 20[0-9]{2}|https://[^\s)]+|(?m)^[0-9]+\. ")
+});
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b[0-9][0-9,]*"));
 static DEFAULT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[0-9,]+ when absent"));
 
@@ -50,8 +56,12 @@ struct Prose {
 
 impl Prose {
     fn read() -> Self {
-        let page = |path: &str| (path.to_owned(), fs::read_to_string(folder().join(path)).expect("the page is there"));
-        Self { public: document(), admin: admin_document(), pages: PAGES.map(page).to_vec() }
+        let page = |path: String| {
+            let text = fs::read_to_string(folder().join(&path)).expect("the page is there");
+            (path, text)
+        };
+        let paths = PAGES.map(str::to_owned).into_iter().chain(reference());
+        Self { public: document(), admin: admin_document(), pages: paths.map(page).collect() }
     }
 
     fn texts(&self) -> Vec<Text> {
@@ -59,7 +69,8 @@ impl Prose {
         for (name, document) in [("gateway", &self.public), ("admin", &self.admin)] {
             collect(name, document, document, &mut texts);
         }
-        let generated = pattern(r"(?s)<!-- table:.*?<!-- /table -->|```.*?```|\A---\n.*?\n---\n");
+        let generated =
+            pattern(r"(?s)<!-- table:.*?<!-- /table -->|<!-- checked:.*?<!-- /checked -->|```.*?```|\A---\n.*?\n---\n");
         texts.extend(self.pages.iter().map(|(path, text)| Text {
             place: path.clone(),
             text: generated.replace_all(text, "").into_owned(),
@@ -71,6 +82,16 @@ impl Prose {
     fn facts(&self, schema: Value) -> Facts<'_> {
         Facts { public: &self.public, admin: &self.admin, schema }
     }
+}
+
+/// The pages of reference, sorted by path.
+fn reference() -> Vec<String> {
+    let entries = fs::read_dir(folder().join(FOLDER)).expect("the folder is there");
+    let name = |entry: fs::DirEntry| format!("{FOLDER}/{}", entry.file_name().to_string_lossy());
+    let mut paths: Vec<String> = entries.map(|entry| name(entry.expect("the folder can be listed"))).collect();
+    paths.retain(|path| path.ends_with(".md") && !UNCHECKED.contains(&path.as_str()));
+    paths.sort();
+    paths
 }
 
 fn pattern(text: &str) -> Regex {
@@ -118,7 +139,7 @@ fn expression((phrase, _): &Phrase) -> Regex {
     pattern(&blank.replace(r"\{\}", r"(\b(?:[0-9][0-9,]*|zero|one|two|three|four|five)\b)"))
 }
 
-/// Where a number of a known phrase is another than that of its origin, and the numbers of no known phrase.
+/// The numbers that differ from those of their origin, and the numbers in no known phrase, a line each.
 fn numbers(prose: &Prose) -> Vec<String> {
     let phrases: Vec<(Regex, &Phrase)> = phrases().map(|phrase| (expression(phrase), phrase)).collect();
     let mut used = vec![false; phrases.len()];
@@ -291,6 +312,23 @@ fn another_number_or_one_more_is_seen() {
     assert_names(&found, "gateway/info/description: no phrase of the table explains '7 bananas");
     assert_names(&found, "nobody says 'every {} seconds; every reader' any more");
     assert_names(&statuses(&prose), "gateway/info/description: 503 `upstream_error`, and the table says 502");
+}
+
+#[test]
+fn another_number_on_a_page_of_reference_is_seen() {
+    let mut prose = Prose::read();
+    let page = |prose: &mut Prose, path: &str, from: &str, to: &str| {
+        let (_, text) = prose.pages.iter_mut().find(|(name, _)| name == path).expect("the page");
+        assert!(text.contains(from), "{path}: no '{from}'");
+        *text = text.replacen(from, to, 1);
+    };
+    page(&mut prose, "docs/limits.md", "within 10 seconds", "within 11 seconds");
+    page(&mut prose, "docs/operating.md", "A 503 of", "A 500 of");
+    page(&mut prose, "docs/models.md", "## Text models", "At most 7 models.");
+    let found = numbers(&prose);
+    assert_names(&found, "docs/limits.md: 'sends no request within {} seconds, or none for {} seconds' says 11");
+    assert_names(&found, "docs/operating.md: 'A {} of `…` names what does not' says 500 and means 503");
+    assert_names(&found, "docs/models.md: no phrase of the table explains '7 models");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn reads<T: DeserializeOwned>(json: &str) -> bool {
     serde_json::from_str::<T>(json).is_ok()
 }
 
-/// What both sides are expected to say: first the schema, then the type.
+/// The expected verdicts on each kind of value: first that of the schema, then that of the type.
 const VERDICTS: [(&str, bool, bool); 4] =
     [("good", true, true), ("bad", false, false), ("stricter", true, false), ("laxer", false, true)];
 

@@ -8,7 +8,7 @@ use imagate::manifest::package::Sha256Sum;
 use tempfile::TempDir;
 
 use crate::hostile::{Zip, gzip, skill_part};
-use crate::place::Place;
+use crate::place::SkillsFolder;
 use crate::release;
 use crate::targets::{limits, parts, with_sums};
 
@@ -30,12 +30,12 @@ pub(crate) fn install(input: &[u8]) -> bool {
     fs::write(around.path().join("up/to/note"), "before").expect("a file");
     let replaces = how & 1 == 1;
     if replaces {
-        let mut place = Place::open(&folder).expect("a folder");
+        let mut place = SkillsFolder::open(&folder).expect("a folder");
         let bytes = Zip::of(vec![skill_part()]).build();
         release::put(&mut place, &skill(BEFORE, &bytes), &bytes, &limits()).expect("a good package");
     }
     let wanted = skill("1.0.0", &bytes);
-    let mut place = Place::open(&folder).expect("a folder");
+    let mut place = SkillsFolder::open(&folder).expect("a folder");
     place.may_write("demo", false).expect("nobody changed it");
     let is_in = release::put(&mut place, &wanted, &bytes, &limits()).is_ok();
     assert_eq!(place.has(&wanted).expect("a folder"), is_in);

@@ -2,17 +2,17 @@
 
 use std::convert::Infallible;
 
-use imagate::manifest::package::archive::{Entry, Sink, WalkError, fold, path_fault, walk};
-use imagate::manifest::package::{Contents, Limits, front, skill};
-use imagate::manifest::{Manifest, MemoryFiles, Options, Source, check, discovery, format, verify};
+use imagate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError, fold, path_fault, walk};
+use imagate::manifest::package::{PackageContents, PackageLimits, front, skill};
+use imagate::manifest::{CheckOptions, Manifest, MemoryFiles, SourceFile, check, discovery, format, verify};
 
 use crate::hostile::{Part, Zip, crc32, gzip};
 use crate::memory::peak;
 
 const MIB: usize = 1024 * 1024;
 
-pub(crate) fn limits() -> Limits {
-    let mut limits = Limits::default();
+pub(crate) fn limits() -> PackageLimits {
+    let mut limits = PackageLimits::default();
     limits.archive_bytes = 100_000;
     limits.entries = 200;
     limits.file_bytes = 100_000;
@@ -29,10 +29,10 @@ struct Watch {
     all: u64,
 }
 
-impl Sink for Watch {
+impl ArchiveSink for Watch {
     type Error = Infallible;
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), Infallible> {
+    fn entry(&mut self, entry: &ArchiveEntry) -> Result<(), Infallible> {
         assert_eq!(path_fault(&entry.path, &limits()), None, "{entry:?}");
         assert!(self.seen.insert(fold(&entry.path)), "{entry:?} twice");
         self.entries += 1;
@@ -54,7 +54,7 @@ pub(crate) fn archive(input: &[u8]) -> bool {
     let mut watch = Watch::default();
     let (walked, held) = peak(|| walk(input, &limits(), &mut watch));
     assert!(held < MIB + 8 * input.len(), "{held} bytes were held for {} bytes of input", input.len());
-    let read = Contents::read(input, &limits());
+    let read = PackageContents::read(input, &limits());
     match walked {
         Ok(()) => {
             let contents = read.expect("what is safe once is safe again");
@@ -151,11 +151,11 @@ pub(crate) fn front(input: &[u8]) -> bool {
 }
 
 pub(crate) fn manifest(input: &[u8]) -> bool {
-    let source = Source::new("m", input);
+    let source = SourceFile::new("m", input);
     let mut files = MemoryFiles::new();
     files.insert("skills/demo/SKILL.md", "---\nname: demo\n---\n");
     files.insert("packages/demo-1.0.0.zip", "PK\x03\x04");
-    let mut options = Options::default();
+    let mut options = CheckOptions::default();
     options.files = Some(&files);
     options.previous = Some(&source);
     let (report, held) = peak(|| check(source.clone(), &options));
@@ -167,13 +167,13 @@ pub(crate) fn manifest(input: &[u8]) -> bool {
     }
     let _ = (verify(source.clone(), &options), discovery(&source, None));
     if let Ok(text) = format(&source, true) {
-        let again = format(&Source::new("m", text.clone()), true).expect("what was written can be read");
+        let again = format(&SourceFile::new("m", text.clone()), true).expect("what was written can be read");
         assert_eq!(text, again);
     }
     match Manifest::read(&source) {
         Ok(manifest) => {
             let text = manifest.to_text();
-            let again = Manifest::read(&Source::new("m", text.clone())).expect("what was written can be read");
+            let again = Manifest::read(&SourceFile::new("m", text.clone())).expect("what was written can be read");
             assert_eq!(again.to_text(), text);
             true
         }

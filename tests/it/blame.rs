@@ -293,6 +293,7 @@ fn repeat_nonsense(times: usize) {
         over.store(true, Ordering::SeqCst);
         assert_eq!(failed, 0, "callers of nonsense got something else");
     });
+    assert!(served.load(Ordering::SeqCst) > 0, "the other caller got no image");
     println!("{times} of each nonsense, {} images beside it", served.load(Ordering::SeqCst));
     all_are_at_work(&gateway);
     for name in ACCOUNTS {

@@ -1,25 +1,56 @@
-//! The Rust programs of README.md as a reader would copy them: in a package of their own outside of this repository,
-//! built and run against the simulator.
+//! The programs and commands of README.md and of the pages beside it as a reader would copy them, run against the
+//! simulator; Rust in a package of their own outside of this repository. Their settings are read by `imagate config check`.
 
 use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::clients::install::{run, target};
-use crate::kit::{Gateway, Program};
+use crate::clients::install::{modules, python, run, target};
+use crate::kit::{Gateway, Program, facts};
 
 const README: &str = include_str!("../../README.md");
+const SDK: &str = include_str!("../../docs/sdk.md");
+/// Pages with settings.
+const PAGES: [&str; 4] = [
+    README,
+    include_str!("../../docs/configuration.md"),
+    include_str!("../../docs/models.md"),
+    include_str!("../../docs/operating.md"),
+];
+/// The address that the pages give to a gateway.
+const ADDRESS: &str = "http://127.0.0.1:8080/v1";
+/// The program as README.md runs it from a checkout.
+const FROM_CHECKOUT: &str = "cargo run --release --features cli -- ";
 
-/// The blocks of README.md in this language.
-fn blocks(language: &str) -> Vec<&'static str> {
-    let opened = README.split("\n```").filter_map(|part| part.split_once('\n'));
+/// The blocks of a page in this language.
+fn blocks(page: &'static str, language: &str) -> Vec<&'static str> {
+    let opened = page.split("\n```").filter_map(|part| part.split_once('\n'));
     opened.filter(|(words, _)| words.split(',').next() == Some(language)).map(|(_, block)| block).collect()
+}
+
+/// The one block of README.md in this language that holds this text, with the address of the gateway.
+#[track_caller]
+fn block(language: &str, holding: &str, gateway: &Gateway) -> String {
+    let found: Vec<&str> = blocks(README, language).into_iter().filter(|block| block.contains(holding)).collect();
+    let [block] = found.as_slice() else { panic!("not one block with '{holding}': {found:?}") };
+    block.replace(ADDRESS, &gateway.base_url())
+}
+
+/// Runs a program of README.md where the gateway lives, which must leave the picture that was asked for.
+#[track_caller]
+fn makes_the_lighthouse(gateway: &Gateway, program: Program) {
+    let program = program.env("IMAGATE_API_KEY", gateway.secret()).env("IMAGATE_BASE_URL", gateway.base_url());
+    let done = program.run();
+    done.good();
+    let file = std::fs::read(gateway.home().join("lighthouse.png"));
+    let file = file.unwrap_or_else(|error| panic!("no picture: {error}\n{done:#?}"));
+    assert_eq!(facts(&file), ("png".to_owned(), "1536x1024".to_owned()));
 }
 
 /// The features of tokio that README.md tells the reader to add.
 fn tokio_features() -> Vec<&'static str> {
-    let lines = blocks("sh").into_iter().flat_map(str::lines);
+    let lines = blocks(README, "sh").into_iter().flat_map(str::lines);
     let added: Vec<&str> = lines.filter_map(|line| line.strip_prefix("cargo add ")).collect();
     assert!(added.contains(&"imagate"), "{added:?}");
     let tokio = added.iter().find_map(|line| line.strip_prefix("tokio --features ")).expect("a line that adds tokio");
@@ -52,8 +83,8 @@ fn package(folder: &Path, programs: &[&str]) {
 }
 
 #[test]
-fn the_programs_of_the_readme_build_and_run_as_they_stand_there() {
-    let programs = blocks("rust");
+fn the_rust_programs_of_the_readme_build_and_run_as_they_stand_there() {
+    let programs = [blocks(README, "rust"), blocks(SDK, "rust")].concat();
     assert!(programs.len() >= 2, "{programs:?}");
     for program in &programs {
         assert!(program.lines().all(|line| !line.starts_with("# ") && line != "#"), "a hidden line: {program}");
@@ -70,5 +101,46 @@ fn the_programs_of_the_readme_build_and_run_as_they_stand_there() {
         let printed = program.run();
         let files: Vec<&str> = printed.good().lines().filter(|line| gateway.home().join(line).is_file()).collect();
         assert!(!files.is_empty(), "it says nothing of a file: {printed:#?}");
+    }
+}
+
+#[test]
+fn the_commands_of_the_readme_make_the_picture() {
+    for (holding, program) in [("curl ", ""), (" generate ", env!("CARGO_BIN_EXE_imagate"))] {
+        let gateway = Gateway::simulated();
+        let command = block("sh", holding, &gateway).replace(FROM_CHECKOUT, &format!("{program} "));
+        let shell = Program::other(Path::new("sh"), gateway.home()).args(["-c", &command]);
+        makes_the_lighthouse(&gateway, shell);
+    }
+}
+
+#[test]
+fn the_python_program_of_the_readme_makes_the_picture() {
+    let gateway = Gateway::simulated();
+    let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
+    let program = block("python", "from openai import OpenAI", &gateway);
+    makes_the_lighthouse(&gateway, Program::other(&interpreter, gateway.home()).args(["-c", &program]));
+}
+
+#[test]
+fn the_node_program_of_the_readme_makes_the_picture() {
+    let gateway = Gateway::simulated();
+    let file = modules("IMAGATE_NODE_OPENAI", "openai", &["openai"]).join("readme.mjs");
+    std::fs::write(&file, block("js", "from \"openai\"", &gateway)).expect("a module");
+    makes_the_lighthouse(&gateway, Program::other(Path::new("node"), gateway.home()).args([&file]));
+}
+
+#[test]
+fn the_settings_on_the_pages_can_be_used() {
+    let home = TempDir::new().expect("a directory");
+    let file = home.path().join("imagate.toml");
+    let settings = PAGES.into_iter().flat_map(|page| blocks(page, "toml"));
+    let settings: Vec<&str> = settings.filter(|block| !block.contains("[model_providers.")).collect();
+    assert!(settings.len() >= 3, "{settings:?}");
+    for block in settings {
+        std::fs::write(&file, block).expect("a file");
+        let check =
+            Program::new(home.path()).env("OPENAI_API_KEY", "sk-upstream").args(["config", "check", "--config"]);
+        check.args([&file]).run().good();
     }
 }

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use imagate::manifest::rules::Class;
-use imagate::manifest::{Manifest, Options, Source, check};
+use imagate::manifest::rules::RuleClass;
+use imagate::manifest::{CheckOptions, Manifest, SourceFile, check};
 
 use crate::corpus::{cases, folder};
 use crate::mutate::{Dice, mutated, seeds};
@@ -15,9 +15,9 @@ const MUTATIONS: usize = 10_000;
 
 /// Whether the check finds nothing wrong with the shape; nothing where there is more of it than is read.
 fn verdict(bytes: &[u8]) -> Option<bool> {
-    let report = check(Source::new("", bytes), &Options::default());
+    let report = check(SourceFile::new("", bytes), &CheckOptions::default());
     let mut shape =
-        report.findings().iter().map(imagate::manifest::Finding::rule).filter(|rule| rule.class == Class::Shape);
+        report.findings().iter().map(imagate::manifest::Finding::rule).filter(|rule| rule.class == RuleClass::Shape);
     let is_limit = shape.clone().any(|rule| rule.id == "M007");
     (!is_limit).then(|| shape.next().is_none())
 }
@@ -51,7 +51,7 @@ fn compare(documents: &[Vec<u8>]) -> (usize, usize) {
         let Some(verdict) = verdict(bytes) else { continue };
         let shown = String::from_utf8_lossy(bytes);
         assert_eq!(verdict, opinion, "the check and the validator do not agree on {shown}");
-        let typed = Manifest::read(&Source::new("", bytes.as_slice())).is_ok();
+        let typed = Manifest::read(&SourceFile::new("", bytes.as_slice())).is_ok();
         assert_eq!(verdict, typed, "the check and the types do not agree on {shown}");
         if verdict { counts.0 += 1 } else { counts.1 += 1 }
     }

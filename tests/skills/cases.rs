@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use imagate::manifest::package::Sha256Sum;
 use imagate::manifest::{
-    Body, Files as _, Kind, Level, MemoryFiles, Metadata, Options, Question, Reply, Report, Source, Want, Web,
-    WebError, check, render, rules,
+    CheckOptions, CheckReport, FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, FileKind, FileMetadata,
+    FindingLevel, MemoryFiles, RepositoryFiles as _, SourceFile, WebFetcher, check, render, rules,
 };
 
 /// The files of a folder, by their paths below it.
@@ -17,8 +17,8 @@ pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
 pub(crate) struct Case {
     /// `M040/short`
     pub(crate) name: String,
-    pub(crate) source: Source,
-    previous: Option<Source>,
+    pub(crate) source: SourceFile,
+    previous: Option<SourceFile>,
     files: Option<MemoryFiles>,
     web: Option<Answers>,
 }
@@ -29,23 +29,23 @@ struct Answers {
     files: MemoryFiles,
 }
 
-impl Web for Answers {
-    fn ask(&self, questions: &[Question]) -> Vec<Result<Reply, WebError>> {
+impl WebFetcher for Answers {
+    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
         questions.iter().map(|question| self.answer(question)).collect()
     }
 }
 
 impl Answers {
-    fn answer(&self, question: &Question) -> Result<Reply, WebError> {
+    fn answer(&self, question: &FetchRequest) -> Result<FetchResponse, FetchError> {
         let answer = &self.by_address[question.address.as_str()];
         let text = |key: &str| answer[key].as_str().map(str::to_owned);
         if let Some(limit) = answer["more_than"].as_u64() {
-            return Err(WebError::TooLarge { limit });
+            return Err(FetchError::TooLarge { limit });
         }
         for (key, error) in [
-            ("tls", WebError::Tls as fn(String) -> WebError),
-            ("unreachable", WebError::Unreachable),
-            ("forbidden", WebError::Forbidden),
+            ("tls", FetchError::Tls as fn(String) -> FetchError),
+            ("unreachable", FetchError::Unreachable),
+            ("forbidden", FetchError::Forbidden),
         ] {
             text(key).map_or(Ok(()), |why| Err(error(why)))?;
         }
@@ -55,12 +55,12 @@ impl Answers {
             (None, text) => text.unwrap_or_default().into_bytes(),
         };
         let body = match question.want {
-            _ if status != 200 => Body::Unread,
-            Want::Status => Body::Unread,
-            Want::Sum { .. } => Body::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
-            Want::Bytes { .. } => Body::Bytes(bytes),
+            _ if status != 200 => FetchBody::Unread,
+            FetchScope::Status => FetchBody::Unread,
+            FetchScope::Sum { .. } => FetchBody::Sum { size: bytes.len() as u64, sum: Sha256Sum::of(&bytes) },
+            FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
         };
-        Ok(Reply { status: u16::try_from(status).expect("a status"), body })
+        Ok(FetchResponse { status: u16::try_from(status).expect("a status"), body })
     }
 }
 
@@ -75,7 +75,7 @@ fn case(tree: &Tree, path: &str) -> Option<Case> {
     if stem.contains(['/', '.']) {
         return None;
     }
-    let read = |path: &str| Some(Source::new(path, tree.get(path)?.clone()));
+    let read = |path: &str| Some(SourceFile::new(path, tree.get(path)?.clone()));
     let files = files(tree, &format!("{name}.files/"));
     let web = tree.get(&format!("{name}.web.json")).map(|bytes| Answers {
         by_address: serde_json::from_slice(bytes).expect("JSON"),
@@ -99,8 +99,8 @@ fn files(tree: &Tree, folder: &str) -> Option<MemoryFiles> {
         match path.strip_suffix(".link") {
             None => drop(files.insert(path, bytes.clone())),
             Some(link) => {
-                let kind = Kind::Link(String::from_utf8(bytes.clone()).expect("UTF-8"));
-                files.insert_other(link, Metadata { kind, size: 0, is_executable: false });
+                let kind = FileKind::Link(String::from_utf8(bytes.clone()).expect("UTF-8"));
+                files.insert_other(link, FileMetadata { kind, size: 0, is_executable: false });
             }
         }
     }
@@ -120,19 +120,19 @@ impl Case {
     }
 
     /// The same with another manifest.
-    pub(crate) fn with(self, source: Source) -> Self {
+    pub(crate) fn with(self, source: SourceFile) -> Self {
         Self { source, ..self }
     }
 
     /// What a check says. Rules that are off are on for their own cases.
-    pub(crate) fn report(&self) -> Report {
-        let mut options = Options::default();
+    pub(crate) fn report(&self) -> CheckReport {
+        let mut options = CheckOptions::default();
         options.now = Some("2026-11-21T03:00:00Z".parse::<DateTime<Utc>>().expect("a time"));
         options.previous = self.previous.as_ref();
         options.files = self.files.as_ref().map(|files| files as _);
         options.web = self.web.as_ref().map(|web| web as _);
-        if let Some(rule) = self.rule().and_then(rules::find).filter(|rule| rule.level == Level::Off) {
-            options.overrides.level(rule.id, Level::Warning).expect("a rule");
+        if let Some(rule) = self.rule().and_then(rules::find).filter(|rule| rule.level == FindingLevel::Off) {
+            options.overrides.level(rule.id, FindingLevel::Warning).expect("a rule");
         }
         check(self.source.clone(), &options)
     }
@@ -159,14 +159,14 @@ pub(crate) fn printed(format: &str, cases: &[Case]) -> String {
 }
 
 /// Of the rules that were asked and hold, one line is as good as all.
-fn junit(report: &Report) -> String {
+fn junit(report: &CheckReport) -> String {
     let text = render::junit(report);
     let lines = text.lines().filter(|line| !(line.contains("<testcase") && line.ends_with("/>")));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// The rules are the same in every report, and stand in the first one only.
-fn sarif(report: &Report, is_first: bool) -> String {
+fn sarif(report: &CheckReport, is_first: bool) -> String {
     let text = render::sarif(report).expect("SARIF");
     let mut document: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     if !is_first {

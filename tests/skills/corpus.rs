@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use imagate::manifest::rules::{self, Class};
-use imagate::manifest::{Report, Source, format};
+use imagate::manifest::rules::{self, RuleClass};
+use imagate::manifest::{CheckReport, SourceFile, format};
 
 use crate::cases::{self, Case, FORMATS, Tree, printed};
 
@@ -46,7 +46,7 @@ fn tree(root: &Path) -> Tree {
     tree
 }
 
-fn broken(report: &Report) -> BTreeSet<&'static str> {
+fn broken(report: &CheckReport) -> BTreeSet<&'static str> {
     report.findings().iter().map(|finding| finding.rule().id).collect()
 }
 
@@ -67,7 +67,7 @@ fn every_case_breaks_the_rule_that_it_is_named_after() {
 fn every_rule_about_the_manifest_has_cases() {
     let covered: BTreeSet<String> =
         cases().iter().filter(|case| !case.is_good()).filter_map(|case| case.rule().map(str::to_owned)).collect();
-    let of_manifest = |class| matches!(class, Class::Shape | Class::Static | Class::History);
+    let of_manifest = |class| matches!(class, RuleClass::Shape | RuleClass::Static | RuleClass::History);
     let missing: Vec<&str> =
         rules::all().filter(|rule| of_manifest(rule.class) && !covered.contains(rule.id)).map(|rule| rule.id).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -91,7 +91,7 @@ fn a_finding_points_into_its_file() {
 fn formatting_is_done_once_and_changes_no_finding_but_the_layout() {
     for case in cases() {
         let Ok(text) = format(&case.source, false) else { continue };
-        let again = Source::new(case.source.name(), text.clone());
+        let again = SourceFile::new(case.source.name(), text.clone());
         assert_eq!(format(&again, false).expect("it was formatted"), text, "{}", case.name);
         let before = broken(&case.report());
         let after = broken(&case.with(again).report());

@@ -1,14 +1,14 @@
 //! The models lose nothing: what is read is written again, and a change is a change of what was changed.
 
-use imagate::manifest::text::{Limits, read, write};
-use imagate::manifest::{Manifest, Source};
+use imagate::manifest::text::{JsonLimits, read, write};
+use imagate::manifest::{Manifest, SourceFile};
 
 use crate::mutate::{Dice, mutated, seeds};
 
 fn manifests() -> Vec<(String, Manifest)> {
     let (seeds, mut dice) = (seeds(), Dice::new(11));
     let texts = (0..3000).filter_map(|_| String::from_utf8(mutated(&seeds, &mut dice)).ok());
-    let read = |text: String| Some((text.clone(), Manifest::read(&Source::new("", text)).ok()?));
+    let read = |text: String| Some((text.clone(), Manifest::read(&SourceFile::new("", text)).ok()?));
     texts.filter_map(read).collect()
 }
 
@@ -17,7 +17,7 @@ fn every_manifest_is_written_as_it_was_read() {
     let manifests = manifests();
     assert!(manifests.len() > 500, "{}", manifests.len());
     for (text, mut manifest) in manifests {
-        let before = write(&read(&text, Limits::default()).expect("JSON"));
+        let before = write(&read(&text, JsonLimits::default()).expect("JSON"));
         assert_eq!(manifest.to_text(), before);
         manifest.edit(|_| {}).expect("nothing was changed");
         assert_eq!(manifest.to_text(), before);
@@ -28,10 +28,10 @@ fn every_manifest_is_written_as_it_was_read() {
 fn a_change_through_the_types_changes_nothing_else() {
     for (text, mut manifest) in manifests() {
         manifest.edit(|registry| registry.generated_at = "2027-01-01T00:00:00Z".to_owned()).expect("a text");
-        let mut expected = read(&text, Limits::default()).expect("JSON");
-        let imagate::manifest::text::Value::Object(members) = &mut expected.value else { panic!("{text}") };
+        let mut expected = read(&text, JsonLimits::default()).expect("JSON");
+        let imagate::manifest::text::JsonValue::Object(members) = &mut expected.value else { panic!("{text}") };
         let member = members.iter_mut().rev().find(|member| member.key == "generated_at").expect("it is required");
-        member.node = read("\"2027-01-01T00:00:00Z\"", Limits::default()).expect("JSON");
+        member.node = read("\"2027-01-01T00:00:00Z\"", JsonLimits::default()).expect("JSON");
         assert_eq!(manifest.to_text(), write(&expected));
     }
 }
@@ -40,7 +40,7 @@ fn a_change_through_the_types_changes_nothing_else() {
 fn a_manifest_made_from_the_types_says_the_same() {
     for (_, manifest) in manifests() {
         let made = Manifest::new(manifest.registry().clone()).expect("it was read");
-        let again = Manifest::read(&Source::new("", made.to_text())).expect("a manifest");
+        let again = Manifest::read(&SourceFile::new("", made.to_text())).expect("a manifest");
         let json = |manifest: &Manifest| serde_json::to_value(manifest.registry()).expect("JSON");
         assert_eq!(json(&again), json(&manifest));
     }
@@ -52,7 +52,7 @@ const SMALL: &str = r#"{"x-first": 1.50, "apis": [], "skills": [
   "repository": {"branch": "m", "name": "r", "git_url": "g", "raw_base_url": "u"}, "generated_at": "t", "schema_version": "1"}"#;
 
 fn edited(change: impl FnOnce(&mut imagate::manifest::SkillsRegistry)) -> String {
-    let mut manifest = Manifest::read(&Source::new("small", SMALL)).expect("a manifest");
+    let mut manifest = Manifest::read(&SourceFile::new("small", SMALL)).expect("a manifest");
     manifest.edit(change).expect("values");
     manifest.to_text().split_whitespace().collect::<Vec<_>>().join(" ")
 }

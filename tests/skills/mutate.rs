@@ -1,6 +1,6 @@
 //! Manifests that nobody would write: seeded changes of those in the corpus, the same in every run.
 
-use imagate::manifest::text::{Limits, Member, Node, Value, read, write};
+use imagate::manifest::text::{JsonLimits, JsonMember, JsonNode, JsonValue, read, write};
 
 use crate::corpus::cases;
 
@@ -76,13 +76,13 @@ impl Dice {
 }
 
 /// The documents of the corpus that are JSON.
-pub(crate) fn seeds() -> Vec<Node> {
+pub(crate) fn seeds() -> Vec<JsonNode> {
     let texts = cases().into_iter().filter_map(|case| case.source.text().map(str::to_owned));
-    texts.filter_map(|text| read(&text, Limits::default()).ok()).collect()
+    texts.filter_map(|text| read(&text, JsonLimits::default()).ok()).collect()
 }
 
 /// A text that was a manifest: mostly changed as a tree, and sometimes as bytes.
-pub(crate) fn mutated(seeds: &[Node], dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn mutated(seeds: &[JsonNode], dice: &mut Dice) -> Vec<u8> {
     let mut node = seeds[dice.below(seeds.len())].clone();
     for _ in 0..dice.below(4) {
         change(&mut node, dice);
@@ -100,19 +100,19 @@ pub(crate) fn mutated(seeds: &[Node], dice: &mut Dice) -> Vec<u8> {
 }
 
 /// Changes one value of the tree: on every level the way goes on down, or ends.
-fn change(node: &mut Node, dice: &mut Dice) {
+fn change(node: &mut JsonNode, dice: &mut Dice) {
     let count = node.members().len() + node.elements().len();
     if count > 0 && dice.below(5) > 0 {
         let at = dice.below(count);
         match &mut node.value {
-            Value::Object(members) => return change(&mut members[at].node, dice),
-            Value::Array(elements) => return change(&mut elements[at], dice),
+            JsonValue::Object(members) => return change(&mut members[at].node, dice),
+            JsonValue::Array(elements) => return change(&mut elements[at], dice),
             _ => {}
         }
     }
     match &mut node.value {
-        Value::Object(members) => change_members(members, dice),
-        Value::Array(elements) if !elements.is_empty() && dice.below(2) == 0 => {
+        JsonValue::Object(members) => change_members(members, dice),
+        JsonValue::Array(elements) if !elements.is_empty() && dice.below(2) == 0 => {
             let at = dice.below(elements.len());
             let copy = elements.remove(at);
             for _ in 0..dice.below(3) {
@@ -120,12 +120,12 @@ fn change(node: &mut Node, dice: &mut Dice) {
             }
         }
         _ => {
-            *node = read(dice.one_of(&STRANGE), Limits::default()).expect("JSON");
+            *node = read(dice.one_of(&STRANGE), JsonLimits::default()).expect("JSON");
         }
     }
 }
 
-fn change_members(members: &mut Vec<Member>, dice: &mut Dice) {
+fn change_members(members: &mut Vec<JsonMember>, dice: &mut Dice) {
     let at = dice.below(members.len());
     match dice.below(4) {
         0 if !members.is_empty() => drop(members.remove(at)),
@@ -135,8 +135,8 @@ fn change_members(members: &mut Vec<Member>, dice: &mut Dice) {
         }
         2 if !members.is_empty() => members[at].key = dice.one_of(&KEYS).to_owned(),
         _ => {
-            let node = read(dice.one_of(&STRANGE), Limits::default()).expect("JSON");
-            members.push(Member { key: dice.one_of(&KEYS).to_owned(), key_span: 0..0, node });
+            let node = read(dice.one_of(&STRANGE), JsonLimits::default()).expect("JSON");
+            members.push(JsonMember { key: dice.one_of(&KEYS).to_owned(), key_span: 0..0, node });
         }
     }
 }

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use imagate::manifest::package::Sha256Sum;
-use imagate::manifest::rules::{self, Class};
-use imagate::manifest::{Source, format};
+use imagate::manifest::rules::{self, RuleClass};
+use imagate::manifest::{SourceFile, format};
 use serde_json::{Value, json};
 
 use crate::corpus;
@@ -304,11 +304,11 @@ fn made() -> BTreeMap<String, Vec<u8>> {
     let mut made = BTreeMap::new();
     for (rule, name, change) in changes() {
         let mut repository = Repository::new();
-        if rules::find(rule).is_some_and(|rule| rule.class == Class::Network) {
+        if rules::find(rule).is_some_and(|rule| rule.class == RuleClass::Network) {
             repository.serve();
         }
         change(&mut repository);
-        let text = format(&Source::new("m", repository.manifest.to_string()), false).expect("a manifest");
+        let text = format(&SourceFile::new("m", repository.manifest.to_string()), false).expect("a manifest");
         made.insert(format!("{rule}/{name}.json"), text.into_bytes());
         if !repository.web.is_empty() {
             let mut text = serde_json::to_string_pretty(&repository.web).expect("JSON");
@@ -346,7 +346,7 @@ fn write(path: &Path, bytes: &[u8]) {
 #[test]
 fn every_rule_about_files_and_packages_has_a_repository() {
     let changes = changes();
-    let of_files = |class| matches!(class, Class::Repository | Class::Package | Class::Network);
+    let of_files = |class| matches!(class, RuleClass::Repository | RuleClass::Package | RuleClass::Network);
     let has = |id: &str| changes.iter().any(|(rule, name, _)| *rule == id && !name.starts_with("good"));
     let missing: Vec<&str> =
         rules::all().filter(|rule| of_files(rule.class) && !has(rule.id)).map(|rule| rule.id).collect();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use imagate::manifest::{Manifest, Options, Source, check};
+use imagate::manifest::{CheckOptions, Manifest, SourceFile, check};
 use serde_json::Value;
 
 use crate::corpus::{cases, documents, folder};
@@ -49,8 +49,8 @@ const PARTS: [ManifestPart; 4] = [
 ];
 
 /// The places of the fields that a manifest lacks.
-fn missed(source: &Source) -> Vec<String> {
-    let report = check(source.clone(), &Options::default());
+fn missed(source: &SourceFile) -> Vec<String> {
+    let report = check(source.clone(), &CheckOptions::default());
     let shape = report.findings().iter().filter(|finding| finding.rule().id == "M004");
     let missed: Vec<String> = shape.map(|finding| finding.pointer().to_owned()).collect();
     assert_eq!(Manifest::read(source).is_ok(), missed.is_empty(), "the check and the types do not agree on {missed:?}");
@@ -58,12 +58,12 @@ fn missed(source: &Source) -> Vec<String> {
 }
 
 /// The whole manifest without one field.
-fn without(part: &ManifestPart, field: &str) -> Source {
+fn without(part: &ManifestPart, field: &str) -> SourceFile {
     let text = std::fs::read_to_string(folder().join("corpus/good/full.json")).expect("a case");
     let mut manifest: Value = serde_json::from_str(&text).expect("JSON");
     let object = manifest.pointer_mut(part.place).and_then(Value::as_object_mut).expect("an object");
     object.remove(field).unwrap_or_else(|| panic!("`{}` of the whole manifest has no `{field}`", part.name));
-    Source::new("without", manifest.to_string())
+    SourceFile::new("without", manifest.to_string())
 }
 
 #[test]

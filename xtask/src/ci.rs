@@ -30,22 +30,28 @@ struct Step {
     about: &'static str,
     /// The step that checks if this one can run at all.
     needs: Option<&'static str>,
+    /// The step that does all of this one and more: where it runs, this one does not.
+    part_of: Option<&'static str>,
     run: fn(&Path) -> Result<()>,
 }
 
 /// Cheap steps first; each builds on what the ones before have built.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step::new("tools", "what the other steps need is installed", outside::tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are what the documents say", generate),
     Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are true, sizes within bounds", tidy_up),
     Step::new("clippy", "no lint speaks, with everything switched on", clippy),
+    Step::new("unit", "the unit tests", unit).part_of("test"),
     Step::new("test", "all tests, also those with real clients in Python, Node and curl", test).needs("tools"),
     Step::new("features", "each feature stands alone", features),
     Step::new("doc", "the documentation builds without a warning", doc),
     Step::new("package", "the package builds from what it ships", package),
     Step::new("tree", "the SDK brings nothing of the server, and manifests no I/O", dependencies::allowed),
 ];
+
+/// The steps to run before each commit. They need no network, and take less than three minutes if everything is built.
+const CHECK: [&str; 5] = ["fmt", "generate", "tidy", "clippy", "unit"];
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +69,15 @@ type Outcomes = Vec<(&'static str, Outcome)>;
 
 impl Step {
     const fn new(name: &'static str, about: &'static str, run: fn(&Path) -> Result<()>) -> Self {
-        Self { name, about, needs: None, run }
+        Self { name, about, needs: None, part_of: None, run }
     }
 
     const fn needs(self, needs: &'static str) -> Self {
         Self { needs: Some(needs), ..self }
+    }
+
+    const fn part_of(self, whole: &'static str) -> Self {
+        Self { part_of: Some(whole), ..self }
     }
 }
 
@@ -83,9 +93,18 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
         }
         return Ok(true);
     }
-    let outcomes = run_all(root, &choose(arguments)?);
-    print!("\n{}", summary(&outcomes));
-    Ok(outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_))))
+    Ok(report(&run_all(root, &choose(arguments)?)))
+}
+
+/// Runs the steps that are quick once everything is built; `true` means that all of them hold.
+pub fn check(root: &Path) -> bool {
+    report(&run_all(root, &steps(&CHECK)))
+}
+
+/// Prints how each step ended; `true` means that all of them hold.
+fn report(outcomes: &Outcomes) -> bool {
+    print!("\n{}", summary(outcomes));
+    outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_)))
 }
 
 /// Runs each step, even after a failure, unless the step that it needs failed.
@@ -112,8 +131,14 @@ fn choose(arguments: &[&str]) -> Result<Vec<&'static Step>> {
         ensure!(STEPS.iter().any(|step| step.name == *name), "there is no step `{name}`; `--list` shows them");
         names.push(*name);
     }
+    Ok(if names.is_empty() { steps(&STEPS.map(|step| step.name)) } else { steps(&names) })
+}
+
+/// The steps of these names, without those that another one of them does as well.
+fn steps(names: &[&str]) -> Vec<&'static Step> {
     const ALL: &[Step] = &STEPS;
-    Ok(ALL.iter().filter(|step| names.is_empty() || names.contains(&step.name)).collect())
+    let is_done_elsewhere = |step: &Step| step.part_of.is_some_and(|whole| names.contains(&whole));
+    ALL.iter().filter(|step| names.contains(&step.name) && !is_done_elsewhere(step)).collect()
 }
 
 fn perform(root: &Path, step: &Step) -> Outcome {
@@ -177,12 +202,21 @@ fn clippy(root: &Path) -> Result<()> {
     cargo(root, &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"], &[])
 }
 
+/// The arguments that all test steps share, so that no step builds again what another one has built.
+const TESTS: [&str; 4] = ["test", "--workspace", "--all-features", "--no-fail-fast"];
+
+fn unit(root: &Path) -> Result<()> {
+    tests(root, &[&TESTS[..], &["--lib", "--bins"]].concat(), Vec::new())
+}
+
 fn test(root: &Path) -> Result<()> {
-    let mut variables = outside::clients(root)?;
+    tests(root, &TESTS, outside::clients(root)?)
+}
+
+fn tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsString)>) -> Result<()> {
     variables.extend(test_threads());
-    let arguments = ["test", "--workspace", "--all-features", "--no-fail-fast"];
     println!("$ cargo {}", arguments.join(" "));
-    let mut command = command(root, &arguments);
+    let mut command = command(root, arguments);
     command.envs(variables.iter().map(|(name, value)| (name, value))).stdout(Stdio::piped());
     let mut child = command.spawn().context("cargo")?;
     let failed = child.stdout.take().map(failed_tests).transpose().context("cargo")?.unwrap_or_default();
@@ -316,7 +350,10 @@ mod tests {
 
     #[test]
     fn one_step_or_several_or_all_are_chosen() {
-        assert_eq!(names(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(
+            names(&[]).unwrap(),
+            STEPS.map(|step| step.name).into_iter().filter(|name| *name != "unit").collect::<Vec<_>>()
+        );
         assert_eq!(names(&["--only", "doc", "--only", "fmt"]).unwrap(), ["fmt", "doc"]);
         for wrong in [&["--only"] as &[&str], &["--only", "all"], &["fmt", "doc"], &["--list", "fmt"]] {
             assert!(names(wrong).is_err(), "{wrong:?}");
@@ -346,6 +383,13 @@ mod tests {
     fn a_step_that_is_not_chosen_keeps_nobody_from_running() {
         let alone = Step::new("test", "", |_| Ok(())).needs("tools");
         assert!(matches!(run_all(Path::new(""), &[&alone])[0].1, Outcome::Ok(_)));
+    }
+
+    #[test]
+    fn the_unit_tests_run_alone_or_among_all_tests_and_never_twice() {
+        assert_eq!(names(&["--only", "unit"]).unwrap(), ["unit"]);
+        assert_eq!(names(&["--only", "unit", "--only", "test"]).unwrap(), ["test"]);
+        assert_eq!(steps(&CHECK).into_iter().map(|step| step.name).collect::<Vec<_>>(), CHECK);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The chores of this repository, as a library of pure functions.
 //!
-//! `generate` turns the documents into the files under `generated/` and into the tables of the README and of the API reference
-//! that the skills registry publishes.
+//! `generate` turns the documents into the files under `generated/`, and into the tables of the pages under `docs/` and of
+//! the API reference that the skills registry publishes.
 //! It knows nothing of the crate it generates for, so that it can be built while that crate does not compile.
 
 mod api;
@@ -14,18 +14,22 @@ mod fingerprint;
 mod manifest;
 pub mod mutations;
 mod open;
+mod pages;
 mod print;
-mod readme;
 mod schemas;
 mod sdk;
 mod server;
+mod settings;
 pub mod tidy;
 pub mod tree;
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 
 use api::{ADMIN, Api, GATEWAY};
 pub use document::Document;
+use pages::TableSources;
 
 /// The text of every file that generation reads.
 #[derive(Clone, Debug)]
@@ -36,10 +40,10 @@ pub struct Sources {
     pub admin: String,
     /// `schemas/skills-registry.schema.json`.
     pub manifest_schema: String,
-    /// `README.md`, whose marked tables are written anew.
-    pub readme: String,
-    /// The API reference of the skills registry, whose tables are too.
-    pub reference: String,
+    /// `schemas/config.schema.json`.
+    pub settings_schema: String,
+    /// The pages whose marked tables are written anew, by path.
+    pub pages: BTreeMap<String, String>,
 }
 
 /// A file to be written: the path from the root of the repository, and all of its text.
@@ -53,8 +57,12 @@ pub struct Output {
 
 /// The schema of the skills registry manifest.
 pub const MANIFEST_SCHEMA: &str = "schemas/skills-registry.schema.json";
-/// The page whose tables come from the documents.
+/// The schema of the settings.
+pub const SETTINGS_SCHEMA: &str = "schemas/config.schema.json";
+/// The first page.
 pub const README: &str = "README.md";
+/// The folder of the pages of reference.
+pub const PAGES: &str = "docs";
 /// The API reference that our own skills registry publishes.
 pub const REFERENCE: &str = "schemas/skills/apis/imagate-http.md";
 
@@ -73,8 +81,10 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     // In the fingerprint too, so that it does not depend on the order of these lines.
     outputs.sort_by(|one, other| one.path.cmp(&other.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));
-    for (path, text) in [(README, &sources.readme), (REFERENCE, &sources.reference)] {
-        outputs.push(output(path, readme::generate(&document, text).context(path)?));
+    let settings = serde_json::from_str(&sources.settings_schema).context(SETTINGS_SCHEMA)?;
+    let tables = TableSources { document: &document, settings: &settings };
+    for (path, text) in &sources.pages {
+        outputs.push(output(path, pages::generate(tables, text).with_context(|| path.clone())?));
     }
     outputs.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(outputs)

@@ -8,9 +8,11 @@ use xtask::{bench, ci, corpus, mutations, tidy, tree};
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
-  generate           write generated/ and the tables of README.md and of our API reference from the documents
+  generate           write generated/ and the tables of docs/ and of our API reference from the documents
   generate --check   only compare; exit 4 if something is stale
   tidy               hold the code against ARCHITECTURE.md, docs/specification.md and the habits of the house; exit 4 on a finding
+  vocabulary         the counts of type names, comments and lines that tidy holds to bounds
+  check              what one runs before each commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
   test               everything that must hold before a change lands; goes on after a failure; exit 4 if there was one
   test --only STEP   one step of it (may stand several times)
   test --list        the steps
@@ -36,8 +38,10 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let verdict = match arguments.as_slice() {
         ["generate"] => generate(),
-        ["generate", "--check"] => check(),
+        ["generate", "--check"] => stale(),
         ["tidy"] => look_over(),
+        ["vocabulary"] => count_words(),
+        ["check"] => Ok(verdict(ci::check(&tree::root()))),
         ["test", steps @ ..] => test(steps),
         ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Fine),
         ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Fine),
@@ -72,7 +76,7 @@ fn generate() -> Result<Verdict> {
     Ok(Verdict::Fine)
 }
 
-fn check() -> Result<Verdict> {
+fn stale() -> Result<Verdict> {
     let root = tree::root();
     let outputs = xtask::generate(&tree::read(&root)?)?;
     let stale = tree::stale(&root, &outputs)?;
@@ -91,13 +95,22 @@ fn look_over() -> Result<Verdict> {
     for finding in &findings {
         eprintln!("{finding}");
     }
-    Ok(if findings.is_empty() { Verdict::Fine } else { Verdict::NeedsAttention })
+    Ok(verdict(findings.is_empty()))
+}
+
+fn count_words() -> Result<Verdict> {
+    print!("{}", tidy::Vocabulary::of(&tidy::read(&tree::root())?));
+    Ok(Verdict::Fine)
 }
 
 fn mutate() -> Result<Verdict> {
-    Ok(if mutations::run(&tree::root())? { Verdict::Fine } else { Verdict::NeedsAttention })
+    Ok(verdict(mutations::run(&tree::root())?))
 }
 
 fn test(steps: &[&str]) -> Result<Verdict> {
-    Ok(if ci::run(&tree::root(), steps)? { Verdict::Fine } else { Verdict::NeedsAttention })
+    Ok(verdict(ci::run(&tree::root(), steps)?))
+}
+
+fn verdict(holds: bool) -> Verdict {
+    if holds { Verdict::Fine } else { Verdict::NeedsAttention }
 }

@@ -25,7 +25,7 @@ use seeds::SEEDS;
 struct Seed {
     about: &'static str,
     path: &'static str,
-    /// Where the change is looked for, from the beginning of the file; empty for its first place at all.
+    /// The search for `from` begins behind this text; at the beginning of the file if it is empty.
     after: &'static str,
     from: &'static str,
     to: &'static str,
@@ -52,6 +52,8 @@ const GUARDS: [Guards; 2] = [
             "headers::every_header_of_an_answer_is_declared_and_the_other_way_round",
             "limits::every_limit_of_the_document_is_held_by_code",
             "models::the_table_of_models_says_what_the_components_say",
+            "pages::every_rule_of_manifests_is_on_its_page",
+            "pages::every_variable_of_the_settings_is_on_its_page",
             "prose::a_large_image_is_the_same_everywhere",
             "prose::every_default_in_prose_is_that_of_the_schema",
             "prose::every_number_in_prose_is_that_of_the_code",
@@ -70,8 +72,8 @@ const GUARDS: [Guards; 2] = [
     },
 ];
 
-/// What generation and the guards read.
-const COPIED: [&str; 3] = ["openapi", "schemas", "README.md"];
+/// The inputs of generation and of the guards.
+const COPIED: [&str; 4] = ["openapi", "schemas", "docs", "README.md"];
 /// Copies that are looked at side by side.
 const WORKERS: usize = 2;
 

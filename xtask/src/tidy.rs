@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: what neither the compiler nor clippy looks at.
 //!
 //! Holds the code against ARCHITECTURE.md (which rooms there are, and who may import whom), and against the sizes and
-//! habits of the house; and docs/specification.md against the tests and files that it names. Every check is a pure
+//! habits of the house; docs/specification.md against the tests and files that it names; and the vocabulary of the code
+//! against docs/glossary.md. Every check is a pure
 //! function from texts to findings.
 
 mod imports;
@@ -9,6 +10,7 @@ mod map;
 mod sizes;
 mod specification;
 mod tokens;
+mod vocabulary;
 mod words;
 
 use std::fmt;
@@ -19,6 +21,7 @@ use anyhow::{Context as _, Result};
 
 use map::Map;
 use tokens::tokens;
+pub use vocabulary::Vocabulary;
 
 /// The document that draws the house.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
@@ -70,6 +73,8 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     }
     let untrue = specification::untrue(sources).into_iter();
     findings.extend(untrue.map(|(line, message)| Finding { path: specification::PAGE.to_owned(), line, message }));
+    let faults = vocabulary::faults(sources).into_iter();
+    findings.extend(faults.map(|(path, line, message)| Finding { path, line, message }));
     findings.sort();
     findings.dedup();
     Ok(findings)
@@ -117,6 +122,7 @@ mod tests {
         vec![
             source(ARCHITECTURE, DOCUMENT),
             source(specification::PAGE, &(1..=121).map(row).collect::<String>()),
+            source(vocabulary::GLOSSARY, "# Glossary\n"),
             source("src/image.rs", image),
             source("src/wire.rs", "use crate::image::Size;\n"),
         ]

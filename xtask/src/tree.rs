@@ -1,5 +1,6 @@
 //! The files on disk: read the sources, lay the outputs beside them, or tell which ones are stale.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::api::{ADMIN, GATEWAY};
-use crate::{MANIFEST_SCHEMA, Output, README, REFERENCE, Sources};
+use crate::pages::BEGIN;
+use crate::{MANIFEST_SCHEMA, Output, PAGES, README, REFERENCE, SETTINGS_SCHEMA, Sources};
 
 /// The root of the repository, wherever the command was started.
 #[must_use]
@@ -26,9 +28,26 @@ pub fn read(root: &Path) -> Result<Sources> {
         openapi: text(GATEWAY.document)?,
         admin: text(ADMIN.document)?,
         manifest_schema: text(MANIFEST_SCHEMA)?,
-        readme: text(README)?,
-        reference: text(REFERENCE)?,
+        settings_schema: text(SETTINGS_SCHEMA)?,
+        pages: pages(root)?,
     })
+}
+
+/// The pages with a marked table, by path: the first page, the API reference and those below `docs/`.
+fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
+    let mut paths = vec![README.to_owned(), REFERENCE.to_owned()];
+    for entry in fs::read_dir(root.join(PAGES)).context(PAGES)? {
+        let name = entry.context(PAGES)?.file_name().to_string_lossy().into_owned();
+        paths.extend(name.ends_with(".md").then(|| format!("{PAGES}/{name}")));
+    }
+    let mut pages = BTreeMap::new();
+    for path in paths {
+        let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
+        if text.contains(BEGIN) {
+            pages.insert(path, text);
+        }
+    }
+    Ok(pages)
 }
 
 /// The paths whose text on disk is not what generation would write.

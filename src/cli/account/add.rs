@@ -1,4 +1,4 @@
-//! `imagate account add`
+//! The command `imagate account add`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::secrets::Secrets;
+use super::secrets::AccountSecretArgs;
 use super::shown::described;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json, remark};
-use crate::gateway::config::{Config, Problem};
-use crate::gateway::manage::{self, Known, ManageError, Wanted};
-use crate::gateway::store::{Act, SqliteStore};
+use crate::gateway::config::{Config, ConfigProblem};
+use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
+use crate::gateway::store::{AuditContext, SqliteStore};
 
 /// Arguments of `account add`: the settings of `[[accounts]]`.
 #[derive(Debug, Args)]
-pub(super) struct Add {
+pub(super) struct AccountAddCommand {
     /// What logs and records call the account: letters, digits, `.`, `_` and `-`.
     #[arg(long, value_name = "NAME")]
     name: String,
@@ -36,9 +36,9 @@ pub(super) struct Add {
     #[arg(long)]
     allow_http: bool,
     #[command(flatten)]
-    secrets: Secrets,
+    secrets: AccountSecretArgs,
     #[command(flatten)]
-    tokens: Tokens,
+    tokens: OauthArgs,
     /// Whether the account is paid for [default: paid]
     #[arg(long, value_name = "TIER", value_parser = ["paid", "free"])]
     tier: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct Add {
 }
 
 #[derive(Debug, Args)]
-struct Tokens {
+struct OauthArgs {
     /// The token endpoint of an oauth account.
     #[arg(long, value_name = "URL")]
     token_url: Option<String>,
@@ -78,23 +78,24 @@ struct Tokens {
     audience: Option<String>,
 }
 
-/// An account to be added, with its secrets at hand.
-pub(super) struct New {
+/// An account that is to be added, with its secrets.
+pub(super) struct PendingAccount {
     name: String,
     settings: Map<String, Value>,
     secrets: BTreeMap<String, String>,
 }
 
-// === impl Add ===
+// === impl AccountAddCommand ===
 
-impl Add {
-    /// Gathers the settings, and fetches the secrets from where they are.
-    pub(super) fn prepare(self) -> Result<New, Failure> {
+impl AccountAddCommand {
+    /// Collects the settings and reads the secrets from their sources.
+    pub(super) fn prepare(self) -> Result<PendingAccount, CommandFailure> {
         let secrets = self.secrets.fetch()?;
-        Ok(New { settings: self.settings(), name: self.name, secrets })
+        Ok(PendingAccount { settings: self.settings(), name: self.name, secrets })
     }
 
-    /// What was given, by the names of the file. What was not has the defaults of the file, now and later.
+    /// Returns the given settings, by their names in the settings file. An absent setting follows the default of the
+    /// file, including later changes of that default.
     fn settings(&self) -> Map<String, Value> {
         let text = |text: &Option<String>| text.clone().map(Value::from);
         let Self { tokens, .. } = self;
@@ -120,12 +121,18 @@ impl Add {
     }
 }
 
-pub(super) async fn add(new: New, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
-    let New { name, settings, secrets } = new;
-    let added = match manage::add(config, store, &Act::command(), Wanted { name, settings, secrets }).await {
-        Err(ManageError::Settings(problems)) => return Err(unfit(&problems)),
-        added => added?,
-    };
+pub(super) async fn add(
+    new: PendingAccount,
+    config: &Config,
+    store: &Arc<SqliteStore>,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    let PendingAccount { name, settings, secrets } = new;
+    let added =
+        match manage::add(config, store, &AuditContext::command(), AccountDraft { name, settings, secrets }).await {
+            Err(ManageError::Settings(problems)) => return Err(unfit(&problems)),
+            added => added?,
+        };
     let known = added.known;
     if json {
         print_json(&described(&known))?;
@@ -143,14 +150,14 @@ pub(super) async fn add(new: New, config: &Config, store: &Arc<SqliteStore>, jso
     Ok(())
 }
 
-/// Everything that is wrong with an account as it was given.
-pub(super) fn unfit(problems: &[Problem]) -> Failure {
+/// Lists every problem of an account that was given on the command line.
+pub(super) fn unfit(problems: &[ConfigProblem]) -> CommandFailure {
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Failure::Usage(problems.join("\n       "))
+    CommandFailure::Usage(problems.join("\n       "))
 }
 
-/// What is right, and still may not be what was meant.
-fn warn(known: &Known, config: &Config) {
+/// Warns about settings that are valid but may not be intended.
+fn warn(known: &ManagedAccount, config: &Config) {
     let Ok(account) = &known.account else { return };
     let known = |name: &str| config.groups.iter().any(|group| group.name == name);
     for group in account.groups.iter().filter(|group| !known(group)) {

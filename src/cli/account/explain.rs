@@ -1,20 +1,20 @@
-//! `imagate account explain`
+//! The command `imagate account explain`.
 
 use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json, remark, table};
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::manage::{self, Availability, Explained};
+use crate::gateway::manage::{self, AccountAvailability, AccountExplanation};
 use crate::gateway::store::SqliteStore;
 use crate::image::Size;
 
 /// Arguments of `account explain`.
 #[derive(Debug, Args)]
-pub(super) struct Explain {
+pub(super) struct AccountExplainCommand {
     /// The group of the key that asks.
     #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
     group: String,
@@ -26,10 +26,10 @@ pub(super) struct Explain {
     session: Option<String>,
 }
 
-// === impl Explain ===
+// === impl AccountExplainCommand ===
 
-impl Explain {
-    pub(super) async fn run(self, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
+impl AccountExplainCommand {
+    pub(super) async fn run(self, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), CommandFailure> {
         let large = self.size.is_some_and(Size::is_large);
         let explained = manage::explain(config, store, &self.group, large, self.session.as_deref()).await?;
         if json {
@@ -46,19 +46,19 @@ impl Explain {
     }
 }
 
-/// By what the accounts are ordered.
+/// The order of the accounts, as a sentence.
 const ORDER: &str = "of those that can, paid goes before free, oauth before api_key, higher priority before lower, then \
                      the one that a conversation is with, and then the one with the most places left";
 
-fn described(explained: &Explained) -> Value {
-    let Explained { account, chosen, state, paid, kind, priority, places, .. } = explained;
+fn described(explained: &AccountExplanation) -> Value {
+    let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explained;
     json!({
         "account": account, "chosen": chosen, "state": state, "tier": tier(*paid), "kind": kind, "priority": priority,
         "places": places,
     })
 }
 
-fn row(explained: &Explained) -> [String; 6] {
+fn row(explained: &AccountExplanation) -> [String; 6] {
     [
         explained.account.clone(),
         told(&explained.state),
@@ -69,15 +69,15 @@ fn row(explained: &Explained) -> [String; 6] {
     ]
 }
 
-pub(super) fn told(state: &Availability) -> String {
+pub(super) fn told(state: &AccountAvailability) -> String {
     match state {
-        Availability::Free => "free".to_owned(),
-        Availability::Full => "full".to_owned(),
-        Availability::Ejected { seconds } => format!("set aside for {seconds}s, because it failed too often"),
-        Availability::Resting { cause, seconds } => format!("cooling for {seconds}s: {}", cause.as_str()),
-        Availability::Disabled { reason } => format!("disabled: {reason}"),
-        Availability::OtherGroup => "serves other groups".to_owned(),
-        Availability::OtherProtocol => "speaks another protocol".to_owned(),
+        AccountAvailability::Free => "free".to_owned(),
+        AccountAvailability::Full => "full".to_owned(),
+        AccountAvailability::Ejected { seconds } => format!("set aside for {seconds}s, because it failed too often"),
+        AccountAvailability::Resting { cause, seconds } => format!("cooling for {seconds}s: {}", cause.as_str()),
+        AccountAvailability::Disabled { reason } => format!("disabled: {reason}"),
+        AccountAvailability::OtherGroup => "serves other groups".to_owned(),
+        AccountAvailability::OtherProtocol => "speaks another protocol".to_owned(),
     }
 }
 

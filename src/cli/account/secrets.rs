@@ -1,16 +1,17 @@
-//! The secrets of an account as arguments: where each is kept, never the secret itself.
+//! The secrets of an account as arguments: each argument names the source of a secret and never holds the secret
+//! itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::secret;
 
 /// Where the secrets of an account are kept.
 #[derive(Debug, Args)]
-pub(super) struct Secrets {
+pub(super) struct AccountSecretArgs {
     /// The environment variable with the key that the upstream issued.
     #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
     api_key_env: Option<String>,
@@ -31,11 +32,11 @@ pub(super) struct Secrets {
     refresh_token_file: Option<PathBuf>,
 }
 
-// === impl Secrets ===
+// === impl AccountSecretArgs ===
 
-impl Secrets {
-    /// The secrets that were named, by the settings they belong to.
-    pub(super) fn fetch(&self) -> Result<BTreeMap<String, String>, Failure> {
+impl AccountSecretArgs {
+    /// Reads the secrets whose sources were given, by the names of their settings.
+    pub(super) fn fetch(&self) -> Result<BTreeMap<String, String>, CommandFailure> {
         let sources = [
             ("api_key", &self.api_key_env, &self.api_key_file),
             ("client_secret", &self.client_secret_env, &self.client_secret_file),
@@ -43,7 +44,7 @@ impl Secrets {
         ];
         let from_stdin = sources.iter().filter(|(_, _, file)| file.as_deref() == Some(Path::new(secret::STDIN)));
         if from_stdin.count() > 1 {
-            return Err(Failure::Usage("only one secret can come from standard input".to_owned()));
+            return Err(CommandFailure::Usage("only one secret can come from standard input".to_owned()));
         }
         let mut secrets = BTreeMap::new();
         for (field, variable, file) in sources {

@@ -1,18 +1,18 @@
-//! An account as it is printed: in a row of a table, or as JSON. Never its credentials.
+//! Formats an account as a row of a table or as JSON. The credentials are never printed.
 
 use serde::Serialize;
 
 use crate::cli::output::cell;
 use crate::gateway::config;
-use crate::gateway::manage::{Known, State};
+use crate::gateway::manage::{AccountStatus, ManagedAccount};
 use crate::gateway::store::{AccountId, Timestamp};
 
 pub(super) const HEADINGS: [&str; 10] =
     ["NAME", "KIND", "SOURCE", "TIER", "GROUPS", "PRIORITY", "CONCURRENCY", "LARGE", "BASE URL", "STATE"];
 
-/// An account in JSON. The fields and their order are binding; null is what is not known.
+/// An account in JSON. The fields and their order are binding; `null` marks an unknown value.
 #[derive(Serialize)]
-pub(super) struct Described<'a> {
+pub(super) struct AccountJson<'a> {
     id: Option<&'a AccountId>,
     name: &'a str,
     source: &'static str,
@@ -32,14 +32,14 @@ pub(super) struct Described<'a> {
     problem: Option<&'a str>,
 }
 
-pub(super) fn described(known: &Known) -> Described<'_> {
+pub(super) fn described(known: &ManagedAccount) -> AccountJson<'_> {
     let (account, row) = (known.account.as_ref().ok(), known.row.as_ref());
     let state = known.state(Timestamp::now());
     let (cooling_until, cooling_cause) = match state {
-        State::Cooling(until, cause) | State::Failing(until, cause) => (Some(until), Some(cause)),
+        AccountStatus::Cooling(until, cause) | AccountStatus::Failing(until, cause) => (Some(until), Some(cause)),
         _ => (None, None),
     };
-    Described {
+    AccountJson {
         id: row.map(|row| &row.id),
         name: &known.name,
         source: known.source.as_str(),
@@ -60,7 +60,7 @@ pub(super) fn described(known: &Known) -> Described<'_> {
     }
 }
 
-pub(super) fn row(known: &Known) -> [String; 10] {
+pub(super) fn row(known: &ManagedAccount) -> [String; 10] {
     let account = known.account.as_ref().ok();
     [
         known.name.clone(),
@@ -76,39 +76,41 @@ pub(super) fn row(known: &Known) -> [String; 10] {
     ]
 }
 
-fn kind(known: &Known) -> Option<&str> {
+fn kind(known: &ManagedAccount) -> Option<&str> {
     let of_row = || known.row.as_ref().map(|row| row.kind.as_str());
     known.account.as_ref().map_or_else(|_| of_row(), |account| Some(account.upstream.kind()))
 }
 
-fn protocol(known: &Known) -> Option<&str> {
+fn protocol(known: &ManagedAccount) -> Option<&str> {
     let of_row = || known.row.as_ref().map(|row| row.protocol.as_str());
-    let of = |account: &config::Account| account.upstream.protocol().map(config::Protocol::as_str);
+    let of = |account: &config::AccountConfig| account.upstream.protocol().map(config::UpstreamProtocol::as_str);
     known.account.as_ref().map_or_else(|_| of_row(), of)
 }
 
-fn base_url(account: &config::Account) -> Option<String> {
+fn base_url(account: &config::AccountConfig) -> Option<String> {
     match &account.upstream {
-        config::Upstream::Simulator => None,
-        config::Upstream::Api(endpoint) => Some(endpoint.base_url.to_string()),
+        config::UpstreamConfig::Simulator => None,
+        config::UpstreamConfig::Api(endpoint) => Some(endpoint.base_url.to_string()),
     }
 }
 
-const fn word(state: &State<'_>) -> &'static str {
+const fn word(state: &AccountStatus<'_>) -> &'static str {
     match state {
-        State::Enabled => "enabled",
-        State::Disabled(..) => "disabled",
-        State::Cooling(..) => "cooling",
-        State::Failing(..) => "failing",
-        State::Unusable(_) => "unusable",
+        AccountStatus::Enabled => "enabled",
+        AccountStatus::Disabled(..) => "disabled",
+        AccountStatus::Cooling(..) => "cooling",
+        AccountStatus::Failing(..) => "failing",
+        AccountStatus::Unusable(_) => "unusable",
     }
 }
 
-fn told(state: &State<'_>) -> String {
+fn told(state: &AccountStatus<'_>) -> String {
     let word = word(state);
     match state {
-        State::Enabled => word.to_owned(),
-        State::Disabled(_, reason) | State::Unusable(reason) => format!("{word}: {reason}"),
-        State::Cooling(until, cause) | State::Failing(until, cause) => format!("{word} until {until}: {cause}"),
+        AccountStatus::Enabled => word.to_owned(),
+        AccountStatus::Disabled(_, reason) | AccountStatus::Unusable(reason) => format!("{word}: {reason}"),
+        AccountStatus::Cooling(until, cause) | AccountStatus::Failing(until, cause) => {
+            format!("{word} until {until}: {cause}")
+        }
     }
 }

@@ -1,31 +1,36 @@
-//! `imagate account test`
+//! The command `imagate account test`.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::explain::told;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::installation::unusable;
 use crate::cli::output::{print, print_json};
 use crate::gateway::config::Config;
-use crate::gateway::manage::{self, ManageError, Probed};
+use crate::gateway::manage::{self, ManageError, ProbeOutcome};
 use crate::gateway::store::SqliteStore;
 
-/// Asks the account's upstream, and fails where it does not let the account in.
-pub(super) async fn test(id: &str, config: &Config, store: &Arc<SqliteStore>, json: bool) -> Result<(), Failure> {
+/// Sends a request to the account's upstream, and fails if the upstream does not accept the credentials.
+pub(super) async fn test(
+    id: &str,
+    config: &Config,
+    store: &Arc<SqliteStore>,
+    json: bool,
+) -> Result<(), CommandFailure> {
     let probed = match manage::probe(config, store, id).await {
         Err(ManageError::NotNow(name, Some(state))) => {
             let advice = format!("`imagate account enable {name}` ends it");
-            return Err(Failure::Advised(anyhow::anyhow!("the account {name} is {}", told(&state)), advice));
+            return Err(CommandFailure::Advised(anyhow::anyhow!("the account {name} is {}", told(&state)), advice));
         }
         Err(ManageError::Settings(problems)) => return Err(unusable(problems)),
         probed => probed?,
     };
-    let Probed { name, status, latency } = &probed;
+    let ProbeOutcome { name, status, latency } = &probed;
     let latency = latency.as_millis();
     if json {
-        // Also where it failed: a script reads the status.
+        // The status is printed after a failure too, because scripts read it.
         print_json(&json!({ "account": name, "ok": probed.is_good(), "status": status, "latency_ms": latency }))?;
     }
     match status {
@@ -33,7 +38,7 @@ pub(super) async fn test(id: &str, config: &Config, store: &Arc<SqliteStore>, js
         None => print(&format!("{name} is the simulator, which answers by itself\n"))?,
         Some(status) if probed.is_good() => print(&format!("{name} is let in: status {status} after {latency} ms\n"))?,
         Some(status) => {
-            return Err(Failure::Failed(anyhow::anyhow!(
+            return Err(CommandFailure::Failed(anyhow::anyhow!(
                 "{name}: {} (status {status} after {latency} ms)",
                 meaning(*status)
             )));
@@ -42,7 +47,7 @@ pub(super) async fn test(id: &str, config: &Config, store: &Arc<SqliteStore>, js
     Ok(())
 }
 
-/// What a status says of an account.
+/// Returns the meaning of a status for the account.
 const fn meaning(status: u16) -> &'static str {
     match status {
         401 | 403 => "the upstream does not accept its credentials",

@@ -1,10 +1,10 @@
-//! `imagate config reload`
+//! The command `imagate config reload`.
 
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::installation::run;
 use crate::cli::output::print;
 use crate::gateway::config::Config;
@@ -15,16 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two reads of the lock file.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks the gateway of this installation to read its settings again, which have been checked before, and waits until it
-/// has.
-pub(super) fn reload(config: &Config) -> Result<(), Failure> {
+/// Asks the gateway of this installation to read its settings again, and waits for the result. The caller has checked
+/// the settings before.
+pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
     let nobody = || anyhow!("no gateway serves from {}", data_dir.display());
     let before = ServingStatus::find(data_dir)?.ok_or_else(nobody)?;
     hang_up(before.process)?;
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        // Nothing can be read while the gateway writes, or after it has ended.
+        // The file cannot be read while the gateway writes it, or after the gateway has ended.
         if let Some(now) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
             let changes = now.last.map_err(|problems| anyhow!("the gateway has changed nothing: {problems}"))?;
             print(&format!("the gateway (process {}) has read its settings again: {changes}\n", now.process))?;
@@ -40,7 +40,7 @@ pub(super) fn reload(config: &Config) -> Result<(), Failure> {
 }
 
 #[cfg(unix)]
-fn hang_up(process: i32) -> Result<(), Failure> {
+fn hang_up(process: i32) -> Result<(), CommandFailure> {
     use rustix::process::{Pid, Signal, kill_process};
     let process = Pid::from_raw(process).ok_or_else(|| anyhow!("the lock file names no process"))?;
     kill_process(process, Signal::HUP).map_err(|error| anyhow!("the gateway cannot be asked: {error}"))?;
@@ -48,6 +48,6 @@ fn hang_up(process: i32) -> Result<(), Failure> {
 }
 
 #[cfg(not(unix))]
-fn hang_up(_: i32) -> Result<(), Failure> {
+fn hang_up(_: i32) -> Result<(), CommandFailure> {
     Err(anyhow!("this system has no SIGHUP; start the gateway again instead").into())
 }

@@ -1,4 +1,4 @@
-//! An image as it is kept: as it came, or resized to what was asked for.
+//! An image for output: as the service sent it, or resized to the requested size.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::cli::output::remark;
 use crate::client::{Error, Image, ResizedImage};
 use crate::image::{Format, Size};
 
-/// An image on its way to a file.
+/// An image that is about to be written.
 pub(super) enum OutputImage {
     AsItCame(Image),
     Resized(ResizedImage),
@@ -15,8 +15,8 @@ pub(super) enum OutputImage {
 // === impl OutputImage ===
 
 impl OutputImage {
-    /// Resizes an image that is smaller than `wanted`. One that cannot be resized is paid for all the same: it is kept as
-    /// it came, and the reason goes with it.
+    /// Resizes an image that is smaller than `wanted`. An image that cannot be resized has been paid for as well, so it
+    /// is kept as it came, and the error is returned with it.
     pub(super) async fn of(image: Image, wanted: Option<Size>) -> (Self, Option<Error>) {
         let is_smaller = |size: Size| {
             image.dimensions().is_none_or(|(width, height)| width < size.width() || height < size.height())
@@ -35,7 +35,7 @@ impl OutputImage {
         }
     }
 
-    /// The size that it had before it was resized.
+    /// Returns the size of the image before it was resized.
     pub(super) fn upscaled_from(&self) -> Option<String> {
         match self {
             Self::AsItCame(_) => None,
@@ -60,7 +60,7 @@ impl OutputImage {
         }
     }
 
-    /// Writes the file; `force` replaces one that is there.
+    /// Writes the file; `force` allows an existing file to be replaced.
     pub(super) async fn write(&self, path: &Path, force: bool) -> Result<PathBuf, Error> {
         match (self, force) {
             (Self::AsItCame(image), false) => image.write_to(path).await,

@@ -1,4 +1,4 @@
-//! Shows that something is being waited for: a moving line on a terminal, a plain one elsewhere.
+//! Shows progress during a wait: a moving line on a terminal, plain lines elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -6,20 +6,20 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::output::remark;
 
-/// Often enough to look alive, seldom enough for a slow line.
+/// The time between two updates: short enough to look alive, long enough for a slow connection.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A wait that is being shown.
-pub(super) struct Progress {
+/// The progress display of one wait.
+pub(super) struct ProgressDisplay {
     spinner: ProgressBar,
     begun: Instant,
 }
 
-// === impl Progress ===
+// === impl ProgressDisplay ===
 
-impl Progress {
+impl ProgressDisplay {
     pub(super) fn start(message: &str) -> Self {
-        // It draws on standard error, and nothing at all where that is no terminal.
+        // The spinner draws on standard error, and draws nothing if standard error is no terminal.
         let spinner = ProgressBar::new_spinner();
         if spinner.is_hidden() {
             remark(message);
@@ -31,7 +31,7 @@ impl Progress {
         Self { spinner, begun: Instant::now() }
     }
 
-    /// Says how far it is.
+    /// Shows the current progress.
     pub(super) fn say(&self, message: &str) {
         if self.spinner.is_hidden() {
             remark(message);
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away, and says how long it stood.
+    /// Removes the line, and returns the time since the start.
     pub(super) fn end(self) -> Duration {
         self.spinner.finish_and_clear();
         self.begun.elapsed()

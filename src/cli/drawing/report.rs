@@ -1,10 +1,10 @@
-//! What is known of the images, as JSON.
+//! The report on a request and its images, as JSON.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::client::{self, Image, Images};
 
 /// A file that was written.
@@ -14,12 +14,12 @@ pub(super) struct WrittenFile {
     pub(super) upscaled_from: Option<String>,
 }
 
-/// What is known of one request and its answer.
-pub(super) struct Report(Value);
+/// The facts about one request and its answer.
+pub(super) struct ImageReport(Value);
 
-// === impl Report ===
+// === impl ImageReport ===
 
-impl Report {
+impl ImageReport {
     pub(super) fn new(prompt: &str, images: &Images) -> Self {
         let response = images.response();
         Self(json!({
@@ -31,7 +31,7 @@ impl Report {
         }))
     }
 
-    /// With all files, for standard output.
+    /// Returns the report with all files, for standard output.
     pub(super) fn of_files(&self, files: &[WrittenFile]) -> Value {
         let mut report = self.0.clone();
         report["files"] = files.iter().map(|file| file.path.display().to_string()).collect();
@@ -39,8 +39,8 @@ impl Report {
         report
     }
 
-    /// With one image, for the file beside it.
-    pub(super) fn write_beside(&self, file: &WrittenFile, image: &Image) -> Result<(), Failure> {
+    /// Writes the report with one image to a file beside that image.
+    pub(super) fn write_beside(&self, file: &WrittenFile, image: &Image) -> Result<(), CommandFailure> {
         let mut name = file.path.as_os_str().to_owned();
         name.push(".json");
         let mut report = self.0.clone();

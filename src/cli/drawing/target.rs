@@ -1,30 +1,30 @@
-//! Where the images go, known before anything is paid for.
+//! The output target of the images, which is determined before anything is paid for.
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::client::{self, ImageCount};
 use crate::image::Format;
 
-/// Letters of a prompt that make a file name; long enough to be recognised.
+/// The maximum number of letters of the prompt in a file name; enough to recognise the prompt.
 const NAME_LENGTH: usize = 40;
 
-/// Where the images go.
+/// The place that the images are written to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    /// The one image goes to standard output.
+pub(super) enum OutputTarget {
+    /// Standard output, for a single image.
     Stdout,
-    /// The named file; several images go to numbered files.
+    /// The named file; several images are written to numbered files.
     Named { path: PathBuf, numbered: bool },
-    /// New files of this name in this folder.
+    /// New files with this name in this folder.
     New { folder: PathBuf, name: String },
 }
 
-// === impl Target ===
+// === impl OutputTarget ===
 
-impl Target {
-    pub(super) fn new(output: Option<&Path>, prompt: &str, count: ImageCount) -> Result<Self, Failure> {
+impl OutputTarget {
+    pub(super) fn new(output: Option<&Path>, prompt: &str, count: ImageCount) -> Result<Self, CommandFailure> {
         let numbered = count.get() > 1;
         let target = match output {
             None => Self::New { folder: PathBuf::new(), name: name_of(prompt) },
@@ -36,32 +36,32 @@ impl Target {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
             if is_folder || path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
-                return Err(Failure::Usage(format!("there is no folder for {}", path.display())));
+                return Err(CommandFailure::Usage(format!("there is no folder for {}", path.display())));
             }
         }
         Ok(target)
     }
 
-    fn stdout(numbered: bool) -> Result<Self, Failure> {
+    fn stdout(numbered: bool) -> Result<Self, CommandFailure> {
         if numbered {
-            return Err(Failure::Usage("only one image can go to standard output".to_owned()));
+            return Err(CommandFailure::Usage("only one image can go to standard output".to_owned()));
         }
         if io::stdout().is_terminal() {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "an image is not for a terminal: name a file, or redirect standard output".to_owned(),
             ));
         }
         Ok(Self::Stdout)
     }
 
-    /// Returns an error if a file exists that would have to be replaced, as far as the names are known before the
-    /// images are.
-    pub(super) fn is_free(&self, count: ImageCount, format: Format) -> Result<(), Failure> {
+    /// Returns an error if a file exists that would have to be replaced. Only names that are known before the images
+    /// arrive are checked.
+    pub(super) fn is_free(&self, count: ImageCount, format: Format) -> Result<(), CommandFailure> {
         let Self::Named { .. } = self else { return Ok(()) };
         let count = usize::try_from(count.get()).unwrap_or(1);
         let paths = (0..count).map(|index| client::with_ending(&self.path(index, None), Some(format)));
         match paths.into_iter().find(|path| path.exists()) {
-            Some(path) => Err(Failure::Usage(format!(
+            Some(path) => Err(CommandFailure::Usage(format!(
                 "{} is there already: name another file, or replace it with --force",
                 path.display()
             ))),
@@ -73,7 +73,7 @@ impl Target {
         *self == Self::Stdout
     }
 
-    /// The format that the ending of the named file stands for.
+    /// Returns the format that belongs to the extension of the named file.
     pub(super) fn format(&self) -> Option<Format> {
         match self {
             Self::Named { path, .. } => client::format_of_name(path),
@@ -81,8 +81,8 @@ impl Target {
         }
     }
 
-    /// The file for the image with this index. When it is written, its extension may be corrected, and a number is
-    /// added if the file exists.
+    /// Returns the file for the image with this index. When the image is written, the extension may be corrected, and a
+    /// number is added if the file exists.
     pub(super) fn path(&self, index: usize, format: Option<Format>) -> PathBuf {
         match self {
             Self::Stdout => PathBuf::from("-"),
@@ -92,9 +92,9 @@ impl Target {
         }
     }
 
-    /// The file for an intermediate image: beside the one image, and after its name.
+    /// Returns the file for an intermediate image: its name is that of the final image with a suffix.
     pub(super) fn partial_path(&self, index: u32, format: Option<Format>) -> PathBuf {
-        // With an ending of its own, because `partial-0` would be taken for one.
+        // The extension is added first, because `partial-0` would be taken for one.
         let path = self.path(0, format);
         let path = match format {
             Some(format) if path.extension().is_none() => path.with_extension(format.extension()),
@@ -104,7 +104,7 @@ impl Target {
     }
 }
 
-/// The first words of the prompt, as a name that every file system takes.
+/// Builds a file name from the first words of the prompt; every file system accepts it.
 fn name_of(prompt: &str) -> String {
     let mut name = String::new();
     for letter in prompt.chars().flat_map(char::to_lowercase) {
@@ -141,24 +141,24 @@ mod tests {
 
     #[test]
     fn several_images_are_numbered() {
-        let target = Target::new(Some(Path::new("fox.png")), "", count(2)).unwrap();
+        let target = OutputTarget::new(Some(Path::new("fox.png")), "", count(2)).unwrap();
         assert_eq!([0, 1].map(|index| target.path(index, None)), ["fox-1.png", "fox-2.png"].map(PathBuf::from));
-        let target = Target::new(Some(Path::new("fox")), "", count(2)).unwrap();
+        let target = OutputTarget::new(Some(Path::new("fox")), "", count(2)).unwrap();
         assert_eq!(target.path(1, None), PathBuf::from("fox-2"));
-        let target = Target::new(Some(Path::new("fox.png")), "", count(1)).unwrap();
+        let target = OutputTarget::new(Some(Path::new("fox.png")), "", count(1)).unwrap();
         assert_eq!(target.path(0, None), PathBuf::from("fox.png"));
     }
 
     #[test]
     fn intermediate_images_are_named_after_the_final_one() {
         let check = |path: &str, format: Option<Format>, expected: &str| {
-            let target = Target::new(Some(Path::new(path)), "", count(1)).unwrap();
+            let target = OutputTarget::new(Some(Path::new(path)), "", count(1)).unwrap();
             assert_eq!(target.partial_path(0, format), PathBuf::from(expected));
         };
         check("fox.png", Some(Format::Png), "fox.partial-0.png");
         check("fox", Some(Format::Jpeg), "fox.partial-0.jpg");
         let folder = tempfile::tempdir().unwrap();
-        let target = Target::new(Some(folder.path()), "a fox", count(1)).unwrap();
+        let target = OutputTarget::new(Some(folder.path()), "a fox", count(1)).unwrap();
         assert_eq!(target.partial_path(2, Some(Format::Webp)), folder.path().join("a-fox.partial-2.webp"));
     }
 
@@ -166,7 +166,7 @@ mod tests {
     fn a_file_that_is_there_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let is_free = |name: &str, number: i64| {
-            let target = Target::new(Some(&folder.path().join(name)), "a fox", count(number)).unwrap();
+            let target = OutputTarget::new(Some(&folder.path().join(name)), "a fox", count(number)).unwrap();
             target.is_free(count(number), Format::Png).is_ok()
         };
         std::fs::write(folder.path().join("fox-2.png"), "").unwrap();
@@ -179,13 +179,13 @@ mod tests {
     fn a_folder_that_is_not_there_is_found_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["none/fox.png", "none/"] {
-            assert!(Target::new(Some(&folder.path().join(name)), "", count(1)).is_err(), "{name}");
+            assert!(OutputTarget::new(Some(&folder.path().join(name)), "", count(1)).is_err(), "{name}");
         }
-        assert!(Target::new(Some(&folder.path().join("fox.png")), "", count(1)).is_ok());
+        assert!(OutputTarget::new(Some(&folder.path().join("fox.png")), "", count(1)).is_ok());
     }
 
     #[test]
     fn standard_output_takes_one_image() {
-        assert!(Target::new(Some(Path::new("-")), "", count(2)).is_err());
+        assert!(OutputTarget::new(Some(Path::new("-")), "", count(2)).is_err());
     }
 }

@@ -1,16 +1,16 @@
-//! Watches an image being made.
+//! Follows the stream of events while an image is made.
 
-use super::progress::Progress;
-use super::target::Target;
+use super::progress::ProgressDisplay;
+use super::target::OutputTarget;
 use crate::cli::output::remark;
 use crate::client::{Error, Image, ImageEvent, ImageStream, Images, PartialImages};
 
-/// Reads the stream to its end; the intermediate images are counted, and written where there is a place for them.
+/// Reads the stream to its end, counts the intermediate images, and writes them if an output target is given.
 pub(super) async fn watch(
     stream: Result<ImageStream, Error>,
     asked: Option<PartialImages>,
-    keep: Option<&Target>,
-    progress: &Progress,
+    keep: Option<&OutputTarget>,
+    progress: &ProgressDisplay,
 ) -> Result<Images, Error> {
     let mut stream = stream?;
     let mut seen = 0_u32;
@@ -30,13 +30,14 @@ pub(super) async fn watch(
     }
     match images {
         Some(images) => Ok(images),
-        // The stream has said why before it ended; this is what remains to be said where it has not.
+        // A stream that failed has returned its error above; this covers a stream that ended without an image or an
+        // error.
         None => stream.collect_image().await.map(|image| image.answer().clone()),
     }
 }
 
-/// A sketch that cannot be written is no reason to give up the picture.
-async fn write(image: &Image, index: u32, target: &Target) {
+/// Writes an intermediate image. A failure is only reported, because the final image matters more.
+async fn write(image: &Image, index: u32, target: &OutputTarget) {
     match image.write_to(target.partial_path(index, image.format())).await {
         Ok(file) => remark(&format!("wrote {}", file.display())),
         Err(error) => remark(&format!("note: {error}")),

@@ -1,4 +1,4 @@
-//! `imagate skills build`
+//! The command `imagate skills build`.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use clap::Args;
 
 use super::disk;
 use crate::checkout::Checkout;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, remark};
-use crate::manifest::package::Stamp;
-use crate::manifest::text::Limits;
-use crate::manifest::{Built, Facts, Files, Kind, Recipe, Source, build};
+use crate::manifest::package::ZipTimestamp;
+use crate::manifest::text::JsonLimits;
+use crate::manifest::{BuildInput, BuildOutput, FileKind, RepositoryFields, RepositoryFiles, SourceFile, build};
 
 /// Arguments of `skills build`.
 #[derive(Debug, Args)]
-pub(super) struct Build {
+pub(super) struct BuildCommand {
     /// The repository.
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
@@ -55,33 +55,33 @@ pub(super) struct Build {
     source_date_epoch: Option<i64>,
 }
 
-// === impl Build ===
+// === impl BuildCommand ===
 
-impl Build {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl BuildCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let checkout = Checkout::open(&self.root).with_context(|| self.root.display().to_string())?;
         let now = match self.source_date_epoch.map(|seconds| DateTime::from_timestamp(seconds, 0)) {
             None => Utc::now(),
             Some(Some(now)) => now,
-            Some(None) => return Err(Failure::Usage("SOURCE_DATE_EPOCH is no time".to_owned())),
+            Some(None) => return Err(CommandFailure::Usage("SOURCE_DATE_EPOCH is no time".to_owned())),
         };
-        let limit = u64::try_from(Limits::default().bytes).unwrap_or(u64::MAX);
-        let before = checkout.read(&self.manifest, limit)?.map(|bytes| Source::new(&*self.manifest, bytes));
+        let limit = u64::try_from(JsonLimits::default().bytes).unwrap_or(u64::MAX);
+        let before = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
         let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
-        let recipe = Recipe {
+        let recipe = BuildInput {
             files: &checkout,
             previous: before.as_ref(),
             skills: trimmed(&self.skills),
             apis: trimmed(&self.apis),
             packages: trimmed(&self.packages),
-            facts: Facts {
+            facts: RepositoryFields {
                 name: self.repository.clone(),
                 git_url: self.git_url.clone(),
                 raw_base_url: self.raw_base_url.clone(),
                 branch: self.branch.clone(),
             },
             now,
-            stamp: self.source_date_epoch.map_or_else(Stamp::default, Stamp::from_epoch),
+            stamp: self.source_date_epoch.map_or_else(ZipTimestamp::default, ZipTimestamp::from_epoch),
             overwrite: self.overwrite,
         };
         let built = build(&recipe)?;
@@ -92,19 +92,19 @@ impl Build {
         if self.check { self.compare(&built, is_new) } else { self.write(&checkout, &built, is_new) }
     }
 
-    /// Says what would be written.
-    fn compare(&self, built: &Built, is_new: bool) -> Result<(), Failure> {
+    /// Prints the files that would be written, and fails if there are any.
+    fn compare(&self, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
         let manifest = is_new.then_some(self.manifest.as_str());
         let packages = built.packages.iter().map(|(path, _)| path.as_str());
         let changes: Vec<&str> = packages.chain(manifest).collect();
         for path in &changes {
             print(&format!("{path}\n"))?;
         }
-        if changes.is_empty() { Ok(()) } else { Err(Failure::Found) }
+        if changes.is_empty() { Ok(()) } else { Err(CommandFailure::Found) }
     }
 
-    /// The packages come first: a manifest never names one that is not there.
-    fn write(&self, checkout: &Checkout, built: &Built, is_new: bool) -> Result<(), Failure> {
+    /// Writes the packages before the manifest, so that the manifest never names a missing package.
+    fn write(&self, checkout: &Checkout, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
         for folder in [&self.packages, &self.manifest] {
             plain_way(checkout, folder)?;
         }
@@ -122,12 +122,12 @@ impl Build {
     }
 }
 
-/// What is written goes where it seems to go: no part of the way is a link.
-fn plain_way(files: &dyn Files, path: &str) -> anyhow::Result<()> {
+/// Returns an error if a part of the path is a symbolic link, because files must not be written through a link.
+fn plain_way(files: &dyn RepositoryFiles, path: &str) -> anyhow::Result<()> {
     let mut way = String::new();
     for part in path.split('/') {
         way.push_str(part);
-        if let Some(Kind::Link(_)) = files.metadata(&way)?.map(|metadata| metadata.kind) {
+        if let Some(FileKind::Link(_)) = files.metadata(&way)?.map(|metadata| metadata.kind) {
             bail!("{way} is a symbolic link; nothing is written through one");
         }
         way.push('/');

@@ -1,23 +1,23 @@
-//! `imagate skills diff`
+//! The command `imagate skills diff`.
 
 use std::fmt::Write as _;
 
 use clap::Args;
 
-use super::input::Input;
-use crate::cli::failure::Failure;
+use super::input::ManifestInput;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json};
-use crate::manifest::{Difference, Manifest, SkillDifference, diff};
+use crate::manifest::{Manifest, ManifestDifference, SkillDifference, diff};
 
 /// Arguments of `skills diff`.
 #[derive(Debug, Args)]
-pub(super) struct Diff {
+pub(super) struct DiffCommand {
     /// The manifest before: a file, `-` for standard input, or an https address.
     #[arg(value_name = "OLD")]
-    old: Input,
+    old: ManifestInput,
     /// The manifest now.
     #[arg(value_name = "NEW")]
-    new: Input,
+    new: ManifestInput,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -26,12 +26,12 @@ pub(super) struct Diff {
     allow_network: bool,
 }
 
-// === impl Diff ===
+// === impl DiffCommand ===
 
-impl Diff {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        if self.old == Input::Stdin && self.new == Input::Stdin {
-            return Err(Failure::Usage("only one manifest can come from standard input".to_owned()));
+impl DiffCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        if self.old == ManifestInput::Stdin && self.new == ManifestInput::Stdin {
+            return Err(CommandFailure::Usage("only one manifest can come from standard input".to_owned()));
         }
         let old = Manifest::read(&self.old.read(self.allow_network)?)?;
         let new = Manifest::read(&self.new.read(self.allow_network)?)?;
@@ -41,11 +41,11 @@ impl Diff {
         } else {
             print(&page(&difference))?;
         }
-        if difference.is_enough() { Ok(()) } else { Err(Failure::Found) }
+        if difference.is_enough() { Ok(()) } else { Err(CommandFailure::Found) }
     }
 }
 
-fn page(difference: &Difference) -> String {
+fn page(difference: &ManifestDifference) -> String {
     let mut text: String = difference.skills.iter().map(paragraph).collect();
     for change in &difference.changes {
         // Writing into a string cannot fail.

@@ -1,4 +1,4 @@
-//! Files that are there whole, or not at all.
+//! Writes files atomically: a file is complete, or it does not exist.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -6,12 +6,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Writes a file through a new one beside it; folders on the way are made.
+/// Writes a temporary file beside the target and renames it; missing folders are created.
 pub(super) fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_by(path, bytes, ".tmp")
 }
 
-/// As [`put`]; the new file has a name that begins so, by which its writer knows it where it was cut off.
+/// Works like [`put`], but the temporary file has this prefix, so that the program can recognise it after an
+/// interruption.
 pub(super) fn put_by(path: &Path, bytes: &[u8], prefix: &str) -> anyhow::Result<()> {
     write(path, bytes, prefix).with_context(|| format!("{} cannot be written", path.display()))
 }
@@ -27,7 +28,7 @@ fn write(path: &Path, bytes: &[u8], prefix: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Temporary files are for their owner alone; these are for whoever may read the folder.
+/// Makes a temporary file readable for everyone who may read its folder. By default only its owner can read it.
 #[cfg(unix)]
 fn readable(file: &fs::File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,28 +1,28 @@
-//! `imagate skills explain`
+//! The command `imagate skills explain`.
 
 use clap::Args;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, table};
 use crate::manifest::rules::{self, Rule};
 
-/// How wide explanations are.
+/// The width of an explanation in characters.
 const WIDTH: usize = 80;
 
 /// Arguments of `skills explain`.
 #[derive(Debug, Args)]
-pub(super) struct Explain {
+pub(super) struct RuleExplainCommand {
     /// The rule, by id or name; without it all rules are listed.
     #[arg(value_name = "RULE")]
     rule: Option<String>,
 }
 
-// === impl Explain ===
+// === impl RuleExplainCommand ===
 
-impl Explain {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl RuleExplainCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Some(word) = self.rule else { return Ok(print(&list())?) };
-        let rule = rules::lookup(&word).map_err(|error| Failure::Usage(error.to_string()))?;
+        let rule = rules::lookup(&word).map_err(|error| CommandFailure::Usage(error.to_string()))?;
         Ok(print(&page(rule))?)
     }
 }

@@ -1,21 +1,21 @@
-//! `imagate skills export`
+//! The command `imagate skills export`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::disk;
-use super::input::Input;
-use crate::cli::failure::Failure;
+use super::input::ManifestInput;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::print;
 use crate::manifest::discovery;
 
 /// Arguments of `skills export`.
 #[derive(Debug, Args)]
-pub(super) struct Export {
+pub(super) struct ExportCommand {
     /// The manifest: a file, or `-` for standard input.
     #[arg(value_name = "FILE", default_value = "skills.json")]
-    manifest: Input,
+    manifest: ManifestInput,
     /// What to put before the paths of packages (default: `raw_base_url` of the manifest).
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -24,10 +24,10 @@ pub(super) struct Export {
     output: Option<PathBuf>,
 }
 
-// === impl Export ===
+// === impl ExportCommand ===
 
-impl Export {
-    pub(super) fn run(self) -> Result<(), Failure> {
+impl ExportCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         let source = self.manifest.read(false)?;
         let index = discovery(&source, self.base_url.as_deref())?;
         match self.output {

@@ -1,4 +1,4 @@
-//! `imagate skills fmt`
+//! The command `imagate skills fmt`.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::input::Input;
-use crate::cli::failure::Failure;
+use super::input::ManifestInput;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, remark};
 use crate::manifest::format;
 
 /// Arguments of `skills fmt`.
 #[derive(Debug, Args)]
-pub(super) struct Fmt {
+pub(super) struct FmtCommand {
     /// The manifests: files are rewritten, `-` goes from standard input to standard output.
     #[arg(value_name = "FILE", required = true)]
-    manifests: Vec<Input>,
+    manifests: Vec<ManifestInput>,
     /// Write nothing; say which files would change, and fail if there are any.
     #[arg(long)]
     check: bool,
@@ -26,22 +26,22 @@ pub(super) struct Fmt {
     sort: bool,
 }
 
-// === impl Fmt ===
+// === impl FmtCommand ===
 
-impl Fmt {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        if self.manifests.iter().any(|input| matches!(input, Input::Address(_))) {
-            return Err(Failure::Usage("a manifest behind an address cannot be rewritten".to_owned()));
+impl FmtCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        if self.manifests.iter().any(|input| matches!(input, ManifestInput::Address(_))) {
+            return Err(CommandFailure::Usage("a manifest behind an address cannot be rewritten".to_owned()));
         }
         let mut has_changes = false;
         for input in &self.manifests {
             has_changes |= self.one(input)?;
         }
-        if self.check && has_changes { Err(Failure::Found) } else { Ok(()) }
+        if self.check && has_changes { Err(CommandFailure::Found) } else { Ok(()) }
     }
 
-    /// Whether the file changes.
-    fn one(&self, input: &Input) -> Result<bool, Failure> {
+    /// Formats one manifest, and returns true if its text differs.
+    fn one(&self, input: &ManifestInput) -> Result<bool, CommandFailure> {
         let source = input.read(false)?;
         let text = format(&source, self.sort)?;
         let changes = text.as_bytes() != source.bytes();
@@ -51,18 +51,18 @@ impl Fmt {
                     print(&format!("{}\n", source.name()))?;
                 }
             }
-            Input::File(path) if changes => {
+            ManifestInput::File(path) if changes => {
                 replace(path, &text).with_context(|| source.name().to_owned())?;
                 remark(&format!("rewrote {}", source.name()));
             }
-            Input::File(_) | Input::Address(_) => {}
-            Input::Stdin => print(&text)?,
+            ManifestInput::File(_) | ManifestInput::Address(_) => {}
+            ManifestInput::Stdin => print(&text)?,
         }
         Ok(changes)
     }
 }
 
-/// Replaces a file as a whole, or not at all. A link stays one, and the permissions stay.
+/// Replaces a file completely or not at all. A symbolic link and the permissions are preserved.
 fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     let path: PathBuf = fs::canonicalize(path)?;
     let folder = path.parent().context("a file has a folder")?;

@@ -1,4 +1,4 @@
-//! Where a manifest is read from: a file, standard input, or an https address; never more of it than is looked at.
+//! The source of a manifest: a file, standard input, or an https address. Reading stops at the size limit.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -9,21 +9,21 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 use reqwest::Url;
 
-use super::web::{self, Hosts};
-use crate::cli::failure::Failure;
-use crate::manifest::Source;
-use crate::manifest::text::Limits;
+use super::web::{self, HostPolicy};
+use crate::cli::failure::CommandFailure;
+use crate::manifest::SourceFile;
+use crate::manifest::text::JsonLimits;
 
-/// A manifest as typed.
+/// A manifest as it is given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum ManifestInput {
     /// `-`
     Stdin,
     File(PathBuf),
     Address(String),
 }
 
-impl FromStr for Input {
+impl FromStr for ManifestInput {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -35,40 +35,40 @@ impl FromStr for Input {
     }
 }
 
-// === impl Input ===
+// === impl ManifestInput ===
 
-impl Input {
-    /// Reads it. One byte more than the limit is enough to know that it is too long.
-    pub(super) fn read(&self, allow_network: bool) -> Result<Source, Failure> {
+impl ManifestInput {
+    /// Reads the manifest up to one byte above the limit, which is enough to detect that it is too long.
+    pub(super) fn read(&self, allow_network: bool) -> Result<SourceFile, CommandFailure> {
         match self {
-            Self::Stdin => Ok(Source::new("<stdin>", bounded(io::stdin().lock()).context("standard input")?)),
+            Self::Stdin => Ok(SourceFile::new("<stdin>", bounded(io::stdin().lock()).context("standard input")?)),
             Self::File(path) => {
                 let name = path.display().to_string();
                 let file = File::open(path).with_context(|| name.clone())?;
                 let bytes = bounded(file).with_context(|| name.clone())?;
-                Ok(Source::new(name, bytes))
+                Ok(SourceFile::new(name, bytes))
             }
             Self::Address(address) => {
                 let url = address_of(address, allow_network)?;
-                // Whoever types an address knows where it leads.
-                let bytes = web::download(&url, limit() - 1, Hosts::Any).with_context(|| address.clone())?;
-                Ok(Source::new(address.clone(), bytes))
+                // The user has typed the address, so every host is allowed.
+                let bytes = web::download(&url, limit() - 1, HostPolicy::Any).with_context(|| address.clone())?;
+                Ok(SourceFile::new(address.clone(), bytes))
             }
         }
     }
 }
 
-/// Downloads a file that a manifest names, and no more of it than the limit.
-pub(super) fn fetch(address: &str, limit: u64, hosts: Hosts) -> anyhow::Result<Vec<u8>> {
+/// Downloads a file that a manifest names, up to the limit.
+pub(super) fn fetch(address: &str, limit: u64, hosts: HostPolicy) -> anyhow::Result<Vec<u8>> {
     match address_of(address, true) {
         Ok(url) => web::download(&url, limit, hosts),
-        Err(Failure::Usage(message)) => bail!(message),
+        Err(CommandFailure::Usage(message)) => bail!(message),
         Err(_) => bail!("this is no address"),
     }
 }
 
 fn limit() -> u64 {
-    Limits::default().bytes as u64 + 1
+    JsonLimits::default().bytes as u64 + 1
 }
 
 fn bounded(reader: impl Read) -> io::Result<Vec<u8>> {
@@ -77,9 +77,9 @@ fn bounded(reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn address_of(address: &str, allow_network: bool) -> Result<Url, Failure> {
-    let usage = |message: &str| Failure::Usage(message.to_owned());
-    let url = Url::parse(address).map_err(|error| Failure::Usage(format!("this is no address: {error}")))?;
+fn address_of(address: &str, allow_network: bool) -> Result<Url, CommandFailure> {
+    let usage = |message: &str| CommandFailure::Usage(message.to_owned());
+    let url = Url::parse(address).map_err(|error| CommandFailure::Usage(format!("this is no address: {error}")))?;
     if url.scheme() != "https" {
         return Err(usage("files are downloaded by https only: elsewhere it can be changed on the way"));
     }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn nothing_is_downloaded_unless_it_is_asked_for() {
         let refused = |address, allowed| match address_of(address, allowed) {
-            Err(Failure::Usage(message)) => message,
+            Err(CommandFailure::Usage(message)) => message,
             other => panic!("{other:?}"),
         };
         assert!(refused("https://example.com/m.json", false).contains("--allow-network"));
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_a_file_standard_input_or_an_address() {
-        let input = |text: &str| Input::from_str(text).unwrap();
-        assert_eq!(input("-"), Input::Stdin);
-        assert_eq!(input("a/b.json"), Input::File(PathBuf::from("a/b.json")));
-        assert_eq!(input("ftp://h/a"), Input::Address("ftp://h/a".to_owned()));
+        let input = |text: &str| ManifestInput::from_str(text).unwrap();
+        assert_eq!(input("-"), ManifestInput::Stdin);
+        assert_eq!(input("a/b.json"), ManifestInput::File(PathBuf::from("a/b.json")));
+        assert_eq!(input("ftp://h/a"), ManifestInput::Address("ftp://h/a".to_owned()));
     }
 }

@@ -1,6 +1,6 @@
-//! `imagate skills install`
+//! The command `imagate skills install`.
 //!
-//! Decides which package is meant and where it comes from; [`release`] installs it.
+//! This module selects the package and its source; [`release`] installs it.
 
 mod place;
 mod release;
@@ -11,25 +11,25 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::input::{Input, fetch};
+use super::input::{ManifestInput, fetch};
 use super::verify::folder_of;
-use super::web::Hosts;
+use super::web::HostPolicy;
 use crate::checkout::Checkout;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::remark;
-use crate::manifest::package::Limits;
-use crate::manifest::{Files as _, Manifest, Skill, SkillsRegistry, Wanted, package_address};
-use place::Place;
+use crate::manifest::package::PackageLimits;
+use crate::manifest::{Manifest, RepositoryFiles as _, Skill, SkillRequirement, SkillsRegistry, package_address};
+use place::SkillsFolder;
 
 /// Arguments of `skills install`.
 #[derive(Debug, Args)]
-pub(super) struct Install {
+pub(super) struct InstallCommand {
     /// The skills: a name, or a name with the versions that are good: `images@^1.2`, `images@1.2.3`.
     #[arg(value_name = "NAME[@VERSION]", required = true)]
-    skills: Vec<Wanted>,
+    skills: Vec<SkillRequirement>,
     /// The manifest: a file, beside which the packages are, or an https address.
     #[arg(long, value_name = "FILE|URL")]
-    from: Input,
+    from: ManifestInput,
     /// The folder of skills of an agent.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
@@ -41,14 +41,14 @@ pub(super) struct Install {
     allow_private_hosts: bool,
 }
 
-// === impl Install ===
+// === impl InstallCommand ===
 
-impl Install {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        // Whoever types an address wants it to be asked.
+impl InstallCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        // An address that the user has typed may be downloaded.
         let source = self.from.read(true)?;
         let manifest = Manifest::read(&source)?;
-        let mut place = Place::open(&self.into)?;
+        let mut place = SkillsFolder::open(&self.into)?;
         for wanted in &self.skills {
             let skill = wanted.choose(manifest.registry())?;
             self.one(&mut place, manifest.registry(), skill).with_context(|| format!("`{}`", wanted.name()))?;
@@ -56,33 +56,33 @@ impl Install {
         Ok(())
     }
 
-    fn one(&self, place: &mut Place, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<()> {
+    fn one(&self, place: &mut SkillsFolder, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<()> {
         if place.has(skill)? {
             remark(&format!("{} {} is there", skill.name, skill.version));
             return Ok(());
         }
         place.may_write(&skill.name, self.force)?;
         let bytes = self.package(registry, skill)?;
-        release::put(place, skill, &bytes, &Limits::default())?;
+        release::put(place, skill, &bytes, &PackageLimits::default())?;
         remark(&format!("installed {} {}", skill.name, skill.version));
         Ok(())
     }
 
     fn package(&self, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<Vec<u8>> {
-        let limit = Limits::default().archive_bytes;
+        let limit = PackageLimits::default().archive_bytes;
         match &self.from {
-            Input::Stdin => {
+            ManifestInput::Stdin => {
                 bail!("packages cannot come from standard input; give the manifest as a file or an address")
             }
-            Input::File(path) => {
+            ManifestInput::File(path) => {
                 let root = folder_of(path);
                 let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
                 let bytes = checkout.read(&skill.package, limit)?;
                 bytes.with_context(|| format!("there is no {} beside the manifest", skill.package))
             }
-            Input::Address(_) => {
+            ManifestInput::Address(_) => {
                 let address = package_address(registry, skill);
-                fetch(&address, limit, Hosts::allowed(self.allow_private_hosts)).with_context(|| address.clone())
+                fetch(&address, limit, HostPolicy::allowed(self.allow_private_hosts)).with_context(|| address.clone())
             }
         }
     }

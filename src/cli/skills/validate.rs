@@ -1,4 +1,4 @@
-//! `imagate skills validate`
+//! The command `imagate skills validate`.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -7,29 +7,32 @@ use anyhow::Context as _;
 use chrono::Utc;
 use clap::{Args, ValueEnum};
 
-use super::input::Input;
+use super::input::ManifestInput;
 use super::verify::threads;
-use super::web::{Hosts, Online};
+use super::web::{HostPolicy, WebClient};
 use crate::checkout::Checkout;
-use crate::cli::failure::Failure;
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::print;
-use crate::manifest::{Files, Level, Options, Overrides, OverridesError, Report, Web, check, render};
+use crate::manifest::{
+    CheckOptions, CheckReport, FindingLevel, RepositoryFiles, RuleOverrideError, RuleOverrides, WebFetcher, check,
+    render,
+};
 
 /// Arguments of `skills validate`.
 #[derive(Debug, Args)]
-pub(super) struct Validate {
+pub(super) struct ValidateCommand {
     /// The manifest: a file, `-` for standard input, or an https address.
     #[arg(value_name = "FILE")]
-    manifest: Input,
+    manifest: ManifestInput,
     /// The checkout of the repository; files and packages are checked against the manifest.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// The manifest that was published before; what was published must not change.
     #[arg(long, value_name = "FILE")]
-    previous: Option<Input>,
+    previous: Option<ManifestInput>,
     /// How findings are printed.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    format: ReportFormat,
     /// Warnings are errors.
     #[arg(long)]
     strict: bool,
@@ -54,7 +57,7 @@ pub(super) struct Validate {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ReportFormat {
     /// For people: with the lines shown.
     Human,
     /// One JSON document.
@@ -67,51 +70,51 @@ pub(super) enum Format {
     Junit,
 }
 
-// === impl Validate ===
+// === impl ValidateCommand ===
 
-impl Validate {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let overrides = self.overrides().map_err(|error| Failure::Usage(error.to_string()))?;
-        if self.manifest == Input::Stdin && self.previous == Some(Input::Stdin) {
-            return Err(Failure::Usage("only one manifest can come from standard input".to_owned()));
+impl ValidateCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        let overrides = self.overrides().map_err(|error| CommandFailure::Usage(error.to_string()))?;
+        if self.manifest == ManifestInput::Stdin && self.previous == Some(ManifestInput::Stdin) {
+            return Err(CommandFailure::Usage("only one manifest can come from standard input".to_owned()));
         }
         let manifest = self.manifest.read(self.allow_network)?;
         let previous = self.previous.as_ref().map(|input| input.read(self.allow_network)).transpose()?;
         let open = |root: &PathBuf| Checkout::open(root).with_context(|| root.display().to_string());
         let checkout = self.root.as_ref().map(open).transpose()?;
-        let online = self.online.then(|| Online::new(Hosts::allowed(self.allow_private_hosts))).transpose()?;
-        let options = Options {
+        let online = self.online.then(|| WebClient::new(HostPolicy::allowed(self.allow_private_hosts))).transpose()?;
+        let options = CheckOptions {
             strict: self.strict,
             overrides,
             now: Some(Utc::now()),
             previous: previous.as_ref(),
-            files: checkout.as_ref().map(|checkout| checkout as &dyn Files),
-            web: online.as_ref().map(|online| online as &dyn Web),
+            files: checkout.as_ref().map(|checkout| checkout as &dyn RepositoryFiles),
+            web: online.as_ref().map(|online| online as &dyn WebFetcher),
             allow_private_hosts: self.allow_private_hosts,
             threads: threads(),
         };
         let report = check(manifest, &options);
         self.format.print(&report)?;
-        if report.has_errors() { Err(Failure::Found) } else { Ok(()) }
+        if report.has_errors() { Err(CommandFailure::Found) } else { Ok(()) }
     }
 
-    fn overrides(&self) -> Result<Overrides, OverridesError> {
-        let mut overrides = Overrides::default();
+    fn overrides(&self) -> Result<RuleOverrides, RuleOverrideError> {
+        let mut overrides = RuleOverrides::default();
         for text in &self.allow {
             let (rule, reason) = text.split_once('=').unwrap_or((text, ""));
             overrides.allow(rule, reason)?;
         }
-        for (rules, level) in [(&self.warn, Level::Warning), (&self.deny, Level::Error)] {
+        for (rules, level) in [(&self.warn, FindingLevel::Warning), (&self.deny, FindingLevel::Error)] {
             rules.iter().try_for_each(|rule| overrides.level(rule, level))?;
         }
         Ok(overrides)
     }
 }
 
-// === impl Format ===
+// === impl ReportFormat ===
 
-impl Format {
-    pub(super) fn print(self, report: &Report) -> Result<(), Failure> {
+impl ReportFormat {
+    pub(super) fn print(self, report: &CheckReport) -> Result<(), CommandFailure> {
         let text = match self {
             Self::Human => render::human(report, has_colours()),
             Self::Json => render::json(report)?,
@@ -123,7 +126,7 @@ impl Format {
     }
 }
 
-/// Whether standard output shows colours, and nobody forbids it.
+/// Returns true if standard output is a terminal and colours are not disabled.
 fn has_colours() -> bool {
     std::io::stdout().is_terminal() && anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }

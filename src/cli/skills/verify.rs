@@ -1,4 +1,4 @@
-//! `imagate skills verify`
+//! The command `imagate skills verify`.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::thread;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::input::Input;
-use super::validate::Format;
+use super::input::ManifestInput;
+use super::validate::ReportFormat;
 use crate::checkout::Checkout;
-use crate::cli::failure::Failure;
-use crate::manifest::{Options, verify};
+use crate::cli::failure::CommandFailure;
+use crate::manifest::{CheckOptions, verify};
 
 /// Arguments of `skills verify`.
 #[derive(Debug, Args)]
-pub(super) struct Verify {
+pub(super) struct VerifyCommand {
     /// The manifest.
     #[arg(value_name = "FILE", default_value = "skills.json")]
     manifest: PathBuf,
@@ -23,31 +23,31 @@ pub(super) struct Verify {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// How findings are printed.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    format: ReportFormat,
 }
 
-// === impl Verify ===
+// === impl VerifyCommand ===
 
-impl Verify {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let source = Input::File(self.manifest.clone()).read(false)?;
+impl VerifyCommand {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
+        let source = ManifestInput::File(self.manifest.clone()).read(false)?;
         let root = self.root.unwrap_or_else(|| folder_of(&self.manifest));
         let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
-        let options = Options { files: Some(&checkout), threads: threads(), ..Options::default() };
+        let options = CheckOptions { files: Some(&checkout), threads: threads(), ..CheckOptions::default() };
         let report = verify(source, &options);
         self.format.print(&report)?;
-        if report.has_errors() { Err(Failure::Found) } else { Ok(()) }
+        if report.has_errors() { Err(CommandFailure::Found) } else { Ok(()) }
     }
 }
 
-/// As many as there are cores, and no more than a check has use for.
+/// Returns the number of cores, but at most the number of threads that a check can use.
 pub(super) fn threads() -> usize {
     const MOST: usize = 8;
     thread::available_parallelism().map_or(1, NonZero::get).min(MOST)
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 pub(super) fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

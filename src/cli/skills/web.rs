@@ -1,8 +1,9 @@
-//! Addresses that a manifest names, asked over the network: by https, within limits, and not inside of private networks unless
-//! that is wanted.
+//! Sends requests to the addresses that a manifest names: by https, within limits, and to private networks only if that
+//! is allowed.
 //!
-//! Every name is looked up here, so that one that leads into a private network is seen before a connection is made, whenever
-//! its answer changes; for the same reason no proxy is asked then: nobody could say where it connects to.
+//! All names are resolved here. An address in a private network is therefore detected before a connection is made, even
+//! if the answer for a name changes. For the same reason no proxy is used then, because the target of its connections
+//! is unknown.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -19,57 +20,60 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::rustls;
 
-use crate::manifest::package::Summing;
-use crate::manifest::{Body, Question, Reply, Want, Web, WebError, can_be_asked, is_public};
+use crate::manifest::package::Sha256Hasher;
+use crate::manifest::{
+    FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, can_be_asked, is_public,
+};
 
-/// How long an answer may take, as a whole.
+/// The time limit for a whole answer.
 const ANSWER: Duration = Duration::from_secs(60);
-/// How long it may take to be connected.
+/// The time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How often a question may be sent elsewhere.
+/// The maximum number of redirects of one request.
 const REDIRECTS: usize = 5;
-/// How many questions are asked at a time, and how many of them of one host.
+/// The maximum number of concurrent requests, in all and for each host.
 const AT_ONCE: usize = 8;
 const AT_ONE_HOST: usize = 2;
 
-/// Which hosts may be asked.
+/// The hosts that requests may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hosts {
-    /// Those that everybody can reach.
+pub(super) enum HostPolicy {
+    /// Hosts that are publicly reachable.
     Public,
-    /// All.
+    /// All hosts.
     Any,
 }
 
-/// Why an address is not asked.
+/// The reason why no request is sent to an address.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Forbidden(&'static str);
+struct AddressRefusal(&'static str);
 
-const PRIVATE: Forbidden = Forbidden("the host is of a private network; --allow-private-hosts lets it be asked");
+const PRIVATE: AddressRefusal =
+    AddressRefusal("the host is of a private network; --allow-private-hosts lets it be asked");
 
-// === impl Hosts ===
+// === impl HostPolicy ===
 
-impl Hosts {
+impl HostPolicy {
     pub(super) fn allowed(allow_private: bool) -> Self {
         if allow_private { Self::Any } else { Self::Public }
     }
 
-    fn may_ask(self, url: &Url) -> Result<(), Forbidden> {
+    fn may_ask(self, url: &Url) -> Result<(), AddressRefusal> {
         if can_be_asked(url, self == Self::Any) {
             Ok(())
         } else if url.scheme() != "https" {
-            Err(Forbidden("only https is asked"))
+            Err(AddressRefusal("only https is asked"))
         } else if can_be_asked(url, true) {
             Err(PRIVATE)
         } else {
-            Err(Forbidden("an address with credentials is not asked"))
+            Err(AddressRefusal("an address with credentials is not asked"))
         }
     }
 
     fn redirect(self, attempt: Attempt<'_>) -> Action {
         if attempt.previous().len() > REDIRECTS {
-            return attempt.error(Forbidden("it is sent from one address to the next without an end"));
+            return attempt.error(AddressRefusal("it is sent from one address to the next without an end"));
         }
         match self.may_ask(attempt.url()) {
             Ok(()) => attempt.follow(),
@@ -85,16 +89,16 @@ impl Hosts {
             .connect_timeout(CONNECT)
             .timeout(ANSWER);
         match self {
-            Self::Public => client.no_proxy().dns_resolver(Arc::new(PublicNames)).build(),
+            Self::Public => client.no_proxy().dns_resolver(Arc::new(PublicHostResolver)).build(),
             Self::Any => client.build(),
         }
     }
 }
 
-/// Looks names up, and forgets addresses of private networks.
-struct PublicNames;
+/// Resolves names, and drops addresses of private networks.
+struct PublicHostResolver;
 
-impl Resolve for PublicNames {
+impl Resolve for PublicHostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
@@ -107,15 +111,15 @@ impl Resolve for PublicNames {
     }
 }
 
-/// Downloads a file, and no more of it than the limit.
-pub(super) fn download(url: &Url, limit: u64, hosts: Hosts) -> anyhow::Result<Vec<u8>> {
+/// Downloads a file, up to the limit.
+pub(super) fn download(url: &Url, limit: u64, hosts: HostPolicy) -> anyhow::Result<Vec<u8>> {
     hosts.may_ask(url)?;
     let response = async {
         let response = hosts.client()?.get(url.clone()).send().await.map_err(|error| fault(&error))?;
         ensure!(response.status().is_success(), "the server answered {}", response.status());
-        match read(response, Want::Bytes { limit }).await? {
-            Body::Bytes(bytes) => Ok(bytes),
-            Body::Unread | Body::Sum { .. } => bail!("the server answered nothing"),
+        match read(response, FetchScope::Bytes { limit }).await? {
+            FetchBody::Bytes(bytes) => Ok(bytes),
+            FetchBody::Unread | FetchBody::Sum { .. } => bail!("the server answered nothing"),
         }
     };
     runtime()?.block_on(response)
@@ -125,35 +129,35 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// The network, for the checks.
-pub(super) struct Online {
+/// The HTTP client for the online checks.
+pub(super) struct WebClient {
     client: Client,
-    hosts: Hosts,
+    hosts: HostPolicy,
     runtime: tokio::runtime::Runtime,
 }
 
-// === impl Online ===
+// === impl WebClient ===
 
-impl Online {
-    pub(super) fn new(hosts: Hosts) -> anyhow::Result<Self> {
+impl WebClient {
+    pub(super) fn new(hosts: HostPolicy) -> anyhow::Result<Self> {
         Ok(Self { client: hosts.client()?, hosts, runtime: runtime()? })
     }
 }
 
-type Asked = (usize, Result<Reply, WebError>);
+type NumberedReply = (usize, Result<FetchResponse, FetchError>);
 
-impl Web for Online {
-    fn ask(&self, questions: &[Question]) -> Vec<Result<Reply, WebError>> {
+impl WebFetcher for WebClient {
+    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
         let mut asked = self.runtime.block_on(async { self.begin(questions).join_all().await });
         asked.sort_unstable_by_key(|(number, _)| *number);
         asked.into_iter().map(|(_, reply)| reply).collect()
     }
 }
 
-impl Online {
-    /// Asks everything, a few at a time; each answer comes with the number of its question.
-    fn begin(&self, questions: &[Question]) -> JoinSet<Asked> {
-        let mut places = Places::default();
+impl WebClient {
+    /// Sends all requests, a few at a time; each reply carries the index of its request.
+    fn begin(&self, questions: &[FetchRequest]) -> JoinSet<NumberedReply> {
+        let mut places = ConcurrencyLimits::default();
         let mut running = JoinSet::new();
         for (number, question) in questions.iter().enumerate() {
             let url = Url::parse(&question.address).ok();
@@ -168,83 +172,88 @@ impl Online {
     }
 }
 
-/// Who may ask at the moment.
-struct Places {
+/// The limits on concurrent requests, in all and for each host.
+struct ConcurrencyLimits {
     all: Arc<Semaphore>,
     hosts: HashMap<String, Arc<Semaphore>>,
 }
 
-impl Default for Places {
+impl Default for ConcurrencyLimits {
     fn default() -> Self {
         Self { all: Arc::new(Semaphore::new(AT_ONCE)), hosts: HashMap::new() }
     }
 }
 
-// === impl Places ===
+// === impl ConcurrencyLimits ===
 
-impl Places {
-    /// Waits for a place at a host and among all, which are given back when the answer is dropped.
+impl ConcurrencyLimits {
+    /// Waits for a permit of the host and a global permit. Both are released when they are dropped.
     fn turn(&mut self, host: &str) -> impl Future<Output = impl Send + use<>> + Send + use<> {
         let one = self.hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(AT_ONE_HOST)));
         let (one, all) = (Arc::clone(one), Arc::clone(&self.all));
-        // First the place at the host: who waits there takes no place from others.
+        // The permit of the host comes first, so that a request that waits for it holds no global permit.
         async move { (one.acquire_owned().await, all.acquire_owned().await) }
     }
 }
 
-async fn ask(client: &Client, url: Option<Url>, want: Want, hosts: Hosts) -> Result<Reply, WebError> {
-    let url = url.ok_or_else(|| WebError::Forbidden("this is no address".to_owned()))?;
-    hosts.may_ask(&url).map_err(|forbidden| WebError::Forbidden(forbidden.to_string()))?;
-    if want == Want::Status {
+async fn ask(
+    client: &Client,
+    url: Option<Url>,
+    want: FetchScope,
+    hosts: HostPolicy,
+) -> Result<FetchResponse, FetchError> {
+    let url = url.ok_or_else(|| FetchError::Forbidden("this is no address".to_owned()))?;
+    hosts.may_ask(&url).map_err(|forbidden| FetchError::Forbidden(forbidden.to_string()))?;
+    if want == FetchScope::Status {
         let head = client.head(url.clone()).send().await.map_err(|error| fault(&error))?;
         if head.status().is_success() {
-            return Ok(Reply { status: head.status().as_u16(), body: Body::Unread });
+            return Ok(FetchResponse { status: head.status().as_u16(), body: FetchBody::Unread });
         }
-        // Many hosts know GET only.
+        // Many hosts support only GET.
     }
     let response = client.get(url).send().await.map_err(|error| fault(&error))?;
     let status = response.status().as_u16();
-    let body = if status == 200 { read(response, want).await? } else { Body::Unread };
-    Ok(Reply { status, body })
+    let body = if status == 200 { read(response, want).await? } else { FetchBody::Unread };
+    Ok(FetchResponse { status, body })
 }
 
-async fn read(mut response: Response, want: Want) -> Result<Body, WebError> {
-    let (Want::Sum { limit } | Want::Bytes { limit }) = want else { return Ok(Body::Unread) };
-    let (mut size, mut summing, mut bytes) = (0, Summing::default(), Vec::new());
+async fn read(mut response: Response, want: FetchScope) -> Result<FetchBody, FetchError> {
+    let (FetchScope::Sum { limit } | FetchScope::Bytes { limit }) = want else { return Ok(FetchBody::Unread) };
+    let (mut size, mut summing, mut bytes) = (0, Sha256Hasher::default(), Vec::new());
     while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
         size += chunk.len() as u64;
         if size > limit {
-            return Err(WebError::TooLarge { limit });
+            return Err(FetchError::TooLarge { limit });
         }
         match want {
-            Want::Bytes { .. } => bytes.extend_from_slice(&chunk),
-            Want::Status | Want::Sum { .. } => summing.update(&chunk),
+            FetchScope::Bytes { .. } => bytes.extend_from_slice(&chunk),
+            FetchScope::Status | FetchScope::Sum { .. } => summing.update(&chunk),
         }
     }
     Ok(match want {
-        Want::Bytes { .. } => Body::Bytes(bytes),
-        Want::Status | Want::Sum { .. } => Body::Sum { size, sum: summing.finish() },
+        FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
+        FetchScope::Status | FetchScope::Sum { .. } => FetchBody::Sum { size, sum: summing.finish() },
     })
 }
 
-/// What went wrong, by what is at the bottom of it.
-fn fault(error: &reqwest::Error) -> WebError {
+/// Classifies an error by its innermost cause.
+fn fault(error: &reqwest::Error) -> FetchError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     let mut last = String::new();
     while let Some(error) = cause {
-        if let Some(Forbidden(why)) = error.downcast_ref() {
-            return WebError::Forbidden((*why).to_owned());
+        if let Some(AddressRefusal(why)) = error.downcast_ref() {
+            return FetchError::Forbidden((*why).to_owned());
         }
         if let Some(tls) = tls(error) {
-            return WebError::Tls(tls.to_string());
+            return FetchError::Tls(tls.to_string());
         }
         last = error.to_string();
         cause = error.source();
     }
-    WebError::Unreachable(last)
+    FetchError::Unreachable(last)
 }
 
-/// What reads and writes wraps the errors of TLS, more than once, and does not name them as its source.
+/// Finds a TLS error. The I/O layers wrap such errors, more than once, and do not report them as their source.
 fn tls<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         error = inner;
@@ -258,17 +267,17 @@ mod tests {
 
     use super::*;
 
-    fn refused(hosts: Hosts, address: &str) -> Option<&'static str> {
-        hosts.may_ask(&Url::parse(address).unwrap()).err().map(|Forbidden(why)| why)
+    fn refused(hosts: HostPolicy, address: &str) -> Option<&'static str> {
+        hosts.may_ask(&Url::parse(address).unwrap()).err().map(|AddressRefusal(why)| why)
     }
 
     #[test]
     fn private_hosts_are_asked_only_where_that_is_wanted() {
         for address in ["https://localhost/", "https://10.0.0.1/", "https://[::1]/", "https://router/"] {
-            assert_eq!(refused(Hosts::Public, address), Some(PRIVATE.0), "{address}");
-            assert_eq!(refused(Hosts::Any, address), None, "{address}");
+            assert_eq!(refused(HostPolicy::Public, address), Some(PRIVATE.0), "{address}");
+            assert_eq!(refused(HostPolicy::Any, address), None, "{address}");
         }
-        for hosts in [Hosts::Public, Hosts::Any] {
+        for hosts in [HostPolicy::Public, HostPolicy::Any] {
             assert_eq!(refused(hosts, "https://example.com/"), None);
             assert!(refused(hosts, "http://example.com/").is_some_and(|why| why.contains("https")));
             assert!(refused(hosts, "https://user@example.com/").is_some_and(|why| why.contains("credentials")));
@@ -277,7 +286,7 @@ mod tests {
 
     #[test]
     fn few_are_asked_at_a_time_and_fewer_of_one_host() {
-        let mut places = Places::default();
+        let mut places = ConcurrencyLimits::default();
         let mut begin = |host: &str| {
             let mut turn = Box::pin(places.turn(host));
             let mut poll = move || turn.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -298,18 +307,18 @@ mod tests {
 
     #[test]
     fn a_name_that_leads_into_a_private_network_is_not_connected_to() {
-        let looked_up = runtime().unwrap().block_on(PublicNames.resolve("localhost".parse().unwrap()));
-        assert!(looked_up.err().is_some_and(|error| error.downcast_ref::<Forbidden>().is_some()));
-        let sent = async { Hosts::Public.client().unwrap().get("https://localhost:9/").send().await };
+        let looked_up = runtime().unwrap().block_on(PublicHostResolver.resolve("localhost".parse().unwrap()));
+        assert!(looked_up.err().is_some_and(|error| error.downcast_ref::<AddressRefusal>().is_some()));
+        let sent = async { HostPolicy::Public.client().unwrap().get("https://localhost:9/").send().await };
         let error = runtime().unwrap().block_on(sent).unwrap_err();
-        assert_eq!(fault(&error), WebError::Forbidden(PRIVATE.0.to_owned()));
+        assert_eq!(fault(&error), FetchError::Forbidden(PRIVATE.0.to_owned()));
     }
 
     #[test]
     fn whoever_asks_learns_what_is_not_asked() {
-        let online = Online::new(Hosts::Public).unwrap();
-        let of = |address: &str| Question { address: address.to_owned(), want: Want::Status };
+        let online = WebClient::new(HostPolicy::Public).unwrap();
+        let of = |address: &str| FetchRequest { address: address.to_owned(), want: FetchScope::Status };
         let replies = online.ask(&[of("https://127.0.0.1:9/"), of("http://example.com/"), of("nothing")]);
-        assert!(replies.iter().all(|reply| matches!(reply, Err(WebError::Forbidden(_)))), "{replies:?}");
+        assert!(replies.iter().all(|reply| matches!(reply, Err(FetchError::Forbidden(_)))), "{replies:?}");
     }
 }

@@ -1,34 +1,39 @@
-//! Counts by day and by key, in whichever form.
+//! Prints counts by day and by key, in each output format.
 
-use super::{By, Form, json_lines};
-use crate::cli::failure::Failure;
+use super::{UsageFormat, UsageGrouping, json_lines};
+use crate::cli::failure::CommandFailure;
 use crate::cli::output::{cell, table};
 use crate::gateway::store::RefusalCount;
-use crate::gateway::usage::{Counts, DayCounts, NamedCounts, Usage, UsageFilter, csv};
+use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UsageReader, csv};
 
-pub(super) async fn page(usage: &Usage, by: By, filter: &UsageFilter, form: Form) -> Result<String, Failure> {
+pub(super) async fn page(
+    usage: &UsageReader,
+    by: UsageGrouping,
+    filter: &UsageFilter,
+    form: UsageFormat,
+) -> Result<String, CommandFailure> {
     Ok(match by {
-        By::Day => {
+        UsageGrouping::Day => {
             let days = usage.days(filter).await?;
             match form {
-                Form::Json => json_lines(&days)?,
-                Form::Csv => csv::days(&days),
-                Form::Table => by_day(&days, &usage.totals(filter).await?),
+                UsageFormat::Json => json_lines(&days)?,
+                UsageFormat::Csv => csv::days(&days),
+                UsageFormat::Table => by_day(&days, &usage.totals(filter).await?),
             }
         }
-        By::Key => {
+        UsageGrouping::Key => {
             let keys = usage.by_key(filter, None).await?;
             match form {
-                Form::Json => json_lines(&keys)?,
-                Form::Csv => csv::keys(&keys),
-                Form::Table => by_key(&keys),
+                UsageFormat::Json => json_lines(&keys)?,
+                UsageFormat::Csv => csv::keys(&keys),
+                UsageFormat::Table => by_key(&keys),
             }
         }
     })
 }
 
-fn by_day(days: &[DayCounts], totals: &Counts) -> String {
-    let row = |day: String, counts: &Counts| {
+fn by_day(days: &[DayCounts], totals: &UsageCounters) -> String {
+    let row = |day: String, counts: &UsageCounters| {
         let [requests, failed, refused, images, input, output] = columns(counts);
         [day, requests, failed, refused, images, input, output]
     };
@@ -50,7 +55,7 @@ fn by_key(keys: &[NamedCounts]) -> String {
     table(headings, &rows)
 }
 
-fn columns(counts: &Counts) -> [String; 6] {
-    let Counts { requests, failed, refused, images, input_tokens, output_tokens, .. } = counts;
+fn columns(counts: &UsageCounters) -> [String; 6] {
+    let UsageCounters { requests, failed, refused, images, input_tokens, output_tokens, .. } = counts;
     [requests, failed, refused, images, input_tokens, output_tokens].map(u64::to_string)
 }

@@ -1,4 +1,4 @@
-//! Since when: a moment, a date, or a time ago.
+//! Parses the start of a period: a moment, a date, or a time ago.
 
 use std::str::FromStr;
 
@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 use crate::cli::span::{moment, span};
 use crate::gateway::store::Timestamp;
 
-/// The moment from which on records are shown.
+/// The moment from which records are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Since(DateTime<Utc>);
+pub(super) struct SinceArg(DateTime<Utc>);
 
-// === impl Since ===
+// === impl SinceArg ===
 
-impl Since {
+impl SinceArg {
     pub(super) fn moment(self) -> Timestamp {
         self.0.into()
     }
@@ -23,7 +23,7 @@ impl Since {
     }
 }
 
-impl FromStr for Since {
+impl FromStr for SinceArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -39,7 +39,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         let now = DateTime::parse_from_rfc3339("2026-11-21T03:00:00Z").unwrap().to_utc();
-        let shown = Since::parse(text, now).map(|since| since.moment().to_string());
+        let shown = SinceArg::parse(text, now).map(|since| since.moment().to_string());
         assert_eq!(shown.as_deref(), expected, "{text}");
     }
 

@@ -1,9 +1,9 @@
-//! Reads address and key from the environment if they were not given.
+//! Reads the address and the key from the environment if they were not given.
 //!
-//! They come in pairs, because a key must not go to another service than the one that issued it. No I/O: `read` looks
-//! up a variable.
+//! They form pairs, because a key must not go to a service other than the one that issued it. No I/O: `read` looks up a
+//! variable.
 
-use super::Address;
+use super::ServiceAddress;
 use crate::client::Error;
 
 /// The default address of the gateway on this machine.
@@ -21,7 +21,7 @@ pub(super) struct EnvironmentPair {
     pub(super) api_key: String,
 }
 
-/// The value of a variable, if it is set and not empty.
+/// Returns the value of a variable, if it is set and not empty.
 #[expect(clippy::disallowed_methods, reason = "the SDK's own reader of the environment, which the gateway never uses")]
 pub(super) fn variable(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?.trim().to_owned();
@@ -55,7 +55,8 @@ pub(super) fn complete(
     }
 }
 
-/// The pair of the official SDKs. Its key without an address would go to whatever listens on this machine.
+/// Returns the pair of the official SDKs. Its key without an address would go to any program that listens on this
+/// machine.
 fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, Error> {
     match (read(BORROWED_BASE_URL), read(BORROWED_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
@@ -78,7 +79,7 @@ fn missing(of: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
 }
 
 fn is_same(one: &str, other: &str) -> bool {
-    match (Address::read(one), Address::read(other)) {
+    match (ServiceAddress::read(one), ServiceAddress::read(other)) {
         (Ok(one), Ok(other)) => one.url == other.url,
         _ => false,
     }

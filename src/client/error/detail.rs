@@ -1,4 +1,4 @@
-//! What a service says about a failure, in whatever shape.
+//! The details that a service reports about a failure, in any shape.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::wire::types;
 
 /// The members of an error body. All words are open: a service may know more of them than this version.
 #[derive(Default)]
-pub(super) struct Detail {
+pub(super) struct ServiceErrorDetail {
     pub(super) message: Option<String>,
     pub(super) code: Option<String>,
     pub(super) param: Option<String>,
@@ -15,17 +15,18 @@ pub(super) struct Detail {
     pub(super) resets_in_seconds: Option<u64>,
 }
 
-// === impl Detail ===
+// === impl ServiceErrorDetail ===
 
-impl Detail {
-    /// Reads what it can from a body that is not in our shape: another service, or a proxy on the way.
+impl ServiceErrorDetail {
+    /// Reads as much as possible from a body that is not in our shape, because it comes from another service or a
+    /// proxy.
     pub(super) fn read(body: &[u8]) -> Self {
-        // A page of that length is no error body.
+        // A body of that length is no error body.
         let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
         serde_json::from_slice::<Value>(body).map_or_else(|_| Self::default(), |body| Self::of_members(&body["error"]))
     }
 
-    /// The error of a stream: in an object of its own, or beside the type of the event, or only as a text.
+    /// Reads the error of a stream: from an object of its own, from beside the type of the event, or from a plain text.
     pub(super) fn of_frame(frame: &Value) -> Self {
         match &frame["error"] {
             nested @ Value::Object(_) => Self::of_members(nested),
@@ -34,7 +35,7 @@ impl Detail {
         }
     }
 
-    /// A member of another type than ours says nothing, and takes nothing from the others.
+    /// A member of an unexpected type is ignored and does not affect the others.
     fn of_members(error: &Value) -> Self {
         let text = |name: &str| error[name].as_str().map(str::to_owned);
         Self {
@@ -47,7 +48,7 @@ impl Detail {
     }
 }
 
-impl From<types::ErrorDetail> for Detail {
+impl From<types::ErrorDetail> for ServiceErrorDetail {
     fn from(detail: types::ErrorDetail) -> Self {
         Self {
             message: Some(detail.message),

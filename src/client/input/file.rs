@@ -1,5 +1,5 @@
-//! A file: looked at by itself, and as the body of a part, opened when its turn comes, read piece by piece, and of exactly
-//! the promised length.
+//! A file as an input: inspected by itself, and then sent as the body of a part. It is opened when its part begins,
+//! read piece by piece, and sent with exactly the promised length.
 
 use std::fmt;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -13,27 +13,27 @@ use reqwest::Body;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::Look;
-use crate::image::{Source, inspect};
+use super::InputInspection;
+use crate::image::{ByteSource, inspect};
 
-/// Each piece is one trip to the thread that may block: few of them, and still little memory.
+/// Each piece costs one trip to a blocking thread: few trips, and still little memory.
 const PIECE: usize = 256 * 1024;
 
-/// Looks at a file, beside the runtime: reading it may block.
-pub(super) async fn look(path: PathBuf) -> io::Result<Look> {
-    let look = tokio::task::spawn_blocking(move || Opened::open(&path).map(|opened| opened.look()));
+/// Inspects a file on a blocking thread, because reading it may block.
+pub(super) async fn look(path: PathBuf) -> io::Result<InputInspection> {
+    let look = tokio::task::spawn_blocking(move || InputFile::open(&path).map(|opened| opened.look()));
     look.await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
 }
 
-/// A file that is open for a look.
-struct Opened {
+/// A file that is open for inspection.
+struct InputFile {
     file: std::fs::File,
     length: u64,
 }
 
-// === impl Opened ===
+// === impl InputFile ===
 
-impl Opened {
+impl InputFile {
     fn open(path: &Path) -> io::Result<Self> {
         let file = std::fs::File::open(path)?;
         let facts = file.metadata()?;
@@ -43,66 +43,71 @@ impl Opened {
         Ok(Self { file, length: facts.len() })
     }
 
-    fn look(&self) -> Look {
-        Look { length: self.length, header: inspect(self) }
+    fn look(&self) -> InputInspection {
+        InputInspection { length: self.length, header: inspect(self) }
     }
 }
 
-impl Source for Opened {
+impl ByteSource for InputFile {
     fn len(&self) -> u64 {
         self.length
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // Two calls, because one that does both is not on every platform; nobody else has this handle.
+        // Two calls, because not every platform has one that does both; nothing else uses this handle.
         (&self.file).seek(SeekFrom::Start(offset))?;
         (&self.file).read(buffer)
     }
 }
 
-/// The file as a body.
+/// Returns the file as a body.
 pub(super) fn body(path: &Path, length: u64) -> Body {
-    Body::wrap_stream(Pieces { path: path.to_owned(), left: length, state: State::Closed })
+    Body::wrap_stream(InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed })
 }
 
-/// A file that could not be read to the length that was promised. The form ended in the middle, so nothing was made.
+/// A file that could not be read to the promised length. The form ended early, so nothing was made.
 #[derive(Debug)]
-pub(in crate::client) struct Broken {
+pub(in crate::client) struct InputFileError {
     path: PathBuf,
     source: io::Error,
 }
 
-struct Pieces {
+struct InputFileStream {
     path: PathBuf,
     left: u64,
-    state: State,
+    state: InputFileStreamState,
 }
 
-enum State {
-    /// Its turn has not come: sixteen files need not be open at once.
+enum InputFileStreamState {
+    /// The file is opened only when its part begins, so that sixteen files need not be open at once.
     Closed,
     Opening(Pin<Box<dyn Future<Output = io::Result<File>> + Send>>),
     Open(File),
     Over,
 }
 
-// === impl Pieces ===
+// === impl InputFileStream ===
 
-impl Pieces {
+impl InputFileStream {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
             match &mut self.state {
-                State::Closed => self.state = State::Opening(Box::pin(File::open(self.path.clone()))),
-                State::Opening(opening) => self.state = State::Open(ready!(opening.as_mut().poll(cx))?),
-                State::Open(_) if self.left == 0 => self.state = State::Over,
-                State::Open(file) => return piece(file, &mut self.left, cx).map_ok(Some),
-                State::Over => return Poll::Ready(Ok(None)),
+                InputFileStreamState::Closed => {
+                    self.state = InputFileStreamState::Opening(Box::pin(File::open(self.path.clone())));
+                }
+                InputFileStreamState::Opening(opening) => {
+                    self.state = InputFileStreamState::Open(ready!(opening.as_mut().poll(cx))?);
+                }
+                InputFileStreamState::Open(_) if self.left == 0 => self.state = InputFileStreamState::Over,
+                InputFileStreamState::Open(file) => return piece(file, &mut self.left, cx).map_ok(Some),
+                InputFileStreamState::Over => return Poll::Ready(Ok(None)),
             }
         }
     }
 }
 
-/// What comes next in the file. One that has grown is cut; one that has shrunk would be an image that nobody has made.
+/// Returns the next piece of the file. A file that has grown is cut; one that has shrunk is an error, because its rest
+/// would be missing.
 fn piece(file: &mut File, left: &mut u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
     let length = usize::try_from(*left).map_or(PIECE, |left| left.min(PIECE));
     let mut piece = vec![0; length];
@@ -117,35 +122,35 @@ fn piece(file: &mut File, left: &mut u64, cx: &mut Context<'_>) -> Poll<io::Resu
     Poll::Ready(Ok(piece.into()))
 }
 
-impl Stream for Pieces {
-    type Item = Result<Bytes, Broken>;
+impl Stream for InputFileStream {
+    type Item = Result<Bytes, InputFileError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let result = ready!(self.poll(cx));
         if result.is_err() {
-            self.state = State::Over;
+            self.state = InputFileStreamState::Over;
         }
-        Poll::Ready(result.map_err(|source| Broken { path: self.path.clone(), source }).transpose())
+        Poll::Ready(result.map_err(|source| InputFileError { path: self.path.clone(), source }).transpose())
     }
 }
 
-// === impl Broken ===
+// === impl InputFileError ===
 
-impl fmt::Display for Broken {
+impl fmt::Display for InputFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} cannot be read: {}", self.path.display(), self.source)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for InputFileError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::client::tests::run;
 
-    fn pieces(path: &Path, length: u64) -> Result<Vec<u8>, Broken> {
-        let mut pieces = Pieces { path: path.to_owned(), left: length, state: State::Closed };
+    fn pieces(path: &Path, length: u64) -> Result<Vec<u8>, InputFileError> {
+        let mut pieces = InputFileStream { path: path.to_owned(), left: length, state: InputFileStreamState::Closed };
         run(async {
             let mut all = Vec::new();
             while let Some(piece) = std::future::poll_fn(|cx| Pin::new(&mut pieces).poll_next(cx)).await {

@@ -1,6 +1,6 @@
-//! What to change in which images.
+//! Requests to change images.
 
-use super::wishes::{self, Wishes};
+use super::wishes::{self, ImageOptions};
 use crate::client::{Error, GenerateRequest, Input};
 use crate::tables::MAX_EDIT_IMAGES;
 
@@ -19,7 +19,7 @@ use crate::tables::MAX_EDIT_IMAGES;
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it is sent with `client.images().edit(…)`"]
 pub struct EditRequest {
-    wishes: Wishes,
+    wishes: ImageOptions,
     images: Vec<Input>,
     mask: Option<Input>,
 }
@@ -27,37 +27,37 @@ pub struct EditRequest {
 // === impl EditRequest ===
 
 impl EditRequest {
-    /// A request with this prompt, still without an image.
+    /// Creates a request with this prompt, still without an image.
     pub fn new(prompt: impl Into<String>) -> Self {
-        Self { wishes: Wishes::new(prompt.into()), images: Vec::new(), mask: None }
+        Self { wishes: ImageOptions::new(prompt.into()), images: Vec::new(), mask: None }
     }
 
-    /// One more image to work from: png, jpeg or webp, less than 50 MiB, 16 of them at most.
+    /// Adds an image to work from: png, jpeg or webp, less than 50 MiB; at most 16 images.
     pub fn image(mut self, image: impl Into<Input>) -> Self {
         self.images.push(image.into());
         self
     }
 
-    /// Several more images, in this order.
+    /// Adds several images, in this order.
     pub fn images(mut self, images: impl IntoIterator<Item: Into<Input>>) -> Self {
         self.images.extend(images.into_iter().map(Into::into));
         self
     }
 
-    /// What to change of the first image: the transparent part of the mask.
+    /// Sets the mask, whose transparent part is the part of the first image to change.
     ///
-    /// It has an alpha channel, and the format and the pixel size of the first image.
+    /// The mask has an alpha channel, and the format and the pixel size of the first image.
     pub fn mask(mut self, mask: impl Into<Input>) -> Self {
         self.mask = Some(mask.into());
         self
     }
 
-    /// The request in its parts, with as many images as the service takes.
-    pub(in crate::client) fn into_parts(self) -> Result<(Wishes, Vec<Input>, Option<Input>), Error> {
+    /// Returns the parts of the request, or an error if it has no image or more images than the service takes.
+    pub(in crate::client) fn into_parts(self) -> Result<(ImageOptions, Vec<Input>, Option<Input>), Error> {
         if self.images.is_empty() {
             return Err(Error::request("image", "there is no image to work from"));
         }
-        // Saturating, because a number that no machine can count to is too many as well.
+        // Saturating, because a number above `u64` is above the limit as well.
         if u64::try_from(self.images.len()).unwrap_or(u64::MAX) > MAX_EDIT_IMAGES {
             let found = self.images.len();
             return Err(Error::request("image", format!("expected at most {MAX_EDIT_IMAGES} images, but got {found}")));
@@ -74,7 +74,7 @@ impl From<&Self> for EditRequest {
     }
 }
 
-/// The same wishes, still without an image.
+/// Creates an edit with the same options, still without an image.
 impl From<GenerateRequest> for EditRequest {
     fn from(request: GenerateRequest) -> Self {
         Self { wishes: request.into_wishes(), images: Vec::new(), mask: None }

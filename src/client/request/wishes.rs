@@ -1,4 +1,4 @@
-//! What every request for images can say about them, written once for all kinds of request.
+//! The options that all kinds of requests for images share.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::wire::types::{Background, ImageGenerationRequest, ImageModel, Moderat
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const FALLBACK: HeaderName = HeaderName::from_static("x-imagate-fallback");
-/// The longest idempotency key.
+/// The most characters of an idempotency key.
 #[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
 const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 
-/// What is wanted of the images.
+/// The properties of the images that a request asks for.
 #[derive(Clone, Debug)]
-pub(in crate::client) struct Wishes {
+pub(in crate::client) struct ImageOptions {
     pub(super) prompt: String,
     pub(super) model: ModelName,
     pub(super) size: SizeRequest,
@@ -31,29 +31,29 @@ pub(in crate::client) struct Wishes {
     pub(super) user: Option<String>,
     pub(super) partial_images: Option<PartialImages>,
     pub(super) time_limit: Option<Duration>,
-    pub(super) marks: Marks,
+    pub(super) marks: HeaderOptions,
 }
 
-/// What is said of a request beside its body, in headers.
+/// The options of a request that are sent as headers.
 #[derive(Clone, Debug, Default)]
-pub(in crate::client) struct Marks {
+pub(in crate::client) struct HeaderOptions {
     pub(super) idempotency_key: Option<String>,
     pub(super) fallback: Option<Fallback>,
 }
 
-/// How the images are to come.
+/// The way in which the images are to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::client) enum Delivery {
+pub(in crate::client) enum AnswerMode {
     /// In one answer.
     Whole,
-    /// As events.
+    /// In a stream of events.
     Events,
 }
 
-// === impl Marks ===
+// === impl HeaderOptions ===
 
-impl Marks {
-    /// The headers.
+impl HeaderOptions {
+    /// Returns the headers.
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
         if let Some(key) = &self.idempotency_key {
@@ -72,29 +72,29 @@ impl Marks {
     }
 }
 
-/// The setters of a request that has `wishes`.
+/// The setters of a request with a field `wishes`.
 macro_rules! setters {
     ($request:ident) => {
         impl $request {
-            /// Width and height; see [`size!`](crate::size).
+            /// Sets width and height; see [`size!`](crate::size).
             pub fn size(mut self, size: impl Into<$crate::image::SizeRequest>) -> Self {
                 self.wishes.size = size.into();
                 self
             }
 
-            /// How much work goes into the image.
+            /// Sets the quality: the amount of work that goes into the image.
             pub fn quality(mut self, quality: $crate::wire::types::Quality) -> Self {
                 self.wishes.quality = Some(quality);
                 self
             }
 
-            /// The file format; a [`Format`](crate::image::Format) alone stands for its best quality.
+            /// Sets the file format; a [`Format`](crate::image::Format) alone stands for its best quality.
             pub fn format(mut self, output: impl Into<$crate::client::Output>) -> Self {
                 self.wishes.output = Some(output.into());
                 self
             }
 
-            /// How many images. Requests for a single one are easier to repeat and to account for.
+            /// Sets the number of images. Requests for a single one are easier to repeat and to account for.
             ///
             /// A stream carries one image only.
             pub fn count(mut self, count: $crate::client::ImageCount) -> Self {
@@ -102,64 +102,69 @@ macro_rules! setters {
                 self
             }
 
-            /// How many intermediate images may come before the final one, as events of a stream. Each is charged for.
+            /// Sets the most intermediate images that may come before the final one, as events of a stream. Each is
+            /// charged for.
             ///
-            /// Without a stream there are none.
+            /// A call without a stream returns an error for more than 0.
             pub fn partial_images(mut self, count: $crate::client::PartialImages) -> Self {
                 self.wishes.partial_images = Some(count);
                 self
             }
 
-            /// The model, its dated snapshot, or another that the service knows.
+            /// Sets the model: its name, its dated snapshot, or another model that the service knows.
             pub fn model(mut self, model: impl Into<$crate::client::ModelName>) -> Self {
                 self.wishes.model = model.into();
                 self
             }
 
-            /// What is behind the subject.
+            /// Sets the background of the image.
             pub fn background(mut self, background: $crate::wire::types::Background) -> Self {
                 self.wishes.background = Some(background);
                 self
             }
 
-            /// How strict the content filter of the model is.
+            /// Sets the strictness of the model's content filter.
             pub fn moderation(mut self, moderation: $crate::wire::types::Moderation) -> Self {
                 self.wishes.moderation = Some(moderation);
                 self
             }
 
-            /// An identifier of your end user; it is kept with the usage record.
+            /// Sets an identifier of your end user; it is kept with the usage record.
             pub fn user(mut self, user: impl Into<String>) -> Self {
                 self.wishes.user = Some(user.into());
                 self
             }
 
-            /// How long each attempt may take instead of 120 seconds, or 300 above 2560x1440.
+            /// Sets the time limit of each attempt, instead of 120 seconds, or 300 above 2560x1440.
             ///
-            /// Without a stream that is the whole answer; with one it is how long the service may take to begin, and
-            /// how long it may then say nothing at all. What is given up may be made and charged for nevertheless.
+            /// Without a stream the limit applies to the whole answer; with a stream it applies to the time until the
+            /// service begins to answer, and to each silence after that. An image may be made and charged for although
+            /// the client gave it up.
             pub fn timeout(mut self, limit: std::time::Duration) -> Self {
                 self.wishes.time_limit = Some(limit);
                 self
             }
 
-            /// A name for this request, up to 255 visible ASCII characters, such as a UUID.
+            /// Names this request, with up to 255 visible ASCII characters, such as a UUID.
             ///
-            /// Whoever sends the same request with the same name within 24 hours gets the result of the first time, also
-            /// while that one still runs, and nothing is paid twice. Another request with the same name is refused.
+            /// If the same request is sent with the same name within 24 hours, it gets the result of the first one,
+            /// even while that one still runs, and nothing is paid for twice. Another request with the same name is
+            /// refused.
             pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
                 self.wishes.marks.idempotency_key = Some(key.into());
                 self
             }
 
-            /// What happens if an image of 3840x2160 in high or medium quality fails, instead of what the service has set.
-            /// [`Images::fallback`](crate::client::Images::fallback) says what was made.
+            /// Sets the reaction to a failure of an image of 3840x2160 or 2160x3840 in high or medium quality, instead
+            /// of the setting of the service. [`Images::fallback`](crate::client::Images::fallback) returns what was
+            /// made.
             pub fn fallback(mut self, fallback: $crate::client::Fallback) -> Self {
                 self.wishes.marks.fallback = Some(fallback);
                 self
             }
 
-            /// Rather a lesser image than none, if nothing is paid twice: [`Fallback::Unpaid`](crate::client::Fallback).
+            /// Accepts a smaller image instead of an error, if nothing is paid for twice:
+            /// [`Fallback::Unpaid`](crate::client::Fallback).
             pub fn allow_fallback(self) -> Self {
                 self.fallback($crate::client::Fallback::Unpaid)
             }
@@ -168,9 +173,9 @@ macro_rules! setters {
 }
 pub(super) use setters;
 
-// === impl Wishes ===
+// === impl ImageOptions ===
 
-impl Wishes {
+impl ImageOptions {
     pub(super) fn new(prompt: String) -> Self {
         Self {
             prompt,
@@ -184,29 +189,29 @@ impl Wishes {
             user: None,
             partial_images: None,
             time_limit: None,
-            marks: Marks::default(),
+            marks: HeaderOptions::default(),
         }
     }
 
-    /// The limit that was chosen, or the one of the size.
+    /// Returns the limit that was set, or else the limit of the size.
     pub(in crate::client) fn time_limit(&self) -> Duration {
         let is_large = self.size.exact().is_some_and(Size::is_large);
         let seconds = if is_large { CLIENT_TIMEOUT_LARGE_SECONDS } else { CLIENT_TIMEOUT_SECONDS };
         self.time_limit.unwrap_or(Duration::from_secs(seconds))
     }
 
-    /// What is said in headers.
+    /// Returns the options that are sent as headers.
     pub(in crate::client) fn headers(&self) -> Result<HeaderMap, Error> {
         self.marks.headers()
     }
 
-    /// Whether the limit was chosen.
+    /// Returns true if a limit was set.
     pub(in crate::client) fn has_time_limit(&self) -> bool {
         self.time_limit.is_some()
     }
 
-    /// The request as it goes over the wire. What was not chosen is left out, so that the service decides.
-    pub(in crate::client) fn into_wire(self, delivery: Delivery) -> Result<Value, Error> {
+    /// Returns the request as it is sent. Options that were not set are left out, so that the service decides.
+    pub(in crate::client) fn into_wire(self, delivery: AnswerMode) -> Result<Value, Error> {
         self.check(delivery)?;
         let refuse = |error: ConversionError| Error::request("prompt", format!("the prompt is {error}"));
         let prompt = Prompt::try_from(self.prompt).map_err(refuse)?;
@@ -222,26 +227,26 @@ impl Wishes {
             .moderation(self.moderation)
             .user(self.user)
             .partial_images(self.partial_images)
-            .stream((delivery == Delivery::Events).then_some(true));
+            .stream((delivery == AnswerMode::Events).then_some(true));
         let request: ImageGenerationRequest = request.try_into().map_err(refuse)?;
         let unwritable = |error| Error::request("prompt", format!("the request cannot be written: {error}"));
         let mut body = serde_json::to_value(request).map_err(unwritable)?;
-        // The document names its own models only; a service may have others.
+        // The API document names its own models only; a service may have others.
         body["model"] = self.model.as_str().into();
         Ok(body)
     }
 
-    /// What no type says: values that are fine alone, and refused together.
-    fn check(&self, delivery: Delivery) -> Result<(), Error> {
+    /// Checks what the types cannot express: values that are valid alone and refused together.
+    fn check(&self, delivery: AnswerMode) -> Result<(), Error> {
         let images = self.count.map_or(1, ImageCount::get);
         let partials = self.partial_images.map_or(0, PartialImages::get);
         if self.prompt.trim().is_empty() {
             Err(Error::request("prompt", "the prompt is empty"))
         } else if self.model.as_str().is_empty() {
             Err(Error::request("model", "the name of the model is empty"))
-        } else if delivery == Delivery::Events && images > 1 {
+        } else if delivery == AnswerMode::Events && images > 1 {
             Err(Error::request("n", "a stream carries one image only"))
-        } else if delivery == Delivery::Whole && partials > 0 {
+        } else if delivery == AnswerMode::Whole && partials > 0 {
             Err(Error::request("partial_images", "only a stream has intermediate images"))
         } else {
             Ok(())
@@ -262,8 +267,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(change: impl FnOnce(&mut Wishes), delivery: Delivery, param: &str) {
-        let mut wishes = Wishes::new("a fox".to_owned());
+    fn refused(change: impl FnOnce(&mut ImageOptions), delivery: AnswerMode, param: &str) {
+        let mut wishes = ImageOptions::new("a fox".to_owned());
         change(&mut wishes);
         let error = wishes.into_wire(delivery).unwrap_err();
         assert!(error.is_invalid_request() && error.param() == Some(param) && !error.is_retryable(), "{error:?}");
@@ -271,31 +276,31 @@ mod tests {
 
     #[test]
     fn what_the_service_refuses_together_is_refused_before_anything_is_sent() {
-        for delivery in [Delivery::Whole, Delivery::Events] {
+        for delivery in [AnswerMode::Whole, AnswerMode::Events] {
             refused(|wishes| wishes.prompt = " \n\t".to_owned(), delivery, "prompt");
             refused(|wishes| wishes.prompt = "x".repeat(32_001), delivery, "prompt");
         }
-        refused(|wishes| wishes.count = ImageCount::new(2).ok(), Delivery::Events, "n");
-        refused(|wishes| wishes.partial_images = PartialImages::new(1).ok(), Delivery::Whole, "partial_images");
+        refused(|wishes| wishes.count = ImageCount::new(2).ok(), AnswerMode::Events, "n");
+        refused(|wishes| wishes.partial_images = PartialImages::new(1).ok(), AnswerMode::Whole, "partial_images");
     }
 
     #[test]
     fn what_changes_nothing_is_accepted() {
-        let mut wishes = Wishes::new("a fox".to_owned());
+        let mut wishes = ImageOptions::new("a fox".to_owned());
         (wishes.count, wishes.partial_images) = (ImageCount::new(1).ok(), PartialImages::new(0).ok());
-        assert!(wishes.clone().into_wire(Delivery::Whole).is_ok() && wishes.into_wire(Delivery::Events).is_ok());
+        assert!(wishes.clone().into_wire(AnswerMode::Whole).is_ok() && wishes.into_wire(AnswerMode::Events).is_ok());
     }
 
     #[test]
     fn a_name_that_cannot_be_sent_is_refused_before_anything_is_sent() {
-        let headers = |key: String| Marks { idempotency_key: Some(key), fallback: None }.headers();
+        let headers = |key: String| HeaderOptions { idempotency_key: Some(key), fallback: None }.headers();
         for key in [String::new(), "k".repeat(256), "a b".to_owned(), "schl\u{fc}ssel".to_owned(), "a\n".to_owned()] {
             let error = headers(key.clone()).unwrap_err();
             assert!(error.is_invalid_request() && error.param() == Some("Idempotency-Key"), "{key:?}: {error:?}");
         }
         let sent = headers("k".repeat(255)).unwrap();
         assert_eq!((sent["idempotency-key"].len(), sent.len()), (255, 1));
-        assert!(Marks::default().headers().unwrap().is_empty());
+        assert!(HeaderOptions::default().headers().unwrap().is_empty());
     }
 
     #[test]
@@ -314,12 +319,12 @@ mod tests {
     #[test]
     fn large_images_may_take_longer() {
         let limit = |size: Size| {
-            let mut wishes = Wishes::new(String::new());
+            let mut wishes = ImageOptions::new(String::new());
             wishes.size = SizeRequest::Exact(size);
             wishes.time_limit().as_secs()
         };
         assert_eq!(limit(crate::size!("2560x1440")), 120);
         assert_eq!(limit(crate::size!("2576x1440")), 300);
-        assert_eq!(Wishes::new(String::new()).time_limit().as_secs(), 120);
+        assert_eq!(ImageOptions::new(String::new()).time_limit().as_secs(), 120);
     }
 }

@@ -1,4 +1,4 @@
-//! From a file to pixels.
+//! Decodes a file to pixels.
 
 use std::io::Cursor;
 
@@ -8,14 +8,15 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{Pixels, ResizeFailure};
+use super::{PixelBuffer, ResizeFailure};
 use crate::image::Format;
 
-/// The offset of the color profile of a webp file, if it has one: behind `RIFF`, its length, `WEBP` and the chunk `VP8X`.
+/// The offset of the color profile of a webp file, if it has one: after `RIFF`, its length, `WEBP` and the chunk
+/// `VP8X`.
 const PROFILE_PLACE: usize = 30;
 
-/// The pixels of a whole still image whose size is within the limits.
-pub(super) fn file(file: &[u8], format: Format) -> Result<Pixels, ResizeFailure> {
+/// Returns the pixels of a whole still image whose size is within the limits.
+pub(super) fn file(file: &[u8], format: Format) -> Result<PixelBuffer, ResizeFailure> {
     let unreadable = |why: String| ResizeFailure::Unreadable(format, why);
     match format {
         Format::Png => png(file).map_err(|error| unreadable(error.to_string())),
@@ -24,7 +25,7 @@ pub(super) fn file(file: &[u8], format: Format) -> Result<Pixels, ResizeFailure>
     }
 }
 
-fn png(file: &[u8]) -> Result<Pixels, png::DecodingError> {
+fn png(file: &[u8]) -> Result<PixelBuffer, png::DecodingError> {
     let mut decoder = png::Decoder::new(Cursor::new(file));
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let mut reader = decoder.read_info()?;
@@ -40,23 +41,23 @@ fn png(file: &[u8]) -> Result<Pixels, png::DecodingError> {
         ColorType::Grayscale => (false, bytes.iter().flat_map(|&gray| [gray; 3]).collect()),
         ColorType::Rgb | ColorType::Indexed => (false, bytes),
     };
-    Ok(Pixels { width: frame.width, height: frame.height, has_alpha, bytes, profile })
+    Ok(PixelBuffer { width: frame.width, height: frame.height, has_alpha, bytes, profile })
 }
 
-fn jpeg(file: &[u8]) -> Result<Pixels, String> {
-    // Strict: the rest of a file that is cut off would be gray.
+fn jpeg(file: &[u8]) -> Result<PixelBuffer, String> {
+    // Strict, because otherwise the missing rest of a truncated file would be gray.
     let options = DecoderOptions::default().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
     let bytes = decoder.decode().map_err(|error| error.to_string())?;
     let info = decoder.info().ok_or("it says nothing of its size")?;
     let profile = decoder.icc_profile();
-    Ok(Pixels { width: info.width.into(), height: info.height.into(), has_alpha: false, bytes, profile })
+    Ok(PixelBuffer { width: info.width.into(), height: info.height.into(), has_alpha: false, bytes, profile })
 }
 
-fn webp(file: &[u8]) -> Option<Pixels> {
+fn webp(file: &[u8]) -> Option<PixelBuffer> {
     let image = webp::Decoder::new(file).decode()?;
     let profile = webp_profile(file).map(<[u8]>::to_vec);
-    Some(Pixels {
+    Some(PixelBuffer {
         width: image.width(),
         height: image.height(),
         has_alpha: image.is_alpha(),

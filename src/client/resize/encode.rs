@@ -1,16 +1,16 @@
-//! From pixels to a file.
+//! Encodes pixels to a file.
 
 use std::borrow::Cow;
 
 use jpeg_encoder::ColorType as JpegColor;
 use png::{BitDepth, ColorType, Info};
 
-use super::{Pixels, ResizeFailure};
+use super::{PixelBuffer, ResizeFailure};
 use crate::client::{Compression, Output};
 use crate::image::Format;
 
-/// The file in this format.
-pub(super) fn file(pixels: &Pixels, output: Output) -> Result<Vec<u8>, ResizeFailure> {
+/// Returns the file in this format.
+pub(super) fn file(pixels: &PixelBuffer, output: Output) -> Result<Vec<u8>, ResizeFailure> {
     match output {
         Output::Png => png(pixels).map_err(|error| ResizeFailure::Unwritable(Format::Png, error.to_string())),
         Output::Jpeg { compression } => jpeg(pixels, quality(compression)),
@@ -18,7 +18,7 @@ pub(super) fn file(pixels: &Pixels, output: Output) -> Result<Vec<u8>, ResizeFai
     }
 }
 
-fn png(pixels: &Pixels) -> Result<Vec<u8>, png::EncodingError> {
+fn png(pixels: &PixelBuffer) -> Result<Vec<u8>, png::EncodingError> {
     let mut info = Info::with_size(pixels.width, pixels.height);
     info.color_type = if pixels.has_alpha { ColorType::Rgba } else { ColorType::Rgb };
     info.bit_depth = BitDepth::Eight;
@@ -30,14 +30,14 @@ fn png(pixels: &Pixels) -> Result<Vec<u8>, png::EncodingError> {
     Ok(file)
 }
 
-fn jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
+fn jpeg(pixels: &PixelBuffer, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     let unwritable = |why: String| ResizeFailure::Unwritable(Format::Jpeg, why);
     let colors = opaque(pixels).ok_or(ResizeFailure::Transparent)?;
     let (Ok(width), Ok(height)) = (u16::try_from(pixels.width), u16::try_from(pixels.height)) else {
         return Err(unwritable("it is too large".to_owned()));
     };
     let mut file = Vec::with_capacity(pixels.bytes.len() / 8);
-    // The encoder knows 1 to 100 only.
+    // The encoder accepts 1 to 100 only.
     let mut encoder = jpeg_encoder::Encoder::new(&mut file, quality.max(1));
     if let Some(profile) = &pixels.profile {
         encoder.add_icc_profile(profile).map_err(|error| unwritable(error.to_string()))?;
@@ -46,7 +46,7 @@ fn jpeg(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     Ok(file)
 }
 
-fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
+fn webp(pixels: &PixelBuffer, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     if pixels.profile.is_some() {
         return Err(ResizeFailure::Profile);
     }
@@ -60,8 +60,8 @@ fn webp(pixels: &Pixels, quality: u8) -> Result<Vec<u8>, ResizeFailure> {
     Ok(file.map_err(|error| ResizeFailure::Unwritable(Format::Webp, format!("{error:?}")))?.to_vec())
 }
 
-/// The colors alone; nothing where something shines through.
-fn opaque(pixels: &Pixels) -> Option<Cow<'_, [u8]>> {
+/// Returns the colors without the alpha channel; `None` if a pixel is not opaque.
+fn opaque(pixels: &PixelBuffer) -> Option<Cow<'_, [u8]>> {
     if !pixels.has_alpha {
         return Some(Cow::Borrowed(&pixels.bytes));
     }

@@ -1,10 +1,10 @@
-//! Pixels in and out: what a resized image must still be.
+//! Pixels in and out: the properties that a resized image must keep.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{Fit, Pixels, Resize, decode, encode};
+use super::{Fit, PixelBuffer, Resize, decode, encode};
 use crate::client::tests::run;
 use crate::client::{Compression, Error, Output};
 use crate::image::{Format, Size, probe};
@@ -12,24 +12,24 @@ use crate::tables::{MAX_PIXELS, MAX_UPLOAD_IMAGE_BYTES};
 
 const FORMATS: [Format; 3] = [Format::Png, Format::Jpeg, Format::Webp];
 
-/// Pixels as `color` gives them, three bytes or four.
-fn painted<const N: usize>(width: u32, height: u32, color: impl Fn(u32, u32) -> [u8; N]) -> Pixels {
+/// Returns pixels with the colors that `color` gives, of three bytes or four.
+fn painted<const N: usize>(width: u32, height: u32, color: impl Fn(u32, u32) -> [u8; N]) -> PixelBuffer {
     let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
     let bytes = places.flat_map(|(x, y)| color(x, y)).collect();
-    Pixels { width, height, has_alpha: N == 4, bytes, profile: None }
+    PixelBuffer { width, height, has_alpha: N == 4, bytes, profile: None }
 }
 
-/// A soft picture, which every format holds well.
-fn soft(width: u32, height: u32) -> Pixels {
+/// Returns a picture with soft transitions, which every format reproduces well.
+fn soft(width: u32, height: u32) -> PixelBuffer {
     let part = |at: u32, whole: u32| u8::try_from(at * 255 / whole).unwrap();
     painted(width, height, |x, y| [part(x, width), part(y, height), 90])
 }
 
-fn written(pixels: &Pixels, format: Format) -> Bytes {
+fn written(pixels: &PixelBuffer, format: Format) -> Bytes {
     encode::file(pixels, Output::from(format)).unwrap().into()
 }
 
-fn read(file: &[u8]) -> Pixels {
+fn read(file: &[u8]) -> PixelBuffer {
     decode::file(file, probe(file).unwrap().format).unwrap()
 }
 
@@ -83,17 +83,17 @@ fn colors_behind_transparent_parts_do_not_bleed() {
 
 #[test]
 fn other_proportions_are_cropped_in_the_middle_or_stretched() {
-    // A blue edge above and below, of an eighth each.
+    // A blue edge at the top and at the bottom, of one eighth each.
     let file = written(
         &painted(768, 768, |_, y| if (96..672).contains(&y) { [250, 250, 250] } else { [0, 0, 250] }),
         Format::Png,
     );
     let of = |fit| read(Resize::to(crate::size!("1536x1024")).fit(fit).apply(file.clone()).unwrap().bytes());
-    let blue = |pixels: &Pixels| pixels.bytes.as_chunks::<3>().0.iter().filter(|color| color[0] < 125).count();
+    let blue = |pixels: &PixelBuffer| pixels.bytes.as_chunks::<3>().0.iter().filter(|color| color[0] < 125).count();
     let (cropped, stretched) = (of(Fit::Crop), of(Fit::Stretch));
     let rows = |count: usize| count / 1536;
     assert_eq!((cropped.width, cropped.height, stretched.width, stretched.height), (1536, 1024, 1536, 1024));
-    // 768 rows become 1536, of which the middle 1024 are left: from 256 to 1280, and blue ends at 192.
+    // 768 rows become 1536, and the middle 1024 of them remain: rows 256 to 1280; the blue edge ends at row 192.
     assert_eq!((rows(blue(&cropped)), rows(blue(&stretched))), (0, 256));
 }
 

@@ -1,4 +1,4 @@
-//! A response: what is known of it, and all of it as it came.
+//! A response: its known members, and the whole of it as it came.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::wire::types::{ImageUsage, ResponseToolUsage, ResponseUsage};
 
 const FAILED: &str = "failed";
 
-/// What a model did and said. Written with serde it is as it came, to the letter.
+/// The actions and the text of a model. Serialized with serde it is exactly as it came.
 #[derive(Clone, Debug)]
 pub struct Response {
     json: Json,
@@ -33,7 +33,7 @@ pub struct Response {
 // === impl Response ===
 
 impl Response {
-    /// An answer that came whole.
+    /// Reads an answer that came whole.
     pub(super) fn read(body: Vec<u8>, session: &Session) -> Result<Self, Error> {
         let unread = || Error::unintelligible("the answer is no response", session.head());
         let text = String::from_utf8(body).map_err(|error| unread().because(error))?;
@@ -44,7 +44,7 @@ impl Response {
         Ok(Self::new(json, session))
     }
 
-    /// What is missing in it, or is another thing than expected, takes nothing from the rest.
+    /// Reads the members. One that is missing or of an unexpected type does not affect the others.
     pub(super) fn new(json: Json, session: &Session) -> Self {
         let names = ["id", "model", "status", "output", "usage", "tool_usage", "error"];
         let [id, model, status, output, usage, tool_usage, error] = json.members(names);
@@ -65,31 +65,32 @@ impl Response {
         }
     }
 
-    /// The id of the response; see [`ResponseRequest::previous_response`](super::ResponseRequest::previous_response).
+    /// Returns the id of the response; see
+    /// [`ResponseRequest::previous_response`](super::ResponseRequest::previous_response).
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The text model.
+    /// Returns the name of the text model.
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// How far it is: `completed`, or `incomplete` where it was cut short.
+    /// Returns the state of the response: `completed`, or `incomplete` if it was cut short.
     #[must_use]
     pub fn status(&self) -> Option<&str> {
         self.status.as_deref()
     }
 
-    /// What the model did and said, in order.
+    /// Returns the output of the model, in order.
     #[must_use]
     pub fn output(&self) -> &[OutputItem] {
         &self.output
     }
 
-    /// The images that were made, in order.
+    /// Returns the images that were made, in order.
     pub fn images(&self) -> impl Iterator<Item = &ResponseImage> {
         self.output.iter().filter_map(|item| match item {
             OutputItem::Image(call) => call.image(),
@@ -110,7 +111,7 @@ impl Response {
         crate::client::save::all(self.images().cloned(), path.as_ref()).await
     }
 
-    /// All that was said.
+    /// Returns the whole text of the model.
     #[must_use]
     pub fn text(&self) -> String {
         let said = self.output.iter().filter_map(|item| match item {
@@ -120,37 +121,37 @@ impl Response {
         said.collect()
     }
 
-    /// The tokens of the text, where the service says so.
+    /// Returns the tokens of the text, if the service reports them.
     #[must_use]
     pub const fn usage(&self) -> Option<&ResponseUsage> {
         self.usage.as_ref()
     }
 
-    /// The tokens of the images, where the service says so. They are not in [`Response::usage`].
+    /// Returns the tokens of the images, if the service reports them. They are not part of [`Response::usage`].
     #[must_use]
     pub const fn image_usage(&self) -> Option<&ImageUsage> {
         self.image_usage.as_ref()
     }
 
-    /// The whole of it as it came, with everything that this version does not know.
+    /// Returns the whole response as it came, with everything that this version does not know.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
     }
 
-    /// The id of the request, by which the operator of the service finds it.
+    /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
 
-    /// Whether the built-in simulator of the gateway answered instead of a model.
+    /// Returns true if the built-in simulator of the gateway answered instead of a model.
     #[must_use]
     pub const fn is_simulated(&self) -> bool {
         self.is_simulated
     }
 
-    /// Why it failed, where it did.
+    /// Returns the error of the response, if it failed.
     pub(super) fn failure(&self, session: &Session) -> Option<Error> {
         let has_failed = self.status.as_deref() == Some(FAILED);
         has_failed.then(|| {

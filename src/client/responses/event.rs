@@ -1,4 +1,4 @@
-//! What the events of a response mean. Whatever they mean, they are kept as they came.
+//! The events of a response: their meaning, and each event as it came.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use super::item::OutputItem;
 use crate::client::Error;
 use crate::client::open::Json;
 use crate::client::session::Session;
-use crate::client::sse::Event;
+use crate::client::sse::SseEvent;
 
 const ERROR: &str = "error";
 
-/// Something that happened while a task was run.
+/// An event in the run of a task.
 #[derive(Clone, Debug)]
 pub struct ResponseEvent {
     json: Json,
@@ -20,135 +20,135 @@ pub struct ResponseEvent {
     step: ResponseStep,
 }
 
-/// What happened.
+/// The meaning of an event.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ResponseStep {
     /// The service has accepted the task.
     #[non_exhaustive]
     Created {
-        /// The response as far as it is.
+        /// The response in its current state.
         response: Response,
     },
-    /// The service works at it.
+    /// The service works on the task.
     #[non_exhaustive]
     InProgress {
-        /// The response as far as it is.
+        /// The response in its current state.
         response: Response,
     },
-    /// The model begins to do something.
+    /// The model begins an item of its output.
     #[non_exhaustive]
     ItemAdded {
-        /// Its place in the output.
+        /// The position of the item in the output.
         index: u64,
-        /// As far as it is.
+        /// The item in its current state.
         item: OutputItem,
     },
-    /// The model has done something. Here is the image that was drawn.
+    /// The model has finished an item. An image that was drawn is in this event.
     #[non_exhaustive]
     ItemDone {
-        /// Its place in the output.
+        /// The position of the item in the output.
         index: u64,
-        /// All of it.
+        /// The whole item.
         item: OutputItem,
     },
-    /// A call of the image tool goes on: `in_progress`, `generating`, then `completed`.
+    /// A call of the image tool progresses: `in_progress`, `generating`, then `completed`.
     #[non_exhaustive]
     ImageCall {
-        /// Its place in the output.
+        /// The position of the item in the output.
         index: u64,
         /// The id of the item.
         item_id: String,
-        /// How far it is.
+        /// The state of the call.
         status: String,
     },
     /// An intermediate image.
     #[non_exhaustive]
     PartialImage {
-        /// Counts the intermediate images of the call from 0.
+        /// The number of the intermediate image in the call, counted from 0.
         index: u64,
         /// The id of the item.
         item_id: String,
-        /// The image as far as it is.
+        /// The image in its current state.
         image: ResponseImage,
     },
-    /// The model says something.
+    /// The model adds to its text.
     #[non_exhaustive]
     TextDelta {
-        /// The next letters.
+        /// The next part of the text.
         delta: String,
     },
-    /// The model has said something.
+    /// The model has finished a text.
     #[non_exhaustive]
     TextDone {
-        /// All of it.
+        /// The whole text.
         text: String,
     },
-    /// All is done; nothing comes after it.
+    /// The task is complete; nothing comes after it.
     #[non_exhaustive]
     Completed {
         /// The whole response.
         response: Response,
     },
-    /// It was cut short; nothing comes after it.
+    /// The response was cut short; nothing comes after it.
     #[non_exhaustive]
     Incomplete {
-        /// What there is of the response.
+        /// The response as far as it was made.
         response: Response,
     },
-    /// It failed; why is in the error that comes next.
+    /// The task failed; the error that comes next has the reason.
     #[non_exhaustive]
     Failed {
-        /// What there is of the response.
+        /// The response as far as it was made.
         response: Response,
     },
-    /// Anything else; see [`ResponseEvent::json`].
+    /// Any other event; see [`ResponseEvent::json`].
     Other,
 }
 
-/// What a frame of the stream says.
-pub(super) enum Said {
+/// The content of a frame of the stream.
+pub(super) enum FrameContent {
     Event(Box<ResponseEvent>),
-    /// It failed.
+    /// The event reports a failure.
     Failure(Error),
-    /// Nothing: the mark that ends the streams of some services.
+    /// An empty frame, or the mark that ends the streams of some services.
     Nothing,
 }
 
 // === impl ResponseEvent ===
 
 impl ResponseEvent {
-    /// What happened.
+    /// Returns the meaning of the event.
     #[must_use]
     pub const fn step(&self) -> &ResponseStep {
         &self.step
     }
 
-    /// The same, to keep.
+    /// Like [`ResponseEvent::step`], but returns an owned value.
     #[must_use]
     pub fn into_step(self) -> ResponseStep {
         self.step
     }
 
-    /// The word for it, such as `response.output_text.delta`.
+    /// Returns the type of the event, such as `response.output_text.delta`.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The event as it came.
+    /// Returns the event as it came.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
     }
 
-    /// A response that came whole where events were asked for.
+    /// Creates the event of a response that came whole although events were requested.
     pub(super) fn of_response(response: Response) -> Self {
         let kind = "response.completed".to_owned();
         Self { json: response.json().clone(), kind, step: ResponseStep::Completed { response } }
     }
 
-    /// What there is of the response where nothing comes after this.
+    /// Returns the response of an event that ends the stream.
     pub(super) const fn last(&self) -> Option<&Response> {
         match &self.step {
             ResponseStep::Completed { response }
@@ -160,30 +160,30 @@ impl ResponseEvent {
 }
 
 /// Reads a frame.
-pub(super) fn read(event: Event, session: &Session) -> Result<Said, Error> {
+pub(super) fn read(event: SseEvent, session: &Session) -> Result<FrameContent, Error> {
     if event.data == b"[DONE]" || event.data.is_empty() {
-        return Ok(Said::Nothing);
+        return Ok(FrameContent::Nothing);
     }
     let unread =
         || Error::unintelligible("an event of the stream is not what this version understands", session.head());
     let text = String::from_utf8(event.data).map_err(|error| unread().because(error))?;
     let json = match Json::read_text(text) {
         Ok(json) => json,
-        // Whatever it looks like, it says that it failed.
-        Err(_) if event.name == ERROR => return Ok(Said::Failure(Error::in_stream(&Value::Null, session))),
+        // The event is an error, whatever its data is.
+        Err(_) if event.name == ERROR => return Ok(FrameContent::Failure(Error::in_stream(&Value::Null, session))),
         Err(error) => return Err(unread().because(error)),
     };
     let [kind, error] = json.members(["type", "error"]);
     let has_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
     let kind = kind.and_then(|kind| kind.read()).unwrap_or(event.name);
     if kind == ERROR || has_error {
-        return Ok(Said::Failure(Error::in_stream(&json.read().unwrap_or_default(), session)));
+        return Ok(FrameContent::Failure(Error::in_stream(&json.read().unwrap_or_default(), session)));
     }
     let step = step(&kind, &json, session).unwrap_or(ResponseStep::Other);
-    Ok(Said::Event(Box::new(ResponseEvent { json, kind, step })))
+    Ok(FrameContent::Event(Box::new(ResponseEvent { json, kind, step })))
 }
 
-/// Nothing where it is not known, or lacks what it should have.
+/// Returns the meaning of an event; `None` if the type is unknown, or if a required member is missing.
 fn step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep> {
     let word = kind.strip_prefix("response.")?;
     let response = || json.member("response").map(|response| Response::new(response, session));

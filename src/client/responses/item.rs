@@ -1,4 +1,4 @@
-//! What goes into a conversation, and what comes out of it.
+//! The items of a conversation: its input and its output.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -22,15 +22,15 @@ use crate::client::open::Json;
 #[derive(Clone, Debug)]
 pub struct ResponseItem(Json);
 
-/// An item of the output. It can be put into the input of the next request as it is.
+/// An item of the output. It can be passed as an item of the next request's input, unchanged.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum OutputItem {
-    /// The model drew.
+    /// A call of the image tool.
     Image(ImageCall),
-    /// The model said something.
+    /// A message of the model.
     Message(Message),
-    /// Anything else that a model does.
+    /// Any other item.
     Other(Json),
 }
 
@@ -43,17 +43,17 @@ pub struct ImageCall {
     image: Option<ResponseImage>,
 }
 
-/// What the model said.
+/// A text of the model.
 #[derive(Clone, Debug)]
 pub struct Message {
     json: Json,
     text: String,
 }
 
-/// A part of a message; parts that are no text are passed over.
+/// A part of a message; parts that are not text are skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Part {
+struct MessagePart {
     text: Option<String>,
     refusal: Option<String>,
 }
@@ -61,13 +61,13 @@ struct Part {
 // === impl ResponseItem ===
 
 impl ResponseItem {
-    /// What the user says.
+    /// Creates a message of the user.
     #[must_use]
     pub fn user(text: &str) -> Self {
         json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}).into()
     }
 
-    /// The item as JSON.
+    /// Returns the item as JSON.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.0
@@ -110,7 +110,7 @@ impl OutputItem {
         }
     }
 
-    /// The item as it came.
+    /// Returns the item as it came.
     #[must_use]
     pub const fn json(&self) -> &Json {
         match self {
@@ -120,7 +120,7 @@ impl OutputItem {
         }
     }
 
-    /// The word for its kind, such as `image_generation_call`.
+    /// Returns the type of the item, such as `image_generation_call`.
     #[must_use]
     pub fn kind(&self) -> Option<String> {
         self.json().member("type")?.read()
@@ -142,31 +142,32 @@ impl ImageCall {
         Self { id: text(id), status: text(status), image: result.and_then(ResponseImage::new), json }
     }
 
-    /// Its id.
+    /// Returns the id of the call.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// How far it is, such as `completed`.
+    /// Returns the state of the call, such as `completed`.
     #[must_use]
     pub fn status(&self) -> Option<&str> {
         self.status.as_deref()
     }
 
-    /// The image, once there is one.
+    /// Returns the image, once there is one.
     #[must_use]
     pub const fn image(&self) -> Option<&ResponseImage> {
         self.image.as_ref()
     }
 
-    /// The prompt as the model revised it.
+    /// Returns the prompt as the model revised it.
     #[must_use]
     pub fn revised_prompt(&self) -> Option<String> {
         self.json.member("revised_prompt")?.read()
     }
 
-    /// The item as it came: size, quality and format as they were made, and everything else that the service said.
+    /// Returns the item as it came: size, quality and format as they were made, and everything else that the service
+    /// reported.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
@@ -178,18 +179,18 @@ impl ImageCall {
 impl Message {
     fn new(json: Json) -> Self {
         let content = json.member("content").map(|content| content.elements()).unwrap_or_default();
-        let parts = content.iter().filter_map(|part| part.read::<Part>());
+        let parts = content.iter().filter_map(|part| part.read::<MessagePart>());
         let text = parts.filter_map(|part| part.text.or(part.refusal)).collect();
         Self { json, text }
     }
 
-    /// All that was said in it.
+    /// Returns the whole text of the message.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The item as it came.
+    /// Returns the item as it came.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json

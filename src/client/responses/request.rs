@@ -1,4 +1,4 @@
-//! A task as it goes over the wire: the members that were chosen, in the order in which they were.
+//! A task as it is sent: the members that were set, in the order in which they were set.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::item::ResponseItem;
 use super::tool::ResponseTool;
-use crate::client::open::{self, Json, Members};
+use crate::client::open::{self, Json, RawJsonObject};
 
 /// A task for a text model.
 ///
-/// What has no method of its own is set by its name; a request that exists as JSON is read with serde, and written again
-/// as it was.
+/// Members without a method of their own are set by name; a request that exists as JSON is read with serde, and written
+/// again unchanged.
 ///
 /// ```
 /// use imagate::client::{ImageTool, ResponseRequest};
@@ -28,29 +28,29 @@ use crate::client::open::{self, Json, Members};
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it is sent with `client.responses().create(…)`"]
 pub struct ResponseRequest {
-    members: Members,
+    members: RawJsonObject,
     time_limit: Option<Duration>,
 }
 
-/// What the model is to work on: a text, or the items of a conversation, oldest first.
+/// The input of the model: a text, or the items of a conversation, oldest first.
 #[derive(Clone, Debug)]
 pub struct ResponseInput(Json);
 
 // === impl ResponseRequest ===
 
 impl ResponseRequest {
-    /// A task for the text model of this name; an image model only has its place in an [`ImageTool`](super::ImageTool).
+    /// Creates a task for the text model with this name; an image model belongs in an [`ImageTool`](super::ImageTool).
     pub fn new(model: impl Into<String>, input: impl Into<ResponseInput>) -> Self {
-        let empty = Self { members: Members::default(), time_limit: None };
+        let empty = Self { members: RawJsonObject::default(), time_limit: None };
         empty.set("model", model.into().as_str()).set("input", input.into().0)
     }
 
-    /// A system message that stands before the input.
+    /// Sets a system message that comes before the input.
     pub fn instructions(self, text: impl Into<String>) -> Self {
         self.set("instructions", text.into().as_str())
     }
 
-    /// One more tool that the model may use.
+    /// Adds a tool that the model may use.
     pub fn tool(self, tool: impl Into<ResponseTool>) -> Self {
         let mut tools = self.members.get("tools").map(Json::elements).unwrap_or_default();
         tools.push(tool.into().into());
@@ -58,7 +58,7 @@ impl ResponseRequest {
         self.set("tools", tools)
     }
 
-    /// Makes the model draw, whatever it would rather do.
+    /// Forces the model to call the image tool.
     pub fn draw(self) -> Self {
         self.set("tool_choice", json!({"type": "image_generation"}))
     }
@@ -68,22 +68,22 @@ impl ResponseRequest {
         self.set("previous_response_id", id.into().as_str())
     }
 
-    /// An identifier of your end user; it is kept with the usage record.
+    /// Sets an identifier of your end user; it is kept with the usage record.
     pub fn user(self, user: impl Into<String>) -> Self {
         self.set("user", user.into().as_str())
     }
 
-    /// Any member, known or not, in the place of one of the same name. A number whose spelling matters comes from
-    /// [`Json::parse`].
+    /// Sets any member, known or not, and replaces one of the same name. If the spelling of a number matters, create
+    /// the value with [`Json::parse`].
     pub fn set(mut self, name: &str, value: impl Into<Json>) -> Self {
         self.members.set(name, value.into());
         self
     }
 
-    /// How long each attempt may take instead of 300 seconds.
+    /// Sets the time limit of each attempt, instead of 300 seconds.
     ///
-    /// Without a stream that is the whole answer; with one it is how long the service may take to begin, and how long it
-    /// may then say nothing at all.
+    /// Without a stream the limit applies to the whole answer; with a stream it applies to the time until the service
+    /// begins to answer, and to each silence after that.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
@@ -93,7 +93,7 @@ impl ResponseRequest {
         self.time_limit
     }
 
-    /// As it is sent. How the answer is to come is said by the call that is made.
+    /// Returns the body as it is sent. The call decides how the answer is to come.
     pub(super) fn body(mut self, stream: bool) -> String {
         if stream || self.members.get("stream").is_some() {
             self.members.set("stream", stream.into());
@@ -116,7 +116,7 @@ impl Serialize for ResponseRequest {
 
 impl<'de> Deserialize<'de> for ResponseRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let members = Members::of(&Json::deserialize(deserializer)?);
+        let members = RawJsonObject::of(&Json::deserialize(deserializer)?);
         let members = members.ok_or_else(|| D::Error::custom("a request is a JSON object"))?;
         Ok(Self { members, time_limit: None })
     }

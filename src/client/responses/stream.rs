@@ -1,7 +1,8 @@
-//! The answer to a request for a stream, as it comes.
+//! The answer to a request for a stream of response events, as it arrives.
 //!
-//! Decides when it is over: after the whole response, after an error, or when nothing has come for too long. A failure is
-//! told twice on the wire, as an error and as a failed response; here it is the failed response, then one error.
+//! This module decides when the stream is over: after the last event of the response, after an error, or if nothing has
+//! come for too long. A failure comes twice on the wire, as an error and as a failed response; here the failed response
+//! comes first, then one error.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,15 +12,15 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use super::answer::Response;
-use super::event::{self, ResponseEvent, ResponseStep, Said};
+use super::event::{self, FrameContent, ResponseEvent, ResponseStep};
 use crate::client::Error;
-use crate::client::flow::{Flow, Next, is_whole};
+use crate::client::flow::{HttpBodyEvent, HttpBodyReader, is_whole};
 use crate::client::session::Session;
-use crate::client::sse::{EVENT_MAX_BYTES, Event, Reader, TooLarge};
+use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooLarge};
 
-/// What happens while a task is run; from [`ResponseCalls::stream`](super::ResponseCalls::stream).
+/// The events of a task that runs; from [`ResponseCalls::stream`](super::ResponseCalls::stream).
 ///
-/// Ends with a whole response or an error. To drop it is to give the task up, though it may be charged for nevertheless.
+/// The stream ends with a response or an error. Dropping it gives the task up, which may be charged for nevertheless.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -45,19 +46,19 @@ use crate::client::sse::{EVENT_MAX_BYTES, Event, Reader, TooLarge};
 #[must_use = "the task is only run while somebody listens"]
 pub struct ResponseStream {
     session: Session,
-    flow: Flow,
-    /// What has come and was not yet read.
+    flow: HttpBodyReader,
+    /// The bytes that have come and were not read yet.
     bytes: Bytes,
-    reading: Reading,
-    /// What the stream ends with.
+    reading: ResponseStreamState,
+    /// The error that the stream ends with.
     failure: Option<Error>,
 }
 
-enum Reading {
-    Events(Reader),
-    /// The service answered as if no stream had been asked for.
+enum ResponseStreamState {
+    Events(SseEventReader),
+    /// The service answered as if no stream had been requested.
     Whole(Vec<u8>),
-    /// The last event was there; what is left is the end of the answer.
+    /// The last event has come; only the end of the answer is left.
     End,
 }
 
@@ -65,21 +66,25 @@ enum Reading {
 
 impl ResponseStream {
     pub(super) fn new(response: reqwest::Response, session: Session) -> Self {
-        let reading = if is_whole(&response) { Reading::Whole(Vec::new()) } else { Reading::Events(Reader::default()) };
-        let flow = Flow::new(response, &session);
+        let reading = if is_whole(&response) {
+            ResponseStreamState::Whole(Vec::new())
+        } else {
+            ResponseStreamState::Events(SseEventReader::default())
+        };
+        let flow = HttpBodyReader::new(response, &session);
         Self { session, flow, bytes: Bytes::new(), reading, failure: None }
     }
 
-    /// The next event; nothing when it is over.
+    /// Returns the next event; `None` when the stream is over.
     pub async fn next(&mut self) -> Option<Result<ResponseEvent, Error>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// Waits for the whole response, and passes over everything before it.
+    /// Waits for the final response, and skips all events before it.
     ///
     /// # Errors
     ///
-    /// The task failed, or the service was silent for too long or broke off.
+    /// Returns an error if the task failed, or if the service was silent for too long or broke off.
     pub async fn collect_response(mut self) -> Result<Response, Error> {
         let mut last = None;
         while let Some(event) = self.next().await {
@@ -90,62 +95,67 @@ impl ResponseStream {
         last.ok_or_else(|| self.unfinished())
     }
 
-    /// The id of the request, by which the operator of the service finds it.
+    /// Returns the id of the request, which lets the operator of the service find it.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.session.head()?.request_id.as_deref()
     }
 
-    /// What the bytes that are there say.
+    /// Returns the next event of the bytes that have come.
     fn read(&mut self) -> Result<Option<ResponseEvent>, Error> {
         while let Some(frame) = self.frame()? {
             match event::read(frame, &self.session)? {
-                Said::Event(event) => return Ok(Some(*event)),
-                // The failed response comes next, if it comes.
-                Said::Failure(error) => {
+                FrameContent::Event(event) => return Ok(Some(*event)),
+                // The failed response comes next, if the service sends it.
+                FrameContent::Failure(error) => {
                     self.failure.get_or_insert(error);
                     self.flow.end_soon();
                 }
-                Said::Nothing => {}
+                FrameContent::Nothing => {}
             }
         }
         Ok(None)
     }
 
-    /// The next frame of the bytes that are there. Of what is no stream there are none; it is kept for its end.
-    fn frame(&mut self) -> Result<Option<Event>, Error> {
+    /// Returns the next frame of the bytes that have come. An answer that is no stream has none; its bytes are kept
+    /// until its end.
+    fn frame(&mut self) -> Result<Option<SseEvent>, Error> {
         match &mut self.reading {
-            Reading::Events(reader) => reader.next(&mut self.bytes).map_err(|TooLarge| too_large(&self.session)),
-            Reading::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => Err(too_large(&self.session)),
-            Reading::Whole(body) => {
+            ResponseStreamState::Events(reader) => {
+                reader.next(&mut self.bytes).map_err(|SseEventTooLarge| too_large(&self.session))
+            }
+            ResponseStreamState::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
+                Err(too_large(&self.session))
+            }
+            ResponseStreamState::Whole(body) => {
                 body.extend_from_slice(&std::mem::take(&mut self.bytes));
                 Ok(None)
             }
-            Reading::End => {
+            ResponseStreamState::End => {
                 self.bytes.clear();
                 Ok(None)
             }
         }
     }
 
-    /// What the end of the answer says.
+    /// Returns the last event, or the error that the end of the answer amounts to.
     fn finish(&mut self) -> Option<Result<ResponseEvent, Error>> {
         self.flow.close();
-        let reading = std::mem::replace(&mut self.reading, Reading::End);
+        let reading = std::mem::replace(&mut self.reading, ResponseStreamState::End);
         if let Some(failure) = self.failure.take() {
             return Some(Err(failure));
         }
         match reading {
-            Reading::Events(mut reader) => {
-                // A last event that is cut off is not understood, and that is not the news.
+            ResponseStreamState::Events(mut reader) => {
+                // If the last event is cut off, the broken stream is reported and not the event that cannot be read.
                 let last = reader.rest().and_then(|frame| event::read(frame, &self.session).ok());
                 match last {
-                    Some(Said::Event(event)) if event.last().is_some() => Some(Ok(self.hand_out(*event))),
-                    Some(Said::Failure(error)) => Some(Err(error)),
+                    Some(FrameContent::Event(event)) if event.last().is_some() => Some(Ok(self.hand_out(*event))),
+                    Some(FrameContent::Failure(error)) => Some(Err(error)),
                     _ => Some(Err(self.unfinished())),
                 }
             }
-            Reading::Whole(body) => {
+            ResponseStreamState::Whole(body) => {
                 let response = Response::read(body, &self.session);
                 let told = response.and_then(|response| match response.failure(&self.session) {
                     Some(error) => Err(error),
@@ -153,14 +163,14 @@ impl ResponseStream {
                 });
                 Some(told)
             }
-            Reading::End => None,
+            ResponseStreamState::End => None,
         }
     }
 
-    /// Takes note of what is handed out.
+    /// Notes the effect of an event that is about to be returned.
     fn hand_out(&mut self, event: ResponseEvent) -> ResponseEvent {
         if event.last().is_some() {
-            self.reading = Reading::End;
+            self.reading = ResponseStreamState::End;
             self.flow.end_soon();
         }
         if let ResponseStep::Failed { response } = event.step() {
@@ -172,7 +182,7 @@ impl ResponseStream {
     }
 
     fn give_up(&mut self, error: Error) -> Error {
-        self.reading = Reading::End;
+        self.reading = ResponseStreamState::End;
         self.flow.close();
         self.failure.take().unwrap_or(error)
     }
@@ -194,11 +204,11 @@ impl Stream for ResponseStream {
                 Err(error) => return Poll::Ready(Some(Err(this.give_up(error)))),
             }
             match ready!(this.flow.poll(cx, &this.session)) {
-                Next::Bytes(bytes) => this.bytes = bytes,
-                Next::Failure(error) if !matches!(this.reading, Reading::End) => {
+                HttpBodyEvent::Bytes(bytes) => this.bytes = bytes,
+                HttpBodyEvent::Failure(error) if !matches!(this.reading, ResponseStreamState::End) => {
                     return Poll::Ready(Some(Err(this.give_up(error))));
                 }
-                Next::Failure(_) | Next::End => return Poll::Ready(this.finish()),
+                HttpBodyEvent::Failure(_) | HttpBodyEvent::End => return Poll::Ready(this.finish()),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Tasks against a server that plays a script.
+//! Tasks against a server that follows a script.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::Json;
 use crate::client::tests::server::{Play, Request, Server, answer};
 use crate::client::tests::{client, run};
 
-/// A response as a service might write it that knows more than this version, and spells as it likes.
+/// A response of a service that knows more than this version and uses a spelling of its own.
 const WHOLE: &str = r#"{ "zebra": [1.0, 1e2, -0], "id": "resp_1", "object": "response", "status": "completed",
  "model": "gpt-5.5", "output": [
   {"type":"reasoning","id":"rs_1","summary":[],"budget":12345678901234567890.50},
@@ -32,7 +32,7 @@ fn create(play: Play) -> Result<Response, Error> {
     run(client(&Server::play([play])).responses().create(fox()))
 }
 
-/// The body that was sent, to the letter.
+/// Returns the body that was sent, exactly.
 fn sent(request: &Request) -> &str {
     std::str::from_utf8(&request.raw).unwrap()
 }
@@ -41,7 +41,7 @@ fn frame(event: &Value) -> String {
     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())
 }
 
-/// What comes of a stream: the word for each event, and how it ended.
+/// Returns the events of a stream, and the error with which it ended.
 fn told(play: Play) -> (Vec<ResponseEvent>, Option<Error>) {
     run(async {
         let mut stream = client(&Server::play([play])).responses().stream(fox()).await.unwrap();
@@ -271,7 +271,7 @@ fn a_failure_does_not_wait_for_an_end_that_never_comes() {
     let server = Server::play([Play::events(&(error + "xxxxx")).then_silent()]);
     let end = run(async {
         let stream = client(&server).responses().stream(fox()).await.unwrap();
-        // Far below the limit of the request, far above that of an ending.
+        // Far below the limit of the request, and far above the limit for the end of an answer.
         tokio::time::timeout(Duration::from_secs(60), stream.collect_response()).await
     });
     assert_eq!(end.expect("an end").unwrap_err().code(), Some("upstream_error"));

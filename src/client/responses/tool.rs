@@ -1,8 +1,8 @@
-//! The tools that a model is given.
+//! The tools that a model may use.
 
 use serde_json::{Value, json};
 
-use crate::client::open::{Json, Members};
+use crate::client::open::{Json, RawJsonObject};
 use crate::client::{ModelName, Output, PartialImages};
 use crate::image::SizeRequest;
 use crate::wire::types::{Background, ImageAction, Moderation, Quality};
@@ -11,7 +11,7 @@ use crate::wire::types::{Background, ImageAction, Moderation, Quality};
 #[derive(Clone, Debug)]
 pub struct ResponseTool(Json);
 
-/// The tool by which a model draws. What is not chosen is as the model likes it.
+/// The tool with which a model draws. The model chooses everything that is not set.
 ///
 /// ```
 /// use imagate::client::{Compression, ImageTool, Output};
@@ -26,28 +26,28 @@ pub struct ResponseTool(Json);
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until a request has it, with `ResponseRequest::tool`"]
 pub struct ImageTool {
-    members: Members,
+    members: RawJsonObject,
 }
 
 // === impl ImageTool ===
 
 impl ImageTool {
-    /// With all defaults.
+    /// Creates a tool with all defaults.
     pub fn new() -> Self {
-        Self { members: Members::default() }.set("type", "image_generation")
+        Self { members: RawJsonObject::default() }.set("type", "image_generation")
     }
 
-    /// Width and height; see [`size!`](crate::size).
+    /// Sets width and height; see [`size!`](crate::size).
     pub fn size(self, size: impl Into<SizeRequest>) -> Self {
         self.set("size", size.into().to_string().as_str())
     }
 
-    /// How much work goes into the image.
+    /// Sets the quality: the amount of work that goes into the image.
     pub fn quality(self, quality: Quality) -> Self {
         self.set("quality", quality.to_string().as_str())
     }
 
-    /// The file format; a [`Format`](crate::image::Format) alone stands for its best quality.
+    /// Sets the file format; a [`Format`](crate::image::Format) alone stands for its best quality.
     pub fn format(self, output: impl Into<Output>) -> Self {
         let output = output.into();
         let tool = self.set("output_format", output.format().as_str());
@@ -57,32 +57,32 @@ impl ImageTool {
         }
     }
 
-    /// What is behind the subject.
+    /// Sets the background of the image.
     pub fn background(self, background: Background) -> Self {
         self.set("background", background.to_string().as_str())
     }
 
-    /// How strict the content filter of the model is.
+    /// Sets the strictness of the model's content filter.
     pub fn moderation(self, moderation: Moderation) -> Self {
         self.set("moderation", moderation.to_string().as_str())
     }
 
-    /// How many intermediate images may come in a stream. Each is charged for.
+    /// Sets the most intermediate images that may come in a stream. Each is charged for.
     pub fn partial_images(self, count: PartialImages) -> Self {
         self.set("partial_images", json!(count))
     }
 
-    /// Whether to make a new image, or change one of the conversation.
+    /// Chooses between a new image and a change of one in the conversation.
     pub fn action(self, action: ImageAction) -> Self {
         self.set("action", action.to_string().as_str())
     }
 
-    /// The image model.
+    /// Sets the image model.
     pub fn model(self, model: impl Into<ModelName>) -> Self {
         self.set("model", model.into().as_str())
     }
 
-    /// Any member, known or not, in the place of one of the same name.
+    /// Sets any member, known or not, and replaces one of the same name.
     pub fn set(mut self, name: &str, value: impl Into<Json>) -> Self {
         self.members.set(name, value.into());
         self

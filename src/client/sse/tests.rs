@@ -2,13 +2,13 @@ use std::time::Instant;
 
 use super::*;
 
-fn event(name: &str, data: &str) -> Event {
-    Event { name: name.to_owned(), data: data.as_bytes().to_vec() }
+fn event(name: &str, data: &str) -> SseEvent {
+    SseEvent { name: name.to_owned(), data: data.as_bytes().to_vec() }
 }
 
 /// Reads a stream that comes in these pieces, to its end.
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Event>, TooLarge> {
-    let mut reader = Reader::default();
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<SseEvent>, SseEventTooLarge> {
+    let mut reader = SseEventReader::default();
     let mut events = Vec::new();
     for piece in pieces {
         let mut piece = Bytes::copy_from_slice(piece);
@@ -21,18 +21,18 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Event>, To
     Ok(events)
 }
 
-/// Whole, and in pieces of every length: no place where it is cut makes a difference.
+/// Checks the stream in one piece and in pieces of every length: the places of the cuts make no difference.
 #[track_caller]
-fn check(stream: &str, expected: &[Event]) {
+fn check(stream: &str, expected: &[SseEvent]) {
     for length in 1..=stream.len() {
         let events = read(stream.as_bytes().chunks(length)).unwrap();
         assert_eq!(events, expected, "{stream:?} in pieces of {length}");
     }
 }
 
-/// Cut in two at every byte.
+/// Checks the stream, cut in two at every byte.
 #[track_caller]
-fn check_cut(stream: &str, expected: &[Event]) {
+fn check_cut(stream: &str, expected: &[SseEvent]) {
     for cut in 0..=stream.len() {
         let (left, right) = stream.as_bytes().split_at(cut);
         assert_eq!(read([left, right]).unwrap(), expected, "{stream:?} cut at {cut}");
@@ -95,22 +95,23 @@ fn the_largest_event_passes_and_one_byte_more_does_not() {
     let largest = EVENT_MAX_BYTES - b"data:".len();
     let events = read(line(largest).chunks(1 << 20)).unwrap();
     assert_eq!(events[0].data.len(), largest);
-    assert_eq!(read(line(largest + 1).chunks(1 << 20)), Err(TooLarge));
+    assert_eq!(read(line(largest + 1).chunks(1 << 20)), Err(SseEventTooLarge));
 }
 
 #[test]
 fn many_lines_do_not_get_around_the_limit() {
     let line = [b"data:".to_vec(), vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
-    assert_eq!(read(std::iter::repeat_n(&*line, 70)), Err(TooLarge));
+    assert_eq!(read(std::iter::repeat_n(&*line, 70)), Err(SseEventTooLarge));
     let comment = [b":".to_vec(), vec![b'x'; 1 << 20], b"\n".to_vec()].concat();
     assert_eq!(read(std::iter::repeat_n(&*comment, 70)), Ok(Vec::new()));
 }
 
-/// How long one event of this many megabytes takes in pieces of this many kilobytes, the best of several.
+/// Returns the seconds that one event of this many megabytes takes in pieces of this many kilobytes, the best of
+/// several runs.
 fn time(megabytes: usize, kilobytes: usize) -> f64 {
     let line = Bytes::from([b"data: ".to_vec(), vec![b'x'; megabytes << 20], b"\n\n".to_vec()].concat());
     let measure = || {
-        let (mut reader, mut rest, mut events) = (Reader::default(), line.clone(), 0);
+        let (mut reader, mut rest, mut events) = (SseEventReader::default(), line.clone(), 0);
         let begun = Instant::now();
         while !rest.is_empty() {
             let mut piece = rest.split_to(rest.len().min(kilobytes << 10));
@@ -122,22 +123,22 @@ fn time(megabytes: usize, kilobytes: usize) -> f64 {
     (0..5).map(|_| measure()).fold(f64::INFINITY, f64::min)
 }
 
-/// The best of several, because a machine that does something else makes only one of the two slower.
+/// Returns the best ratio of several runs, because other work on the machine slows down only one of the two.
 fn ratio(of: impl Fn() -> f64, to: impl Fn() -> f64) -> f64 {
     (0..3).map(|_| of() / to()).fold(f64::INFINITY, f64::min)
 }
 
 #[test]
 fn three_times_the_image_takes_about_three_times_as_long() {
-    // Nine times is what it takes who searches a line again with each piece. Both are of a size for which the allocator
-    // asks the system: below it, memory alone is many times cheaper.
+    // A reader that searches a line again with each piece takes nine times as long. Both sizes are ones for which the
+    // allocator asks the system: below that, memory alone is many times cheaper.
     let ratio = ratio(|| time(60, 16), || time(20, 16));
     assert!(ratio < 6.0, "60 MB take {ratio:.1} times as long as 20 MB");
 }
 
 #[test]
 fn small_pieces_take_about_as_long_as_large_ones() {
-    // Thirty-two times is what it takes who searches a line again with each piece.
+    // A reader that searches a line again with each piece takes thirty-two times as long.
     let ratio = ratio(|| time(30, 16), || time(30, 512));
     assert!(ratio < 4.0, "30 MB in small pieces take {ratio:.1} times as long as in large ones");
 }

@@ -1,4 +1,4 @@
-//! Edits as forms, to a server that plays a script.
+//! Edits as forms, sent to a server that follows a script.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ struct Part {
     content: Vec<u8>,
 }
 
-/// Takes a form apart by its boundary.
+/// Splits a form at its boundary.
 fn parts(request: &Request) -> Vec<Part> {
     let boundary = request.header("content-type").unwrap().strip_prefix("multipart/form-data; boundary=").unwrap();
     let line = format!("--{boundary}\r\n").into_bytes();
@@ -41,7 +41,7 @@ fn head(name: &str, file: &str, format: &str) -> String {
     format!("Content-Disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\nContent-Type: image/{format}")
 }
 
-/// A file with a png of this many bytes.
+/// Creates a file with a png of this many bytes.
 fn file(folder: &tempfile::TempDir, name: &str, length: usize) -> PathBuf {
     let path = folder.path().join(name);
     std::fs::write(&path, padded(png(16, 16, true), length)).unwrap();

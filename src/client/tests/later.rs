@@ -1,4 +1,4 @@
-//! Answers of a service that is newer than this crate: nothing is lost, and what is not known is written as it came.
+//! Answers of a service that is newer than this crate: nothing is lost, and unknown members are written as they came.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn generate(body: &Value) -> Result<Images, Error> {
     run(client(&Server::play([answer(200, body)])).images().generate("a fox"))
 }
 
-/// An answer in the words of the contract of November 2026.
+/// Returns an answer as the contract of November 2026 has it.
 fn newest() -> Value {
     json!({
         "created": 1_776_000_000, "model": "gpt-image-2.6-sunburst", "background": "transparent", "quality": "xhigh",
@@ -108,7 +108,7 @@ fn an_image_in_an_event_of_a_new_type_is_the_image() {
     assert_eq!(image.bytes().unwrap(), b"hello");
 }
 
-/// The events of a stream with this event, or with this one and then an image.
+/// Returns the events of a stream that has this event alone.
 fn said(event: &Value) -> Vec<ImageEvent> {
     told(&format!("data: {event}\n\n"))
 }

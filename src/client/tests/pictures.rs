@@ -1,6 +1,6 @@
-//! The smallest image files that a service would take.
+//! The smallest image files that a service would accept.
 
-/// A png of this size, with an alpha channel or without. Its pixels are of no interest to anybody.
+/// Returns a png of this size, with or without an alpha channel. Its pixels do not matter.
 pub(in crate::client) fn png(width: u32, height: u32, alpha: bool) -> Vec<u8> {
     let kind = if alpha { 6 } else { 2 };
     let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, kind, 0, 0, 0]].concat();
@@ -8,14 +8,14 @@ pub(in crate::client) fn png(width: u32, height: u32, alpha: bool) -> Vec<u8> {
     [b"\x89PNG\r\n\x1a\n".to_vec(), chunks.concat()].concat()
 }
 
-/// The first bytes of a jpeg file, as far as they are looked at.
+/// Returns the first bytes of a jpeg file, as many as are examined.
 pub(super) fn jpeg(width: u16, height: u16) -> Vec<u8> {
     let frame = [&[0xff, 0xc0, 0, 11, 8][..], &height.to_be_bytes(), &width.to_be_bytes(), &[1, 1, 0x11, 0]].concat();
     [b"\xff\xd8".to_vec(), frame, b"\xff\xda\0\x08\x01\x01\0\0\x3f\0".to_vec(), vec![0; 64], b"\xff\xd9".to_vec()]
         .concat()
 }
 
-/// With bytes behind the end of the image, which belong to the file and not to the picture.
+/// Appends bytes after the end of the image, which belong to the file and not to the picture.
 pub(in crate::client) fn padded(mut image: Vec<u8>, length: usize) -> Vec<u8> {
     image.resize(length, 0);
     image
@@ -27,7 +27,7 @@ fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [&length[..], &checked, &checksum(&checked).to_be_bytes()].concat()
 }
 
-/// CRC-32 as in ISO 3309, bit by bit.
+/// Returns the CRC-32 as in ISO 3309, computed bit by bit.
 fn checksum(bytes: &[u8]) -> u32 {
     let bit = |sum: u32| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 };
     !bytes.iter().fold(u32::MAX, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| bit(sum)))

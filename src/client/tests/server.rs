@@ -1,4 +1,4 @@
-//! A server with one answer for each connection, in order, that writes down what it was asked.
+//! A server with one answer for each connection, in order, which records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::thread;
 
 use serde_json::Value;
 
-/// What happens to a request.
+/// The reaction to a request.
 pub(in crate::client) enum Play {
-    /// It is answered.
+    /// The server answers.
     Answer(Answer),
     /// The connection ends without a byte.
     Hangup,
-    /// Nothing more happens.
+    /// The server sends nothing.
     Silence,
 }
 
@@ -21,7 +21,7 @@ pub(in crate::client) struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
-    /// How much of the body is left out.
+    /// The number of bytes of the body that are left out.
     missing: usize,
     then_silent: bool,
 }
@@ -44,7 +44,7 @@ pub(in crate::client) fn answer(status: u16, body: &Value) -> Play {
     Play::page(status, &body.to_string())
 }
 
-/// An address at which nobody listens.
+/// Returns an address without a listener.
 pub(in crate::client) fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -56,7 +56,7 @@ impl Play {
         Self::Answer(Answer { status, headers: Vec::new(), body: body.to_owned(), missing: 0, then_silent: false })
     }
 
-    /// A stream of events, as it goes over the wire.
+    /// Answers with a stream of events, as it goes over the wire.
     pub(in crate::client) fn events(stream: &str) -> Self {
         Self::page(200, stream).header("content-type", "text/event-stream; charset=utf-8")
     }
@@ -65,17 +65,17 @@ impl Play {
         self.change(|answer| answer.headers.push((name.to_owned(), value.to_owned())))
     }
 
-    /// The connection ends before the body does.
+    /// Ends the connection before the end of the body.
     pub(in crate::client) fn truncated(self) -> Self {
         self.truncated_by(5)
     }
 
-    /// By so many bytes.
+    /// Leaves out this many bytes at the end of the body.
     pub(in crate::client) fn truncated_by(self, missing: usize) -> Self {
         self.change(|answer| answer.missing = missing)
     }
 
-    /// The body stops, and the connection stays.
+    /// Stops in the body, and keeps the connection open.
     pub(in crate::client) fn then_silent(self) -> Self {
         self.change(|answer| (answer.missing, answer.then_silent) = (5, true))
     }
@@ -96,9 +96,9 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (seen, script) = (Arc::clone(&requests), script.into_iter());
-        // It ends with the process: the script may be longer than what is asked.
+        // The thread ends with the process, because the script may be longer than the number of requests.
         thread::spawn(move || {
-            // Held, so that silence is silence and not the end of a connection.
+            // The connections are held, so that silence does not turn into the end of a connection.
             let mut held = Vec::new();
             for play in script {
                 let (stream, _) = listener.accept().unwrap();

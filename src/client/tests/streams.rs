@@ -1,4 +1,4 @@
-//! Streams of events from a server that plays a script.
+//! Streams of events from a server that follows a script.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::server::{Play, Server, answer};
 use super::{KEY, client, failure, image, run};
 use crate::client::{Error, GenerateRequest, ImageEvent, ImageStream, PartialImages};
 
-/// A frame as the service writes it.
+/// Returns a frame as the service writes it.
 fn frame(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
@@ -36,7 +36,7 @@ async fn begin(server: &Server) -> Result<ImageStream, Error> {
     client(server).images().generate_stream("a fox").await
 }
 
-/// What a person would call each event, to the end of the stream.
+/// Describes each event of the stream in plain words, and its end.
 fn story(play: Play) -> Vec<String> {
     let server = Server::play([play]);
     run(async {

@@ -1,123 +1,123 @@
-//! One account as configured: where its calls go, whom it serves, and how many calls it takes at once. What changes
-//! while it is in use is kept elsewhere.
+//! One account as configured: its endpoint, its groups and its number of slots. State that changes while the account is
+//! in use is kept in other modules.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Uri};
 
-use super::keeper::Keeper;
+use super::keeper::TokenCache;
 use super::oauth;
-use crate::gateway::config::{self, Credentials, Protocol, Tier};
+use crate::gateway::config::{self, AccountCredentials, BillingTier, UpstreamProtocol};
 
-/// An upstream account as usable.
+/// An upstream account, ready for use.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct UpstreamAccount {
     name: String,
-    kind: Kind,
-    endpoint: Endpoint,
-    access: Access,
+    kind: AccountAuthKind,
+    endpoint: AccountEndpoint,
+    access: AccountAuth,
     paid: bool,
     priority: i32,
     groups: Vec<String>,
-    places: Places,
+    places: SlotLimits,
     stand_in: bool,
 }
 
-/// Where the calls of an account go.
+/// The endpoint of an account.
 #[derive(Debug)]
-pub(crate) enum Endpoint {
-    /// Nowhere: the pictures are drawn here.
+pub(crate) enum AccountEndpoint {
+    /// No endpoint: the built-in simulator draws the images.
     Simulator,
-    /// To an upstream that speaks the image endpoints.
-    Images(Address),
-    /// To an upstream that speaks `/responses` only.
-    Responses(Host),
+    /// An upstream that offers the image endpoints.
+    Images(UpstreamAddress),
+    /// An upstream that offers `/responses` only.
+    Responses(ResponsesEndpoint),
 }
 
 /// An upstream whose text model draws with a tool.
 #[derive(Debug)]
-pub(crate) struct Host {
-    address: Address,
+pub(crate) struct ResponsesEndpoint {
+    address: UpstreamAddress,
     model: String,
 }
 
-/// An upstream's address, and what is sent with every call to it. What lets a call in is in the lease.
+/// The address of an upstream, and the headers that are sent with every call to it. The credentials are in the lease.
 #[derive(Debug)]
-pub(crate) struct Address {
+pub(crate) struct UpstreamAddress {
     base: String,
     headers: HeaderMap,
 }
 
-/// How a call is let in.
+/// The way in which a call is authenticated.
 #[derive(Debug)]
-pub(super) enum Access {
+pub(super) enum AccountAuth {
     Open,
     Key(HeaderValue),
-    Token(Arc<Keeper>),
+    Token(Arc<TokenCache>),
 }
 
-/// What kind of account it is.
+/// The kind of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AccountAuthKind {
     /// A key that does not change.
     ApiKey,
-    /// Tokens that are fetched again and again.
+    /// OAuth tokens that are fetched again before they expire.
     Oauth,
-    /// The pictures are drawn here.
+    /// The built-in simulator, without credentials.
     Simulator,
 }
 
-/// How many calls an account takes at once; a large one takes one of both.
+/// The numbers of concurrent calls that an account takes. A large call takes one slot of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct SlotLimits {
     pub(super) all: usize,
     pub(super) large: usize,
 }
 
-/// Whether any call goes out encrypted, to these upstreams or to their token endpoints.
-pub(crate) fn need_tls(accounts: &[config::Account]) -> bool {
+/// True if any call to these upstreams or to their token endpoints uses TLS.
+pub(crate) fn need_tls(accounts: &[config::AccountConfig]) -> bool {
     let https = |url: &Uri| url.scheme_str() == Some("https");
     accounts.iter().any(|account| match &account.upstream {
-        config::Upstream::Simulator => false,
-        config::Upstream::Api(config::Endpoint { base_url, credentials, .. }) => {
-            https(base_url) || matches!(credentials, Credentials::Oauth(oauth) if https(&oauth.token_url))
+        config::UpstreamConfig::Simulator => false,
+        config::UpstreamConfig::Api(config::EndpointConfig { base_url, credentials, .. }) => {
+            https(base_url) || matches!(credentials, AccountCredentials::Oauth(oauth) if https(&oauth.token_url))
         }
     })
 }
 
-// === impl Account ===
+// === impl UpstreamAccount ===
 
-impl Account {
-    pub(super) fn new(written: &config::Account) -> Self {
+impl UpstreamAccount {
+    pub(super) fn new(written: &config::AccountConfig) -> Self {
         Self {
             name: written.name.clone(),
-            kind: Kind::of(&written.upstream),
-            endpoint: Endpoint::new(&written.upstream),
-            access: Access::new(&written.name, &written.upstream),
-            paid: written.tier == Tier::Paid,
+            kind: AccountAuthKind::of(&written.upstream),
+            endpoint: AccountEndpoint::new(&written.upstream),
+            access: AccountAuth::new(&written.name, &written.upstream),
+            paid: written.tier == BillingTier::Paid,
             priority: written.priority,
             groups: written.groups.clone(),
-            places: Places { all: places(written.concurrency), large: places(written.large_concurrency) },
+            places: SlotLimits { all: places(written.concurrency), large: places(written.large_concurrency) },
             stand_in: written.implicit,
         }
     }
 
-    /// What logs and records call it.
+    /// The name of the account in logs and records.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its calls go.
-    pub(crate) const fn endpoint(&self) -> &Endpoint {
+    /// The endpoint of its calls.
+    pub(crate) const fn endpoint(&self) -> &AccountEndpoint {
         &self.endpoint
     }
 
-    pub(super) const fn access(&self) -> &Access {
+    pub(super) const fn access(&self) -> &AccountAuth {
         &self.access
     }
 
-    pub(super) const fn kind(&self) -> Kind {
+    pub(super) const fn kind(&self) -> AccountAuthKind {
         self.kind
     }
 
@@ -125,17 +125,17 @@ impl Account {
         self.groups.iter().any(|name| name == group)
     }
 
-    /// Whether it can do what the request speaks.
-    pub(super) fn speaks(&self, protocol: Option<Protocol>) -> bool {
+    /// True if the account can serve requests of this protocol.
+    pub(super) fn speaks(&self, protocol: Option<UpstreamProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.speaks(protocol))
     }
 
-    /// Whether the request goes there as it is.
-    pub(super) fn is_native(&self, protocol: Option<Protocol>) -> bool {
+    /// True if the request is sent there without translation.
+    pub(super) fn is_native(&self, protocol: Option<UpstreamProtocol>) -> bool {
         protocol.is_none_or(|protocol| self.endpoint.is_native(protocol))
     }
 
-    /// Whether it is there only because nothing else is.
+    /// True if the account exists only because no other is configured.
     pub(super) const fn is_stand_in(&self) -> bool {
         self.stand_in
     }
@@ -148,7 +148,7 @@ impl Account {
         self.priority
     }
 
-    pub(super) const fn places(&self) -> Places {
+    pub(super) const fn places(&self) -> SlotLimits {
         self.places
     }
 }
@@ -157,25 +157,25 @@ fn places(count: NonZeroU32) -> usize {
     usize::try_from(count.get()).unwrap_or(usize::MAX)
 }
 
-// === impl Access ===
+// === impl AccountAuth ===
 
-impl Access {
-    fn new(name: &str, written: &config::Upstream) -> Self {
-        let config::Upstream::Api(endpoint) = written else { return Self::Open };
+impl AccountAuth {
+    fn new(name: &str, written: &config::UpstreamConfig) -> Self {
+        let config::UpstreamConfig::Api(endpoint) = written else { return Self::Open };
         match &endpoint.credentials {
-            // The configuration has checked that the key fits into a header.
-            Credentials::ApiKey(key) => {
+            // The configuration has checked that the key is a valid header value.
+            AccountCredentials::ApiKey(key) => {
                 Self::Key(oauth::bearer(key.expose()).unwrap_or(HeaderValue::from_static("Bearer")))
             }
-            Credentials::Oauth(oauth) => Self::Token(Arc::new(Keeper::new(name, oauth.clone()))),
+            AccountCredentials::Oauth(oauth) => Self::Token(Arc::new(TokenCache::new(name, oauth.clone()))),
         }
     }
 }
 
-// === impl Kind ===
+// === impl AccountAuthKind ===
 
-impl Kind {
-    /// The word for it in the file.
+impl AccountAuthKind {
+    /// The name of this kind in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::ApiKey => "api_key",
@@ -184,32 +184,35 @@ impl Kind {
         }
     }
 
-    fn of(written: &config::Upstream) -> Self {
+    fn of(written: &config::UpstreamConfig) -> Self {
         match written {
-            config::Upstream::Simulator => Self::Simulator,
-            config::Upstream::Api(endpoint) => match endpoint.credentials {
-                Credentials::ApiKey(_) => Self::ApiKey,
-                Credentials::Oauth(_) => Self::Oauth,
+            config::UpstreamConfig::Simulator => Self::Simulator,
+            config::UpstreamConfig::Api(endpoint) => match endpoint.credentials {
+                AccountCredentials::ApiKey(_) => Self::ApiKey,
+                AccountCredentials::Oauth(_) => Self::Oauth,
             },
         }
     }
 }
 
-// === impl Endpoint ===
+// === impl AccountEndpoint ===
 
-impl Endpoint {
-    /// Whether a request of this kind can be made there. Images can be made everywhere.
-    const fn speaks(&self, protocol: Protocol) -> bool {
-        matches!((self, protocol), (_, Protocol::Images) | (Self::Simulator | Self::Responses(_), Protocol::Responses))
+impl AccountEndpoint {
+    /// True if a request of this kind can be made there. Images can be made at every endpoint.
+    const fn speaks(&self, protocol: UpstreamProtocol) -> bool {
+        matches!(
+            (self, protocol),
+            (_, UpstreamProtocol::Images) | (Self::Simulator | Self::Responses(_), UpstreamProtocol::Responses)
+        )
     }
 
-    /// Whether a request of this kind goes there as it is, and not by way of a text model.
-    const fn is_native(&self, protocol: Protocol) -> bool {
-        !matches!((self, protocol), (Self::Responses(_), Protocol::Images))
+    /// True if a request of this kind is sent there as it is, without a text model in between.
+    const fn is_native(&self, protocol: UpstreamProtocol) -> bool {
+        !matches!((self, protocol), (Self::Responses(_), UpstreamProtocol::Images))
     }
 
-    /// The address of the upstream, where there is one.
-    pub(crate) const fn address(&self) -> Option<&Address> {
+    /// The address of the upstream, if there is one.
+    pub(crate) const fn address(&self) -> Option<&UpstreamAddress> {
         match self {
             Self::Simulator => None,
             Self::Images(address) => Some(address),
@@ -217,26 +220,28 @@ impl Endpoint {
         }
     }
 
-    /// Whether one call makes one image, however many are asked for.
+    /// True if one call makes one image, however many are requested.
     pub(crate) const fn makes_one(&self) -> bool {
         matches!(self, Self::Responses(_))
     }
 
-    fn new(written: &config::Upstream) -> Self {
-        let config::Upstream::Api(endpoint) = written else { return Self::Simulator };
-        let address = Address { base: base(&endpoint.base_url), headers: endpoint.headers.clone() };
+    fn new(written: &config::UpstreamConfig) -> Self {
+        let config::UpstreamConfig::Api(endpoint) = written else { return Self::Simulator };
+        let address = UpstreamAddress { base: base(&endpoint.base_url), headers: endpoint.headers.clone() };
         match endpoint.protocol {
-            Protocol::Images => Self::Images(address),
-            Protocol::Responses => Self::Responses(Host { address, model: endpoint.host_model.clone() }),
+            UpstreamProtocol::Images => Self::Images(address),
+            UpstreamProtocol::Responses => {
+                Self::Responses(ResponsesEndpoint { address, model: endpoint.host_model.clone() })
+            }
         }
     }
 }
 
-// === impl Host ===
+// === impl ResponsesEndpoint ===
 
-impl Host {
-    /// Where its calls go.
-    pub(crate) const fn address(&self) -> &Address {
+impl ResponsesEndpoint {
+    /// The address of its calls.
+    pub(crate) const fn address(&self) -> &UpstreamAddress {
         &self.address
     }
 
@@ -246,20 +251,20 @@ impl Host {
     }
 }
 
-/// Without the slash at the end, so that paths can be put behind it.
+/// Returns the URL without the slash at its end, so that paths can be appended.
 fn base(url: &Uri) -> String {
     url.to_string().trim_end_matches('/').to_owned()
 }
 
-// === impl Address ===
+// === impl UpstreamAddress ===
 
-impl Address {
-    /// The address of one operation.
+impl UpstreamAddress {
+    /// Returns the address of one operation.
     pub(crate) fn join(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    /// Further headers that the operator wants sent.
+    /// Additional headers that the operator has configured.
     pub(crate) const fn headers(&self) -> &HeaderMap {
         &self.headers
     }

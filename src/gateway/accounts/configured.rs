@@ -5,42 +5,42 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::Accounts;
-use super::account::Account;
-use super::member::Member;
+use super::account::UpstreamAccount;
+use super::member::PoolMember;
 use crate::gateway::config;
 use crate::gateway::store::StoreError;
 
-/// The reason for which an account that is new to the pool is not used until its state was read from the store.
+/// The reason for which a new account is not used until its state has been read from the store.
 const UNKNOWN: &str = "its state is not known yet";
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Takes over the accounts of a configuration that was read again; their rows must be in the store. An account that
-    /// stays keeps its rest, its health and its calls; the calls of one that is gone are finished.
+    /// Applies a configuration that was read again; the rows of its accounts must be in the store. An account that
+    /// stays keeps its cooldown, its health and its calls. The calls of a removed account are completed.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store cannot be read. New accounts then come into use as soon as it can.
+    /// Returns an error if the store cannot be read. New accounts then come into use as soon as the store can be read.
     pub(crate) async fn configure(
         &self,
-        before: &[config::Account],
-        now: &[config::Account],
+        before: &[config::AccountConfig],
+        now: &[config::AccountConfig],
     ) -> Result<(), StoreError> {
         self.put(before, now);
         self.look().await
     }
 
-    fn put(&self, before: &[config::Account], now: &[config::Account]) {
+    fn put(&self, before: &[config::AccountConfig], now: &[config::AccountConfig]) {
         let mut inner = self.pool.lock();
         let is_configured = |name: &str| now.iter().any(|account| account.name == name);
         inner.members.retain(|member| member.origin.is_some() || is_configured(member.account.name()));
         for account in now.iter().filter(|account| !before.contains(account)) {
-            let built = Arc::new(Account::new(account));
+            let built = Arc::new(UpstreamAccount::new(account));
             match inner.members.iter().position(|member| member.account.name() == account.name) {
                 Some(at) => inner.members[at].replace(built),
                 None => {
-                    let mut member = Member::new(inner.next_id(), built, None);
+                    let mut member = PoolMember::new(inner.next_id(), built, None);
                     member.disabled = Some(UNKNOWN.to_owned());
                     inner.members.push(member);
                 }

@@ -1,80 +1,81 @@
-//! A choice explained: the same order that decides, as data for people and for `--json`.
+//! Explains a choice: the order that decides, as data for users and for `--json`.
 
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::account::Kind;
-use super::cooling::Cause;
-use super::health::Standing;
-use super::member::Member;
-use super::pick::Candidate;
-use super::pool::{Pool, Wanted};
-use crate::gateway::config::Protocol;
-use crate::gateway::telemetry::AccountNow;
+use super::account::AccountAuthKind;
+use super::cooling::CooldownCause;
+use super::health::HealthStatus;
+use super::member::PoolMember;
+use super::pick::AccountCandidate;
+use super::pool::{AccountPool, AccountRequirements};
+use crate::gateway::config::UpstreamProtocol;
+use crate::gateway::telemetry::AccountSnapshot;
 
-/// One account in a choice; a list of them is in the order in which they would be taken.
+/// One account in a choice. A list of them is in the order in which they would be tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Explained {
-    /// Its name.
+pub(crate) struct AccountExplanation {
+    /// The name of the account.
     pub(crate) account: String,
-    /// Whether it would be the one.
+    /// True if the account would be chosen.
     pub(crate) chosen: bool,
-    /// What it could do right now.
-    pub(crate) state: Availability,
-    /// Whether it is paid for.
+    /// The availability of the account at this moment.
+    pub(crate) state: AccountAvailability,
+    /// True if the account is paid for.
     pub(crate) paid: bool,
-    /// How it is let in.
-    pub(crate) kind: Kind,
-    /// The operator's own order.
+    /// The kind of its credentials.
+    pub(crate) kind: AccountAuthKind,
+    /// The priority that the operator has set.
     pub(crate) priority: i32,
-    /// Calls that are under way.
+    /// The number of calls in flight.
     pub(crate) taken: usize,
-    /// Calls at once.
+    /// The number of slots.
     pub(crate) places: usize,
 }
 
-/// What an account could do right now.
+/// The availability of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
-pub(crate) enum Availability {
-    /// Serve at once.
+pub(crate) enum AccountAvailability {
+    /// The account can serve at once.
     Free,
-    /// Serve when a call ends.
+    /// The account can serve after a call has ended.
     Full,
-    /// Serve only where no other can: it has failed too often lately.
+    /// The account is used only if no other can serve: it has failed too often lately.
     Ejected {
-        /// How long still.
+        /// The time that is left.
         seconds: u64,
     },
-    /// Nothing until its rest is over.
+    /// The account is not used until its cooldown ends.
     Resting {
-        /// Why.
-        cause: Cause,
-        /// How long still.
+        /// The cause of the cooldown.
+        cause: CooldownCause,
+        /// The time that is left.
         seconds: u64,
     },
-    /// Nothing until it is enabled.
+    /// The account is not used until it is enabled.
     Disabled {
-        /// Why, for operators.
+        /// The reason, for operators.
         reason: String,
     },
-    /// Nothing for this group.
+    /// The account does not serve this group.
     OtherGroup,
-    /// Nothing at the endpoint that was asked about.
+    /// The account does not serve the requested endpoint.
     OtherProtocol,
 }
 
-/// Every account, the one that would be taken first. Of equals the order may differ from one call to the next, but not
-/// for a conversation.
-pub(super) fn explain(pool: &Pool, group: &str, large: bool, session: Option<&str>) -> Vec<Explained> {
+/// Lists all accounts in the order in which they would be chosen. The order of equal accounts may differ between calls,
+/// but not for a conversation.
+pub(super) fn explain(pool: &AccountPool, group: &str, large: bool, session: Option<&str>) -> Vec<AccountExplanation> {
     let now = Instant::now();
-    let protocol = Some(if session.is_some() { Protocol::Responses } else { Protocol::Images });
+    let protocol = Some(if session.is_some() { UpstreamProtocol::Responses } else { UpstreamProtocol::Images });
     let session = session.map(|session| session.as_bytes().into());
-    let wanted = Wanted { group: group.to_owned(), protocol, large, session, ..Wanted::default() };
+    let wanted =
+        AccountRequirements { group: group.to_owned(), protocol, large, session, ..AccountRequirements::default() };
     let inner = pool.lock();
-    let mut ranked: Vec<(usize, &Member, Candidate)> = inner
+    let mut ranked: Vec<(usize, &PoolMember, AccountCandidate)> = inner
         .members
         .iter()
         .enumerate()
@@ -82,7 +83,7 @@ pub(super) fn explain(pool: &Pool, group: &str, large: bool, session: Option<&st
         .collect();
     ranked.sort_by_key(|(index, _, candidate)| candidate.rank(*index, 0));
     let first = ranked.first().filter(|(.., candidate)| candidate.eligible).map(|(index, ..)| *index);
-    let explained = ranked.into_iter().map(|(index, member, candidate)| Explained {
+    let explained = ranked.into_iter().map(|(index, member, candidate)| AccountExplanation {
         account: member.account.name().to_owned(),
         chosen: first == Some(index),
         state: availability(member, &candidate, &wanted, now),
@@ -95,34 +96,42 @@ pub(super) fn explain(pool: &Pool, group: &str, large: bool, session: Option<&st
     explained.collect()
 }
 
-fn availability(member: &Member, candidate: &Candidate, wanted: &Wanted, now: Instant) -> Availability {
+fn availability(
+    member: &PoolMember,
+    candidate: &AccountCandidate,
+    wanted: &AccountRequirements,
+    now: Instant,
+) -> AccountAvailability {
     if let Some(reason) = &member.disabled {
-        return Availability::Disabled { reason: reason.clone() };
+        return AccountAvailability::Disabled { reason: reason.clone() };
     }
     if !member.account.speaks(wanted.protocol) {
-        return Availability::OtherProtocol;
+        return AccountAvailability::OtherProtocol;
     }
     if !member.serves(wanted) {
-        return Availability::OtherGroup;
+        return AccountAvailability::OtherGroup;
     }
     if let Some(rest) = member.rest(now) {
-        return Availability::Resting { cause: rest.cause, seconds: ceil(rest.until.saturating_duration_since(now)) };
+        return AccountAvailability::Resting {
+            cause: rest.cause,
+            seconds: ceil(rest.until.saturating_duration_since(now)),
+        };
     }
     match member.health.standing(now) {
-        Standing::Ejected { left } => Availability::Ejected { seconds: ceil(left) },
-        Standing::Good | Standing::Probing if candidate.free => Availability::Free,
-        Standing::Good | Standing::Probing => Availability::Full,
+        HealthStatus::Ejected { left } => AccountAvailability::Ejected { seconds: ceil(left) },
+        HealthStatus::Good | HealthStatus::Probing if candidate.free => AccountAvailability::Free,
+        HealthStatus::Good | HealthStatus::Probing => AccountAvailability::Full,
     }
 }
 
-// === impl Pool ===
+// === impl AccountPool ===
 
-impl Pool {
-    /// How each account stands, and how many requests wait.
-    pub(super) fn now(&self) -> (Vec<AccountNow>, usize) {
+impl AccountPool {
+    /// Returns the state of each account, and the number of waiting requests.
+    pub(super) fn now(&self) -> (Vec<AccountSnapshot>, usize) {
         let now = Instant::now();
         let inner = self.lock();
-        let account = |member: &Member| AccountNow {
+        let account = |member: &PoolMember| AccountSnapshot {
             name: member.account.name().to_owned(),
             taken: member.taken,
             places: member.account.places().all,
@@ -137,18 +146,18 @@ impl Pool {
     }
 }
 
-/// Whole seconds, never too few.
+/// Converts to whole seconds, rounded up.
 fn ceil(left: Duration) -> u64 {
     left.as_secs() + u64::from(left.subsec_nanos() > 0)
 }
 
-impl Serialize for Kind {
+impl Serialize for AccountAuthKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
 }
 
-impl Serialize for Cause {
+impl Serialize for CooldownCause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }

@@ -1,6 +1,8 @@
-//! Health, pure: an account that fails again and again is left out for a while, then tried with one call.
+//! Tracks the health of an account. An account that fails repeatedly is not used for a while, and is then tested with
+//! one call. No I/O.
 //!
-//! The choice of an account decides if there is another one to use instead. This module carries U32 of the failure catalogue.
+//! The choice of an account decides whether there is another one to use instead. This module carries U32 of the failure
+//! catalogue.
 
 use std::time::Duration;
 
@@ -8,20 +10,20 @@ use tokio::time::Instant;
 
 use crate::gateway::store::UserId;
 
-/// So many failures without a success in between (ours): fewer happen by chance.
+/// The number of failures without a success in between that ejects an account (ours). Fewer may be chance.
 const FAULTS: u32 = 3;
-/// The first time it is left out for so long, and then twice as long as before (ours).
+/// The first and the longest ejection; each one is twice as long as the last (ours).
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 /// Failures that the requests of one caller may have caused count after this time without a success (ours).
 const LASTING: Duration = Duration::from_secs(10);
 
-/// How an account has done lately.
+/// The recent health of an account.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Health {
+pub(super) struct AccountHealth {
     faults: u32,
     ejections: u32,
-    ejected: Option<Ejected>,
+    ejected: Option<EjectionWindow>,
     doubts: Option<UnconfirmedFailures>,
     /// The time of the last success.
     served: Option<Instant>,
@@ -31,15 +33,15 @@ pub(super) struct Health {
 #[derive(Clone, Debug)]
 struct UnconfirmedFailures {
     since: Instant,
-    /// Whose call was the first of them.
+    /// The caller of the first failed call.
     caller: UserId,
-    /// Other callers' calls have failed, too.
+    /// True if calls of other callers have failed, too.
     several: bool,
-    /// Those that do not count yet.
+    /// The number of failures that do not count yet.
     calls: u32,
 }
 
-/// A call that an account was given.
+/// A call that was granted on an account, and that failed for a reason that may be its request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DoubtfulCall<'a> {
     pub(super) caller: &'a UserId,
@@ -47,53 +49,55 @@ pub(super) struct DoubtfulCall<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ejected {
+struct EjectionWindow {
     since: Instant,
     until: Instant,
 }
 
-/// What may be done with it.
+/// The permitted use of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// Everything.
+pub(super) enum HealthStatus {
+    /// Any use.
     Good,
-    /// Nothing, as long as there is another.
+    /// No use as long as there is another account.
     Ejected {
-        /// How long still.
+        /// The time that is left.
         left: Duration,
     },
-    /// One call at a time, to see whether it is well again.
+    /// One call at a time, to test whether the account works again.
     Probing,
 }
 
-// === impl Health ===
+// === impl AccountHealth ===
 
-impl Health {
-    pub(super) fn standing(&self, now: Instant) -> Standing {
+impl AccountHealth {
+    pub(super) fn standing(&self, now: Instant) -> HealthStatus {
         match self.ejected {
-            None => Standing::Good,
-            Some(Ejected { until, .. }) if now < until => Standing::Ejected { left: until - now },
-            Some(_) => Standing::Probing,
+            None => HealthStatus::Good,
+            Some(EjectionWindow { until, .. }) if now < until => HealthStatus::Ejected { left: until - now },
+            Some(_) => HealthStatus::Probing,
         }
     }
 
-    /// The start and the end of the ejection, and the number of failures in a row; `None` if it is not ejected.
+    /// Returns the start and the end of the ejection, and the number of failures in a row; `None` if the account is not
+    /// ejected.
     pub(super) fn ejection(&self) -> Option<(Instant, Instant, u32)> {
         self.ejected.map(|ejected| (ejected.since, ejected.until, self.faults))
     }
 
-    /// An image came: whatever was before, it works now.
+    /// Notes an image: the account works, whatever happened before.
     pub(super) fn good(&mut self, now: Instant) {
         *self = Self { served: Some(now), ..Self::default() };
     }
 
-    /// A call that was `granted` then has failed.
+    /// Notes the failure of a call that was `granted` at this time.
     pub(super) fn faulty(&mut self, granted: Instant, now: Instant) {
         self.count(1, granted, now);
     }
 
-    /// A call has failed, and its request may be the cause. It counts only if the calls of several callers fail, or if
-    /// the account has served nobody for a while, so that a caller cannot have it set aside while it serves others.
+    /// Notes the failure of a call whose request may be the cause. It counts only if the calls of several callers fail,
+    /// or if the account has had no success for a while, so that a caller cannot have an account ejected while it
+    /// serves others.
     pub(super) fn doubtful(&mut self, call: DoubtfulCall<'_>, now: Instant) {
         let DoubtfulCall { caller, granted } = call;
         if self.served.is_some_and(|served| served >= granted) {
@@ -112,9 +116,9 @@ impl Health {
     fn count(&mut self, calls: u32, granted: Instant, now: Instant) {
         self.faults = self.faults.saturating_add(calls);
         match self.ejected {
-            // Begun before it was left out: says nothing new.
-            Some(Ejected { since, .. }) if granted < since => {}
-            // The probe has failed, or the only account there is goes on failing.
+            // The call was granted before the ejection, so it adds nothing.
+            Some(EjectionWindow { since, .. }) if granted < since => {}
+            // The probe has failed, or the only account still fails.
             Some(_) => self.eject(now),
             None if self.faults >= FAULTS => self.eject(now),
             None => {}
@@ -124,7 +128,7 @@ impl Health {
     fn eject(&mut self, now: Instant) {
         let pause = FIRST.saturating_mul(1 << self.ejections.min(16)).min(LONGEST);
         self.ejections = self.ejections.saturating_add(1);
-        self.ejected = Some(Ejected { since: now, until: now + pause });
+        self.ejected = Some(EjectionWindow { since: now, until: now + pause });
     }
 }
 
@@ -132,14 +136,14 @@ impl Health {
 mod tests {
     use super::*;
 
-    struct Story {
-        health: Health,
+    struct HealthScenario {
+        health: AccountHealth,
         begin: Instant,
     }
 
-    impl Story {
+    impl HealthScenario {
         fn new() -> Self {
-            Self { health: Health::default(), begin: Instant::now() }
+            Self { health: AccountHealth::default(), begin: Instant::now() }
         }
 
         fn is_doubted(&mut self, caller: &str, granted: u64, now: u64) {
@@ -157,31 +161,31 @@ mod tests {
 
         fn left(&self, now: u64) -> Option<u64> {
             match self.health.standing(self.at(now)) {
-                Standing::Ejected { left } => Some(left.as_secs()),
-                Standing::Good | Standing::Probing => None,
+                HealthStatus::Ejected { left } => Some(left.as_secs()),
+                HealthStatus::Good | HealthStatus::Probing => None,
             }
         }
     }
 
     #[test]
     fn three_failures_in_a_row_eject_and_one_image_resets() {
-        let mut story = Story::new();
+        let mut story = HealthScenario::new();
         story.fails(0, 1);
         story.fails(0, 1);
         story.health.good(story.at(1));
         story.fails(0, 1);
         story.fails(0, 1);
-        assert_eq!(story.health.standing(story.at(1)), Standing::Good);
+        assert_eq!(story.health.standing(story.at(1)), HealthStatus::Good);
         story.fails(0, 1);
         assert_eq!(story.left(1), Some(10));
-        assert_eq!(story.health.standing(story.at(11)), Standing::Probing);
+        assert_eq!(story.health.standing(story.at(11)), HealthStatus::Probing);
         story.health.good(story.at(11));
-        assert_eq!(story.health.standing(story.at(11)), Standing::Good);
+        assert_eq!(story.health.standing(story.at(11)), HealthStatus::Good);
     }
 
     #[test]
     fn what_one_caller_may_have_caused_counts_only_after_a_while() {
-        let mut story = Story::new();
+        let mut story = HealthScenario::new();
         (0..50).for_each(|_| story.is_doubted("one", 0, 1));
         (1..10).for_each(|now| story.is_doubted("one", now, now));
         assert_eq!(story.left(10), None);
@@ -193,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_fails_for_several_callers_counts_at_once() {
-        let mut story = Story::new();
+        let mut story = HealthScenario::new();
         story.is_doubted("one", 0, 1);
         story.is_doubted("one", 0, 1);
         assert_eq!(story.left(1), None);
@@ -203,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_account_that_serves_others_meanwhile_is_not_at_fault() {
-        let mut story = Story::new();
+        let mut story = HealthScenario::new();
         for now in (100..1000).step_by(10) {
             story.health.good(story.at(now - 5));
             story.is_doubted("one", now - 90, now);
@@ -214,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_failed_probe_doubles_the_time_up_to_a_limit() {
-        let mut story = Story::new();
+        let mut story = HealthScenario::new();
         (0..3).for_each(|_| story.fails(0, 1));
         let mut now = 11;
         for expected in [20, 40, 80, 160, 300, 300] {
@@ -227,7 +231,7 @@ mod tests {
 
     #[test]
     fn calls_that_were_under_way_already_eject_only_once() {
-        let mut story = Story::new();
+        let mut story = HealthScenario::new();
         (0..8).for_each(|_| story.fails(0, 100));
         assert_eq!(story.left(100), Some(10));
     }

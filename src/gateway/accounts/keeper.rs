@@ -1,6 +1,6 @@
-//! The token of one account, as this process holds it: what is good for how long, and who may fetch the next.
+//! The token of one account, as this process holds it: its expiry, and the state of its last fetch.
 //!
-//! Never awaits and never writes; [`super::tokens`] does. No secret is in any `Debug`.
+//! The module neither awaits nor writes; [`super::tokens`] does. No `Debug` output contains a secret.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,48 +12,49 @@ use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::oauth::{self, Granted};
-use crate::gateway::config::{Grant, Oauth};
+use super::oauth::{self, TokenGrant};
+use crate::gateway::config::{GrantConfig, OauthConfig};
 
-/// A token is fetched anew this long before its end, or a fifth of its life where that is less (ours).
+/// A token is fetched again this long before its end, or a fifth of its life before it if that is less (ours).
 const AHEAD: Duration = Duration::from_secs(300);
-/// A token this close to its end may run out on the way, or a tenth of its life where that is less (ours).
+/// A token this close to its end is not used, because it may expire on the way. The limit is a tenth of its life if
+/// that is less (ours).
 const MARGIN: Duration = Duration::from_secs(10);
-/// A token that came in place of a refused one and is refused within this time is no better (ours): the next would not be
-/// either, and asking for it again and again would never end.
+/// If a token that replaced a refused one is refused within this time, it is not renewed again (ours): the next one
+/// would be refused too, and the renewals would never end.
 const FRESH: Duration = Duration::from_secs(60);
-/// The shortest and the longest pause between two tries to fetch (ours).
+/// The shortest and the longest pause between two fetches (ours).
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// Why there is no token.
+/// The reason why there is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoToken {
-    /// There will be none: a human has to look. The code is safe to show.
+pub(super) enum TokenFailure {
+    /// No token can be fetched until an operator acts. The code is safe to show.
     Revoked(&'static str),
-    /// Not right now.
+    /// No token can be fetched at present.
     Trouble,
 }
 
-/// Keeps the token of one account.
-pub(super) struct Keeper {
+/// Holds the token of one account.
+pub(super) struct TokenCache {
     pub(super) account: String,
-    pub(super) oauth: Oauth,
-    /// Names the configured credentials without holding them: others that are stored are not for them.
+    pub(super) oauth: OauthConfig,
+    /// Identifies the configured credentials without containing them. Stored tokens of other credentials are not used.
     pub(super) configured: String,
-    held: Mutex<Held>,
+    held: Mutex<TokenCacheState>,
 }
 
 #[derive(Default)]
-struct Held {
-    token: Option<Token>,
-    /// When it came in place of a refused one, if that is why it was fetched.
+struct TokenCacheState {
+    token: Option<AccessToken>,
+    /// The time at which the token replaced a refused one, if that is why it was fetched.
     renewed_at: Option<Instant>,
-    /// The newest refresh token that an endpoint has handed out, even if its access token is of no use.
+    /// The newest refresh token that an endpoint has issued, even if its access token is unusable.
     refresh: Option<String>,
-    /// How many fetches have ended, and how the last one did.
+    /// The number of fetches that have ended; the fields below hold the result of the last one.
     ended: u64,
-    failed: Option<NoToken>,
+    failed: Option<TokenFailure>,
     failures: u32,
     retry_at: Option<Instant>,
     unsaved: Option<Vec<u8>>,
@@ -61,7 +62,7 @@ struct Held {
 
 /// A token with its end, on the clock of this process.
 #[derive(Clone)]
-pub(super) struct Token {
+pub(super) struct AccessToken {
     pub(super) header: HeaderValue,
     until: Instant,
     life: Duration,
@@ -69,7 +70,7 @@ pub(super) struct Token {
 
 /// A token as it is sealed and stored.
 #[derive(Deserialize, Serialize)]
-pub(super) struct Stored {
+pub(super) struct StoredToken {
     configured: String,
     access_token: String,
     refresh_token: Option<String>,
@@ -77,20 +78,20 @@ pub(super) struct Stored {
     life_seconds: u64,
 }
 
-// === impl Keeper ===
+// === impl TokenCache ===
 
-impl Keeper {
-    pub(super) fn new(account: &str, oauth: Oauth) -> Self {
+impl TokenCache {
+    pub(super) fn new(account: &str, oauth: OauthConfig) -> Self {
         let configured = configured(&oauth);
         Self { account: account.to_owned(), oauth, configured, held: Mutex::default() }
     }
 
-    /// The token, if it lasts long enough for a call to arrive.
+    /// Returns the token, if it lasts long enough for a call to arrive.
     pub(super) fn usable(&self, now: Instant) -> Option<HeaderValue> {
         self.held().token.as_ref().filter(|token| token.usable(now)).map(|token| token.header.clone())
     }
 
-    /// Whether it is time to fetch the next one ahead of need.
+    /// True if the next token must be fetched ahead of need.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let held = self.held();
         let wanted = held.token.as_ref().is_none_or(|token| token.is_old(now));
@@ -101,36 +102,36 @@ impl Keeper {
         self.held().ended
     }
 
-    /// How the last fetch ended, where it failed so recently that another one would only say the same.
-    pub(super) fn failed(&self, now: Instant) -> Option<NoToken> {
+    /// Returns the failure of the last fetch, if it is so recent that another fetch would fail for the same reason.
+    pub(super) fn failed(&self, now: Instant) -> Option<TokenFailure> {
         let held = self.held();
         held.failed.filter(|_| held.retry_at.is_some_and(|at| now < at))
     }
 
-    /// An operator says that it is good again.
+    /// Clears the last failure after an operator has re-enabled the account.
     pub(super) fn forgive(&self) {
         let mut held = self.held();
         (held.failed, held.failures, held.retry_at) = (None, 0, None);
     }
 
-    /// How the last fetch ended.
-    pub(super) fn outcome(&self) -> Result<HeaderValue, NoToken> {
+    /// Returns the result of the last fetch.
+    pub(super) fn outcome(&self) -> Result<HeaderValue, TokenFailure> {
         let held = self.held();
         match (held.failed, &held.token) {
             (None, Some(token)) => Ok(token.header.clone()),
-            (failed, _) => Err(failed.unwrap_or(NoToken::Trouble)),
+            (failed, _) => Err(failed.unwrap_or(TokenFailure::Trouble)),
         }
     }
 
-    /// Whether this token has only just come in place of a refused one.
+    /// True if this token has recently replaced a refused one.
     pub(super) fn is_fresh(&self, header: &HeaderValue, now: Instant) -> bool {
         let held = self.held();
         let current = held.token.as_ref().is_some_and(|token| token.header == header);
         current && held.renewed_at.is_some_and(|at| now < at + FRESH)
     }
 
-    /// Writes down how a fetch ended. A failure leaves the token that there is.
-    pub(super) fn end(&self, result: Result<Token, NoToken>, renewed: bool, now: Instant) {
+    /// Records the result of a fetch. A failure keeps the existing token.
+    pub(super) fn end(&self, result: Result<AccessToken, TokenFailure>, renewed: bool, now: Instant) {
         let mut held = self.held();
         held.ended += 1;
         held.failed = result.as_ref().err().copied();
@@ -141,9 +142,9 @@ impl Keeper {
                 held.failures = 0;
                 held.retry_at = None;
             }
-            // The account is out: whoever brings it back wants another try.
-            Err(NoToken::Revoked(_)) => held.retry_at = Some(now + RETRY_MIN),
-            Err(NoToken::Trouble) => {
+            // The account is disabled. An operator who re-enables it expects another fetch.
+            Err(TokenFailure::Revoked(_)) => held.retry_at = Some(now + RETRY_MIN),
+            Err(TokenFailure::Trouble) => {
                 let pause = RETRY_MIN.saturating_mul(1 << held.failures.min(16)).min(RETRY_MAX);
                 held.failures = held.failures.saturating_add(1);
                 held.retry_at = Some(now + pause);
@@ -155,35 +156,41 @@ impl Keeper {
         self.held().refresh.clone()
     }
 
-    /// Takes over what is stored: the refresh token always, the access token if it is fit for use.
-    pub(super) fn adopt(&self, stored: Stored, now: Instant, wall: DateTime<Utc>) -> Option<Token> {
+    /// Adopts a stored token of the same credentials: keeps its refresh token, and returns its access token unless it
+    /// is due for a new fetch.
+    pub(super) fn adopt(&self, stored: StoredToken, now: Instant, wall: DateTime<Utc>) -> Option<AccessToken> {
         if stored.configured != self.configured {
             return None;
         }
         let header = oauth::bearer(&stored.access_token)?;
         self.held().refresh = stored.refresh_token;
         let life = Duration::from_secs(stored.life_seconds);
-        // A clock that was set back must not make it live longer than it was granted for.
+        // If the clock was set back, the token must not live longer than it was granted for.
         let left = (stored.expires_at - wall).to_std().unwrap_or_default().min(life);
-        Some(Token { header, until: now + left, life }).filter(|token| !token.is_old(now))
+        Some(AccessToken { header, until: now + left, life }).filter(|token| !token.is_old(now))
     }
 
-    /// What is to be stored of a grant, and the token itself.
-    pub(super) fn take(&self, granted: Granted, now: Instant, wall: DateTime<Utc>) -> Option<(Stored, Token)> {
+    /// Returns the record to store for a grant, and the token itself.
+    pub(super) fn take(
+        &self,
+        granted: TokenGrant,
+        now: Instant,
+        wall: DateTime<Utc>,
+    ) -> Option<(StoredToken, AccessToken)> {
         let header = oauth::bearer(&granted.access)?;
         let mut held = self.held();
         held.refresh = granted.refresh.or(held.refresh.take());
-        let stored = Stored {
+        let stored = StoredToken {
             configured: self.configured.clone(),
             access_token: granted.access,
             refresh_token: held.refresh.clone(),
             expires_at: wall + granted.life,
             life_seconds: granted.life.as_secs(),
         };
-        Some((stored, Token { header, until: now + granted.life, life: granted.life }))
+        Some((stored, AccessToken { header, until: now + granted.life, life: granted.life }))
     }
 
-    /// A token that the store did not take.
+    /// Sets the sealed token that the store has not accepted.
     pub(super) fn set_unsaved(&self, sealed: Option<Vec<u8>>) {
         self.held().unsaved = sealed;
     }
@@ -192,31 +199,31 @@ impl Keeper {
         self.held().unsaved.clone()
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, TokenCacheState> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for TokenCache {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Keeper").field("account", &self.account).finish_non_exhaustive()
     }
 }
 
-/// Whose credentials they are. The endpoint's address and the scope may change without another refresh token.
-fn configured(oauth: &Oauth) -> String {
+/// Identifies the credentials. The endpoint's address and the scope may change without a new refresh token.
+fn configured(oauth: &OauthConfig) -> String {
     let id = oauth.client_id.as_deref().unwrap_or_default();
     let secret = match &oauth.grant {
-        Grant::RefreshToken(token) => token.expose(),
-        Grant::ClientCredentials => "",
+        GrantConfig::RefreshToken(token) => token.expose(),
+        GrantConfig::ClientCredentials => "",
     };
     let named = format!("{}\0{id}\0{secret}", id.len());
     digest(&SHA256, named.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// === impl Token ===
+// === impl AccessToken ===
 
-impl Token {
+impl AccessToken {
     fn usable(&self, now: Instant) -> bool {
         now + MARGIN.min(self.life / 10) < self.until
     }

@@ -2,22 +2,22 @@
 
 use std::collections::HashMap;
 
-use super::pool::Wanted;
+use super::pool::AccountRequirements;
 
-/// The distinct needs of the waiting requests, with the number of requests that have each.
+/// The distinct needs of the waiting requests, with the number of requests for each.
 #[derive(Debug, Default)]
 pub(super) struct WaiterKinds {
-    ids: HashMap<Wanted, u64>,
-    waiting: HashMap<u64, (Wanted, usize)>,
+    ids: HashMap<AccountRequirements, u64>,
+    waiting: HashMap<u64, (AccountRequirements, usize)>,
     next: u64,
 }
 
 // === impl WaiterKinds ===
 
 impl WaiterKinds {
-    /// Adds a waiting request of this kind, and returns the id of the kind. The session is no part of a kind: it only
-    /// decides which of several accounts is preferred.
-    pub(super) fn join(&mut self, kind: Wanted) -> u64 {
+    /// Adds a waiting request of this kind, and returns the id of the kind. The session is not part of a kind, because
+    /// it only decides which of several accounts is preferred.
+    pub(super) fn join(&mut self, kind: AccountRequirements) -> u64 {
         if let Some(id) = self.ids.get(&kind) {
             self.waiting.entry(*id).and_modify(|(_, count)| *count += 1);
             return *id;
@@ -38,8 +38,8 @@ impl WaiterKinds {
         }
     }
 
-    /// The kinds of waiting requests for which `of` is true; `None` if there are none.
-    pub(super) fn where_true(&self, mut of: impl FnMut(&Wanted) -> bool) -> Option<Vec<u64>> {
+    /// Returns the kinds of waiting requests for which `of` is true; `None` if there are none.
+    pub(super) fn where_true(&self, mut of: impl FnMut(&AccountRequirements) -> bool) -> Option<Vec<u64>> {
         let found: Vec<u64> = self.waiting.iter().filter(|(_, (kind, _))| of(kind)).map(|(id, _)| *id).collect();
         (!found.is_empty()).then_some(found)
     }

@@ -1,142 +1,142 @@
-//! What an attempt teaches about its account, and that nobody forgets it.
+//! Applies the result of an attempt to its account, and stores it.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
 use super::Accounts;
-use super::account::Access;
-use super::keeper::NoToken;
-use super::lease::{Lease, LeaseGrant, Place};
-use super::member::Unsaved;
-use crate::gateway::store::{AccountChange, Act};
+use super::account::AccountAuth;
+use super::keeper::TokenFailure;
+use super::lease::{AccountSlot, Lease, LeaseGrant};
+use super::member::UnsavedChange;
+use crate::gateway::store::{AccountChange, AuditContext};
 
-/// A request waits for the store no longer than this (ours): the watch tries again.
+/// A request waits at most this long for the store (ours). After that the watch task retries.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What an attempt teaches about its account.
+/// The result of an attempt, as far as it concerns the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lesson {
-    /// An image came.
+pub(crate) enum AccountFeedback {
+    /// The attempt gave an image.
     Good,
-    /// Its usage window is used up.
+    /// The usage window of the account is used up.
     Exhausted {
-        /// Until it opens again, where stated.
+        /// The time until it opens again, if stated.
         wait: Option<Duration>,
     },
-    /// It was asked too fast.
+    /// The account was asked too fast.
     Throttled {
-        /// As the upstream advises.
+        /// The wait that the upstream advises.
         wait: Option<Duration>,
     },
-    /// Its credentials were refused.
+    /// The credentials of the account were refused.
     Unauthorized {
         /// 401 or 403.
         status: u16,
     },
-    /// It has not been paid for, or does not have the model that was asked for: it is not asked for this model for a
-    /// while.
+    /// The account is not paid for, or does not have the requested model. It is not asked for this model for a while.
     Unfit {
         /// 402 or 404.
         status: u16,
     },
-    /// It could not be reached, or failed by itself.
+    /// The account could not be reached, or failed on its own.
     Faulty,
-    /// It failed, and the request may be the cause.
+    /// The account failed, and the request may be the cause.
     Doubtful,
-    /// Nothing: refusals, the callers' mistakes, callers who left.
+    /// No feedback: refusals of content, errors of the caller, callers who left.
     Neutral,
 }
 
-/// Whom to ask next, where the money rules allow it at all.
+/// The account to ask next, if the money rules allow another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum RetryTarget {
     /// Another account.
     Other,
-    /// The same account once more, with the same lease or another: its token was refused and has just been renewed.
+    /// The same account once more, with the same lease or another one: its token was refused and has just been renewed.
     Same,
 }
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Takes in what an attempt has taught. To be called once for each attempt, while its lease is held.
-    pub(crate) async fn learn(&self, lease: &Lease, lesson: Lesson) -> Again {
-        if matches!(lesson, Lesson::Unauthorized { .. }) {
+    /// Applies the result of an attempt. Must be called once for each attempt, while its lease is held.
+    pub(crate) async fn learn(&self, lease: &Lease, lesson: AccountFeedback) -> RetryTarget {
+        if matches!(lesson, AccountFeedback::Unauthorized { .. }) {
             match self.renew(lease).await {
-                Renewed::Yes => return Again::Same,
-                Renewed::Never => self.pool.learn(lease.place().granted(), lesson),
-                Renewed::No(no_token) => {
+                RenewalOutcome::Yes => return RetryTarget::Same,
+                RenewalOutcome::Never => self.pool.learn(lease.place().granted(), lesson),
+                RenewalOutcome::No(no_token) => {
                     self.without_token(lease.place(), no_token).await;
-                    return Again::Other;
+                    return RetryTarget::Other;
                 }
             }
         } else {
             self.pool.learn(lease.place().granted(), lesson);
         }
         self.save(lease.account().name()).await;
-        Again::Other
+        RetryTarget::Other
     }
 
-    /// Takes in the lesson of an attempt whose lease has been given back.
-    pub(crate) async fn learn_of(&self, granted: &LeaseGrant, lesson: Lesson) {
+    /// Applies the result of an attempt whose lease has been given back.
+    pub(crate) async fn learn_of(&self, granted: &LeaseGrant, lesson: AccountFeedback) {
         self.pool.learn(granted, lesson);
         if let Some(account) = self.pool.name_of(granted.member) {
             self.save(&account).await;
         }
     }
 
-    /// The account has forbidden a request, and so has another one: the request is the cause, or the credentials of both
-    /// are good for nothing. The watch checks which.
+    /// Notes that two accounts have forbidden the same request: the request is the cause, or the credentials of both
+    /// are invalid. The watch task checks which.
     pub(crate) fn doubt(&self, granted: &LeaseGrant) {
         self.pool.doubt(granted);
     }
 
-    /// Another token in place of one that was refused. One that has only just been renewed is not: then it counts.
-    async fn renew(&self, lease: &Lease) -> Renewed {
-        let (Access::Token(keeper), Some(refused), false) =
+    /// Fetches a new token in place of a refused one. A token that was renewed recently is not renewed again; its
+    /// refusal counts.
+    async fn renew(&self, lease: &Lease) -> RenewalOutcome {
+        let (AccountAuth::Token(keeper), Some(refused), false) =
             (lease.place().account().access(), lease.authorization(), lease.is_renewed())
         else {
-            return Renewed::Never;
+            return RenewalOutcome::Never;
         };
         if keeper.is_fresh(refused, Instant::now()) {
-            return Renewed::Never;
+            return RenewalOutcome::Never;
         }
         match self.tokens.renew(keeper, refused).await {
             Ok(header) => {
                 if lease.renew(header) {
-                    Renewed::Yes
+                    RenewalOutcome::Yes
                 } else {
-                    Renewed::Never
+                    RenewalOutcome::Never
                 }
             }
-            Err(no_token) => Renewed::No(no_token),
+            Err(no_token) => RenewalOutcome::No(no_token),
         }
     }
 
-    /// Without a token the account is out, or rests for a moment.
-    pub(super) async fn without_token(&self, place: &Place, no_token: NoToken) {
+    /// Disables an account without a token, or begins a short cooldown.
+    pub(super) async fn without_token(&self, place: &AccountSlot, no_token: TokenFailure) {
         match no_token {
-            NoToken::Revoked(code) => self.pool.revoked(place.account().name(), code),
-            NoToken::Trouble => self.pool.tokenless(place),
+            TokenFailure::Revoked(code) => self.pool.revoked(place.account().name(), code),
+            TokenFailure::Trouble => self.pool.tokenless(place),
         }
         self.save(place.account().name()).await;
     }
 
-    /// Stores what was learnt. Trouble with that is no trouble of the request: this process knows, and the watch tries
-    /// again.
+    /// Stores the state of the account. If that fails, the request does not fail: this process has the state, and the
+    /// watch task retries.
     pub(super) async fn save(&self, account: &str) {
         if let Some(unsaved) = self.pool.unsaved(account) {
             self.save_one(&unsaved).await;
         }
     }
 
-    pub(super) async fn save_one(&self, unsaved: &Unsaved) {
-        let Unsaved { account, change, .. } = unsaved;
+    pub(super) async fn save_one(&self, unsaved: &UnsavedChange) {
+        let UnsavedChange { account, change, .. } = unsaved;
         if let AccountChange::Disable { reason } = change {
             tracing::error!(account, reason, "an account is disabled; `imagate account enable` brings it back");
         }
-        let act = Act::system();
+        let act = AuditContext::system();
         let write = self.store.change_account(&act, account, change.clone());
         match timeout(PATIENCE, write).await {
             Ok(Ok(row)) => self.pool.saved(unsaved, row.and_then(|row| row.cooling_until)),
@@ -152,9 +152,9 @@ impl Accounts {
     }
 }
 
-enum Renewed {
+enum RenewalOutcome {
     Yes,
-    /// It is no token, or it was renewed already.
+    /// The credentials are no token, or the token was renewed already.
     Never,
-    No(NoToken),
+    No(TokenFailure),
 }

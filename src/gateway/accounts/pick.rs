@@ -1,40 +1,39 @@
-//! The choice, pure: eligible, then in good health, then with a free place, then paid before free, then tokens before
-//! keys among the paid, then the operator's priority, then who speaks the protocol of the request before who needs it
-//! translated, then the one that a conversation has been with, then the least loaded for its size. A seed spreads what
-//! is left.
+//! Chooses an account, without I/O. The order: eligible, in good health, with a free slot, paid before free, tokens
+//! before keys among the paid, the operator's priority, native protocol before translation, the account of the
+//! conversation, then the lowest load for the size. A seed decides between equal accounts.
 //!
 //! It carries the specification's preference for paid accounts, and for logins before keys among them.
 
 use std::cmp::Reverse;
 
-use super::account::Kind;
+use super::account::AccountAuthKind;
 
-/// What the choice knows of an account.
+/// The properties of an account that decide the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    /// Whether it may serve this request at all.
+pub(super) struct AccountCandidate {
+    /// True if the account may serve this request.
     pub(super) eligible: bool,
-    /// Whether it has failed so often lately that it is used only where nothing else is left.
+    /// True if the account has failed so often lately that it is used only if no other is left.
     pub(super) ejected: bool,
-    /// Whether a place is free: nobody waits for one account while another is idle.
+    /// True if a slot is free: no request waits for one account while another is idle.
     pub(super) free: bool,
-    /// Whether it is paid for.
+    /// True if the account is paid for.
     pub(super) paid: bool,
-    /// How it is let in.
-    pub(super) kind: Kind,
-    /// The operator's own order; higher goes first.
+    /// The kind of its credentials.
+    pub(super) kind: AccountAuthKind,
+    /// The priority that the operator has set; the higher one goes first.
     pub(super) priority: i32,
-    /// Whether the request goes there as it is: translated it costs a text model's tokens too.
+    /// True if the request is sent without translation. A translated one also costs tokens of a text model.
     pub(super) native: bool,
-    /// How much a conversation prefers it to others, so that it comes back to where its beginning is cached; the same
-    /// for all where there is no conversation.
+    /// The preference of a conversation for this account, so that it returns to the account that has cached its
+    /// beginning. The value is the same for all accounts if there is no conversation.
     pub(super) affinity: u64,
-    /// Places taken, in thousandths of all places.
+    /// The taken slots, in thousandths of all slots.
     pub(super) load: u32,
 }
 
-/// What two candidates are compared by; the smaller goes first.
-pub(super) type Rank = (
+/// The key by which two candidates are compared; the smaller one goes first.
+pub(super) type CandidateRank = (
     Reverse<bool>,
     bool,
     Reverse<bool>,
@@ -47,13 +46,13 @@ pub(super) type Rank = (
     u64,
 );
 
-/// The index of the best candidate; of equals, the seed says which.
-pub(super) fn pick(candidates: &[Candidate], seed: u64) -> Option<usize> {
+/// Returns the index of the best candidate; the seed decides between equal ones.
+pub(super) fn pick(candidates: &[AccountCandidate], seed: u64) -> Option<usize> {
     let eligible = candidates.iter().enumerate().filter(|(_, candidate)| candidate.eligible);
     eligible.min_by_key(|(index, candidate)| candidate.rank(*index, seed)).map(|(index, _)| index)
 }
 
-/// A number that looks like chance and depends on nothing but the seed and the place (`SplitMix64`).
+/// Returns a pseudorandom number that depends only on the seed and the place (`SplitMix64`).
 pub(super) const fn scatter(seed: u64, place: u64) -> u64 {
     let mut mixed = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -61,27 +60,28 @@ pub(super) const fn scatter(seed: u64, place: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// How much a conversation prefers an account, by rendezvous: every node and every life of a process finds the same
-/// without a memory, and where an account comes or goes only its own conversations move.
+/// Returns the preference of a conversation for an account, by rendezvous hashing. Every node and every process finds
+/// the same value without stored state; if an account is added or removed, only its own conversations move.
 pub(super) fn affinity(session: &[u8], account: &str) -> u64 {
-    // FNV-1a over both, with a byte between them that stands in no name; scattered, because its high bits mix too little.
+    // FNV-1a over both, with a separator byte that no name contains. The result is scattered, because its high bits mix
+    // too little.
     let bytes = session.iter().copied().chain([0]).chain(account.bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     scatter(hash, 0)
 }
 
-// === impl Candidate ===
+// === impl AccountCandidate ===
 
-impl Candidate {
-    /// The order of the choice, as one value.
-    pub(super) fn rank(&self, index: usize, seed: u64) -> Rank {
+impl AccountCandidate {
+    /// Returns the order of the choice as one value.
+    pub(super) fn rank(&self, index: usize, seed: u64) -> CandidateRank {
         (
             Reverse(self.eligible),
             self.ejected,
             Reverse(self.free),
             Reverse(self.paid),
-            Reverse(self.paid && self.kind == Kind::Oauth),
+            Reverse(self.paid && self.kind == AccountAuthKind::Oauth),
             Reverse(self.priority),
             Reverse(self.native),
             Reverse(self.affinity),
@@ -95,28 +95,28 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    const BASE: Candidate = Candidate {
+    const BASE: AccountCandidate = AccountCandidate {
         eligible: true,
         ejected: false,
         free: true,
         paid: true,
-        kind: Kind::ApiKey,
+        kind: AccountAuthKind::ApiKey,
         priority: 0,
         native: true,
         affinity: 0,
         load: 0,
     };
 
-    /// The same for every seed.
+    /// Checks that every seed gives the same choice.
     #[track_caller]
-    fn check(candidates: &[Candidate], expected: Option<usize>) {
+    fn check(candidates: &[AccountCandidate], expected: Option<usize>) {
         for seed in 0..100 {
             assert_eq!(pick(candidates, seed), expected, "{candidates:?}, seed {seed}");
         }
     }
 
     #[track_caller]
-    fn first_wins(first: Candidate, second: Candidate) {
+    fn first_wins(first: AccountCandidate, second: AccountCandidate) {
         check(&[first, second], Some(0));
         check(&[second, first], Some(1));
     }
@@ -124,40 +124,53 @@ mod tests {
     #[test]
     fn nothing_is_chosen_of_nothing() {
         check(&[], None);
-        check(&[Candidate { eligible: false, ..BASE }; 3], None);
+        check(&[AccountCandidate { eligible: false, ..BASE }; 3], None);
     }
 
     #[test]
     fn each_rule_goes_before_all_that_follow() {
-        let worst =
-            Candidate { ejected: true, free: false, paid: false, kind: Kind::ApiKey, priority: -9, load: 999, ..BASE };
-        let beloved = Candidate { affinity: u64::MAX, ..worst };
-        first_wins(worst, Candidate { eligible: false, ..BASE });
-        first_wins(Candidate { ejected: false, ..worst }, Candidate { ejected: true, ..BASE });
+        let worst = AccountCandidate {
+            ejected: true,
+            free: false,
+            paid: false,
+            kind: AccountAuthKind::ApiKey,
+            priority: -9,
+            load: 999,
+            ..BASE
+        };
+        let beloved = AccountCandidate { affinity: u64::MAX, ..worst };
+        first_wins(worst, AccountCandidate { eligible: false, ..BASE });
+        first_wins(AccountCandidate { ejected: false, ..worst }, AccountCandidate { ejected: true, ..BASE });
         first_wins(
-            Candidate { free: true, ejected: false, ..worst },
-            Candidate { free: false, kind: Kind::Oauth, priority: 9, ..BASE },
+            AccountCandidate { free: true, ejected: false, ..worst },
+            AccountCandidate { free: false, kind: AccountAuthKind::Oauth, priority: 9, ..BASE },
         );
-        first_wins(Candidate { priority: -9, load: 999, ..BASE }, Candidate { paid: false, priority: 9, ..BASE });
-        first_wins(Candidate { kind: Kind::Oauth, priority: -9, load: 999, ..BASE }, Candidate { priority: 9, ..BASE });
-        first_wins(Candidate { priority: 1, native: false, load: 999, ..BASE }, BASE);
-        first_wins(Candidate { load: 999, ..BASE }, Candidate { native: false, ..BASE });
-        first_wins(Candidate { priority: 1, load: 999, ..BASE }, BASE);
+        first_wins(
+            AccountCandidate { priority: -9, load: 999, ..BASE },
+            AccountCandidate { paid: false, priority: 9, ..BASE },
+        );
+        first_wins(
+            AccountCandidate { kind: AccountAuthKind::Oauth, priority: -9, load: 999, ..BASE },
+            AccountCandidate { priority: 9, ..BASE },
+        );
+        first_wins(AccountCandidate { priority: 1, native: false, load: 999, ..BASE }, BASE);
+        first_wins(AccountCandidate { load: 999, ..BASE }, AccountCandidate { native: false, ..BASE });
+        first_wins(AccountCandidate { priority: 1, load: 999, ..BASE }, BASE);
         first_wins(BASE, beloved);
-        first_wins(Candidate { priority: 1, ..BASE }, Candidate { affinity: 9, ..BASE });
-        first_wins(Candidate { affinity: 9, load: 999, ..BASE }, Candidate { affinity: 8, ..BASE });
-        first_wins(Candidate { load: 250, ..BASE }, Candidate { load: 500, ..BASE });
+        first_wins(AccountCandidate { priority: 1, ..BASE }, AccountCandidate { affinity: 9, ..BASE });
+        first_wins(AccountCandidate { affinity: 9, load: 999, ..BASE }, AccountCandidate { affinity: 8, ..BASE });
+        first_wins(AccountCandidate { load: 250, ..BASE }, AccountCandidate { load: 500, ..BASE });
     }
 
     #[test]
     fn a_token_goes_before_a_key_only_among_the_paid() {
-        let free = Candidate { paid: false, ..BASE };
-        first_wins(Candidate { priority: 1, ..free }, Candidate { kind: Kind::Oauth, ..free });
+        let free = AccountCandidate { paid: false, ..BASE };
+        first_wins(AccountCandidate { priority: 1, ..free }, AccountCandidate { kind: AccountAuthKind::Oauth, ..free });
     }
 
-    /// The index of the account that a conversation is with.
+    /// Returns the index of the account that a conversation prefers.
     fn home(session: &str, accounts: &[&str], seed: u64) -> usize {
-        let candidate = |account: &&str| Candidate { affinity: affinity(session.as_bytes(), account), ..BASE };
+        let candidate = |account: &&str| AccountCandidate { affinity: affinity(session.as_bytes(), account), ..BASE };
         pick(&accounts.iter().map(candidate).collect::<Vec<_>>(), seed).unwrap()
     }
 
@@ -192,7 +205,7 @@ mod tests {
         for seed in 0..10_000 {
             chosen[pick(&[BASE; 5], seed).unwrap()] += 1;
         }
-        // 2000 expected, standard deviation 40: five of them either way.
+        // 2000 expected, standard deviation 40: five of them in each direction.
         assert!(chosen.iter().all(|count| (1800..2200).contains(count)), "{chosen:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Checks credentials that were refused several times by themselves before their account is disabled.
+//! Checks credentials that were refused several times, separately from requests, before their account is disabled.
 //!
 //! A caller's request can cause a refusal; the answer to `GET /models` depends on the credentials alone.
 
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::account::Account;
-use super::{Accounts, Unreachable};
+use super::account::UpstreamAccount;
+use super::{Accounts, TokenEndpointError};
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Checks the credentials of every account in doubt, each on a task of its own and never twice at once.
+    /// Checks the credentials of every account in doubt, each in its own task and never twice at the same time.
     pub(super) fn try_doubted(self: &Arc<Self>) {
         for (member, account) in self.pool.take_doubted() {
             let accounts = Arc::clone(self);
@@ -20,16 +20,16 @@ impl Accounts {
         }
     }
 
-    async fn try_credentials(&self, member: u64, account: &Arc<Account>) {
+    async fn try_credentials(&self, member: u64, account: &Arc<UpstreamAccount>) {
         let status = self.status_of_credentials(account).await.ok();
         tracing::warn!(account = account.name(), status, "credentials that were refused were tried by themselves");
         self.pool.tried(member, account, status);
         self.save(account.name()).await;
     }
 
-    async fn status_of_credentials(&self, account: &Arc<Account>) -> Result<u16, Unreachable> {
+    async fn status_of_credentials(&self, account: &Arc<UpstreamAccount>) -> Result<u16, TokenEndpointError> {
         let authorization = self.pass(account).await?;
-        let address = account.endpoint().address().ok_or(Unreachable)?;
+        let address = account.endpoint().address().ok_or(TokenEndpointError)?;
         self.endpoint.probe(address, authorization.as_ref()).await
     }
 }

@@ -1,5 +1,5 @@
-//! The waiting requests, without any I/O: users take turns, within a user its keys, and a key is served first come
-//! first served. A user with a thousand requests, or with a thousand keys, delays only itself.
+//! The waiting requests, without any I/O: users take turns, the keys of a user take turns, and the requests of a key
+//! are served in order of arrival. A user with a thousand requests, or with a thousand keys, delays only itself.
 //!
 //! It carries C10 of the failure catalogue.
 
@@ -10,14 +10,14 @@ use crate::gateway::store::UserId;
 
 /// The user and the API key that a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Requester {
+pub(super) struct RequesterId {
     user: UserId,
     key: KeyId,
 }
 
 /// The requests that wait.
 #[derive(Debug)]
-pub(super) struct Queue<W> {
+pub(super) struct FairQueue<W> {
     /// The users that have a request waiting, in the order of their turns.
     turns: VecDeque<UserId>,
     users: HashMap<UserId, UserQueue<W>>,
@@ -37,62 +37,62 @@ struct UserQueue<W> {
 
 /// Identifies one waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket(u64);
+pub(super) struct QueueTicket(u64);
 
-// === impl Requester ===
+// === impl RequesterId ===
 
-impl Requester {
+impl RequesterId {
     pub(super) fn of(caller: &Caller) -> Self {
         let key = caller.key().clone();
-        // Keys without a user have nothing in common, so each counts as a user of its own.
+        // Keys without a user have nothing in common, so each counts as a separate user.
         let user = if caller.user().is_nobody() { UserId::from(key.as_str()) } else { caller.user().clone() };
         Self { user, key }
     }
 
-    /// The user; for a key without a user the key itself.
+    /// The user, or the key itself if it has no user.
     pub(super) const fn user(&self) -> &UserId {
         &self.user
     }
 
-    /// A requester with one key, which is also its user.
+    /// Returns a requester with one key, which is also its user.
     pub(super) fn alone(name: &str) -> Self {
         Self { user: UserId::from(name), key: KeyId::from(name) }
     }
 }
 
-// === impl Queue ===
+// === impl FairQueue ===
 
-impl<W> Default for Queue<W> {
+impl<W> Default for FairQueue<W> {
     fn default() -> Self {
         Self { turns: VecDeque::new(), users: HashMap::new(), total: 0, next: 0 }
     }
 }
 
-impl<W> Queue<W> {
+impl<W> FairQueue<W> {
     pub(super) const fn len(&self) -> usize {
         self.total
     }
 
-    /// The number of waiting requests of the same user.
-    pub(super) fn of_user(&self, requester: &Requester) -> usize {
+    /// Returns the number of waiting requests of the same user.
+    pub(super) fn of_user(&self, requester: &RequesterId) -> usize {
         self.users.get(&requester.user).map_or(0, |user| user.total)
     }
 
     /// Appends a request to those of the same key.
-    pub(super) fn push(&mut self, requester: Requester, waiter: W) -> Ticket {
+    pub(super) fn push(&mut self, requester: RequesterId, waiter: W) -> QueueTicket {
         let ticket = self.next;
         self.next += 1;
         self.total += 1;
-        let Requester { user, key } = requester;
+        let RequesterId { user, key } = requester;
         if !self.users.contains_key(&user) {
             self.turns.push_back(user.clone());
         }
         self.users.entry(user).or_default().push(key, ticket, waiter);
-        Ticket(ticket)
+        QueueTicket(ticket)
     }
 
     /// Removes a request that no longer waits.
-    pub(super) fn remove(&mut self, requester: &Requester, ticket: Ticket) -> Option<W> {
+    pub(super) fn remove(&mut self, requester: &RequesterId, ticket: QueueTicket) -> Option<W> {
         let user = self.users.get_mut(&requester.user)?;
         let waiter = user.remove(&requester.key, ticket)?;
         self.total -= 1;
@@ -103,12 +103,12 @@ impl<W> Queue<W> {
         Some(waiter)
     }
 
-    /// Takes out the request whose turn it is among those that can be `served`. After that the other users have their
-    /// turns, and within this user the other keys.
+    /// Takes out the request whose turn it is among those that can be `served`. The other users then have their turns,
+    /// and the other keys of this user.
     pub(super) fn take(&mut self, mut served: impl FnMut(&W) -> bool) -> Option<W> {
         let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
             let (key, ticket) = self.users.get(user)?.first(&mut served)?;
-            Some((turn, Requester { user: user.clone(), key }, ticket))
+            Some((turn, RequesterId { user: user.clone(), key }, ticket))
         });
         let (turn, requester, ticket) = found?;
         self.turns.remove(turn);
@@ -119,7 +119,7 @@ impl<W> Queue<W> {
         self.remove(&requester, ticket)
     }
 
-    /// Shows every request.
+    /// Calls `show` for every request.
     pub(super) fn each(&mut self, show: impl FnMut(&mut W)) {
         let lines = self.users.values_mut().flat_map(|user| user.keys.values_mut());
         lines.flat_map(BTreeMap::values_mut).for_each(show);
@@ -131,27 +131,27 @@ impl<W> Queue<W> {
         for user in &self.turns {
             let waiting = self.users.get(user).into_iter().flat_map(UserQueue::iter);
             let done = waiting.filter(|(.., waiter)| done(waiter));
-            found.extend(done.map(|(key, ticket, _)| (Requester { user: user.clone(), key: key.clone() }, ticket)));
+            found.extend(done.map(|(key, ticket, _)| (RequesterId { user: user.clone(), key: key.clone() }, ticket)));
         }
         found.into_iter().filter_map(|(requester, ticket)| self.remove(&requester, ticket)).collect()
     }
 
     /// Takes out the newest request of the user with the most requests, from its key with the most, if that user would
     /// still have no fewer than this requester's user.
-    pub(super) fn make_room(&mut self, requester: &Requester) -> Option<W> {
+    pub(super) fn make_room(&mut self, requester: &RequesterId) -> Option<W> {
         let (user, most) = self.users.iter().max_by_key(|(_, user)| user.total)?;
         let (key, ticket, _) = most.newest_of_longest()?;
-        let evicted = Requester { user: user.clone(), key };
+        let evicted = RequesterId { user: user.clone(), key };
         (most.total > self.of_user(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
     }
 
     /// Takes out the newest request of the same user's key with the most, if that key would still have no fewer than
     /// this requester's key.
-    pub(super) fn make_room_within(&mut self, requester: &Requester) -> Option<W> {
+    pub(super) fn make_room_within(&mut self, requester: &RequesterId) -> Option<W> {
         let user = self.users.get(&requester.user)?;
         let own = user.keys.get(&requester.key).map_or(0, BTreeMap::len);
         let (key, ticket, length) = user.newest_of_longest()?;
-        let evicted = Requester { user: requester.user.clone(), key };
+        let evicted = RequesterId { user: requester.user.clone(), key };
         (length > own + 1).then(|| self.remove(&evicted, ticket)).flatten()
     }
 }
@@ -174,7 +174,7 @@ impl<W> UserQueue<W> {
         line.insert(ticket, waiter);
     }
 
-    fn remove(&mut self, key: &KeyId, ticket: Ticket) -> Option<W> {
+    fn remove(&mut self, key: &KeyId, ticket: QueueTicket) -> Option<W> {
         let line = self.keys.get_mut(key)?;
         let waiter = line.remove(&ticket.0)?;
         self.total -= 1;
@@ -185,8 +185,8 @@ impl<W> UserQueue<W> {
         Some(waiter)
     }
 
-    /// The first request, in the order of the turns, that can be `served`.
-    fn first(&self, served: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, Ticket)> {
+    /// Returns the first request, in the order of the turns, that can be `served`.
+    fn first(&self, served: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, QueueTicket)> {
         let mut waiting = self.iter();
         waiting.find(|(.., waiter)| served(waiter)).map(|(key, ticket, _)| (key.clone(), ticket))
     }
@@ -196,15 +196,15 @@ impl<W> UserQueue<W> {
         self.turns.push_back(key.clone());
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&KeyId, Ticket, &W)> {
+    fn iter(&self) -> impl Iterator<Item = (&KeyId, QueueTicket, &W)> {
         let lines = self.turns.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
-        lines.flat_map(|(key, line)| line.iter().map(move |(ticket, waiter)| (key, Ticket(*ticket), waiter)))
+        lines.flat_map(|(key, line)| line.iter().map(move |(ticket, waiter)| (key, QueueTicket(*ticket), waiter)))
     }
 
-    /// The newest request of the key with the most requests, and the number of its requests.
-    fn newest_of_longest(&self) -> Option<(KeyId, Ticket, usize)> {
+    /// Returns the newest request of the key with the most requests, and the number of its requests.
+    fn newest_of_longest(&self) -> Option<(KeyId, QueueTicket, usize)> {
         let (key, line) = self.keys.iter().max_by_key(|(_, line)| line.len())?;
-        Some((key.clone(), Ticket(*line.last_key_value()?.0), line.len()))
+        Some((key.clone(), QueueTicket(*line.last_key_value()?.0), line.len()))
     }
 }
 
@@ -215,19 +215,19 @@ mod tests {
     /// A key, whose first letter is its user, and a number.
     type Named = (&'static str, u32);
 
-    fn of(key: &str) -> Requester {
-        Requester { user: UserId::from(&key[..1]), key: KeyId::from(key) }
+    fn of(key: &str) -> RequesterId {
+        RequesterId { user: UserId::from(&key[..1]), key: KeyId::from(key) }
     }
 
-    fn queue(waiting: &[Named]) -> Queue<Named> {
-        let mut queue = Queue::default();
+    fn queue(waiting: &[Named]) -> FairQueue<Named> {
+        let mut queue = FairQueue::default();
         for waiter in waiting {
             queue.push(of(waiter.0), *waiter);
         }
         queue
     }
 
-    fn order(queue: &mut Queue<Named>) -> Vec<Named> {
+    fn order(queue: &mut FairQueue<Named>) -> Vec<Named> {
         std::iter::from_fn(|| queue.take(|_| true)).collect()
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn three_hundred_keys_of_one_user_hold_up_another_user_by_one_place() {
-        let mut queue = Queue::default();
+        let mut queue = FairQueue::default();
         for number in 0..300 {
             queue.push(of(&format!("a{number}")), ("a", number));
         }
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_request_that_leaves_is_forgotten() {
-        let mut queue = Queue::default();
+        let mut queue = FairQueue::default();
         let first = queue.push(of("a1"), 1);
         let second = queue.push(of("a2"), 2);
         assert_eq!(queue.remove(&of("a2"), first), None);

@@ -1,7 +1,7 @@
-//! What the store says of the accounts, made into members of the pool.
+//! Turns the account rows of the store into members of the pool.
 //!
-//! Accounts of the file come with the configuration, and the store only adds their state; accounts of the store come
-//! and go while the server runs.
+//! Accounts of the configuration file come with the configuration, and the store adds only their state. Accounts of the
+//! store are added and removed while the server runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,57 +9,61 @@ use std::sync::Arc;
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::account::Account;
-use super::member::{Member, Origin};
-use super::pool::{Inner, Pool};
+use super::account::UpstreamAccount;
+use super::member::{AccountRowContent, PoolMember};
+use super::pool::{AccountPool, AccountPoolState};
 use crate::gateway::config;
 use crate::gateway::store::{AccountRow, Timestamp, Vault};
 
-/// What `source` says of an account that the store has.
+/// The value of `source` for an account of the store.
 const KEPT: &str = "store";
 
-/// What others can change of any account.
+/// The state of an account that other processes can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct StoredAccountState {
     pub(super) disabled: Option<String>,
     pub(super) cooling_until: Option<Timestamp>,
     pub(super) cooling_cause: Option<String>,
 }
 
-/// The rows of the store, with those accounts built that are new or have changed.
-pub(super) struct Rows {
+/// The rows of the store. Accounts that are new or changed have been built.
+pub(super) struct AccountRows {
     rows: Vec<AccountRow>,
-    built: HashMap<String, Arc<Account>>,
-    wrong: HashMap<String, Origin>,
+    built: HashMap<String, Arc<UpstreamAccount>>,
+    wrong: HashMap<String, AccountRowContent>,
 }
 
-/// The pool before a look at the store: what has changed since is newer than what the look finds.
-pub(super) struct Before {
+/// The state of the pool before a read of the store. Changes made since then are newer than the result of the read.
+pub(super) struct PoolSnapshot {
     marks: Vec<(u64, u64)>,
-    origins: HashMap<String, Option<Origin>>,
+    origins: HashMap<String, Option<AccountRowContent>>,
 }
 
-/// Where the credentials of an account of the store are sealed for: another account's do not open here.
+/// Returns the context to which the credentials of an account of the store are sealed. Those of another account cannot
+/// be opened with it.
 pub(crate) fn sealed_for(account: &str) -> String {
     format!("credentials of account {account}")
 }
 
-// === impl Before ===
+// === impl PoolSnapshot ===
 
-impl Before {
-    pub(super) fn of(pool: &Pool) -> Self {
+impl PoolSnapshot {
+    pub(super) fn of(pool: &AccountPool) -> Self {
         let inner = pool.lock();
         let known = inner.members.iter().map(|member| (member.account.name().to_owned(), member.origin.clone()));
         let broken = inner.broken.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
-        Self { marks: inner.members.iter().filter_map(Member::mark).collect(), origins: known.chain(broken).collect() }
+        Self {
+            marks: inner.members.iter().filter_map(PoolMember::mark).collect(),
+            origins: known.chain(broken).collect(),
+        }
     }
 }
 
-// === impl Rows ===
+// === impl AccountRows ===
 
-impl Rows {
-    /// Builds what is new or has changed. What cannot be built is logged once, and stays as it was.
-    pub(super) fn read(rows: Vec<AccountRow>, before: &Before, vault: &Vault) -> Self {
+impl AccountRows {
+    /// Builds new and changed accounts. An account that cannot be built is logged once and stays unchanged.
+    pub(super) fn read(rows: Vec<AccountRow>, before: &PoolSnapshot, vault: &Vault) -> Self {
         let mut read = Self { rows: Vec::new(), built: HashMap::new(), wrong: HashMap::new() };
         for row in rows {
             read.add(row, before, vault);
@@ -67,14 +71,14 @@ impl Rows {
         read
     }
 
-    fn add(&mut self, row: AccountRow, before: &Before, vault: &Vault) {
-        let origin = Origin::of(&row);
+    fn add(&mut self, row: AccountRow, before: &PoolSnapshot, vault: &Vault) {
+        let origin = AccountRowContent::of(&row);
         let known = before.origins.get(&row.name);
-        // The file has it, or it is as it was.
+        // The account is in the configuration file, or has not changed.
         let is_known = known.is_some_and(|known| known.as_ref().is_none_or(|known| *known == origin));
         if row.source == KEPT && !is_known {
             match build(&row, vault) {
-                Ok(account) => drop(self.built.insert(row.name.clone(), Arc::new(Account::new(&account)))),
+                Ok(account) => drop(self.built.insert(row.name.clone(), Arc::new(UpstreamAccount::new(&account)))),
                 Err(wrong) => {
                     tracing::error!(account = row.name, wrong, "an account of the store cannot be used");
                     self.wrong.insert(row.name.clone(), origin);
@@ -84,36 +88,38 @@ impl Rows {
         self.rows.push(row);
     }
 
-    /// Brings the pool up to date.
-    pub(super) fn apply(self, pool: &Arc<Pool>, before: &Before) {
+    /// Updates the pool.
+    pub(super) fn apply(self, pool: &Arc<AccountPool>, before: &PoolSnapshot) {
         let (now, wall) = (Instant::now(), Utc::now());
         let mut inner = pool.lock();
         let kept = |name: &str| self.rows.iter().any(|row| row.source == KEPT && row.name == name);
         inner.members.retain(|member| member.origin.is_none() || kept(member.account.name()));
-        // The simulator that nobody configured goes with the first account of the store, and for good: also where that
-        // one is deleted again, no caller must get a drawing who has got pictures.
+        // The default simulator is removed for good with the first account of the store. Even if that account is
+        // deleted again, a caller who has received images must not get a test image.
         if self.rows.iter().any(|row| row.source == KEPT) {
             inner.members.retain(|member| !member.account.is_stand_in());
         }
         for row in &self.rows {
             let built = self.built.get(&row.name);
-            let is_new = built.is_some_and(|account| put(&mut inner, account, Origin::of(row)));
+            let is_new = built.is_some_and(|account| put(&mut inner, account, AccountRowContent::of(row)));
             let Some(member) = inner.members.iter_mut().find(|member| member.account.name() == row.name) else {
                 continue;
             };
-            // Learnt here since the look, or not yet stored: newer than the row.
+            // A state that was changed here since the read, or is not stored yet, is newer than the row, and stays.
             if is_new || member.mark().is_some_and(|mark| before.marks.contains(&mark)) {
-                member.adopt(&State::of(row), now, wall);
+                member.adopt(&StoredAccountState::of(row), now, wall);
             }
         }
-        inner.broken.retain(|name, origin| self.rows.iter().any(|row| row.name == *name && Origin::of(row) == *origin));
+        inner.broken.retain(|name, origin| {
+            self.rows.iter().any(|row| row.name == *name && AccountRowContent::of(row) == *origin)
+        });
         inner.broken.extend(self.wrong);
         inner.settle(pool, now);
     }
 }
 
-/// An account that goes on has its calls still out and its rest still to run. Whether it is new.
-fn put(inner: &mut Inner, account: &Arc<Account>, origin: Origin) -> bool {
+/// Inserts an account. An existing one keeps its calls in flight and its cooldown. Returns true if it is new.
+fn put(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount>, origin: AccountRowContent) -> bool {
     let found = inner.members.iter_mut().find(|member| member.account.name() == account.name());
     if let Some(member) = found {
         member.replace(Arc::clone(account));
@@ -121,12 +127,12 @@ fn put(inner: &mut Inner, account: &Arc<Account>, origin: Origin) -> bool {
         return false;
     }
     let id = inner.next_id();
-    inner.members.push(Member::new(id, Arc::clone(account), Some(origin)));
+    inner.members.push(PoolMember::new(id, Arc::clone(account), Some(origin)));
     true
 }
 
-/// The account of a row, or what is wrong with it. Nothing that is sealed is in the answer.
-pub(crate) fn build(row: &AccountRow, vault: &Vault) -> Result<config::Account, String> {
+/// Builds the account of a row, or returns the reason why it cannot be built. The result contains no sealed value.
+pub(crate) fn build(row: &AccountRow, vault: &Vault) -> Result<config::AccountConfig, String> {
     let secrets = secrets(row, vault)?;
     let settings = row.settings.as_deref().unwrap_or("{}");
     config::account_from_json(&row.name, settings, secrets).map_err(|problems| {
@@ -135,24 +141,24 @@ pub(crate) fn build(row: &AccountRow, vault: &Vault) -> Result<config::Account, 
     })
 }
 
-/// The secrets of a row by the settings they belong to, or why they cannot be read.
+/// Returns the secrets of a row by setting, or the reason why they cannot be read.
 pub(crate) fn secrets(row: &AccountRow, vault: &Vault) -> Result<BTreeMap<String, String>, String> {
     let Some(sealed) = &row.sealed else { return Ok(BTreeMap::new()) };
     let plain = vault.open(&sealed_for(&row.name), sealed).map_err(|error| error.to_string())?;
     serde_json::from_slice(&plain).map_err(|_| "its credentials are not what imagate writes".to_owned())
 }
 
-// === impl Origin ===
+// === impl AccountRowContent ===
 
-impl Origin {
+impl AccountRowContent {
     fn of(row: &AccountRow) -> Self {
         Self { settings: row.settings.clone(), sealed: row.sealed.clone() }
     }
 }
 
-// === impl State ===
+// === impl StoredAccountState ===
 
-impl State {
+impl StoredAccountState {
     fn of(row: &AccountRow) -> Self {
         Self {
             disabled: row.disabled_at.map(|_| row.disabled_reason.clone().unwrap_or_default()),

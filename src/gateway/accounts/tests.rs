@@ -1,4 +1,4 @@
-//! The room with a real store: what is learnt survives, what others change arrives, and tokens are fetched once.
+//! The accounts with a real store: state survives a restart, changes of others arrive, and tokens are fetched once.
 
 mod state;
 mod tokens;
@@ -14,35 +14,37 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::gateway::config::{ClientAuth, Credentials, Grant, Oauth, Protocol, Secret, Tier};
+use crate::gateway::config::{
+    AccountCredentials, BillingTier, ClientAuth, ConfigSecret, GrantConfig, OauthConfig, UpstreamProtocol,
+};
 use crate::gateway::store::testing::fresh;
-use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, Act, NewAccount, SqliteStore, Timestamp};
+use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext, NewAccount, SqliteStore, Timestamp};
 
-/// Nothing that is a secret may turn up anywhere else.
+/// A secret value, which must not appear anywhere else.
 const CANARY: &str = "canary";
 
 /// A token endpoint that follows a script.
 struct FakeTokens {
     exchanges: AtomicUsize,
     forms: Mutex<Vec<String>>,
-    /// The answers still to come; the last one is given again and again.
-    script: Mutex<Vec<Result<(u16, String), Unreachable>>>,
-    /// One permit is one exchange.
+    /// The answers that are left; the last one is repeated.
+    script: Mutex<Vec<Result<(u16, String), TokenEndpointError>>>,
+    /// Each permit allows one exchange.
     gate: Semaphore,
-    /// The status that a check of credentials by themselves gets.
+    /// The status of the answer to a credential check.
     probe: AtomicU16,
     probes: AtomicUsize,
-    /// One permit is one answer to a check.
+    /// Each permit allows one answer to a check.
     probe_gate: Semaphore,
 }
 
 impl FakeTokens {
-    /// Hands out `canary-access-N` and `canary-refresh-N`.
+    /// Issues `canary-access-N` and `canary-refresh-N`.
     fn rotating() -> Arc<Self> {
         Self::scripted(Vec::new())
     }
 
-    fn scripted(script: Vec<Result<(u16, String), Unreachable>>) -> Arc<Self> {
+    fn scripted(script: Vec<Result<(u16, String), TokenEndpointError>>) -> Arc<Self> {
         Arc::new(Self {
             exchanges: AtomicUsize::new(0),
             forms: Mutex::default(),
@@ -66,7 +68,7 @@ impl FakeTokens {
         self.forms.lock().unwrap().last().cloned().unwrap_or_default()
     }
 
-    fn next(&self) -> Result<(u16, String), Unreachable> {
+    fn next(&self) -> Result<(u16, String), TokenEndpointError> {
         let number = self.exchanges.fetch_add(1, Ordering::SeqCst) + 1;
         let mut script = self.script.lock().unwrap();
         match script.len() {
@@ -84,38 +86,38 @@ impl FakeTokens {
 
 #[async_trait]
 impl TokenEndpoint for FakeTokens {
-    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenAnswer, Unreachable> {
+    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError> {
         self.forms.lock().unwrap().push(request.form);
         self.gate.acquire().await.unwrap().forget();
         let (status, body) = self.next()?;
-        Ok(TokenAnswer { status, body: Bytes::from(body) })
+        Ok(TokenResponse { status, body: Bytes::from(body) })
     }
 
-    async fn probe(&self, _: &Address, _: Option<&HeaderValue>) -> Result<u16, Unreachable> {
+    async fn probe(&self, _: &UpstreamAddress, _: Option<&HeaderValue>) -> Result<u16, TokenEndpointError> {
         self.probes.fetch_add(1, Ordering::SeqCst);
         self.probe_gate.acquire().await.unwrap().forget();
         match self.probe.load(Ordering::SeqCst) {
-            0 => Err(Unreachable),
+            0 => Err(TokenEndpointError),
             status => Ok(status),
         }
     }
 }
 
-fn endpoint(credentials: Credentials) -> config::Upstream {
-    config::Upstream::Api(config::Endpoint {
+fn endpoint(credentials: AccountCredentials) -> config::UpstreamConfig {
+    config::UpstreamConfig::Api(config::EndpointConfig {
         base_url: "https://images.example/v1".parse().unwrap(),
-        protocol: Protocol::Images,
+        protocol: UpstreamProtocol::Images,
         host_model: String::new(),
         credentials,
         headers: http::HeaderMap::new(),
     })
 }
 
-fn account(name: &str, upstream: config::Upstream) -> config::Account {
-    config::Account {
+fn account(name: &str, upstream: config::UpstreamConfig) -> config::AccountConfig {
+    config::AccountConfig {
         name: name.to_owned(),
         upstream,
-        tier: Tier::Paid,
+        tier: BillingTier::Paid,
         groups: vec!["default".to_owned()],
         priority: 0,
         concurrency: NonZeroU32::new(64).unwrap(),
@@ -124,16 +126,16 @@ fn account(name: &str, upstream: config::Upstream) -> config::Account {
     }
 }
 
-fn with_key(name: &str) -> config::Account {
-    account(name, endpoint(Credentials::ApiKey(Secret::new(format!("{CANARY}-key"), "here"))))
+fn with_key(name: &str) -> config::AccountConfig {
+    account(name, endpoint(AccountCredentials::ApiKey(ConfigSecret::new(format!("{CANARY}-key"), "here"))))
 }
 
-fn with_token(name: &str, refresh: &str) -> config::Account {
+fn with_token(name: &str, refresh: &str) -> config::AccountConfig {
     account(
         name,
-        endpoint(Credentials::Oauth(Oauth {
+        endpoint(AccountCredentials::Oauth(OauthConfig {
             token_url: "https://login.example/token".parse().unwrap(),
-            grant: Grant::RefreshToken(Secret::new(refresh.to_owned(), "here")),
+            grant: GrantConfig::RefreshToken(ConfigSecret::new(refresh.to_owned(), "here")),
             client_id: Some("client".to_owned()),
             client_secret: None,
             client_auth: ClientAuth::Body,
@@ -143,11 +145,11 @@ fn with_token(name: &str, refresh: &str) -> config::Account {
     )
 }
 
-/// A start of the server, as far as this room is concerned.
+/// Starts the accounts as the server does.
 async fn start(
     store: &Arc<SqliteStore>,
     node: &str,
-    accounts: &[config::Account],
+    accounts: &[config::AccountConfig],
     endpoint: &Arc<FakeTokens>,
 ) -> Arc<Accounts> {
     for account in accounts {
@@ -158,15 +160,15 @@ async fn start(
     Accounts::open(accounts, shared, store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
 }
 
-fn wanted() -> Wanted {
-    Wanted { group: "default".to_owned(), ..Wanted::default() }
+fn wanted() -> AccountRequirements {
+    AccountRequirements { group: "default".to_owned(), ..AccountRequirements::default() }
 }
 
-async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, NoLease> {
-    accounts.take(&Requester::alone("key_1"), wanted()).await
+async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, LeaseRefusal> {
+    accounts.take(&RequesterId::alone("key_1"), wanted()).await
 }
 
-/// What a look each half second does.
+/// Runs one round of the watch task, as each half second does.
 async fn round(accounts: &Arc<Accounts>) {
     assert!(Arc::clone(accounts).round(true).await);
 }
@@ -176,7 +178,7 @@ async fn row(store: &SqliteStore, name: &str) -> AccountRow {
 }
 
 async fn change(store: &SqliteStore, name: &str, change: AccountChange) {
-    store.change_account(&Act::command(), name, change).await.unwrap().unwrap();
+    store.change_account(&AuditContext::command(), name, change).await.unwrap().unwrap();
 }
 
 fn shown(lease: &Lease) -> &str {

@@ -1,7 +1,7 @@
-//! Fetches tokens: one exchange at a time, in this process and among all that share the store.
+//! Fetches tokens: one exchange at a time, in this process and among all processes that share the store.
 //!
-//! Once asked, an endpoint may have spent the old refresh token, so an exchange is never given up half way, and what
-//! it gave is stored before anybody uses it. It carries U17 of the failure catalogue.
+//! An endpoint that was asked may have invalidated the old refresh token. Therefore an exchange is never aborted, and
+//! its result is stored before it is used. The module carries U17 of the failure catalogue.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,61 +12,62 @@ use http::HeaderValue;
 use tokio::sync::Mutex as Flight;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::keeper::{Keeper, NoToken, Stored, Token};
-use super::oauth::{self, Refusal, TokenEndpoint};
+use super::keeper::{AccessToken, StoredToken, TokenCache, TokenFailure};
+use super::oauth::{self, GrantRefusal, TokenEndpoint};
 use crate::gateway::store::{NodeId, Store, StoreError, Vault};
 
-/// The longest that an endpoint is waited for (ours).
+/// The longest wait for an endpoint (ours).
 const EXCHANGE: Duration = Duration::from_secs(20);
-/// How long a node may take over a fetch before another tries (ours): longer than it waits for the endpoint.
+/// The time that a node has for a fetch before another node may try (ours). It is longer than the wait for the
+/// endpoint.
 const CLAIM: Duration = Duration::from_secs(60);
-/// How often, and for how long, the node that lost looks whether the other has finished (ours).
+/// The interval of the checks for the end of another node's fetch, and the longest wait for it (ours).
 const LOOK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(25);
-/// Tries to store a token, with this pause in between (ours): it is worth more than a record.
+/// The number of tries to store a token, and the pause between them (ours). A token is worth more than a record.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What every fetch needs.
-pub(super) struct Tokens {
+/// The dependencies of every fetch.
+pub(super) struct TokenFetcher {
     store: Arc<dyn Store>,
     vault: Vault,
     endpoint: Arc<dyn TokenEndpoint>,
     node: NodeId,
-    /// One for each account, held by the one who fetches. By name: new settings of an account do not begin a second
-    /// fetch beside one that is under way.
+    /// One lock for each account, held during a fetch. The key is the name, so that new settings of an account do not
+    /// start a second fetch beside one in progress.
     flights: Mutex<HashMap<String, Arc<Flight<()>>>>,
 }
 
-// === impl Tokens ===
+// === impl TokenFetcher ===
 
-impl Tokens {
+impl TokenFetcher {
     pub(super) fn new(store: Arc<dyn Store>, vault: Vault, endpoint: Arc<dyn TokenEndpoint>, node: NodeId) -> Self {
         Self { store, vault, endpoint, node, flights: Mutex::default() }
     }
 
-    /// A token that is good now.
-    pub(super) async fn access(self: &Arc<Self>, keeper: &Arc<Keeper>) -> Result<HeaderValue, NoToken> {
+    /// Returns a token that is valid now.
+    pub(super) async fn access(self: &Arc<Self>, keeper: &Arc<TokenCache>) -> Result<HeaderValue, TokenFailure> {
         match keeper.usable(Instant::now()) {
             Some(header) => Ok(header),
             None => self.fetch(keeper, None).await,
         }
     }
 
-    /// Another token than the one that was refused.
+    /// Returns a token that differs from the refused one.
     pub(super) async fn renew(
         self: &Arc<Self>,
-        keeper: &Arc<Keeper>,
+        keeper: &Arc<TokenCache>,
         refused: &HeaderValue,
-    ) -> Result<HeaderValue, NoToken> {
+    ) -> Result<HeaderValue, TokenFailure> {
         match keeper.usable(Instant::now()) {
             Some(header) if header != refused => Ok(header),
             _ => self.fetch(keeper, Some(refused.clone())).await,
         }
     }
 
-    /// The next token, ahead of need, and once more the try to store what could not be. Nothing where somebody fetches.
-    pub(super) async fn ahead(self: &Arc<Self>, keeper: &Arc<Keeper>) -> Result<(), NoToken> {
+    /// Fetches the next token ahead of need, and retries a failed store. Does nothing if a fetch is in progress.
+    pub(super) async fn ahead(self: &Arc<Self>, keeper: &Arc<TokenCache>) -> Result<(), TokenFailure> {
         match self.flight(&keeper.account).try_lock() {
             Ok(_alone) => self.save(keeper).await,
             Err(_) => return Ok(()),
@@ -77,8 +78,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// Waits until nobody fetches for this account and what was fetched is stored, as far as the store allows.
-    pub(super) async fn finish(&self, keeper: &Keeper) {
+    /// Waits until no fetch for this account is in progress and the result is stored, as far as the store allows.
+    pub(super) async fn finish(&self, keeper: &TokenCache) {
         let flight = self.flight(&keeper.account);
         let _alone = flight.lock().await;
         self.save(keeper).await;
@@ -89,31 +90,31 @@ impl Tokens {
         Arc::clone(flights.entry(account.to_owned()).or_default())
     }
 
-    /// Tries once more to store what could not be. Only the one who fetches may: an older token must not come last.
-    async fn save(&self, keeper: &Keeper) {
+    /// Retries a failed store. Only the holder of the lock may do so: an older token must not be written last.
+    async fn save(&self, keeper: &TokenCache) {
         let Some(sealed) = keeper.unsaved() else { return };
         if self.store_once(keeper, &sealed).await.is_ok() {
             keeper.set_unsaved(None);
         }
     }
 
-    /// All who ask while somebody fetches get what that one gets.
+    /// Fetches a token. All requests that arrive during a fetch get its result.
     async fn fetch(
         self: &Arc<Self>,
-        keeper: &Arc<Keeper>,
+        keeper: &Arc<TokenCache>,
         refused: Option<HeaderValue>,
-    ) -> Result<HeaderValue, NoToken> {
+    ) -> Result<HeaderValue, TokenFailure> {
         let before = keeper.ended();
         let flight = self.flight(&keeper.account).lock_owned().await;
         if keeper.ended() != before {
             return keeper.outcome();
         }
-        // Who comes a moment after a failure has not heard of it yet.
+        // A request that comes a moment after a failure does not know of it yet.
         if let Some(failed) = keeper.failed(Instant::now()) {
             return Err(failed);
         }
         let (tokens, keeper) = (Arc::clone(self), Arc::clone(keeper));
-        // A task of its own: whoever asked may leave, the rotated refresh token must not be lost.
+        // The fetch runs in its own task: the request may be dropped, but the rotated refresh token must not be lost.
         let fetching = tokio::runtime::Handle::current().spawn(async move {
             let result = tokens.next(&keeper, refused.as_ref()).await;
             keeper.end(result, refused.is_some(), Instant::now());
@@ -122,18 +123,18 @@ impl Tokens {
         });
         fetching.await.unwrap_or_else(|error| {
             tracing::error!(%error, "fetching a token ended in the middle");
-            Err(NoToken::Trouble)
+            Err(TokenFailure::Trouble)
         })
     }
 
-    async fn next(&self, keeper: &Keeper, refused: Option<&HeaderValue>) -> Result<Token, NoToken> {
+    async fn next(&self, keeper: &TokenCache, refused: Option<&HeaderValue>) -> Result<AccessToken, TokenFailure> {
         let trouble = |error: StoreError| {
             tracing::error!(
                 account = keeper.account,
                 error = &error as &dyn std::error::Error,
                 "no token was fetched: the store has trouble"
             );
-            NoToken::Trouble
+            TokenFailure::Trouble
         };
         let end = Instant::now() + PATIENCE;
         loop {
@@ -145,11 +146,11 @@ impl Tokens {
             }
             if Instant::now() >= end {
                 tracing::warn!(account = keeper.account, "another node has been fetching a token for too long");
-                return Err(NoToken::Trouble);
+                return Err(TokenFailure::Trouble);
             }
             sleep(LOOK).await;
         }
-        // Another may have finished between the look and the claim.
+        // Another node may have finished between the read and the claim.
         let token = match self.stored(keeper, refused).await {
             Ok(Some(token)) => Ok(token),
             Ok(None) => return self.exchange(keeper, refused).await,
@@ -159,27 +160,31 @@ impl Tokens {
         token
     }
 
-    async fn claim(&self, keeper: &Keeper) -> Result<bool, StoreError> {
+    async fn claim(&self, keeper: &TokenCache) -> Result<bool, StoreError> {
         let now = Utc::now();
         self.store.claim_refresh(&keeper.account, self.node.as_str(), now.into(), (now + CLAIM).into()).await
     }
 
-    async fn release(&self, keeper: &Keeper) {
+    async fn release(&self, keeper: &TokenCache) {
         if let Err(error) = self.store.release_refresh(&keeper.account, self.node.as_str()).await {
             tracing::warn!(account = keeper.account, %error, "the claim to fetch a token runs out by itself");
         }
     }
 
-    /// What the store has, if it is good and not the one that was refused.
-    async fn stored(&self, keeper: &Keeper, refused: Option<&HeaderValue>) -> Result<Option<Token>, StoreError> {
+    /// Returns the stored token, if it is valid and not the refused one.
+    async fn stored(
+        &self,
+        keeper: &TokenCache,
+        refused: Option<&HeaderValue>,
+    ) -> Result<Option<AccessToken>, StoreError> {
         self.save(keeper).await;
         if keeper.unsaved().is_some() {
-            // What is stored is older than what is known here.
+            // The stored token is older than the one in memory.
             return Ok(None);
         }
         let Some(row) = self.store.load_token(&keeper.account).await? else { return Ok(None) };
         let opened = self.vault.open(&context(&keeper.account), &row.sealed);
-        let read = opened.ok().and_then(|plain| serde_json::from_slice::<Stored>(&plain).ok());
+        let read = opened.ok().and_then(|plain| serde_json::from_slice::<StoredToken>(&plain).ok());
         if read.is_none() {
             tracing::error!(account = keeper.account, "the stored token cannot be read; the configured one is used");
         }
@@ -187,18 +192,18 @@ impl Tokens {
         Ok(adopted.filter(|token| Some(&token.header) != refused))
     }
 
-    /// The exchange itself. The claim is held, and let go at the end.
-    async fn exchange(&self, keeper: &Keeper, refused: Option<&HeaderValue>) -> Result<Token, NoToken> {
+    /// Makes the exchange. The claim is held, and released at the end.
+    async fn exchange(&self, keeper: &TokenCache, refused: Option<&HeaderValue>) -> Result<AccessToken, TokenFailure> {
         let refresh = keeper.refresh();
         let request = oauth::request(&keeper.oauth, refresh.as_deref());
         let answer = timeout(EXCHANGE, self.endpoint.exchange(request)).await;
         let granted = match answer {
             Ok(Ok(answer)) => oauth::read(&answer),
-            Ok(Err(_)) | Err(_) => Err(Refusal::Transient),
+            Ok(Err(_)) | Err(_) => Err(GrantRefusal::Transient),
         };
         match granted {
             Ok(granted) => {
-                let taken = keeper.take(granted, Instant::now(), Utc::now()).ok_or(NoToken::Trouble);
+                let taken = keeper.take(granted, Instant::now(), Utc::now()).ok_or(TokenFailure::Trouble);
                 let (stored, token) = taken?;
                 self.keep(keeper, &stored).await;
                 tracing::info!(account = keeper.account, "a token was fetched");
@@ -210,27 +215,27 @@ impl Tokens {
 
     async fn refused(
         &self,
-        keeper: &Keeper,
+        keeper: &TokenCache,
         refused: Option<&HeaderValue>,
         used: Option<&str>,
-        refusal: Refusal,
-    ) -> Result<Token, NoToken> {
+        refusal: GrantRefusal,
+    ) -> Result<AccessToken, TokenFailure> {
         self.release(keeper).await;
-        let Refusal::Permanent(code) = refusal else {
+        let GrantRefusal::Permanent(code) = refusal else {
             tracing::warn!(account = keeper.account, "the token endpoint gave no token; later it may");
-            return Err(NoToken::Trouble);
+            return Err(TokenFailure::Trouble);
         };
-        // A node that was slower than its claim may have rotated the refresh token under our hands.
+        // A node that exceeded its claim may have rotated the refresh token in the meantime.
         match self.stored(keeper, refused).await {
             Ok(Some(token)) => Ok(token),
-            Ok(None) if keeper.refresh().as_deref() == used => Err(NoToken::Revoked(code)),
-            Ok(None) | Err(_) => Err(NoToken::Trouble),
+            Ok(None) if keeper.refresh().as_deref() == used => Err(TokenFailure::Revoked(code)),
+            Ok(None) | Err(_) => Err(TokenFailure::Trouble),
         }
     }
 
-    /// Stores a token, before anybody uses it. Where the store does not take it, using it all the same is better than
-    /// losing it: the old one is spent, and the watch goes on trying.
-    async fn keep(&self, keeper: &Keeper, stored: &Stored) {
+    /// Stores a token before it is used. If the store does not accept it, it is used nevertheless: the old refresh
+    /// token is invalid, and the watch task retries the store.
+    async fn keep(&self, keeper: &TokenCache, stored: &StoredToken) {
         let sealed = serde_json::to_vec(stored).map_err(|error| StoreError::Refused(error.into()));
         let sealed = match sealed.and_then(|plain| self.vault.seal(&context(&keeper.account), &plain)) {
             Ok(sealed) => sealed,
@@ -249,16 +254,16 @@ impl Tokens {
         keeper.set_unsaved(Some(sealed));
     }
 
-    async fn store_once(&self, keeper: &Keeper, sealed: &[u8]) -> Result<(), StoreError> {
+    async fn store_once(&self, keeper: &TokenCache, sealed: &[u8]) -> Result<(), StoreError> {
         if !self.store.store_token(&keeper.account, self.node.as_str(), sealed).await? {
-            // Whoever holds the claim now, or has entered other credentials, knows better.
+            // The current holder of the claim, or of newer credentials, takes precedence.
             tracing::warn!(account = keeper.account, "a token came too late to be stored");
         }
         Ok(())
     }
 }
 
-/// Where a token is sealed for: another account's does not open here.
+/// Returns the context to which a token is sealed. Those of another account cannot be opened with it.
 fn context(account: &str) -> String {
     format!("token of account {account}")
 }

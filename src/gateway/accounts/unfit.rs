@@ -1,4 +1,4 @@
-//! The models that an account is not asked for, because its upstream does not offer them to it or they have not been
+//! The models that an account is not asked for, because its upstream does not offer them to it or because they are not
 //! paid for. No I/O; the time comes as an argument.
 //!
 //! It carries U18 of the failure catalogue. The memory is bounded, because callers choose the names of text models.
@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::cooling::{Moment, Steps, doubled};
+use super::cooling::{AttemptTiming, FailureStreak, doubled};
 
-/// A model is not asked for again for this long (U18), and then each time twice as long.
+/// The first and the longest pause for a model (U18); each pause is twice as long as the last.
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Models remembered for one account (ours); beyond it the one whose pause ends first is forgotten.
+/// The most models that are remembered for one account (ours). Beyond it, the one whose pause ends first is dropped.
 const MODELS_MAX: usize = 64;
 
 /// The models that an account is not asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct UnfitModels(HashMap<Arc<str>, ModelRest>);
+pub(super) struct UnfitModels(HashMap<Arc<str>, ModelCooldown>);
 
 #[derive(Clone, Copy, Debug)]
-struct ModelRest {
+struct ModelCooldown {
     until: Instant,
-    steps: Steps,
+    steps: FailureStreak,
 }
 
 // === impl UnfitModels ===
@@ -35,18 +35,18 @@ impl UnfitModels {
         model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
     }
 
-    /// True if anything is remembered of the model.
+    /// True if a pause for this model is remembered, even one that is over.
     pub(super) fn has(&self, model: &str) -> bool {
         self.0.contains_key(model)
     }
 
     /// Notes that the account does not have the model.
-    pub(super) fn learn(&mut self, model: &Arc<str>, moment: Moment) {
+    pub(super) fn learn(&mut self, model: &Arc<str>, moment: AttemptTiming) {
         if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {
             let first = self.0.iter().min_by_key(|(_, pause)| pause.until).map(|(model, _)| Arc::clone(model));
             let _forgotten = first.and_then(|model| self.0.remove(&model));
         }
-        let new = ModelRest { until: moment.now, steps: Steps::default() };
+        let new = ModelCooldown { until: moment.now, steps: FailureStreak::default() };
         let pause = self.0.entry(Arc::clone(model)).or_insert(new);
         let until = moment.now + doubled(FIRST, pause.steps.step(moment)).min(LONGEST);
         pause.until = pause.until.max(until);
@@ -60,7 +60,7 @@ impl UnfitModels {
         }
     }
 
-    /// Forgets all pauses, when an operator says that the account is good again.
+    /// Forgets all pauses after an operator has re-enabled the account.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
@@ -70,9 +70,9 @@ impl UnfitModels {
 mod tests {
     use super::*;
 
-    fn moment(begin: Instant, granted: u64, now: u64) -> Moment {
+    fn moment(begin: Instant, granted: u64, now: u64) -> AttemptTiming {
         let at = |seconds| begin + Duration::from_secs(seconds);
-        Moment { granted: at(granted), now: at(now), jitter: 0 }
+        AttemptTiming { granted: at(granted), now: at(now), jitter: 0 }
     }
 
     #[test]

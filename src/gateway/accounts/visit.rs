@@ -1,43 +1,45 @@
-//! Accounts that are asked what they know. Nothing is made, so no place is taken and nothing is learnt.
+//! Accounts that are asked for their models. No image is made, so no slot is taken and the result changes no account.
 
 use std::sync::Arc;
 
 use http::HeaderValue;
 
-use super::account::{Access, Account};
-use super::{Accounts, NoToken, Unreachable};
-use crate::gateway::config::Protocol;
+use super::account::{AccountAuth, UpstreamAccount};
+use super::{Accounts, TokenEndpointError, TokenFailure};
+use crate::gateway::config::UpstreamProtocol;
 
-/// An account that can answer for text models. Another one as soon as its settings change.
-pub(crate) type Speaker = Account;
+/// An account that can answer for text models. It is a new object after each change of its settings.
+pub(crate) type TextModelAccount = UpstreamAccount;
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// The enabled accounts that serve this group and can hold a conversation, in the order in which they were added.
-    pub(crate) fn speakers(&self, group: &str) -> Vec<Arc<Speaker>> {
+    /// Returns the enabled accounts that serve this group and can hold a conversation, in the order in which they were
+    /// added.
+    pub(crate) fn speakers(&self, group: &str) -> Vec<Arc<TextModelAccount>> {
         let inner = self.pool.lock();
         let enabled = inner.members.iter().filter(|member| member.disabled.is_none()).map(|member| &member.account);
-        let speakers = enabled.filter(|account| account.serves(group) && account.speaks(Some(Protocol::Responses)));
+        let speakers =
+            enabled.filter(|account| account.serves(group) && account.speaks(Some(UpstreamProtocol::Responses)));
         speakers.cloned().collect()
     }
 
-    /// What lets a question in.
+    /// Returns the credentials for a call.
     ///
     /// # Errors
     ///
-    /// Where there is no token now.
-    pub(crate) async fn pass(&self, speaker: &Speaker) -> Result<Option<HeaderValue>, Unreachable> {
+    /// Returns an error if there is no token now.
+    pub(crate) async fn pass(&self, speaker: &TextModelAccount) -> Result<Option<HeaderValue>, TokenEndpointError> {
         match speaker.access() {
-            Access::Open => Ok(None),
-            Access::Key(header) => Ok(Some(header.clone())),
-            Access::Token(keeper) => match self.tokens.access(keeper).await {
+            AccountAuth::Open => Ok(None),
+            AccountAuth::Key(header) => Ok(Some(header.clone())),
+            AccountAuth::Token(keeper) => match self.tokens.access(keeper).await {
                 Ok(header) => Ok(Some(header)),
-                Err(NoToken::Revoked(code)) => {
+                Err(TokenFailure::Revoked(code)) => {
                     self.put_out(&keeper.account, code).await;
-                    Err(Unreachable)
+                    Err(TokenEndpointError)
                 }
-                Err(NoToken::Trouble) => Err(Unreachable),
+                Err(TokenFailure::Trouble) => Err(TokenEndpointError),
             },
         }
     }

@@ -1,5 +1,5 @@
-//! Once a second: what commands and other nodes have changed, what could not be stored yet, whose rest is over, and
-//! whose token will soon run out.
+//! Updates the accounts each half second: adopts changes of commands and other nodes, stores what could not be stored
+//! before, serves requests whose wait is over, and fetches tokens that expire soon.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,25 +9,25 @@ use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Accounts;
-use super::account::Access;
-use super::keeper::{Keeper, NoToken};
-use crate::gateway::store::{AccountChange, Act};
+use super::account::AccountAuth;
+use super::keeper::{TokenCache, TokenFailure};
+use crate::gateway::store::{AccountChange, AuditContext};
 
-/// A change of keys and accounts must reach every node within a second.
+/// The pause between two rounds: a change of keys and accounts must reach every node within a second.
 const EVERY: Duration = Duration::from_millis(500);
-/// A look at the store is given up after this (ours), so that the next one can be tried.
+/// The longest read of the store (ours). After that the read is abandoned, so that the next one can be tried.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Begins to look after the accounts, until the last one who holds them is gone.
+    /// Starts the watch task, which ends when the last owner of the accounts drops them.
     pub(crate) fn watch(self: &Arc<Self>) {
         Handle::current().spawn(look_after(Arc::downgrade(self)));
     }
 
-    /// Waits until no token is being fetched and everything learnt is stored, as far as the store allows. To be called
-    /// at the end of the process: a rotated refresh token that is lost is an account that is lost.
+    /// Waits until no token is being fetched and all state is stored, as far as the store allows. Must be called at the
+    /// end of the process: without its rotated refresh token an account cannot be used.
     pub(crate) async fn finish(&self) {
         for keeper in self.keepers() {
             self.tokens.finish(&keeper).await;
@@ -37,7 +37,7 @@ impl Accounts {
         }
     }
 
-    /// One round. Whether the store is well, so that its trouble is told once and not each second.
+    /// Runs one round. Returns true if the store works, so that a failure is logged once and not in each round.
     pub(super) async fn round(self: Arc<Self>, was_well: bool) -> bool {
         self.pool.wake();
         self.try_doubted();
@@ -67,11 +67,11 @@ impl Accounts {
         well
     }
 
-    /// Writes to the store which accounts this process has set aside, for commands and pages. It is written when it
-    /// changes, and never while a request waits for it.
+    /// Writes to the store which accounts this process has ejected, for commands and pages. They are written when they
+    /// change, and never while a request waits for it.
     async fn tell_health(&self) {
         for (member, account, until, failing) in self.pool.untold_health() {
-            let act = Act::system();
+            let act = AuditContext::system();
             let write = self.store.change_account(&act, &account, AccountChange::Fail(failing));
             match timeout(PATIENCE, write).await {
                 Ok(Ok(_)) => self.pool.told_health(member, until),
@@ -87,13 +87,13 @@ impl Accounts {
         }
     }
 
-    async fn fetch_one_ahead(&self, keeper: &Arc<Keeper>) {
-        // Trouble is no reason to rest: the token that there is may still be good.
-        let Err(NoToken::Revoked(code)) = self.tokens.ahead(keeper).await else { return };
+    async fn fetch_one_ahead(&self, keeper: &Arc<TokenCache>) {
+        // A temporary failure changes nothing: the existing token may still be valid.
+        let Err(TokenFailure::Revoked(code)) = self.tokens.ahead(keeper).await else { return };
         self.put_out(&keeper.account, code).await;
     }
 
-    /// There will be no token for the account.
+    /// Disables the account, because no token can be fetched for it.
     pub(super) async fn put_out(&self, account: &str, code: &'static str) {
         self.pool.revoked(account, code);
         if let Some(unsaved) = self.pool.unsaved(account) {
@@ -101,19 +101,19 @@ impl Accounts {
         }
     }
 
-    /// The keepers of tokens that may be used.
-    pub(super) fn keepers(&self) -> Vec<Arc<Keeper>> {
+    /// Returns the token caches of the accounts that may be used.
+    pub(super) fn keepers(&self) -> Vec<Arc<TokenCache>> {
         let inner = self.pool.lock();
         let enabled = inner.members.iter().filter(|member| member.disabled.is_none());
         let keepers = enabled.filter_map(|member| match member.account.access() {
-            Access::Token(keeper) => Some(Arc::clone(keeper)),
-            Access::Open | Access::Key(_) => None,
+            AccountAuth::Token(keeper) => Some(Arc::clone(keeper)),
+            AccountAuth::Open | AccountAuth::Key(_) => None,
         });
         keepers.collect()
     }
 }
 
-/// Rounds without end, each in a task of its own: what panics in one is seen, and the next one comes.
+/// Runs rounds without end, each in its own task: a panic in one is noticed, and the next one runs.
 async fn look_after(accounts: Weak<Accounts>) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

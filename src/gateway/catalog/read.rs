@@ -1,19 +1,19 @@
-//! What of an upstream's list of models goes on. Pure.
+//! Selects the entries of an upstream's list of models that are passed on. No I/O.
 //!
-//! An upstream may list everything it has, and say of each whose it is; callers get the names of what talks, and nothing
-//! that tells of the account.
+//! An upstream may list everything it has, with an owner for each. Callers get the names of text models, and nothing
+//! that identifies the account.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::TextModel;
 
-/// So many of one account (ours): the largest list that anybody serves today is a tenth of it.
+/// The most models of one account (ours). The largest known list has a tenth of that.
 const MODELS_MAX: usize = 5_000;
 const ID_MAX: usize = 128;
 const OWNER_MAX: usize = 64;
 
-/// How the names of models begin that draw, hear, speak, judge or embed, and hold no conversation.
+/// The prefixes of models that draw, hear, speak, judge or embed, and hold no conversation.
 const OTHERS: [&str; 13] = [
     "babbage-",
     "chatgpt-image",
@@ -31,21 +31,21 @@ const OTHERS: [&str; 13] = [
 ];
 /// Parts of the names of such models.
 const OTHER_PARTS: [&str; 5] = ["-audio", "-embedding", "-realtime", "-transcribe", "-tts"];
-/// What whose names begin like this belongs to an organisation or a person, and says to which.
+/// The prefixes of owner names that identify an organisation or a person.
 const PERSONAL: [&str; 2] = ["org-", "user-"];
 
 #[derive(Deserialize)]
-struct List {
+struct UpstreamModelList {
     data: Vec<Value>,
 }
 
-/// The text models of an answer; nothing where it is no list.
+/// Returns the text models of an answer; `None` if it is no list.
 pub(super) fn models(answer: &[u8]) -> Option<Vec<TextModel>> {
-    let list: List = serde_json::from_slice(answer).ok()?;
+    let list: UpstreamModelList = serde_json::from_slice(answer).ok()?;
     Some(list.data.iter().filter_map(model).take(MODELS_MAX).collect())
 }
 
-/// Nothing where it has no name that could be used.
+/// Returns a text model; `None` if it has no usable name.
 fn model(entry: &Value) -> Option<TextModel> {
     let id = entry["id"].as_str().filter(|id| is_text_model(id))?;
     let owner = entry["owned_by"].as_str().filter(|owner| is_plain(owner));
@@ -56,11 +56,11 @@ fn model(entry: &Value) -> Option<TextModel> {
 fn is_text_model(id: &str) -> bool {
     let is_id = !id.is_empty() && id.len() <= ID_MAX && id.bytes().all(|byte| byte.is_ascii_graphic());
     let is_other = OTHERS.iter().any(|start| id.starts_with(start)) || OTHER_PARTS.iter().any(|part| id.contains(part));
-    // A name is no address.
+    // A name is not an address.
     is_id && !is_other && !id.contains("://")
 }
 
-/// Whether it is a word that tells nothing of the account.
+/// True if the owner is a plain word that tells nothing of the account.
 fn is_plain(owner: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_word = !owner.is_empty() && owner.len() <= OWNER_MAX && owner.bytes().all(fits);

@@ -1,4 +1,4 @@
-//! What was fetched, until it is old: one fetch at a time for each owner, and the older answer while it runs.
+//! Caches the fetched lists of models: one fetch at a time for each owner, and the older answer while it runs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -9,99 +9,101 @@ use tokio::time::Instant;
 
 use super::TextModel;
 
-/// After this an answer is fetched anew, while the old one still serves (ours): models come and go by the month.
+/// After this time an answer is fetched again, while the old one is still used (ours): models change from month to
+/// month.
 const FRESH: Duration = Duration::from_secs(600);
-/// How soon after a failure it is tried again (ours).
+/// The pause after a failed fetch (ours).
 const RETRY: Duration = Duration::from_secs(60);
-/// How long an answer serves whose owner is in trouble (ours).
+/// The time for which an old answer is used while fetches from its owner fail (ours).
 const USABLE: Duration = Duration::from_secs(3600);
-/// So many fetches at once (ours): a list may be of megabytes.
+/// The most fetches at the same time (ours): a list may have megabytes.
 const FLIGHTS: usize = 4;
 
 /// The models of one owner.
-pub(super) type Models = Arc<[TextModel]>;
+pub(super) type TextModelList = Arc<[TextModel]>;
 
-/// Why there is no new answer.
+/// The reason why there is no new answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
-    /// The owner is not let in: what it once could name it can no longer use.
+pub(super) enum ModelFetchError {
+    /// The credentials of the owner were refused, so its models can no longer be used.
     Refused,
-    /// Something that passes.
+    /// A temporary failure.
     Trouble,
 }
 
-/// The answers, by owner.
+/// The cached lists, by owner.
 #[derive(Debug)]
-pub(super) struct Shelf<T> {
-    books: Mutex<Vec<Book<T>>>,
+pub(super) struct ModelCache<T> {
+    books: Mutex<Vec<ModelCacheEntry<T>>>,
     flights: Semaphore,
 }
 
 #[derive(Debug)]
-struct Book<T> {
+struct ModelCacheEntry<T> {
     owner: Weak<T>,
-    /// Nothing until the first fetch has ended.
-    models: watch::Sender<Option<Models>>,
+    /// `None` until the first fetch has ended.
+    models: watch::Sender<Option<TextModelList>>,
     due: Instant,
     usable_until: Instant,
     under_way: bool,
 }
 
 /// A fetch. However it ends, the next one may begin.
-struct Flight<T> {
-    shelf: Arc<Shelf<T>>,
+struct ModelFetch<T> {
+    shelf: Arc<ModelCache<T>>,
     owner: Weak<T>,
-    result: Result<Models, Failed>,
+    result: Result<TextModelList, ModelFetchError>,
 }
 
-// === impl Shelf ===
+// === impl ModelCache ===
 
-impl<T: Send + Sync + 'static> Shelf<T> {
+impl<T: Send + Sync + 'static> ModelCache<T> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { books: Mutex::default(), flights: Semaphore::new(FLIGHTS) })
     }
 
-    /// What is known of this owner, now or as soon as it is. `fetch` runs where it is due, and goes on without us.
+    /// Returns the known models of this owner, now or as soon as there are any. Runs `fetch` if one is due, in a task
+    /// of its own.
     pub(super) fn look(
         self: &Arc<Self>,
         owner: &Arc<T>,
-        fetch: impl Future<Output = Result<Vec<TextModel>, Failed>> + Send + 'static,
-    ) -> watch::Receiver<Option<Models>> {
+        fetch: impl Future<Output = Result<Vec<TextModel>, ModelFetchError>> + Send + 'static,
+    ) -> watch::Receiver<Option<TextModelList>> {
         let now = Instant::now();
         let owner = Arc::downgrade(owner);
         let mut books = self.lock();
         books.retain(|book| book.owner.strong_count() > 0);
         let at = books.iter().position(|book| book.owner.ptr_eq(&owner)).unwrap_or_else(|| {
-            books.push(Book::new(owner.clone(), now));
+            books.push(ModelCacheEntry::new(owner.clone(), now));
             books.len() - 1
         });
         let book = &mut books[at];
         if book.due <= now && !book.under_way {
             book.under_way = true;
-            let flight = Flight { shelf: Arc::clone(self), owner, result: Err(Failed::Trouble) };
+            let flight = ModelFetch { shelf: Arc::clone(self), owner, result: Err(ModelFetchError::Trouble) };
             Handle::current().spawn(async move {
                 let shelf = Arc::clone(&flight.shelf);
-                // It is never closed.
+                // The semaphore is never closed.
                 let _turn = shelf.flights.acquire().await;
-                flight.end(fetch.await.map(Models::from));
+                flight.end(fetch.await.map(TextModelList::from));
             });
         }
         book.models.subscribe()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Book<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ModelCacheEntry<T>>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Book ===
+// === impl ModelCacheEntry ===
 
-impl<T> Book<T> {
+impl<T> ModelCacheEntry<T> {
     fn new(owner: Weak<T>, now: Instant) -> Self {
         Self { owner, models: watch::Sender::new(None), due: now, usable_until: now, under_way: false }
     }
 
-    fn end(&mut self, result: Result<Models, Failed>, now: Instant) {
+    fn end(&mut self, result: Result<TextModelList, ModelFetchError>, now: Instant) {
         self.under_way = false;
         match result {
             Ok(models) => {
@@ -110,26 +112,26 @@ impl<T> Book<T> {
             }
             Err(failed) => {
                 self.due = now + RETRY;
-                let is_usable = failed == Failed::Trouble && now < self.usable_until;
+                let is_usable = failed == ModelFetchError::Trouble && now < self.usable_until;
                 if !is_usable {
-                    self.models.send_replace(Some(Models::default()));
+                    self.models.send_replace(Some(TextModelList::default()));
                 }
             }
         }
     }
 }
 
-// === impl Flight ===
+// === impl ModelFetch ===
 
-impl<T> Flight<T> {
-    fn end(mut self, result: Result<Models, Failed>) {
+impl<T> ModelFetch<T> {
+    fn end(mut self, result: Result<TextModelList, ModelFetchError>) {
         self.result = result;
     }
 }
 
-impl<T> Drop for Flight<T> {
+impl<T> Drop for ModelFetch<T> {
     fn drop(&mut self) {
-        let result = std::mem::replace(&mut self.result, Err(Failed::Trouble));
+        let result = std::mem::replace(&mut self.result, Err(ModelFetchError::Trouble));
         let mut books = self.shelf.books.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(book) = books.iter_mut().find(|book| book.owner.ptr_eq(&self.owner)) {
             book.end(result, Instant::now());
@@ -146,30 +148,30 @@ mod tests {
 
     use super::*;
 
-    type Answer = Result<Vec<TextModel>, Failed>;
+    type Answer = Result<Vec<TextModel>, ModelFetchError>;
 
     #[expect(clippy::unnecessary_wraps, reason = "an answer like the bad ones")]
     fn good(id: &str) -> Answer {
         Ok(vec![TextModel::named(id)])
     }
 
-    fn ids(models: Option<&Models>) -> Option<Vec<&str>> {
+    fn ids(models: Option<&TextModelList>) -> Option<Vec<&str>> {
         models.map(|models| models.iter().map(|model| model.id.as_str()).collect())
     }
 
-    /// One owner who is asked as often as it is due, and counts.
-    struct Desk {
-        shelf: Arc<Shelf<()>>,
+    /// One owner that is asked whenever a fetch is due, and that counts the fetches.
+    struct ModelCacheFixture {
+        shelf: Arc<ModelCache<()>>,
         owner: Arc<()>,
         fetches: Arc<AtomicUsize>,
     }
 
-    impl Desk {
+    impl ModelCacheFixture {
         fn new() -> Self {
-            Self { shelf: Shelf::new(), owner: Arc::new(()), fetches: Arc::default() }
+            Self { shelf: ModelCache::new(), owner: Arc::new(()), fetches: Arc::default() }
         }
 
-        fn look(&self, answer: Answer) -> watch::Receiver<Option<Models>> {
+        fn look(&self, answer: Answer) -> watch::Receiver<Option<TextModelList>> {
             let fetches = Arc::clone(&self.fetches);
             self.shelf.look(&self.owner, async move {
                 fetches.fetch_add(1, Ordering::SeqCst);
@@ -177,7 +179,7 @@ mod tests {
             })
         }
 
-        /// What is known after everything that can happen now has happened.
+        /// Returns the known models after all tasks that can run have run.
         async fn settled(&self, answer: Answer) -> Vec<String> {
             let mut models = self.look(answer);
             tokio::task::yield_now().await;
@@ -192,7 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_who_ask_at_once_wait_for_one_fetch() {
-        let (desk, gate) = (Desk::new(), Arc::new(Notify::new()));
+        let (desk, gate) = (ModelCacheFixture::new(), Arc::new(Notify::new()));
         let opened = Arc::clone(&gate);
         let mut first = desk.shelf.look(&desk.owner, async move {
             opened.notified().await;
@@ -211,7 +213,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_old_answer_serves_while_the_next_is_fetched() {
-        let desk = Desk::new();
+        let desk = ModelCacheFixture::new();
         assert_eq!(desk.settled(good("a")).await, ["a"]);
         advance(FRESH - Duration::from_secs(1)).await;
         assert_eq!((desk.settled(good("b")).await, desk.fetches()), (vec!["a".to_owned()], 1));
@@ -223,16 +225,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn trouble_leaves_the_old_answer_for_an_hour_and_is_not_asked_about_at_each_request() {
-        let desk = Desk::new();
+        let desk = ModelCacheFixture::new();
         desk.settled(good("a")).await;
         advance(FRESH).await;
         for _ in 0..10 {
-            assert_eq!(desk.settled(Err(Failed::Trouble)).await, ["a"]);
+            assert_eq!(desk.settled(Err(ModelFetchError::Trouble)).await, ["a"]);
         }
         assert_eq!(desk.fetches(), 2);
         advance(USABLE).await;
-        desk.settled(Err(Failed::Trouble)).await;
-        assert!(desk.settled(Err(Failed::Trouble)).await.is_empty());
+        desk.settled(Err(ModelFetchError::Trouble)).await;
+        assert!(desk.settled(Err(ModelFetchError::Trouble)).await.is_empty());
         advance(RETRY).await;
         desk.settled(good("b")).await;
         assert_eq!(desk.settled(good("b")).await, ["b"]);
@@ -240,16 +242,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_account_that_is_no_longer_let_in_lists_nothing() {
-        let desk = Desk::new();
+        let desk = ModelCacheFixture::new();
         desk.settled(good("a")).await;
         advance(FRESH).await;
-        desk.settled(Err(Failed::Refused)).await;
+        desk.settled(Err(ModelFetchError::Refused)).await;
         assert!(desk.settled(good("a")).await.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_fetch_that_panics_is_a_failure_like_others() {
-        let desk = Desk::new();
+        let desk = ModelCacheFixture::new();
         let mut models = desk.shelf.look(&desk.owner, async { panic!("a fault of our own") });
         assert_eq!(ids(models.wait_for(Option::is_some).await.unwrap().as_ref()), Some(Vec::new()));
         advance(RETRY).await;
@@ -259,7 +261,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_belongs_to_an_account_that_is_gone_is_forgotten() {
-        let desk = Desk::new();
+        let desk = ModelCacheFixture::new();
         desk.settled(good("a")).await;
         let other = Arc::new(());
         drop(Arc::clone(&desk.shelf).look(&other, async { good("b") }));

@@ -1,111 +1,111 @@
-//! An upstream account as usable: where its calls go, and what lets them in.
+//! A usable upstream account: the address of its calls, and its credentials.
 
 use std::num::NonZeroU32;
 
 use http::{HeaderMap, Uri};
 
-use super::Secret;
-use super::raw::{ClientAuth, GrantKind, Kind, Protocol, Tier};
+use super::ConfigSecret;
+use super::raw::{BillingTier, ClientAuth, CredentialKind, GrantKind, UpstreamProtocol};
 
 /// One upstream account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    /// Unique.
+pub(crate) struct AccountConfig {
+    /// The unique name.
     pub(crate) name: String,
-    /// What it is an account of.
-    pub(crate) upstream: Upstream,
-    /// Whether it is paid for.
-    pub(crate) tier: Tier,
-    /// The groups that it serves: at least one, each of which exists.
+    /// The upstream that the account belongs to.
+    pub(crate) upstream: UpstreamConfig,
+    /// The billing tier: paid or free.
+    pub(crate) tier: BillingTier,
+    /// The groups that the account serves: at least one, and each of them exists.
     pub(crate) groups: Vec<String>,
-    /// The highest goes first.
+    /// The priority; the account with the highest one is used first.
     pub(crate) priority: i32,
-    /// Standard images at once.
+    /// The number of concurrent standard images.
     pub(crate) concurrency: NonZeroU32,
-    /// Large images at once.
+    /// The number of concurrent large images.
     pub(crate) large_concurrency: NonZeroU32,
-    /// Nobody configured it: it is there because nothing else is, and `serve` says so.
+    /// True if the account is not configured: it is present because there is no other, and `serve` says so.
     pub(crate) implicit: bool,
 }
 
-/// What stands behind an account.
+/// The upstream of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
-pub(crate) enum Upstream {
+pub(crate) enum UpstreamConfig {
     /// The built-in upstream, which draws images itself.
     Simulator,
     /// An API that makes images.
-    Api(Endpoint),
+    Api(EndpointConfig),
 }
 
-/// An API at an address, and what it needs to let a request in.
+/// An API at an address, and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// Scheme, host, port and path, rebuilt from checked parts; the path does not end in `/`, except when it is only that.
+pub(crate) struct EndpointConfig {
+    /// Scheme, host, port and path, rebuilt from checked parts; the path does not end in `/`, unless it is only `/`.
     pub(crate) base_url: Uri,
-    /// Which API it is.
-    pub(crate) protocol: Protocol,
-    /// Which text model runs the image tool, where the protocol has one.
+    /// The API that the upstream speaks.
+    pub(crate) protocol: UpstreamProtocol,
+    /// The text model that runs the image tool, if the protocol has one.
     pub(crate) host_model: String,
-    /// What lets a request in.
-    pub(crate) credentials: Credentials,
+    /// The credentials for a request.
+    pub(crate) credentials: AccountCredentials,
     /// Further headers for each request; secret values are marked as sensitive.
     pub(crate) headers: HeaderMap,
 }
 
-/// What lets a request in.
+/// The credentials for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
-pub(crate) enum Credentials {
-    /// A key that does not change; fits into a header.
-    ApiKey(Secret),
-    /// A token that a token endpoint issues, again and again.
-    Oauth(Oauth),
+pub(crate) enum AccountCredentials {
+    /// A fixed key; it fits into a header.
+    ApiKey(ConfigSecret),
+    /// A token that a token endpoint issues, and issues again when it expires.
+    Oauth(OauthConfig),
 }
 
-/// Where access tokens come from, and what they are given for.
+/// The source of access tokens, and the parameters of a token request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Oauth {
-    /// The token endpoint; never plain http off this machine, unless the account allows it.
+pub(crate) struct OauthConfig {
+    /// The token endpoint; never plain http to another machine, unless the account allows it.
     pub(crate) token_url: Uri,
-    /// What is exchanged for an access token.
-    pub(crate) grant: Grant,
-    /// Who asks; there whenever the grant or the secret needs it.
+    /// The credential that is exchanged for an access token.
+    pub(crate) grant: GrantConfig,
+    /// The id of the client; present if the grant or the secret needs it.
     pub(crate) client_id: Option<String>,
-    /// The proof of who asks; never without `client_id`.
-    pub(crate) client_secret: Option<Secret>,
-    /// Where the proof stands.
+    /// The secret of the client; never present without `client_id`.
+    pub(crate) client_secret: Option<ConfigSecret>,
+    /// The place of the client's credentials in a token request.
     pub(crate) client_auth: ClientAuth,
-    /// What the token is to allow.
+    /// The scope that the token is requested for.
     pub(crate) scope: Option<String>,
-    /// Whom the token is for.
+    /// The audience that the token is requested for.
     pub(crate) audience: Option<String>,
 }
 
-/// What is exchanged for an access token.
+/// The credential that is exchanged for an access token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Grant {
-    /// A refresh token: the first one, before the endpoint hands out others.
-    RefreshToken(Secret),
-    /// The client's own credentials; then `client_id` and `client_secret` are there.
+pub(crate) enum GrantConfig {
+    /// A refresh token: the first one, before the endpoint issues others.
+    RefreshToken(ConfigSecret),
+    /// The client's own credentials; `client_id` and `client_secret` are then present.
     ClientCredentials,
 }
 
-// === impl Upstream ===
+// === impl UpstreamConfig ===
 
-impl Upstream {
-    /// The word for it in the file.
+impl UpstreamConfig {
+    /// The word for the upstream in the file.
     pub(crate) const fn kind(&self) -> &'static str {
         let kind = match self {
-            Self::Simulator => Kind::Simulator,
-            Self::Api(Endpoint { credentials: Credentials::ApiKey(_), .. }) => Kind::ApiKey,
-            Self::Api(Endpoint { credentials: Credentials::Oauth(_), .. }) => Kind::Oauth,
+            Self::Simulator => CredentialKind::Simulator,
+            Self::Api(EndpointConfig { credentials: AccountCredentials::ApiKey(_), .. }) => CredentialKind::ApiKey,
+            Self::Api(EndpointConfig { credentials: AccountCredentials::Oauth(_), .. }) => CredentialKind::Oauth,
         };
         kind.as_str()
     }
 
-    /// Which API it speaks, if it is called at all.
-    pub(crate) const fn protocol(&self) -> Option<Protocol> {
+    /// The API that the upstream speaks; `None` for the simulator.
+    pub(crate) const fn protocol(&self) -> Option<UpstreamProtocol> {
         match self {
             Self::Simulator => None,
             Self::Api(endpoint) => Some(endpoint.protocol),
@@ -113,10 +113,10 @@ impl Upstream {
     }
 }
 
-// === impl Grant ===
+// === impl GrantConfig ===
 
-impl Grant {
-    /// The word for it in the file.
+impl GrantConfig {
+    /// The word for the grant in the file.
     pub(crate) const fn as_str(&self) -> &'static str {
         let kind = match self {
             Self::RefreshToken(_) => GrantKind::RefreshToken,

@@ -1,4 +1,4 @@
-//! Addresses: where the gateway listens, and where an upstream is.
+//! Addresses: of the gateway's listeners and of upstreams.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,28 +9,28 @@ use http::uri::Scheme;
 
 /// A host and a port to listen on. The host may be a name; it is looked up when the socket is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listen {
+pub(crate) struct ListenAddress {
     host: String,
     port: u16,
 }
 
-impl Listen {
+impl ListenAddress {
     pub(super) const fn new(host: String, port: u16) -> Self {
         Self { host, port }
     }
 
-    /// The name or address; an IPv6 address stands without brackets.
+    /// The name or address; an IPv6 address has no brackets.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port; 0 takes a free one.
+    /// The port; with 0 the system chooses a free one.
     pub(crate) const fn port(&self) -> u16 {
         self.port
     }
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -47,7 +47,7 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(formatter, "[{}]:{}", self.host, self.port)
@@ -71,7 +71,8 @@ fn parsed(text: &str) -> Result<Uri, &'static str> {
     text.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")
 }
 
-/// What a reader and a parser could understand differently is refused: an address decides who gets the credentials.
+/// Checks an address. An address decides who gets the credentials, so text that two readers may interpret differently
+/// is refused.
 fn checked(text: &str, allow_http: bool) -> Result<String, &'static str> {
     if text.contains('#') {
         return Err("must not have a fragment (`#`)");
@@ -124,7 +125,7 @@ fn bracketed(host: &str) -> Option<Ipv6Addr> {
     host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// Only what cannot leave this machine: a name such as `127.0.0.1.example.com` is no loopback address.
+/// True only for hosts that cannot leave this machine: a name such as `127.0.0.1.example.com` is no loopback address.
 fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn listening_takes_an_address_or_a_name() {
         let parse = |text: &str| {
-            text.parse::<Listen>().map(|listen| (listen.host().to_owned(), listen.port(), listen.to_string()))
+            text.parse::<ListenAddress>().map(|listen| (listen.host().to_owned(), listen.port(), listen.to_string()))
         };
         let good = |host: &str, port, shown: &str| Ok((host.to_owned(), port, shown.to_owned()));
         assert_eq!(parse("127.0.0.1:8080"), good("127.0.0.1", 8080, "127.0.0.1:8080"));

@@ -8,7 +8,7 @@ use super::Config;
 
 /// The differences between a new configuration and the one in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct ConfigDifference {
     accounts: NameDifference,
     groups: NameDifference,
     models: NameDifference,
@@ -54,7 +54,7 @@ macro_rules! changed {
 impl Config {
     /// Turns this configuration into the one that can come into force, and returns the differences. Settings that a
     /// running process cannot change are set back to the values in force.
-    pub(crate) fn take_over(&mut self, in_force: &Self) -> Difference {
+    pub(crate) fn take_over(&mut self, in_force: &Self) -> ConfigDifference {
         in_force.name_every_setting();
         let new = self;
         let mut restart = keep!(
@@ -89,7 +89,7 @@ impl Config {
             deadlines,
             admin_token
         );
-        Difference {
+        ConfigDifference {
             accounts: NameDifference::of(&in_force.accounts, &new.accounts, |account| &account.name),
             groups: NameDifference::of(&in_force.groups, &new.groups, |group| &group.name),
             models: NameDifference::of(&in_force.image_models, &new.image_models, |model| &model.id),
@@ -100,8 +100,8 @@ impl Config {
 }
 
 impl Config {
-    /// Does nothing. A setting that is added does not compile before it is named here, so nobody forgets to compare it in
-    /// [`Self::take_over`].
+    /// Does nothing. A setting that is added does not compile before it is named here, so that [`Self::take_over`] is
+    /// not forgotten.
     const fn name_every_setting(&self) {
         let Self {
             listen: _,
@@ -134,16 +134,16 @@ impl Config {
     }
 }
 
-// === impl Difference ===
+// === impl ConfigDifference ===
 
-impl Difference {
+impl ConfigDifference {
     /// The settings that take effect only at the next start.
     pub(crate) fn needs_restart(&self) -> &[&'static str] {
         &self.restart
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for ConfigDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
         for (what, names) in [("accounts", &self.accounts), ("groups", &self.groups), ("models", &self.models)] {

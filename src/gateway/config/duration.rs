@@ -1,17 +1,17 @@
-//! Durations as people write them: `30s`, `1h 30m`.
+//! Durations in written form: `30s`, `1h 30m`.
 
 use std::time::Duration;
 
-/// What a message calls a duration.
+/// The description of a duration in messages.
 pub(super) const EXPECTED: &str = "a duration such as \"30s\", \"5m\" or \"1h 30m\"";
 
-/// From the smallest unit to the largest, in milliseconds.
+/// The units from the smallest to the largest, in milliseconds.
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Nothing that is waited for in a gateway is longer, and the sum of a clock and a day cannot overflow.
+/// The longest duration. The gateway waits for nothing longer, and the sum of a clock and a day cannot overflow.
 pub(super) const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// One or more whole numbers with a unit, each unit at most once.
+/// Parses one or more whole numbers with a unit, each unit at most once.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut used = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     (!used.is_empty()).then(|| Duration::from_millis(total))
 }
 
-/// The shortest way to write a duration that [`parse`] reads back; parts below a millisecond are dropped.
+/// Returns the shortest text that [`parse`] reads back as the duration; parts below a millisecond are dropped.
 pub(super) fn print(duration: Duration) -> String {
     let mut rest = duration.as_millis();
     let mut words = Vec::new();

@@ -1,8 +1,8 @@
-//! Which further headers an account may send.
+//! The further headers that an account may send.
 
 use http::HeaderName;
 
-/// Headers that the gateway writes itself, or that say where a message ends and whom it is for.
+/// Headers that the gateway writes itself, or that describe the length or the recipient of a message.
 const OURS: [&str; 20] = [
     "accept",
     "accept-encoding",
@@ -40,7 +40,7 @@ pub(super) fn name(text: &str) -> Result<HeaderName, String> {
     Ok(name)
 }
 
-/// Whether the value of the header is a credential, by its name.
+/// True if the value of the header is a credential, judged by its name.
 pub(super) fn is_secret(name: &HeaderName) -> bool {
     name.as_str().split(['-', '_']).any(|word| SECRET_WORDS.contains(&word))
 }

@@ -1,6 +1,7 @@
-//! Accounts and groups that are kept in the store: the same settings as in the file, checked the same way.
+//! Accounts and groups of the store: the same settings as in the file, checked in the same way.
 //!
-//! They are written as the table of the file that they would be, so that there is one reader and one list of settings.
+//! The settings are written as the table that they would be in the file, so that there is one reader and one list of
+//! settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,45 +10,46 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::problem::{Place, Problem};
+use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::SecretSource;
-use super::resolve::{Layers, resolve_account, resolve_group};
-use super::surroundings::{Platform, Surroundings};
-use super::written::Written;
-use super::{Account, Config, DEFAULT_GROUP, Group, Secret, address, pattern};
+use super::resolve::{ConfigLayers, resolve_account, resolve_group};
+use super::surroundings::{HostEnvironment, Platform};
+use super::written::ConfigFile;
+use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, address, pattern};
 
 /// The settings that hold a secret. So does every secret header, under `headers.` and its name.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
 const HEADER: &str = "headers.";
-/// What the path of each setting begins with in the table that is written.
+/// The prefix of the path of each setting in the table that is written.
 const TABLE: &str = "accounts[0].";
 const GROUP_TABLE: &str = "groups[0].";
 
-/// A variable that a group of the store names has this word in its name: it says that the secret is for this. By any
-/// other name every secret of the machine could be sent to an address of somebody's choice.
+/// A variable that a group of the store names must have this word in its name, which says that the secret is for this
+/// purpose. With any other name, every secret of the machine could be sent to an address of the caller's choice.
 const MODERATION_VARIABLE: &str = "MODERATION";
 /// The lists of a group, which forms show line by line.
 const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/patterns"];
 const MODERATION_KEY: &str = "/filter/moderation/api_key";
 const MODERATION_ADDRESS: &str = "/filter/moderation/base_url";
 const PATTERNS: &str = "/filter/patterns";
-/// The most patterns of a group of the store (ours).
+/// The maximum number of patterns of a group of the store (ours).
 const PATTERNS_MAX: usize = 256;
 
-/// An account from its settings as JSON, with the names of `[[accounts]]`, and its secrets by the setting they belong to.
+/// Builds an account from its settings as JSON, named as in `[[accounts]]`, and its secrets by the setting they belong
+/// to.
 ///
-/// Groups may be named that do not exist, or not yet: they come and go without the account.
+/// The account may name groups that do not exist yet: groups come and go without the account.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it.
+/// Returns all problems with the settings and secrets.
 pub(crate) fn account_from_json(
     name: &str,
     settings: &str,
     secrets: BTreeMap<String, String>,
-) -> Result<Account, Vec<Problem>> {
-    let place = Place::Named(format!("account {name}"));
-    let wrong = |message: String| vec![Problem::new(place.clone(), message)];
+) -> Result<AccountConfig, Vec<ConfigProblem>> {
+    let place = ConfigLocation::Named(format!("account {name}"));
+    let wrong = |message: String| vec![ConfigProblem::new(place.clone(), message)];
     let fields = serde_json::from_str(settings);
     let mut fields: Map<String, Value> =
         fields.map_err(|error| wrong(format!("the settings are no JSON object: {error}")))?;
@@ -60,54 +62,54 @@ pub(crate) fn account_from_json(
         refer(&mut fields, field);
     }
     let layers = layers(&place, &json!({ "accounts": [fields] }))?;
-    resolve_account(&layers, &Kept(secrets)).map_err(|problems| told(problems, &place, TABLE))
+    resolve_account(&layers, &SecretEnvironment(secrets)).map_err(|problems| told(problems, &place, TABLE))
 }
 
-/// A group from its settings as JSON, with the names of `[[groups]]`, beside these settings. Of secrets it names the
-/// variables; without surroundings they need not be there.
+/// Builds a group from its settings as JSON, named as in `[[groups]]`, beside these settings. The group names the
+/// variables of its secrets; without a host environment they need not be present.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it.
+/// Returns all problems with the settings.
 pub(crate) fn group_from_json(
     beside: &Config,
     name: &str,
     policy: &Map<String, Value>,
-    surroundings: Option<&dyn Surroundings>,
-) -> Result<Group, Vec<Problem>> {
-    let place = Place::Named(format!("group {name}"));
+    surroundings: Option<&dyn HostEnvironment>,
+) -> Result<GroupConfig, Vec<ConfigProblem>> {
+    let place = ConfigLocation::Named(format!("group {name}"));
     let mut fields = policy.clone();
     without_nulls(&mut fields);
     let mut problems = out_of_place(beside, &fields);
     // The store is less strict about names than the file is.
     if fields.insert("name".to_owned(), DEFAULT_GROUP.into()).is_some() {
-        problems.push(Problem::of_setting("name", "is not among these settings"));
+        problems.push(ConfigProblem::of_setting("name", "is not among these settings"));
     }
     if !problems.is_empty() {
         return Err(told(problems, &place, ""));
     }
     let layers = layers(&place, &json!({ "groups": [fields] }))?;
-    let nothing = Kept(BTreeMap::new());
+    let nothing = SecretEnvironment(BTreeMap::new());
     let group = resolve_group(&layers, beside, (surroundings.unwrap_or(&nothing), surroundings.is_none()));
     let group = group.map_err(|problems| told(problems, &place, GROUP_TABLE))?;
-    Ok(Group { name: name.to_owned(), ..group })
+    Ok(GroupConfig { name: name.to_owned(), ..group })
 }
 
-/// Takes out what is `null`, which stands for what is absent.
+/// Removes every field that is `null`, which stands for an absent field.
 pub(super) fn without_nulls(fields: &mut Map<String, Value>) {
     fields.retain(|_, value| !value.is_null());
     fields.values_mut().filter_map(Value::as_object_mut).for_each(without_nulls);
 }
 
-/// The settings of a group that are good in the file, where its owner has written them, and not in the store.
-fn out_of_place(beside: &Config, policy: &Map<String, Value>) -> Vec<Problem> {
+/// The settings of a group that are allowed in the file, which the operator writes, but not in the store.
+fn out_of_place(beside: &Config, policy: &Map<String, Value>) -> Vec<ConfigProblem> {
     let policy = Value::Object(policy.clone());
     let mut problems = Vec::new();
     for list in LISTS {
         let items = policy.pointer(list).and_then(Value::as_array).into_iter().flatten().enumerate();
         for (index, _) in items.filter(|(_, item)| item.as_str().is_some_and(|text| text.contains(['\n', '\r']))) {
             let setting = format!("{}[{index}]", list.trim_start_matches('/').replace('/', "."));
-            problems.push(Problem::of_setting(&setting, "holds a line break"));
+            problems.push(ConfigProblem::of_setting(&setting, "holds a line break"));
         }
     }
     problems.extend(too_much(&policy));
@@ -125,12 +127,12 @@ fn out_of_place(beside: &Config, policy: &Map<String, Value>) -> Vec<Problem> {
         }
         _ => None,
     };
-    problems.extend(fault.map(|fault| Problem::of_setting("filter.moderation.api_key", fault)));
+    problems.extend(fault.map(|fault| ConfigProblem::of_setting("filter.moderation.api_key", fault)));
     problems
 }
 
-/// Patterns that would take too long to compile: each round that takes over a policy compiles those of all groups.
-fn too_much(policy: &Value) -> Option<Problem> {
+/// The problem if the patterns would take too long to compile: each reload of a policy compiles those of all groups.
+fn too_much(policy: &Value) -> Option<ConfigProblem> {
     let patterns = policy.pointer(PATTERNS).and_then(Value::as_array)?;
     let fault = if patterns.len() > PATTERNS_MAX {
         format!("may hold at most {PATTERNS_MAX} patterns")
@@ -139,26 +141,26 @@ fn too_much(policy: &Value) -> Option<Problem> {
     } else {
         return None;
     };
-    Some(Problem::of_setting("filter.patterns", &fault))
+    Some(ConfigProblem::of_setting("filter.patterns", &fault))
 }
 
-/// The tables of the file that these settings would be.
-fn layers(place: &Place, tables: &Value) -> Result<Layers, Vec<Problem>> {
+/// The config layers with the tables that these settings would be in the file.
+fn layers(place: &ConfigLocation, tables: &Value) -> Result<ConfigLayers, Vec<ConfigProblem>> {
     let text = toml::to_string(tables);
     let text =
-        text.map_err(|error| vec![Problem::new(place.clone(), format!("the settings cannot be read: {error}"))])?;
-    Ok(Layers::default().with_written(Written::parse("", &text)))
+        text.map_err(|error| vec![ConfigProblem::new(place.clone(), format!("the settings cannot be read: {error}"))])?;
+    Ok(ConfigLayers::default().with_written(ConfigFile::parse("", &text)))
 }
 
-/// The lines of that table are nothing that anybody has seen.
-fn told(problems: Vec<Problem>, place: &Place, table: &str) -> Vec<Problem> {
-    let mut problems: Vec<Problem> =
+/// Moves the problems to another place: the operator has never seen the lines of the generated table.
+fn told(problems: Vec<ConfigProblem>, place: &ConfigLocation, table: &str) -> Vec<ConfigProblem> {
+    let mut problems: Vec<ConfigProblem> =
         problems.into_iter().map(|problem| problem.at(place.clone()).within(table)).collect();
     problems.sort();
     problems
 }
 
-/// A secret or a reference to one: what the settings name, they could make the server read and send.
+/// A secret or a reference to one among the settings: a setting could make the server read and send any secret.
 fn misplaced(fields: &Map<String, Value>) -> Option<String> {
     let secret = SECRETS.into_iter().find(|field| fields.contains_key(*field)).map(str::to_owned);
     let header = || {
@@ -168,7 +170,7 @@ fn misplaced(fields: &Map<String, Value>) -> Option<String> {
     secret.or_else(header)
 }
 
-/// Puts a reference to the secret where the setting stands in the file.
+/// Puts a reference to the secret at the place that the setting has in the file.
 fn refer(fields: &mut Map<String, Value>, field: &str) {
     let source = json!({ "env": field });
     let Some(header) = field.strip_prefix(HEADER) else {
@@ -182,10 +184,10 @@ fn refer(fields: &mut Map<String, Value>, field: &str) {
     }
 }
 
-/// Secrets that were handed over, in the place of an environment; there is nothing else in it.
-struct Kept(BTreeMap<String, String>);
+/// Secrets that were handed over, in place of an environment that holds nothing else.
+struct SecretEnvironment(BTreeMap<String, String>);
 
-impl Surroundings for Kept {
+impl HostEnvironment for SecretEnvironment {
     fn variable(&self, name: &str) -> Option<OsString> {
         self.0.get(name).map(OsString::from)
     }
@@ -199,14 +201,14 @@ impl Surroundings for Kept {
     }
 
     fn found(&self, _: &SecretSource) -> String {
-        Secret::KEPT.to_owned()
+        ConfigSecret::KEPT.to_owned()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::config::{Credentials, Grant, Upstream};
+    use crate::gateway::config::{AccountCredentials, GrantConfig, UpstreamConfig};
 
     fn secrets(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -226,8 +228,8 @@ mod tests {
         let account =
             account_from_json("kept", settings, secrets(&[("api_key", "sk-kept"), ("headers.x-api-key", "hidden")]));
         let account = account.unwrap();
-        let Upstream::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
-        assert!(matches!(&endpoint.credentials, Credentials::ApiKey(key) if key.expose() == "sk-kept"));
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
+        assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-kept"));
         assert_eq!(endpoint.base_url.to_string(), "https://a.example/v1");
         assert_eq!(
             (&endpoint.headers["x-project"], &endpoint.headers["x-api-key"]),
@@ -244,9 +246,9 @@ mod tests {
         let settings = r#"{"kind": "oauth", "base_url": "https://a.example", "token_url": "https://a.example/token",
             "grant": "refresh_token"}"#;
         let account = account_from_json("kept", settings, secrets(&[("refresh_token", "r1")])).unwrap();
-        let Upstream::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
-        let Credentials::Oauth(oauth) = &endpoint.credentials else { panic!("tokens") };
-        assert!(matches!(&oauth.grant, Grant::RefreshToken(token) if token.expose() == "r1"));
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
+        let AccountCredentials::Oauth(oauth) = &endpoint.credentials else { panic!("tokens") };
+        assert!(matches!(&oauth.grant, GrantConfig::RefreshToken(token) if token.expose() == "r1"));
     }
 
     #[test]

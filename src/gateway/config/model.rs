@@ -1,20 +1,20 @@
-//! Image models as usable: what each can be asked for.
+//! Usable image models, with the properties that can be requested from each.
 //!
-//! Those of the document, whose rules are fixed, and those that the operator adds.
+//! There are the models of the document, whose rules are fixed, and the models that the operator adds.
 
 use crate::tables::{IMAGE_MODELS, ModelRow};
 
-/// Stands for what nobody names: the model of a tool, the rule of an added model.
+/// The default model: of a tool that names none, and the source of the rules that an added model leaves out.
 const FIRST: &ModelRow = &IMAGE_MODELS[0];
 
-/// An image model, and what it can be asked for.
+/// An image model and the properties that can be requested from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ImageModel {
-    /// As requests spell it; unique.
+pub(crate) struct ImageModelSpec {
+    /// The unique id, as in requests.
     pub(crate) id: String,
-    /// The model that it is: of a snapshot another name than its own.
+    /// The name of the model; for a snapshot it differs from the id.
     pub(crate) name: String,
-    /// The words for `size`, each of which obeys the four rules; nothing where every size will do that obeys them.
+    /// The words for `size`, each of which obeys the four rules; `None` if every size that obeys them is allowed.
     pub(crate) sizes: Option<Vec<String>>,
     /// The words for `quality`; at least one.
     pub(crate) qualities: Vec<String>,
@@ -22,29 +22,29 @@ pub(crate) struct ImageModel {
     pub(crate) formats: Vec<String>,
     /// The words for `background`; at least one.
     pub(crate) backgrounds: Vec<String>,
-    /// Images in one request at most; at least one.
+    /// The maximum number of images in one request; at least one.
     pub(crate) max_images: u32,
-    /// Intermediate images in a stream at most.
+    /// The maximum number of partial images in a stream.
     pub(crate) max_partial_images: u32,
-    /// Whether it compresses with loss where it is asked to.
+    /// True if the model supports lossy compression on request.
     pub(crate) compression: bool,
 }
 
-// === impl ImageModel ===
+// === impl ImageModelSpec ===
 
-impl ImageModel {
+impl ImageModelSpec {
     /// The models of the document, in its order.
     pub(crate) fn documented() -> impl Iterator<Item = Self> {
         IMAGE_MODELS.iter().map(Self::from)
     }
 
-    /// The first of them, which stands for what nobody names.
+    /// The first of them, which is the default model.
     pub(crate) fn first() -> Self {
         Self::from(FIRST)
     }
 }
 
-impl From<&ModelRow> for ImageModel {
+impl From<&ModelRow> for ImageModelSpec {
     fn from(row: &ModelRow) -> Self {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         Self {

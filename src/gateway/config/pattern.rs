@@ -2,22 +2,22 @@
 
 use regex::{Regex, RegexBuilder, RegexSetBuilder};
 
-/// A compiled pattern is no larger: a handful of letters can ask for gigabytes.
+/// The size limit of a compiled pattern: a handful of letters can ask for gigabytes.
 const SIZE_MAX: usize = 1 << 20;
-/// Neither are all patterns of a group of the store together larger than a few of those (ours).
+/// The size limit of all compiled patterns of a group of the store together (ours).
 const TOGETHER_MAX: usize = 8 << 20;
 
-/// Compiles a pattern as the filter does, which holds the same limit: in any case of letters, anywhere in the text.
+/// Compiles a pattern as the filter does, which has the same limit: case-insensitive, anywhere in the text.
 ///
 /// # Errors
 ///
-/// What is wrong with it, in one line.
+/// Returns the problem with the pattern, in one line.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(pattern);
     let compiled = builder.case_insensitive(true).size_limit(SIZE_MAX).dfa_size_limit(SIZE_MAX).build();
     let pattern = compiled.map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "is too large once compiled; fewer or smaller repetitions help".to_owned(),
-        // The message draws the pattern over several lines; its last line says what is wrong.
+        // The message shows the pattern on several lines; its last line states the problem.
         error => format!("is no regular expression: {}", last_line(&error.to_string())),
     })?;
     if pattern.is_match("") {
@@ -26,7 +26,7 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     Ok(pattern)
 }
 
-/// True unless these patterns are too large together once compiled. Whatever else is wrong with them is told one by one, and
+/// True unless these patterns together are too large once compiled. Any other problem is reported for each pattern, and
 /// a single pattern has its own limit.
 pub(super) fn fit_together<'a>(patterns: impl Iterator<Item = &'a str>) -> bool {
     let patterns: Vec<&str> = patterns.collect();

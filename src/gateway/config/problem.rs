@@ -1,72 +1,72 @@
-//! One thing that is wrong with the settings, and where it stands.
+//! One problem with the settings, and its location.
 
 use std::fmt;
 
-/// A setting that cannot be used: where it stands, what is wrong, and what would be right.
+/// A setting that cannot be used: its location, the problem, and a valid alternative.
 ///
-/// Never holds the value of a secret.
+/// It never holds the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{place}: {message}")]
-pub(crate) struct Problem {
-    place: Place,
+pub(crate) struct ConfigProblem {
+    place: ConfigLocation,
     message: String,
-    /// The setting by its path, `accounts[0].base_url`, where it is a single one.
+    /// The path of the setting, such as `accounts[0].base_url`, if the problem is about a single one.
     setting: Option<String>,
 }
 
-impl Problem {
-    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+impl ConfigProblem {
+    pub(super) fn new(place: ConfigLocation, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), setting: None }
     }
 
-    /// A problem with a setting that stands in no file.
+    /// A problem with a setting that is in no file.
     pub(crate) fn of_setting(setting: &str, fault: &str) -> Self {
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        Self::new(Place::Named(setting.to_owned()), format!("`{name}` {fault}")).about(setting)
+        Self::new(ConfigLocation::Named(setting.to_owned()), format!("`{name}` {fault}")).about(setting)
     }
 
-    /// The same problem, with the setting that it is about.
+    /// The same problem with the setting that it is about.
     pub(super) fn about(self, setting: impl Into<String>) -> Self {
         Self { setting: Some(setting.into()), ..self }
     }
 
-    /// What is wrong and what would be right, without the place.
+    /// The problem and a valid alternative, without the location.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The setting that it is about, where it is a single one. For accounts of the store by its name there.
+    /// The setting that the problem is about, if it is a single one; for accounts of the store, its name there.
     pub(crate) fn setting(&self) -> Option<&str> {
         self.setting.as_deref()
     }
 
-    /// Whether somebody who reads both learns nothing new from the second.
+    /// True if both problems have the same location and the same message.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         (&self.place, &self.message) == (&other.place, &other.message)
     }
 
-    /// The same problem, told of another place.
-    pub(super) fn at(self, place: Place) -> Self {
+    /// The same problem with another location.
+    pub(super) fn at(self, place: ConfigLocation) -> Self {
         Self { place, ..self }
     }
 
-    /// The same problem, of a setting whose path begins where `table` ends.
+    /// The same problem with the path of its setting relative to `table`.
     pub(super) fn within(self, table: &str) -> Self {
         let setting = self.setting.as_deref().and_then(|setting| setting.strip_prefix(table)).map(str::to_owned);
         Self { setting, ..self }
     }
 }
 
-/// Where a value came from, as far as it can be shown.
+/// The location of a value, as far as it can be shown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// An environment variable, an argument, a setting that stands nowhere, or a file as a whole.
+pub(super) enum ConfigLocation {
+    /// An environment variable, an argument, a setting that is written nowhere, or a file as a whole.
     Named(String),
-    /// A spot in the file.
-    Spot { file: String, position: Position },
+    /// A position in the file.
+    Spot { file: String, position: ConfigPosition },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfigLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(name) => formatter.write_str(name),
@@ -77,13 +77,13 @@ impl fmt::Display for Place {
 
 /// Line and column as editors count them: both from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
+pub(super) struct ConfigPosition {
     line: usize,
     column: usize,
 }
 
-impl Position {
-    /// The position of a byte of the text.
+impl ConfigPosition {
+    /// The position of a byte in the text.
     pub(super) fn of(text: &str, offset: usize) -> Self {
         let mut end = offset.min(text.len());
         while !text.is_char_boundary(end) {
@@ -95,10 +95,10 @@ impl Position {
     }
 }
 
-/// The name that stands closest to a misspelt one, if any is close enough to be meant.
+/// The name that is closest to a misspelt one, if any is close enough.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase().replace('-', "_");
-    // A third of the letters may differ; in very short names one.
+    // A third of the letters may differ, and one letter in very short names.
     let bound = (folded.chars().count() / 3).max(1);
     let distance = |candidate: &str| strsim::damerau_levenshtein(&folded, &candidate.to_lowercase());
     let scored = known.into_iter().map(|candidate| (distance(candidate), candidate));
@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn positions_count_lines_and_characters_from_one() {
         let text = "a = 1\r\nb = \"ü\" # x\n";
-        let position = |line, column| Position { line, column };
-        assert_eq!(Position::of(text, 0), position(1, 1));
-        assert_eq!(Position::of(text, 7), position(2, 1));
-        assert_eq!(Position::of(text, text.find('#').unwrap()), position(2, 9));
-        assert_eq!(Position::of(text, 999), position(3, 1));
+        let position = |line, column| ConfigPosition { line, column };
+        assert_eq!(ConfigPosition::of(text, 0), position(1, 1));
+        assert_eq!(ConfigPosition::of(text, 7), position(2, 1));
+        assert_eq!(ConfigPosition::of(text, text.find('#').unwrap()), position(2, 9));
+        assert_eq!(ConfigPosition::of(text, 999), position(3, 1));
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! The proxies in front of the gateway, and whom they speak for.
+//! The proxies in front of the gateway, and the callers that they name.
 //!
-//! A proxy appends the address that it was called from to `X-Forwarded-For`, behind whatever the caller wrote there. So
-//! the header is read from its end, and only as far as it was written by somebody who is trusted.
+//! A proxy appends the address that it was called from to `X-Forwarded-For`, behind whatever the caller wrote there.
+//! Therefore the header is read from its end, and only as far as trusted proxies wrote it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-/// The addresses whose word on who is calling is believed; nobody's by default.
+/// The addresses of the proxies whose `X-Forwarded-For` is trusted; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Proxies(Vec<IpNet>);
+pub(crate) struct TrustedProxies(Vec<IpNet>);
 
-// === impl Proxies ===
+// === impl TrustedProxies ===
 
-impl Proxies {
+impl TrustedProxies {
     pub(super) const fn new(networks: Vec<IpNet>) -> Self {
         Self(networks)
     }
@@ -22,7 +22,7 @@ impl Proxies {
         &self.0
     }
 
-    /// Who is calling: whoever is connected, or whom a chain of trusted proxies names.
+    /// The address of the caller: the connected peer, or the address that a chain of trusted proxies names.
     ///
     /// `forwarded` are the values of `X-Forwarded-For`, in their order.
     pub(crate) fn caller<'a>(&self, connected: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
@@ -31,7 +31,7 @@ impl Proxies {
             if !self.trusts(caller) {
                 break;
             }
-            // What cannot be read names nobody, and what stands before it is anybody's word.
+            // An unreadable entry names no address, and everything before it is untrusted.
             let Some(address) = address(word.trim()) else { break };
             caller = address;
         }
@@ -44,7 +44,7 @@ impl Proxies {
         Self(texts.iter().map(|text| network(text).expect("a network")).collect())
     }
 
-    /// True if the address is one of a trusted proxy.
+    /// True if the address belongs to a trusted proxy.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
@@ -63,7 +63,7 @@ pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
     Ok(network.trunc())
 }
 
-/// An address as proxies write it, with or without the port.
+/// Parses an address as proxies write it, with or without the port.
 fn address(word: &str) -> Option<IpAddr> {
     let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
     let address = bare.parse().or_else(|_| word.parse().map(|address: SocketAddr| address.ip()));
@@ -76,7 +76,8 @@ mod tests {
 
     #[track_caller]
     fn check(connected: &str, forwarded: &[&str], expected: &str) {
-        let proxies = Proxies::new(["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| network(text).unwrap()).to_vec());
+        let proxies =
+            TrustedProxies::new(["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| network(text).unwrap()).to_vec());
         let caller = proxies.caller(connected.parse().unwrap(), forwarded.iter().copied());
         assert_eq!(caller.to_string(), expected, "{connected} {forwarded:?}");
     }

@@ -9,13 +9,14 @@ pub(crate) struct PublicUrl {
     scheme_end: usize,
 }
 
-/// What stands between the scheme and the host.
+/// The text between the scheme and the host.
 const SEPARATOR: &str = "://";
 
 // === impl PublicUrl ===
 
 impl PublicUrl {
-    /// Plain http is allowed: somebody's own network may have nothing else, and no credentials of ours are sent there.
+    /// Parses the address. Plain http is allowed: a private network may have nothing else, and no credentials of ours
+    /// are sent there.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let uri = address::base_url(text, true)?;
         if uri.path() != "/" {
@@ -33,12 +34,12 @@ impl PublicUrl {
         &self.text
     }
 
-    /// Host and port as the `Host` header of a browser spells them: a port that goes without saying is left out.
+    /// Host and port as the `Host` header of a browser spells them: a default port is left out.
     pub(crate) fn host(&self) -> &str {
         &self.text[self.scheme_end + SEPARATOR.len()..]
     }
 
-    /// Whether connections are encrypted on their way.
+    /// True if connections are encrypted.
     pub(crate) fn is_https(&self) -> bool {
         self.text.starts_with("https:")
     }

@@ -7,8 +7,10 @@
 
 mod choice;
 
-pub(super) use choice::{Background, GrantKind, Kind, OutputFormat};
-pub(crate) use choice::{ClientAuth, Delivery, Fallback, LogFormat, OnError, Protocol, Tier};
+pub(super) use choice::{BackgroundOption, CredentialKind, GrantKind, OutputFormatOption};
+pub(crate) use choice::{
+    BillingTier, ClientAuth, DeliveryPolicy, FallbackPolicy, LogFormat, ModerationErrorPolicy, UpstreamProtocol,
+};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,16 +57,16 @@ pub(crate) struct RawConfig {
     /// The time that running requests have to finish after the gateway was asked to stop; those that still wait then
     /// are answered with an error. A second signal ends the wait at once. Default: 30 seconds longer than the longest
     /// deadline, `10m 30s`.
-    pub(super) drain_timeout: Option<Period>,
+    pub(super) drain_timeout: Option<RawDuration>,
     /// The time that a plain request waits for its answer: less than the time after which its client, or a proxy in
     /// between, gives up. Then it is answered with the 409 `image_in_progress`, and the same request sent again waits for
     /// the same image. Default: `295s`.
-    pub(super) answer_deadline: Option<Period>,
+    pub(super) answer_deadline: Option<RawDuration>,
     /// The format of a line of the log: `text` for people, `json` for programs. Default: `text`.
     pub(super) log_format: Option<LogFormat>,
     /// The time for which new requests are still taken after the gateway was asked to stop, while `/readyz` answers 503
     /// already: the time that a load balancer needs to notice. Default: `0s`.
-    pub(super) shutdown_delay: Option<Period>,
+    pub(super) shutdown_delay: Option<RawDuration>,
     /// Ids of the text models that callers may name and `GET /v1/models` lists. Default: any may be named, and the list
     /// shows those that the accounts themselves list.
     pub(super) text_models: Option<Vec<String>>,
@@ -104,10 +106,10 @@ pub(super) struct RawConnections {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDeadlines {
     /// Until the connection stands, and again until TLS does. Default: `5s`.
-    pub(super) connect: Option<Period>,
+    pub(super) connect: Option<RawDuration>,
     /// Until an answer of images, or a plain response, is complete: at most `1h`. One call to an upstream may take all of
     /// it. Default: `600s`.
-    pub(super) image: Option<Period>,
+    pub(super) image: Option<RawDuration>,
 }
 
 /// What is kept of answers, so that a caller who asks again does not pay again.
@@ -117,9 +119,9 @@ pub(super) struct RawReplay {
     /// Whether an answer whose caller left is kept for the client's own next try. Default: `true`.
     pub(super) orphans: Option<bool>,
     /// How long such an answer is kept. Default: `5m`.
-    pub(super) orphan_window: Option<Period>,
+    pub(super) orphan_window: Option<RawDuration>,
     /// How long an answer to a request with an idempotency key is kept. Default: `24h`.
-    pub(super) idempotency_window: Option<Period>,
+    pub(super) idempotency_window: Option<RawDuration>,
     /// How much all kept answers may hold together, in megabytes of 1048576 bytes. Default: 1024.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) max_megabytes: Option<u32>,
@@ -130,11 +132,11 @@ pub(super) struct RawReplay {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRetention {
     /// The records of requests, such as `400d`. The counts by day stay.
-    pub(super) records: Option<Period>,
+    pub(super) records: Option<RawDuration>,
     /// The audit trail.
-    pub(super) audit: Option<Period>,
+    pub(super) audit: Option<RawDuration>,
     /// The counts by day and key.
-    pub(super) usage: Option<Period>,
+    pub(super) usage: Option<RawDuration>,
 }
 
 /// The bytes that requests may hold while they arrive and run, in megabytes of 1048576 bytes. A request beyond the
@@ -174,9 +176,9 @@ pub(super) struct RawImageModel {
     /// The words for `quality`.
     pub(super) qualities: Option<Vec<String>>,
     /// The words for `output_format`.
-    pub(super) formats: Option<Vec<OutputFormat>>,
+    pub(super) formats: Option<Vec<OutputFormatOption>>,
     /// The words for `background`.
-    pub(super) backgrounds: Option<Vec<Background>>,
+    pub(super) backgrounds: Option<Vec<BackgroundOption>>,
     /// Images in one request at most, 10 at the very most.
     pub(super) max_images: Option<u32>,
     /// Intermediate images in a stream at most, 3 at the very most.
@@ -194,9 +196,9 @@ pub(super) struct RawAccount {
     pub(super) name: Option<String>,
     /// What kind of credentials the account has.
     #[schemars(required)]
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<CredentialKind>,
     /// Which API the upstream speaks. Default: `images`.
-    pub(super) protocol: Option<Protocol>,
+    pub(super) protocol: Option<UpstreamProtocol>,
     /// The text model that runs the image tool where an account with the protocol `responses` serves the image endpoints.
     /// It reads the prompt and is paid for beside the image. Default: `gpt-5.5`.
     pub(super) host_model: Option<String>,
@@ -225,7 +227,7 @@ pub(super) struct RawAccount {
     /// Whom the access token is for, where the token endpoint asks for it.
     pub(super) audience: Option<String>,
     /// Whether the account is paid for; paid accounts are preferred for images. Default: `paid`.
-    pub(super) tier: Option<Tier>,
+    pub(super) tier: Option<BillingTier>,
     /// The groups whose keys may use the account. Default: `["default"]`.
     pub(super) groups: Option<Vec<String>>,
     /// Among accounts that are otherwise equal the highest goes first. Default: 0.
@@ -249,13 +251,13 @@ pub(super) struct RawGroup {
     #[schemars(required)]
     pub(super) name: Option<String>,
     /// What happens when the upstream made another size or format than was asked for. Default: `report`.
-    pub(super) delivery: Option<Delivery>,
+    pub(super) delivery: Option<DeliveryPolicy>,
     /// The time until an answer for this group is complete, at most `1h`. Default: `image` of `deadlines`.
-    pub(super) image_deadline: Option<Period>,
+    pub(super) image_deadline: Option<RawDuration>,
     /// What happens when a 3840x2160 image of high or medium quality fails. A request decides for itself with the header
     /// `x-imagate-fallback`; the answer and the record say what was made. Default: `never`, because a caller who has not
     /// asked for another image gets the one that was asked for, or an error.
-    pub(super) fallback: Option<Fallback>,
+    pub(super) fallback: Option<FallbackPolicy>,
     /// Whether the official coding agents get an image tool put into their requests to `/v1/responses` where they bring
     /// none; the record says so. Default: `false`.
     pub(super) inject_image_tool: Option<bool>,
@@ -296,9 +298,9 @@ pub(super) struct RawModeration {
     pub(super) model: Option<String>,
     /// What happens to a prompt that the service did not judge. There is no default: somebody must want it.
     #[schemars(required)]
-    pub(super) on_error: Option<OnError>,
+    pub(super) on_error: Option<ModerationErrorPolicy>,
     /// How long a judgement may take. Default: `5s`.
-    pub(super) timeout: Option<Period>,
+    pub(super) timeout: Option<RawDuration>,
 }
 
 /// Where a secret is to be found.
@@ -326,9 +328,9 @@ pub(super) enum RawHeader {
 /// A duration as written.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
-pub(super) struct Period(pub(super) String);
+pub(super) struct RawDuration(pub(super) String);
 
-impl JsonSchema for Period {
+impl JsonSchema for RawDuration {
     fn schema_name() -> String {
         "Period".to_owned()
     }

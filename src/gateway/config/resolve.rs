@@ -1,7 +1,7 @@
-//! From layers of settings as written to one set as usable.
+//! Turns layers of written settings into one set of usable settings.
 //!
-//! Pure: what it needs of the machine it is handed. It never stops at the first problem; where a value is wrong it goes
-//! on with the default, and the result is thrown away at the end.
+//! Pure: it is handed everything that it needs of the machine. It never stops at the first problem: if a value is
+//! wrong, it continues with the default, and the result is thrown away at the end.
 
 mod accounts;
 mod endpoint;
@@ -16,99 +16,99 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::problem::{Place, Problem};
-use super::raw::{Period, RawConfig, RawDeadlines, RawReplay, SecretSource};
-use super::surroundings::{Surroundings, data_dir};
-use super::written::Written;
+use super::problem::{ConfigLocation, ConfigProblem};
+use super::raw::{RawConfig, RawDeadlines, RawDuration, RawReplay, SecretSource};
+use super::surroundings::{HostEnvironment, data_dir};
+use super::written::ConfigFile;
 use super::{
-    Account, CONFIG_VARIABLE, Config, Deadlines, Group, LONGEST_IMAGE_DEADLINE, Listen, Overrides, Proxies, PublicUrl,
-    Replay, Retention, Source, duration, proxies,
+    AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DeadlineConfig, GroupConfig, LONGEST_IMAGE_DEADLINE,
+    ListenAddress, PublicUrl, ReplayConfig, RetentionPeriods, SettingSource, TrustedProxies, duration, proxies,
 };
 use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CONNECT_SECONDS};
 
 const DEFAULT_PORT: u16 = 8080;
-/// Longer than the longest call to an upstream, with time to send the answer and to record it.
+/// The time that the drain adds to the longest call to an upstream, to send the answer and to record it.
 const DRAIN_MARGIN: Duration = Duration::from_secs(30);
-/// An upstream that takes longer to greet is down.
+/// An upstream that takes longer to accept a connection is considered down.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
 /// The specification gives a normal image 120 s and one in 4K 300 s.
 const DEFAULT_IMAGE: Duration = Duration::from_secs(REQUEST_TOTAL_SECONDS);
 const DEFAULT_ANSWER: Duration = Duration::from_secs(ANSWER_DEADLINE_SECONDS);
-/// Clients come back within minutes; with an idempotency key they may come back the next day.
-const DEFAULT_REPLAY: Replay = Replay {
+/// Clients return within minutes; with an idempotency key they may return the next day.
+const DEFAULT_REPLAY: ReplayConfig = ReplayConfig {
     orphans: true,
     orphan_window: Duration::from_secs(300),
     idempotency_window: Duration::from_secs(86_400),
     max_bytes: 1 << 30,
 };
-/// Below it nothing would ever be found again.
+/// A shorter window would never give an answer again.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
-/// At least a day, because counts are by day; at most a hundred years.
+/// At least a day, because counts are per day; at most a hundred years.
 const RETENTION: RangeInclusive<Duration> = Duration::from_secs(86_400)..=Duration::from_secs(36_500 * 86_400);
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 
-/// What a setting is called outside of the file.
+/// The names of a setting outside of the file.
 #[derive(Clone, Copy)]
-struct Names {
+struct SettingNames {
     variable: &'static str,
-    /// Empty where the command line has no such argument.
+    /// The flag; empty if the command line has no such argument.
     flag: &'static str,
 }
 
-const LISTEN: Names = Names { variable: "IMAGATE_LISTEN", flag: "--listen" };
-const METRICS_LISTEN: Names = Names { variable: "IMAGATE_METRICS_LISTEN", flag: "" };
-const PUBLIC_URL: Names = Names { variable: "IMAGATE_PUBLIC_URL", flag: "" };
-const DATA_DIR: Names = Names { variable: "IMAGATE_DATA_DIR", flag: "--data-dir" };
-const DATABASE_URL: Names = Names { variable: "IMAGATE_DATABASE_URL", flag: "" };
-const ADMIN_TOKEN: Names = Names { variable: "IMAGATE_ADMIN_TOKEN", flag: "" };
-const MASTER_KEY: Names = Names { variable: "IMAGATE_MASTER_KEY", flag: "" };
-const LOG_FORMAT: Names = Names { variable: "IMAGATE_LOG_FORMAT", flag: "" };
-const DRAIN_TIMEOUT: Names = Names { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
-const ANSWER_DEADLINE: Names = Names { variable: "IMAGATE_ANSWER_DEADLINE", flag: "" };
+const LISTEN: SettingNames = SettingNames { variable: "IMAGATE_LISTEN", flag: "--listen" };
+const METRICS_LISTEN: SettingNames = SettingNames { variable: "IMAGATE_METRICS_LISTEN", flag: "" };
+const PUBLIC_URL: SettingNames = SettingNames { variable: "IMAGATE_PUBLIC_URL", flag: "" };
+const DATA_DIR: SettingNames = SettingNames { variable: "IMAGATE_DATA_DIR", flag: "--data-dir" };
+const DATABASE_URL: SettingNames = SettingNames { variable: "IMAGATE_DATABASE_URL", flag: "" };
+const ADMIN_TOKEN: SettingNames = SettingNames { variable: "IMAGATE_ADMIN_TOKEN", flag: "" };
+const MASTER_KEY: SettingNames = SettingNames { variable: "IMAGATE_MASTER_KEY", flag: "" };
+const LOG_FORMAT: SettingNames = SettingNames { variable: "IMAGATE_LOG_FORMAT", flag: "" };
+const DRAIN_TIMEOUT: SettingNames = SettingNames { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
+const ANSWER_DEADLINE: SettingNames = SettingNames { variable: "IMAGATE_ANSWER_DEADLINE", flag: "" };
 
 /// Enough for all programs of one person, and few enough to stop a loop that makes keys (ours).
 const MAX_KEYS_PER_MEMBER: u32 = 50;
 
-/// The settings as written, by who wrote them.
+/// The written settings of each source.
 #[derive(Debug, Default)]
-pub(crate) struct Layers {
+pub(crate) struct ConfigLayers {
     flags: RawConfig,
     variables: RawConfig,
-    written: Written,
-    problems: Vec<Problem>,
+    written: ConfigFile,
+    problems: Vec<ConfigProblem>,
 }
 
-impl Layers {
-    /// Reads the file that the command line or the environment names, and everything else that is said.
-    pub(super) fn read(overrides: Overrides, surroundings: &dyn Surroundings) -> Result<Self, Problem> {
-        let named = surroundings.variable(CONFIG_VARIABLE).map(PathBuf::from);
+impl ConfigLayers {
+    /// Reads the file that the command line or the environment names, and all other sources.
+    pub(super) fn read(overrides: ConfigOverrides, host: &dyn HostEnvironment) -> Result<Self, ConfigProblem> {
+        let named = host.variable(CONFIG_VARIABLE).map(PathBuf::from);
         let written = match overrides.config.or(named) {
-            Some(path) => read_file(&path, surroundings)?,
-            None => Written::default(),
+            Some(path) => read_file(&path, host)?,
+            None => ConfigFile::default(),
         };
         let flags = RawConfig { listen: overrides.listen, data_dir: overrides.data_dir, ..RawConfig::default() };
-        Ok(Self::default().with_variables(surroundings).with_flags(flags).with_written(written))
+        Ok(Self { flags, ..Self::default() }.with_variables(host).with_written(written))
     }
 
-    fn with_variables(mut self, surroundings: &dyn Surroundings) -> Self {
+    fn with_variables(mut self, host: &dyn HostEnvironment) -> Self {
         let problems = &mut self.problems;
-        let mut text = |name: &str| match surroundings.variable(name)?.into_string() {
+        let mut text = |name: &str| match host.variable(name)?.into_string() {
             Ok(text) => Some(text),
             Err(_) => {
-                problems.push(Problem::new(Place::Named(name.to_owned()), "must be text in UTF-8"));
+                problems.push(ConfigProblem::new(ConfigLocation::Named(name.to_owned()), "must be text in UTF-8"));
                 None
             }
         };
         let secret =
-            |names: Names| surroundings.variable(names.variable).map(|_| SecretSource::Env(names.variable.to_owned()));
+            |names: SettingNames| host.variable(names.variable).map(|_| SecretSource::Env(names.variable.to_owned()));
         let log_format = text(LOG_FORMAT.variable).map(|word| word.parse());
         self.variables = RawConfig {
             listen: text(LISTEN.variable),
             metrics_listen: text(METRICS_LISTEN.variable),
             public_url: text(PUBLIC_URL.variable),
-            drain_timeout: text(DRAIN_TIMEOUT.variable).map(Period),
-            answer_deadline: text(ANSWER_DEADLINE.variable).map(Period),
-            data_dir: surroundings.variable(DATA_DIR.variable).map(PathBuf::from),
+            drain_timeout: text(DRAIN_TIMEOUT.variable).map(RawDuration),
+            answer_deadline: text(ANSWER_DEADLINE.variable).map(RawDuration),
+            data_dir: host.variable(DATA_DIR.variable).map(PathBuf::from),
             // The address can carry a password, so it is read like every other secret.
             database_url: secret(DATABASE_URL),
             master_key: secret(MASTER_KEY),
@@ -117,60 +117,61 @@ impl Layers {
         };
         match log_format {
             Some(Ok(format)) => self.variables.log_format = Some(format),
-            Some(Err(fault)) => self.problems.push(Problem::new(Place::Named(LOG_FORMAT.variable.to_owned()), fault)),
+            Some(Err(fault)) => {
+                self.problems.push(ConfigProblem::new(ConfigLocation::Named(LOG_FORMAT.variable.to_owned()), fault));
+            }
             None => {}
         }
         self
     }
 
-    fn with_flags(mut self, flags: RawConfig) -> Self {
-        self.flags = flags;
-        self
-    }
-
-    pub(super) fn with_written(mut self, mut written: Written) -> Self {
+    pub(super) fn with_written(mut self, mut written: ConfigFile) -> Self {
         self.problems.append(&mut written.problems);
         self.written = written;
         self
     }
 }
 
-fn read_file(path: &Path, surroundings: &dyn Surroundings) -> Result<Written, Problem> {
+fn read_file(path: &Path, host: &dyn HostEnvironment) -> Result<ConfigFile, ConfigProblem> {
     let name = path.display().to_string();
-    let text = surroundings.read(path);
-    let text = text.map_err(|error| Problem::new(Place::Named(name.clone()), format!("cannot be read: {error}")))?;
-    let mut written = Written::parse(&name, &text);
+    let text = host.read(path);
+    let text = text
+        .map_err(|error| ConfigProblem::new(ConfigLocation::Named(name.clone()), format!("cannot be read: {error}")))?;
+    let mut written = ConfigFile::parse(&name, &text);
     written.folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     Ok(written)
 }
 
-/// Turns what was written into what can be used.
+/// Turns the written settings into usable settings.
 ///
 /// # Errors
 ///
-/// Everything that is wrong, in the order of the file.
-pub(crate) fn resolve(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
-    resolve_at(Desk::new(layers, surroundings))
+/// Returns all problems, in the order of the file.
+pub(crate) fn resolve(layers: &ConfigLayers, host: &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>> {
+    resolve_at(ConfigResolver::new(layers, host))
 }
 
-/// The same for a command beside the gateway, which opens the store and calls nobody: of the secrets only those of the
-/// store must be there.
+/// Does the same for a command beside the gateway, which opens the store and calls no upstream: only the secrets of the
+/// store must be present.
 ///
 /// # Errors
 ///
-/// Everything else that is wrong, in the order of the file.
-pub(super) fn resolve_for_command(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Config, Vec<Problem>> {
-    resolve_at(Desk { calls_nobody: true, ..Desk::new(layers, surroundings) })
+/// Returns all other problems, in the order of the file.
+pub(super) fn resolve_for_command(
+    layers: &ConfigLayers,
+    host: &dyn HostEnvironment,
+) -> Result<Config, Vec<ConfigProblem>> {
+    resolve_at(ConfigResolver { calls_nobody: true, ..ConfigResolver::new(layers, host) })
 }
 
-fn resolve_at(mut desk: Desk<'_>) -> Result<Config, Vec<Problem>> {
+fn resolve_at(mut desk: ConfigResolver<'_>) -> Result<Config, Vec<ConfigProblem>> {
     let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
     let deadlines = desk.deadlines();
     let text_models = desk.text_models();
     let groups = desk.groups(deadlines, text_models.as_deref());
     desk.database();
     let mut config = Config {
-        listen: listen.unwrap_or_else(|| Listen::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
+        listen: listen.unwrap_or_else(|| ListenAddress::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
         metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
         public_url: desk.public_url(),
         trusted_proxies: desk.trusted_proxies(),
@@ -205,91 +206,99 @@ fn resolve_at(mut desk: Desk<'_>) -> Result<Config, Vec<Problem>> {
     desk.finish(config)
 }
 
-/// Turns one account that stands in no file into one as usable.
+/// Turns one account that is in no file into a usable one.
 ///
 /// # Errors
 ///
-/// Everything that is wrong.
-pub(super) fn resolve_account(layers: &Layers, surroundings: &dyn Surroundings) -> Result<Account, Vec<Problem>> {
-    let mut desk = Desk::new(layers, surroundings);
+/// Returns all problems.
+pub(super) fn resolve_account(
+    layers: &ConfigLayers,
+    host: &dyn HostEnvironment,
+) -> Result<AccountConfig, Vec<ConfigProblem>> {
+    let mut desk = ConfigResolver::new(layers, host);
     let account = desk.accounts(None).swap_remove(0);
     desk.finish(account)
 }
 
-/// The default of the time to finish.
-pub(super) fn drain_timeout(groups: &[Group], deadlines: Deadlines) -> Duration {
+/// The default of the drain timeout.
+pub(super) fn drain_timeout(groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
     let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
     (longest + DRAIN_MARGIN).min(duration::LONGEST)
 }
 
-/// Turns one group that stands in no file into one as usable, beside these settings. Where nobody is called, secrets may
+/// Turns one group that is in no file into a usable one, beside these settings. If no upstream is called, secrets may
 /// be absent.
 ///
 /// # Errors
 ///
-/// Everything that is wrong.
+/// Returns all problems.
 pub(super) fn resolve_group(
-    layers: &Layers,
+    layers: &ConfigLayers,
     beside: &Config,
-    (surroundings, calls_nobody): (&dyn Surroundings, bool),
-) -> Result<Group, Vec<Problem>> {
-    let mut desk = Desk { calls_nobody, ..Desk::new(layers, surroundings) };
+    (host, calls_nobody): (&dyn HostEnvironment, bool),
+) -> Result<GroupConfig, Vec<ConfigProblem>> {
+    let mut desk = ConfigResolver { calls_nobody, ..ConfigResolver::new(layers, host) };
     let group = desk.groups(beside.deadlines, beside.text_models.as_deref()).swap_remove(0);
     desk.finish(group)
 }
 
-/// Where the layers lie open while they are made into one.
-struct Desk<'a> {
-    layers: &'a Layers,
-    surroundings: &'a dyn Surroundings,
-    problems: Vec<Problem>,
-    sources: BTreeMap<String, Source>,
+/// The state of the resolution: the layers, and everything noted so far.
+struct ConfigResolver<'a> {
+    layers: &'a ConfigLayers,
+    host: &'a dyn HostEnvironment,
+    problems: Vec<ConfigProblem>,
+    sources: BTreeMap<String, SettingSource>,
     /// True if secrets for upstreams and callers may be absent.
     calls_nobody: bool,
-    /// Those that are.
-    absent: Vec<Problem>,
+    /// The secrets that are absent.
+    absent: Vec<ConfigProblem>,
 }
 
-impl<'a> Desk<'a> {
-    fn new(layers: &'a Layers, surroundings: &'a dyn Surroundings) -> Self {
-        let sources = layers.written.settings().map(|setting| (setting.to_owned(), Source::File)).collect();
+impl<'a> ConfigResolver<'a> {
+    fn new(layers: &'a ConfigLayers, host: &'a dyn HostEnvironment) -> Self {
+        let sources = layers.written.settings().map(|setting| (setting.to_owned(), SettingSource::File)).collect();
         let problems = layers.problems.clone();
-        Self { layers, surroundings, problems, sources, calls_nobody: false, absent: Vec::new() }
+        Self { layers, host, problems, sources, calls_nobody: false, absent: Vec::new() }
     }
 
-    /// The result, if nothing was wrong.
-    fn finish<T>(mut self, result: T) -> Result<T, Vec<Problem>> {
+    /// Returns the result, if there is no problem.
+    fn finish<T>(mut self, result: T) -> Result<T, Vec<ConfigProblem>> {
         if self.problems.is_empty() {
             return Ok(result);
         }
-        // All problems are told at once.
+        // All problems are reported at once.
         self.problems.append(&mut self.absent);
         self.problems.sort();
         self.problems.dedup_by(|one, other| one.says_the_same(other));
         Err(self.problems)
     }
 
-    /// Notes what is wrong with a setting, where it was set; once is enough.
+    /// Records the problem with a setting at the place where it was set, at most once.
     fn wrong(&mut self, setting: &str, fault: &str) {
         if !self.layers.written.is_flagged(setting) {
             self.problems.push(self.problem(setting, fault));
         }
     }
 
-    fn problem(&self, setting: &str, fault: &str) -> Problem {
+    fn problem(&self, setting: &str, fault: &str) -> ConfigProblem {
         let place = match self.sources.get(setting).copied().unwrap_or_default() {
-            Source::Environment(name) | Source::Flag(name) => Place::Named(name.to_owned()),
-            Source::File | Source::Default => self.layers.written.place(setting),
+            SettingSource::Environment(name) | SettingSource::Flag(name) => ConfigLocation::Named(name.to_owned()),
+            SettingSource::File | SettingSource::Default => self.layers.written.place(setting),
         };
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        Problem::new(place, format!("`{name}` {fault}")).about(setting)
+        ConfigProblem::new(place, format!("`{name}` {fault}")).about(setting)
     }
 
-    /// The value that wins, and a note of who set it.
-    fn pick<T>(&mut self, setting: &str, names: Names, get: impl Fn(&'a RawConfig) -> Option<&'a T>) -> Option<&'a T> {
+    /// Returns the value that wins, and records its source.
+    fn pick<T>(
+        &mut self,
+        setting: &str,
+        names: SettingNames,
+        get: impl Fn(&'a RawConfig) -> Option<&'a T>,
+    ) -> Option<&'a T> {
         let layers = self.layers;
-        let flag = get(&layers.flags).map(|value| (value, Source::Flag(names.flag)));
-        let variable = || get(&layers.variables).map(|value| (value, Source::Environment(names.variable)));
+        let flag = get(&layers.flags).map(|value| (value, SettingSource::Flag(names.flag)));
+        let variable = || get(&layers.variables).map(|value| (value, SettingSource::Environment(names.variable)));
         if let Some((value, source)) = flag.or_else(variable) {
             self.sources.insert(setting.to_owned(), source);
             return Some(value);
@@ -300,9 +309,9 @@ impl<'a> Desk<'a> {
     fn address(
         &mut self,
         setting: &str,
-        names: Names,
+        names: SettingNames,
         get: impl Fn(&'a RawConfig) -> Option<&'a String>,
-    ) -> Option<Listen> {
+    ) -> Option<ListenAddress> {
         let text = self.pick(setting, names, get)?;
         let address = text.parse();
         address.map_err(|fault| self.wrong(setting, fault)).ok()
@@ -314,13 +323,13 @@ impl<'a> Desk<'a> {
         url.map_err(|fault| self.wrong("public_url", fault)).ok()
     }
 
-    fn trusted_proxies(&mut self) -> Proxies {
+    fn trusted_proxies(&mut self) -> TrustedProxies {
         let raw = self.layers.written.raw.trusted_proxies.as_deref().unwrap_or_default();
         let networks = raw.iter().enumerate().filter_map(|(index, text)| {
             let network = proxies::network(text);
             network.map_err(|fault| self.wrong(&format!("trusted_proxies[{index}]"), fault)).ok()
         });
-        Proxies::new(networks.collect())
+        TrustedProxies::new(networks.collect())
     }
 
     fn data_dir(&mut self) -> PathBuf {
@@ -328,7 +337,7 @@ impl<'a> Desk<'a> {
         if let Some(path) = self.pick(SETTING, DATA_DIR, |raw| raw.data_dir.as_ref()) {
             return self.path(SETTING, path);
         }
-        data_dir(self.surroundings).unwrap_or_else(|| {
+        data_dir(self.host).unwrap_or_else(|| {
             self.wrong(SETTING, "must be set, because this environment names no home folder");
             PathBuf::new()
         })
@@ -339,18 +348,18 @@ impl<'a> Desk<'a> {
         Some(self.path("skills_dir", path))
     }
 
-    /// A path of the file starts at the folder of the file, so that every command finds the same data from everywhere.
+    /// Resolves a path. A path in the file is relative to its folder, so that every command finds the same data.
     fn path(&mut self, setting: &str, path: &Path) -> PathBuf {
         if path.starts_with("~") {
             self.wrong(setting, "begins with `~`, which only a shell understands; write the whole path");
         }
         match self.sources.get(setting) {
-            Some(Source::File) => self.layers.written.folder.join(path),
+            Some(SettingSource::File) => self.layers.written.folder.join(path),
             _ => path.to_path_buf(),
         }
     }
 
-    /// There is one database so far, so that the address can only be wrong.
+    /// Checks the address of the database: SQLite in `data_dir` is the only one so far.
     fn database(&mut self) {
         const SETTING: &str = "database_url";
         let source = self.pick(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref());
@@ -367,7 +376,7 @@ impl<'a> Desk<'a> {
         self.wrong(SETTING, fault);
     }
 
-    fn drain_timeout(&mut self, groups: &[Group], deadlines: Deadlines) -> Duration {
+    fn drain_timeout(&mut self, groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
         let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
         self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| drain_timeout(groups, deadlines))
     }
@@ -382,23 +391,23 @@ impl<'a> Desk<'a> {
         self.period("shutdown_delay", written, Duration::ZERO).unwrap_or_default()
     }
 
-    fn deadlines(&mut self) -> Deadlines {
+    fn deadlines(&mut self) -> DeadlineConfig {
         let none = RawDeadlines::default();
         let raw = self.layers.written.raw.deadlines.as_ref().unwrap_or(&none);
         let connect = self.period("deadlines.connect", raw.connect.as_ref(), SHORTEST_DEADLINE);
         let image = self.image_deadline("deadlines.image", raw.image.as_ref());
-        Deadlines { connect: connect.unwrap_or(DEFAULT_CONNECT), image: image.unwrap_or(DEFAULT_IMAGE) }
+        DeadlineConfig { connect: connect.unwrap_or(DEFAULT_CONNECT), image: image.unwrap_or(DEFAULT_IMAGE) }
     }
 
-    fn image_deadline(&mut self, setting: &str, written: Option<&Period>) -> Option<Duration> {
+    fn image_deadline(&mut self, setting: &str, written: Option<&RawDuration>) -> Option<Duration> {
         self.period_within(setting, written, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
     }
 
-    fn replay(&mut self) -> Replay {
+    fn replay(&mut self) -> ReplayConfig {
         let none = RawReplay::default();
         let raw = self.layers.written.raw.replay.as_ref().unwrap_or(&none);
         let mut window = |setting, written| self.period(setting, written, SHORTEST_WINDOW);
-        Replay {
+        ReplayConfig {
             orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
             orphan_window: window("replay.orphan_window", raw.orphan_window.as_ref())
                 .unwrap_or(DEFAULT_REPLAY.orphan_window),
@@ -408,24 +417,24 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn retention(&mut self) -> Retention {
-        let Some(raw) = &self.layers.written.raw.retention else { return Retention::default() };
+    fn retention(&mut self) -> RetentionPeriods {
+        let Some(raw) = &self.layers.written.raw.retention else { return RetentionPeriods::default() };
         let mut kept = |setting, written| self.period_within(setting, written, RETENTION);
-        Retention {
+        RetentionPeriods {
             records: kept("retention.records", raw.records.as_ref()),
             audit: kept("retention.audit", raw.audit.as_ref()),
             usage: kept("retention.usage", raw.usage.as_ref()),
         }
     }
 
-    fn period(&mut self, setting: &str, written: Option<&Period>, least: Duration) -> Option<Duration> {
+    fn period(&mut self, setting: &str, written: Option<&RawDuration>, least: Duration) -> Option<Duration> {
         self.period_within(setting, written, least..=duration::LONGEST)
     }
 
     fn period_within(
         &mut self,
         setting: &str,
-        written: Option<&Period>,
+        written: Option<&RawDuration>,
         bounds: RangeInclusive<Duration>,
     ) -> Option<Duration> {
         let Some(period) = duration::parse(&written?.0) else {

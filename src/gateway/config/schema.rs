@@ -1,4 +1,4 @@
-//! The schema of the settings, from the types that read them.
+//! The schema of the settings, made from the types that read them.
 
 use schemars::r#gen::SchemaSettings;
 use schemars::schema::RootSchema;

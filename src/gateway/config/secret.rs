@@ -1,35 +1,35 @@
-//! Values that must not be seen, and where they were found.
+//! Secret values, with the place where each was found.
 
 use std::fmt;
 
-/// A value that must not be seen. `Debug` shows where it was found instead.
+/// A secret value. `Debug` shows its place instead.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret {
+pub(crate) struct ConfigSecret {
     value: String,
     found: String,
 }
 
-impl Secret {
-    /// Where secrets are found that the store keeps.
+impl ConfigSecret {
+    /// The place of secrets that the store holds.
     pub(super) const KEPT: &str = "store";
 
-    /// A value, and where it was found.
+    /// A value and its place.
     pub(crate) fn new(value: String, found: impl Into<String>) -> Self {
         Self { value, found: found.into() }
     }
 
-    /// The value itself, for the one place that sends it.
+    /// The value itself, for the one piece of code that sends it.
     pub(crate) fn expose(&self) -> &str {
         &self.value
     }
 
-    /// Where the value was found, which is no secret.
+    /// The place of the value, which is no secret.
     pub(crate) fn found(&self) -> &str {
         &self.found
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ConfigSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[redacted]")
     }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn debug_shows_nothing_of_the_value() {
-        let secret = Secret::new("sk-hidden".to_owned(), "environment variable OPENAI_API_KEY");
+        let secret = ConfigSecret::new("sk-hidden".to_owned(), "environment variable OPENAI_API_KEY");
         assert_eq!(format!("{secret:?}"), "[redacted]");
         assert_eq!(secret.expose(), "sk-hidden");
     }

@@ -1,4 +1,4 @@
-//! The settings as they took effect, for people: TOML, with who set each value, and without secrets.
+//! The effective settings for people: TOML, with the source of each value, and without secrets.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::{
-    Account, Config, ConnectionLimits, Credentials, Filter, Grant, Group, ImageModel, Moderation, Oauth, Protocol,
-    Retention, Source, Uploads, Upstream, duration,
+    AccountConfig, AccountCredentials, Config, ConnectionLimits, FilterConfig, GrantConfig, GroupConfig,
+    ImageModelSpec, ModerationConfig, OauthConfig, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig,
+    UpstreamProtocol, duration,
 };
 
 const REDACTED: &str = "[redacted]";
 
 impl Config {
-    /// Every setting with its value and who set it, in the form of the file.
+    /// Returns every setting with its value and source, in the form of the file.
     pub(crate) fn show(&self) -> String {
-        let mut page = Page { config: self, text: String::new() };
+        let mut page = ConfigPrinter { config: self, text: String::new() };
         page.top();
         for (index, model) in self.image_models.iter().enumerate() {
             page.image_model(&format!("models[{index}]"), model);
@@ -30,12 +31,12 @@ impl Config {
     }
 }
 
-struct Page<'a> {
+struct ConfigPrinter<'a> {
     config: &'a Config,
     text: String,
 }
 
-impl Page<'_> {
+impl ConfigPrinter<'_> {
     fn top(&mut self) {
         let config = self.config;
         self.line("", "listen", &quoted(&config.listen.to_string()));
@@ -86,8 +87,8 @@ impl Page<'_> {
         self.retention(config.retention);
     }
 
-    fn retention(&mut self, retention: Retention) {
-        if retention == Retention::default() {
+    fn retention(&mut self, retention: RetentionPeriods) {
+        if retention == RetentionPeriods::default() {
             return;
         }
         self.header("[retention]");
@@ -98,7 +99,7 @@ impl Page<'_> {
         }
     }
 
-    fn uploads(&mut self, uploads: &Uploads) {
+    fn uploads(&mut self, uploads: &UploadLimits) {
         self.header("[uploads]");
         for (name, bytes) in [
             ("memory_megabytes", uploads.memory),
@@ -111,7 +112,7 @@ impl Page<'_> {
         }
     }
 
-    fn image_model(&mut self, path: &str, model: &ImageModel) {
+    fn image_model(&mut self, path: &str, model: &ImageModelSpec) {
         self.header("[[models]]");
         self.line(path, "id", &quoted(&model.id));
         if let Some(sizes) = &model.sizes {
@@ -125,19 +126,19 @@ impl Page<'_> {
         self.line(path, "compression", &model.compression.to_string());
     }
 
-    fn account(&mut self, path: &str, account: &Account) {
+    fn account(&mut self, path: &str, account: &AccountConfig) {
         self.header("[[accounts]]");
         self.line(path, "name", &quoted(&account.name));
         self.line(path, "kind", &quoted(account.upstream.kind()));
-        if let Upstream::Api(endpoint) = &account.upstream {
+        if let UpstreamConfig::Api(endpoint) = &account.upstream {
             self.line(path, "protocol", &quoted(endpoint.protocol.as_str()));
-            if endpoint.protocol == Protocol::Responses {
+            if endpoint.protocol == UpstreamProtocol::Responses {
                 self.line(path, "host_model", &quoted(&endpoint.host_model));
             }
             self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
             match &endpoint.credentials {
-                Credentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),
-                Credentials::Oauth(oauth) => self.oauth(path, oauth),
+                AccountCredentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),
+                AccountCredentials::Oauth(oauth) => self.oauth(path, oauth),
             }
         }
         self.line(path, "tier", &quoted(account.tier.as_str()));
@@ -145,17 +146,17 @@ impl Page<'_> {
         self.line(path, "priority", &account.priority.to_string());
         self.line(path, "concurrency", &account.concurrency.to_string());
         self.line(path, "large_concurrency", &account.large_concurrency.to_string());
-        if let Upstream::Api(endpoint) = &account.upstream
+        if let UpstreamConfig::Api(endpoint) = &account.upstream
             && !endpoint.headers.is_empty()
         {
             self.line(path, "headers", &headers(&endpoint.headers));
         }
     }
 
-    fn oauth(&mut self, path: &str, oauth: &Oauth) {
+    fn oauth(&mut self, path: &str, oauth: &OauthConfig) {
         self.line(path, "token_url", &quoted(&oauth.token_url.to_string()));
         self.line(path, "grant", &quoted(oauth.grant.as_str()));
-        if let Grant::RefreshToken(_) = oauth.grant {
+        if let GrantConfig::RefreshToken(_) = oauth.grant {
             self.line(path, "refresh_token", &quoted(REDACTED));
         }
         self.optional(path, "client_id", oauth.client_id.as_deref());
@@ -167,7 +168,7 @@ impl Page<'_> {
         self.optional(path, "audience", oauth.audience.as_deref());
     }
 
-    fn group(&mut self, path: &str, group: &Group) {
+    fn group(&mut self, path: &str, group: &GroupConfig) {
         self.header("[[groups]]");
         self.line(path, "name", &quoted(&group.name));
         self.line(path, "delivery", &quoted(group.delivery.as_str()));
@@ -177,7 +178,7 @@ impl Page<'_> {
         for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
             list_of.iter().for_each(|words| self.line(path, name, &list(words)));
         }
-        let Filter { words, patterns, moderation } = &group.filter;
+        let FilterConfig { words, patterns, moderation } = &group.filter;
         if words.is_empty() && patterns.is_empty() && moderation.is_none() {
             return;
         }
@@ -190,7 +191,7 @@ impl Page<'_> {
         }
     }
 
-    fn moderation(&mut self, path: &str, moderation: &Moderation) {
+    fn moderation(&mut self, path: &str, moderation: &ModerationConfig) {
         self.header("[groups.filter.moderation]");
         self.line(path, "base_url", &quoted(&moderation.base_url.to_string()));
         if moderation.api_key.is_some() {
@@ -222,9 +223,9 @@ impl Page<'_> {
     fn line(&mut self, path: &str, name: &str, value: &str) {
         let setting = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         let source = match self.config.sources.get(&setting).copied().unwrap_or_default() {
-            Source::Default => "default",
-            Source::File => "file",
-            Source::Environment(name) | Source::Flag(name) => name,
+            SettingSource::Default => "default",
+            SettingSource::File => "file",
+            SettingSource::Environment(name) | SettingSource::Flag(name) => name,
         };
         // Writing into a string cannot fail.
         let _ = writeln!(self.text, "{:40} # {source}", format!("{name} = {value}"));

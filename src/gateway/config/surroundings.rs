@@ -1,6 +1,7 @@
-//! What the gateway is told by the machine it runs on: environment variables, files, the platform.
+//! The host environment: environment variables, files and the platform.
 //!
-//! The only place that reads the environment; everything else is handed a [`Surroundings`], so that tests need none.
+//! This is the only place that reads the environment; all other code is handed a [`HostEnvironment`], so that tests
+//! need none.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,21 +10,21 @@ use std::path::{Path, PathBuf};
 use super::raw::SecretSource;
 
 /// The environment and the files as the settings see them.
-pub(crate) trait Surroundings {
-    /// An environment variable; one that is set to nothing counts as not set.
+pub(crate) trait HostEnvironment {
+    /// The value of an environment variable; a variable that is empty counts as not set.
     fn variable(&self, name: &str) -> Option<OsString>;
 
-    /// The text of a file.
+    /// Reads the text of a file.
     ///
     /// # Errors
     ///
-    /// Whatever the file system says.
+    /// Returns the error of the file system.
     fn read(&self, path: &Path) -> io::Result<String>;
 
-    /// The platform, which decides where data belongs.
+    /// The platform, which decides the default data folder.
     fn platform(&self) -> Platform;
 
-    /// What messages call the place of a secret.
+    /// The name of a secret's place in messages.
     fn found(&self, source: &SecretSource) -> String {
         match source {
             SecretSource::Env(name) => format!("environment variable {}", shown(name)),
@@ -32,13 +33,13 @@ pub(crate) trait Surroundings {
     }
 }
 
-/// The name of a variable, unless it could be a secret that somebody wrote where its name belongs.
+/// The name of a variable, unless it could be a secret that was written in place of a name.
 pub(super) fn shown(name: &str) -> String {
     let usual = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     if !name.is_empty() && name.bytes().all(usual) { format!("`{name}`") } else { "of that name".to_owned() }
 }
 
-/// Platforms with a convention of their own for where data belongs.
+/// Platforms with their own convention for the data folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Platform {
     Unix,
@@ -48,9 +49,9 @@ pub(crate) enum Platform {
 
 /// The machine itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine;
+pub(crate) struct SystemEnvironment;
 
-impl Surroundings for Machine {
+impl HostEnvironment for SystemEnvironment {
     #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
     fn variable(&self, name: &str) -> Option<OsString> {
         std::env::var_os(name).filter(|value| !value.is_empty())
@@ -72,12 +73,12 @@ impl Surroundings for Machine {
 }
 
 /// The folder for imagate in the platform's data folder.
-pub(super) fn data_dir(surroundings: &dyn Surroundings) -> Option<PathBuf> {
+pub(super) fn data_dir(surroundings: &dyn HostEnvironment) -> Option<PathBuf> {
     let folder = |name: &str| surroundings.variable(name).map(PathBuf::from);
     let data = match surroundings.platform() {
         Platform::Windows => folder("LOCALAPPDATA"),
         Platform::MacOs => folder("HOME").map(|home| home.join("Library").join("Application Support")),
-        // The XDG rules say that a relative path is to be ignored.
+        // The XDG rules say that a relative path is ignored.
         Platform::Unix => folder("XDG_DATA_HOME")
             .filter(|path| path.is_absolute())
             .or_else(|| folder("HOME").map(|home| home.join(".local").join("share"))),
@@ -91,7 +92,7 @@ pub(super) mod fake {
 
     use super::*;
 
-    /// Surroundings of which a test says everything.
+    /// A host environment that a test defines completely.
     #[derive(Clone, Debug, Default)]
     pub(in super::super) struct Fake {
         variables: BTreeMap<String, String>,
@@ -116,7 +117,7 @@ pub(super) mod fake {
         }
     }
 
-    impl Surroundings for Fake {
+    impl HostEnvironment for Fake {
         fn variable(&self, name: &str) -> Option<OsString> {
             self.variables.get(name).filter(|value| !value.is_empty()).map(OsString::from)
         }

@@ -1,4 +1,4 @@
-//! The settings as an operator meets them: a file, an environment, and either settings or messages.
+//! The settings from an operator's view: a file, an environment, and either settings or messages.
 
 mod commands;
 mod filters;
@@ -11,7 +11,7 @@ use super::*;
 
 const FILE: &str = "etc/config.toml";
 
-/// The example of the README in all its parts.
+/// The example of the README with all its parts.
 const GOOD: &str = r#"
 listen = "0.0.0.0:9000"
 metrics_listen = "127.0.0.1:9464"
@@ -49,12 +49,12 @@ fn machine() -> Fake {
     Fake::default().variable("HOME", "/h/ada").variable("OPENAI_API_KEY", "sk-upstream").file("etc/key.txt", "hidden\n")
 }
 
-fn load_from(fake: Fake, text: &str) -> Result<Config, Vec<Problem>> {
-    let overrides = Overrides { config: Some(PathBuf::from(FILE)), ..Overrides::default() };
+fn load_from(fake: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
+    let overrides = ConfigOverrides { config: Some(PathBuf::from(FILE)), ..ConfigOverrides::default() };
     load(overrides, &fake.file(FILE, text))
 }
 
-/// Exactly these messages, in this order; each as it is printed, without the name of the file.
+/// Asserts that the settings give exactly these messages, in this order, as printed but without the name of the file.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let problems = load_from(machine(), text).map(|config| config.show()).unwrap_err();
@@ -65,7 +65,7 @@ fn check(text: &str, expected: &[&str]) {
 
 #[test]
 fn nothing_at_all_is_a_simulator_on_this_machine() {
-    let config = load(Overrides::default(), &machine()).unwrap();
+    let config = load(ConfigOverrides::default(), &machine()).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.metrics_listen, None);
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
@@ -74,22 +74,22 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
     assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(600), Duration::from_secs(295)));
     assert_eq!(
         config.groups,
-        [Group {
+        [GroupConfig {
             name: "default".to_owned(),
-            delivery: Delivery::Report,
+            delivery: DeliveryPolicy::Report,
             deadlines: config.deadlines,
-            fallback: Fallback::Never,
+            fallback: FallbackPolicy::Never,
             inject_image_tool: false,
             text_models: None,
             tools: None,
-            filter: Filter::default(),
+            filter: FilterConfig::default(),
             implicit: true,
             policy: serde_json::Map::new(),
             problem: None,
         }]
     );
     let [account] = &config.accounts[..] else { panic!("one account") };
-    assert!(account.implicit && matches!(account.upstream, Upstream::Simulator));
+    assert!(account.implicit && matches!(account.upstream, UpstreamConfig::Simulator));
     assert_eq!(account.groups, ["default"]);
 }
 
@@ -101,18 +101,18 @@ fn a_whole_file_becomes_settings() {
     assert_eq!(config.drain_timeout, Duration::from_secs(90));
     assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(120), Duration::from_secs(95)));
     let [primary, drawing] = &config.accounts[..] else { panic!("two accounts") };
-    let Upstream::Api(endpoint) = &primary.upstream else { panic!("an endpoint") };
+    let UpstreamConfig::Api(endpoint) = &primary.upstream else { panic!("an endpoint") };
     assert_eq!(endpoint.base_url.to_string(), "https://api.openai.com/v1");
-    assert!(matches!(&endpoint.credentials, Credentials::ApiKey(key) if key.expose() == "sk-upstream"));
+    assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-upstream"));
     assert_eq!(endpoint.headers["openai-project"], "proj_1");
     assert_eq!(endpoint.headers["api-key"], "hidden");
-    assert_eq!((primary.tier, primary.priority), (Tier::Free, -3));
+    assert_eq!((primary.tier, primary.priority), (BillingTier::Free, -3));
     assert_eq!((primary.concurrency.get(), primary.large_concurrency.get()), (4, 1));
     assert_eq!(primary.groups, ["default", "team"]);
     assert_eq!((drawing.concurrency.get(), drawing.large_concurrency.get()), (8, 2), "few large ones by default");
-    assert!(!drawing.implicit && matches!(drawing.upstream, Upstream::Simulator));
+    assert!(!drawing.implicit && matches!(drawing.upstream, UpstreamConfig::Simulator));
     let names: Vec<_> = config.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
-    assert_eq!(names, [("team", Delivery::Fail), ("default", Delivery::Report)]);
+    assert_eq!(names, [("team", DeliveryPolicy::Fail), ("default", DeliveryPolicy::Report)]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn no_secret_is_shown_or_debugged() {
 #[test]
 fn settings_are_shown_with_who_set_them() {
     let fake = machine().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, GOOD).variable("IMAGATE_CONFIG", FILE);
-    let overrides = Overrides { listen: Some("localhost:1".to_owned()), ..Overrides::default() };
+    let overrides = ConfigOverrides { listen: Some("localhost:1".to_owned()), ..ConfigOverrides::default() };
     let shown = load(overrides, &fake).unwrap().show();
     let shown: Vec<String> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
@@ -147,7 +147,8 @@ fn settings_are_shown_with_who_set_them() {
 fn the_command_line_wins_over_the_environment_over_the_file() {
     let text = "listen = \"f:1\"\ndata_dir = \"/f\"\ndrain_timeout = \"1s\"";
     let fake = machine().variable("IMAGATE_LISTEN", "e:1").variable("IMAGATE_DATA_DIR", "e").file(FILE, text);
-    let overrides = Overrides { config: Some(PathBuf::from(FILE)), listen: Some("c:1".to_owned()), data_dir: None };
+    let overrides =
+        ConfigOverrides { config: Some(PathBuf::from(FILE)), listen: Some("c:1".to_owned()), data_dir: None };
     let config = load(overrides, &fake).unwrap();
     assert_eq!(config.listen.to_string(), "c:1");
     assert_eq!(config.data_dir, PathBuf::from("e"));
@@ -156,16 +157,16 @@ fn the_command_line_wins_over_the_environment_over_the_file() {
 
 #[test]
 fn an_empty_variable_says_nothing() {
-    let config = load(Overrides::default(), &machine().variable("IMAGATE_LISTEN", "")).unwrap();
+    let config = load(ConfigOverrides::default(), &machine().variable("IMAGATE_LISTEN", "")).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
 }
 
 #[test]
 fn retention_is_a_day_at_least_and_for_ever_where_nobody_says() {
-    assert_eq!(load_from(machine(), GOOD).unwrap().retention, Retention::default());
+    assert_eq!(load_from(machine(), GOOD).unwrap().retention, RetentionPeriods::default());
     let config = load_from(machine(), "[retention]\nrecords = \"400d\"\nusage = \"36500d\"").unwrap();
     let days = |days: u64| Some(Duration::from_secs(days * 86_400));
-    assert_eq!(config.retention, Retention { records: days(400), audit: None, usage: days(36_500) });
+    assert_eq!(config.retention, RetentionPeriods { records: days(400), audit: None, usage: days(36_500) });
     assert!(config.show().contains("[retention]\nrecords = \"400d\""), "{}", config.show());
     check("[retention]\naudit = \"23h\"", &["2:9: `audit` must be from 1d to 36500d"]);
 }
@@ -174,7 +175,7 @@ fn retention_is_a_day_at_least_and_for_ever_where_nobody_says() {
 fn problems_outside_of_the_file_name_their_place() {
     let fake =
         Fake::default().variable("IMAGATE_LISTEN", "8080").variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
-    let problems = load(Overrides { listen: None, ..Overrides::default() }, &fake).unwrap_err();
+    let problems = load(ConfigOverrides { listen: None, ..ConfigOverrides::default() }, &fake).unwrap_err();
     let printed: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         printed,
@@ -184,10 +185,10 @@ fn problems_outside_of_the_file_name_their_place() {
             "data_dir: `data_dir` must be set, because this environment names no home folder",
         ]
     );
-    let format = load(Overrides::default(), &machine().variable("IMAGATE_LOG_FORMAT", "xml")).unwrap_err();
+    let format = load(ConfigOverrides::default(), &machine().variable("IMAGATE_LOG_FORMAT", "xml")).unwrap_err();
     assert_eq!(format[0].to_string(), "IMAGATE_LOG_FORMAT: `log_format` must be \"text\" or \"json\"");
-    let missing =
-        load(Overrides { config: Some(PathBuf::from("no.toml")), ..Overrides::default() }, &fake).unwrap_err();
+    let missing = load(ConfigOverrides { config: Some(PathBuf::from("no.toml")), ..ConfigOverrides::default() }, &fake)
+        .unwrap_err();
     assert_eq!(missing[0].to_string(), "no.toml: cannot be read: entity not found");
 }
 
@@ -326,7 +327,7 @@ fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
 
 #[test]
 fn the_database_is_the_one_in_the_data_folder() {
-    let load = |url: &str| load(Overrides::default(), &machine().variable("IMAGATE_DATABASE_URL", url));
+    let load = |url: &str| load(ConfigOverrides::default(), &machine().variable("IMAGATE_DATABASE_URL", url));
     assert!(load("sqlite:").is_ok());
     let cases = [
         ("sqlite:///var/lib/images.db", "set `data_dir` instead"),
@@ -357,7 +358,7 @@ fn a_group_can_have_deadlines_of_its_own() {
 
 #[test]
 fn connections_are_limited_by_numbers() {
-    let none = load(Overrides::default(), &machine()).unwrap();
+    let none = load(ConfigOverrides::default(), &machine()).unwrap();
     assert_eq!(none.connections, ConnectionLimits::default());
     assert!(!none.show().contains("[connections]"));
     let config = load_from(machine(), "[connections]\nmax = 500\nmax_per_address = 50").unwrap();

@@ -1,7 +1,7 @@
-//! Reads the file: TOML with positions, held against the schema of the settings.
+//! Reads the file: TOML with positions, checked against the schema of the settings.
 //!
-//! Decides whether names and types are right, and keeps where each setting stands. What is wrong is taken out before
-//! the types read the rest, so that one reading finds every problem.
+//! Decides whether names and types are right, and keeps the location of each setting. Invalid parts are removed before
+//! the types read the rest, so that one pass finds every problem.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,32 +12,32 @@ use serde::Deserialize as _;
 use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
 
-use super::problem::{Place, Position, Problem, did_you_mean};
+use super::problem::{ConfigLocation, ConfigPosition, ConfigProblem, did_you_mean};
 use super::raw::RawConfig;
 use super::schema;
 
-/// The settings of a file, and where each of them stands.
+/// The settings of a file and the location of each.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct ConfigFile {
     pub(super) raw: RawConfig,
-    /// What is wrong with names and types.
-    pub(super) problems: Vec<Problem>,
-    /// Where relative paths start.
+    /// The problems with names and types.
+    pub(super) problems: Vec<ConfigProblem>,
+    /// The folder that relative paths start from.
     pub(super) folder: PathBuf,
     file: String,
-    places: BTreeMap<String, Position>,
+    places: BTreeMap<String, ConfigPosition>,
     flagged: BTreeSet<String>,
 }
 
-impl Written {
-    /// Reads the text of a file; `file` is what messages call it.
+impl ConfigFile {
+    /// Reads the text of a file; messages call the file `file`.
     pub(super) fn parse(file: &str, text: &str) -> Self {
-        let mut reader = Reader { text, written: Self { file: file.to_owned(), ..Self::default() } };
+        let mut reader = ConfigFileReader { text, written: Self { file: file.to_owned(), ..Self::default() } };
         let (mut root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             reader.problem(&error.span().unwrap_or_default(), "", error.message());
         }
-        // A tree mended by the parser says nothing about what was meant.
+        // A tree that the parser has repaired says nothing about the intended settings.
         if errors.is_empty() {
             let schema = schema::flat().schema;
             reader.table(root.get_mut(), &schema, "");
@@ -49,38 +49,38 @@ impl Written {
         reader.written
     }
 
-    /// Every setting that stands in the file.
+    /// Every setting that the file contains.
     pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
         self.places.keys().map(String::as_str)
     }
 
-    /// Whether reading the file already said what is wrong with the setting.
+    /// True if the reader of the file has already reported a problem with the setting.
     pub(super) fn is_flagged(&self, setting: &str) -> bool {
         self.flagged.contains(setting)
     }
 
-    /// Where the setting stands, or else the nearest table that it belongs to.
-    pub(super) fn place(&self, setting: &str) -> Place {
+    /// The location of the setting, or of the nearest table that contains it.
+    pub(super) fn place(&self, setting: &str) -> ConfigLocation {
         let mut name = setting;
         loop {
             if let Some(position) = self.places.get(name) {
-                return Place::Spot { file: self.file.clone(), position: *position };
+                return ConfigLocation::Spot { file: self.file.clone(), position: *position };
             }
             match name.rfind(['.', '[']) {
                 Some(end) => name = &name[..end],
-                None => return Place::Named(setting.to_owned()),
+                None => return ConfigLocation::Named(setting.to_owned()),
             }
         }
     }
 }
 
-struct Reader<'a> {
+struct ConfigFileReader<'a> {
     text: &'a str,
-    written: Written,
+    written: ConfigFile,
 }
 
-impl Reader<'_> {
-    /// Checks the entries of a table, and takes out those that are wrong.
+impl ConfigFileReader<'_> {
+    /// Checks the entries of a table, and removes those that are wrong.
     fn table(&mut self, table: &mut DeTable<'_>, schema: &SchemaObject, path: &str) {
         let Some(object) = schema.object.as_deref() else { return };
         let names: Vec<(String, Range<usize>)> =
@@ -99,15 +99,15 @@ impl Reader<'_> {
         for name in missing {
             self.written.flagged.insert(join(path, name));
             let place = self.written.place(path);
-            let problem = Problem::new(place, format!("`{name}` is missing in `{}`", header(path)));
+            let problem = ConfigProblem::new(place, format!("`{name}` is missing in `{}`", header(path)));
             self.written.problems.push(problem.about(join(path, name)));
         }
     }
 
-    /// Checks one value; false means that it cannot be used.
+    /// Checks one value; returns false if it cannot be used.
     fn value(&mut self, value: &mut Spanned<DeValue<'_>>, schema: &SchemaObject, path: &str) -> bool {
         let span = value.span();
-        self.written.places.insert(path.to_owned(), Position::of(self.text, span.start));
+        self.written.places.insert(path.to_owned(), ConfigPosition::of(self.text, span.start));
         let fault = match (fitting(value.get_ref(), schema), value.get_mut()) {
             (None, value) => Some(format!("is {} but must be {}", found(value), expected(schema))),
             (Some(schema), DeValue::Table(table)) => {
@@ -143,7 +143,7 @@ impl Reader<'_> {
         let mut place = String::new();
         if !path.is_empty() {
             place = format!(" in `{}`", header(path));
-            // In TOML a line below a table's header belongs to that table, which surprises many.
+            // In TOML a line below a table's header belongs to that table, which surprises many users.
             if advice.is_empty() && schema::flat().schema.object().properties.contains_key(name) {
                 advice = "; it belongs at the top of the file, above the first table".to_owned();
             }
@@ -153,13 +153,13 @@ impl Reader<'_> {
     }
 
     fn problem(&mut self, span: &Range<usize>, setting: &str, message: &str) {
-        let position = Position::of(self.text, span.start);
-        let place = Place::Spot { file: self.written.file.clone(), position };
-        self.written.problems.push(Problem::new(place, message).about(setting));
+        let position = ConfigPosition::of(self.text, span.start);
+        let place = ConfigLocation::Spot { file: self.written.file.clone(), position };
+        self.written.problems.push(ConfigProblem::new(place, message).about(setting));
     }
 }
 
-/// The words that a setting can have, by its path without places in lists, such as `groups.delivery`.
+/// The words that a setting can have, by its path without list indexes, such as `groups.delivery`.
 pub(crate) fn words_of(path: &str) -> Vec<String> {
     let root = schema::flat().schema;
     let mut schema = &root;
@@ -193,7 +193,7 @@ fn as_object(schema: &Schema) -> Option<&SchemaObject> {
     }
 }
 
-/// The forms that a schema allows: itself, or each of its alternatives.
+/// The forms that a schema allows: the schema itself, or each of its alternatives.
 fn forms(schema: &SchemaObject) -> Vec<&SchemaObject> {
     let alternatives = schema.subschemas.as_deref().and_then(|sub| sub.one_of.as_ref().or(sub.any_of.as_ref()));
     match alternatives {
@@ -202,7 +202,7 @@ fn forms(schema: &SchemaObject) -> Vec<&SchemaObject> {
     }
 }
 
-/// The form that a value takes. Where several tables are allowed, their names tell them apart.
+/// The form that a value takes. If several tables are allowed, their names tell them apart.
 fn fitting<'a>(value: &DeValue<'_>, schema: &'a SchemaObject) -> Option<&'a SchemaObject> {
     let forms = forms(schema);
     let several = forms.len() > 1;
@@ -230,7 +230,7 @@ fn instance_type(value: &DeValue<'_>) -> InstanceType {
     }
 }
 
-/// What is wrong with a string of which only some values are allowed.
+/// The problem with a string that must be one of a fixed set of values.
 fn not_among(text: &str, schema: &SchemaObject) -> Option<String> {
     let allowed = words(schema);
     if allowed.is_empty() || allowed.contains(&text) {
@@ -243,13 +243,13 @@ fn out_of_range(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String>
     let bounds = schema.number.as_deref()?;
     let (least, most) = (bounds.minimum?, bounds.maximum?);
     let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
-    // Written for people, and exact: the bounds are small.
+    // The conversion is exact: the bounds are small.
     #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
     let fits = number.is_some_and(|number| (least..=most).contains(&(number as f64)));
     (!fits).then(|| format!("must be from {least} to {most}"))
 }
 
-/// What a message says is allowed.
+/// The description of the allowed values in a message.
 fn expected(schema: &SchemaObject) -> String {
     if let Some(title) = schema.metadata.as_ref().and_then(|metadata| metadata.title.as_ref()) {
         return title.clone();
@@ -300,7 +300,7 @@ fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// A path without the places in lists: `accounts[2].api_key` is `accounts.api_key`.
+/// A path without list indexes: `accounts[2].api_key` becomes `accounts.api_key`.
 fn header(path: &str) -> String {
     path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect::<Vec<_>>().join(".")
 }

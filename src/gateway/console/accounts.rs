@@ -1,4 +1,4 @@
-//! What operators do with upstream accounts.
+//! The operations on upstream accounts.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use serde_json::{Map, Value};
 use super::shown::shown;
 use super::trouble::of_store;
 use super::{Console, admins_only, list};
-use crate::error::{Conflict, Error, Missing, Reason, Rejection};
-use crate::gateway::config::Problem;
-use crate::gateway::manage::{self, Known, ManageError, Wanted};
+use crate::error::{Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
+use crate::gateway::config::ConfigProblem;
+use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
 use crate::gateway::people::Actor;
 use crate::gateway::rules::{check_fields, read_object};
 use crate::gateway::store::AccountChange;
 use crate::tables::{ACCOUNT_CHANGE_FIELDS, NEW_ACCOUNT_FIELDS};
 use crate::wire::admin::types;
 
-/// The fields that hold a secret each.
+/// The fields that hold a secret.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
 const HEADERS: &str = "headers";
 const SECRET_HEADERS: &str = "secret_headers";
 
-/// What is noted where nobody says why.
+/// The reason that is recorded if the request gives none.
 const NO_REASON: &str = "disabled by an operator";
 
-/// An account to be added: its settings by the names of the file, and its secrets by theirs.
-pub(super) struct Draft {
+/// An account to be added: its settings and its secrets, both by the names of the settings file.
+pub(super) struct NewAccountRequest {
     pub(super) name: String,
     pub(super) settings: Map<String, Value>,
     pub(super) secrets: BTreeMap<String, String>,
@@ -34,7 +34,7 @@ pub(super) struct Draft {
 // === impl Console ===
 
 impl Console {
-    /// Every account. For admins, as the rest here.
+    /// Returns every account. For admins, like all operations in this file.
     ///
     /// # Errors
     ///
@@ -46,11 +46,11 @@ impl Console {
         Ok(types::AccountList { object: list(), data: data?, extra: Map::new() })
     }
 
-    /// One account, by its name or id.
+    /// Returns the account with this name or id.
     ///
     /// # Errors
     ///
-    /// 404 where there is none.
+    /// 404 if there is none.
     pub(crate) async fn retrieve_account(&self, actor: &Actor, handle: &str) -> Result<types::Account, Error> {
         admins_only(actor)?;
         shown(&manage::find(&self.config, &self.store, handle).await.map_err(refused)?)
@@ -60,12 +60,13 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 for the first field that cannot be used, 409 where the name is taken.
+    /// 400 for the first field that cannot be used, 409 if the name is taken.
     pub(crate) async fn create_account(&self, actor: &Actor, body: &[u8]) -> Result<types::Account, Error> {
         admins_only(actor)?;
-        let Draft { name, settings, secrets } = Draft::read(body)?;
+        let NewAccountRequest { name, settings, secrets } = NewAccountRequest::read(body)?;
         let hidden: Vec<String> = secrets.keys().cloned().collect();
-        let added = manage::add(&self.config, &self.store, &actor.act(), Wanted { name, settings, secrets }).await;
+        let added =
+            manage::add(&self.config, &self.store, &actor.act(), AccountDraft { name, settings, secrets }).await;
         let added = added.map_err(|error| match error {
             ManageError::Settings(problems) => unusable(&problems, &hidden).into(),
             other => refused(other),
@@ -79,7 +80,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 for a field that cannot be used, 404 where there is no such account.
+    /// 400 for a field that cannot be used, 404 if there is no such account.
     pub(crate) async fn update_account(
         &self,
         actor: &Actor,
@@ -100,7 +101,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 where there is no such account, 409 where it is one of the file.
+    /// 404 if there is no such account, 409 if it is an account of the settings file.
     pub(crate) async fn delete_account(&self, actor: &Actor, handle: &str) -> Result<types::DeletedAccount, Error> {
         admins_only(actor)?;
         let known = manage::delete(&self.config, &self.store, &actor.act(), handle).await.map_err(refused)?;
@@ -118,25 +119,25 @@ pub(super) fn change(body: &[u8]) -> Result<AccountChange, Rejection> {
         (true, None) => Ok(AccountChange::Enable),
         (true, Some(_)) => Err(Rejection::new(
             "reason",
-            Reason::InvalidValue,
+            RejectionReason::InvalidValue,
             "Invalid 'reason': an account is disabled for a reason, and enabled without one.",
         )),
         (false, reason) => Ok(AccountChange::Disable { reason: reason.unwrap_or(NO_REASON).to_owned() }),
     }
 }
 
-fn noted(known: &Known, what: &str) {
+fn noted(known: &ManagedAccount, what: &str) {
     tracing::info!(account = known.name, "{what}");
 }
 
 fn refused(error: ManageError) -> Error {
     match error {
-        ManageError::Unknown(handle) => Error::NotFound(Missing::Account(handle)),
-        ManageError::OfFile(name) => Error::Conflict(Conflict::ReadOnly(name)),
-        ManageError::Taken(name) => Error::Conflict(Conflict::Exists(name)),
+        ManageError::Unknown(handle) => Error::NotFound(MissingResource::Account(handle)),
+        ManageError::OfFile(name) => Error::Conflict(ResourceConflict::ReadOnly(name)),
+        ManageError::Taken(name) => Error::Conflict(ResourceConflict::Exists(name)),
         ManageError::Settings(problems) => unusable(&problems, &[]).into(),
         ManageError::Store(error) => of_store(error),
-        // Only a call to the upstream ends so, and none is made here.
+        // These errors come only from a call to the upstream, and none is made here.
         other @ (ManageError::Unusable(..)
         | ManageError::NotNow(..)
         | ManageError::Silent(..)
@@ -147,28 +148,36 @@ fn refused(error: ManageError) -> Error {
     }
 }
 
-/// The first thing that is wrong, with the field as the operator has spelled it.
-pub(super) fn unusable(problems: &[Problem], hidden: &[String]) -> Rejection {
+/// Returns the first problem, with the field as the operator has spelled it.
+pub(super) fn unusable(problems: &[ConfigProblem], hidden: &[String]) -> Rejection {
     let Some(problem) = problems.first() else {
-        return Rejection::whole(Reason::InvalidValue, "The account cannot be used.");
+        return Rejection::whole(RejectionReason::InvalidValue, "The account cannot be used.");
     };
     let param = problem.setting().map(|setting| match setting.strip_prefix("headers.") {
         Some(header) if hidden.iter().any(|name| name == setting) => format!("{SECRET_HEADERS}.{header}"),
         _ => setting.to_owned(),
     });
-    Rejection { param, reason: Some(Reason::InvalidValue), message: format!("Invalid account: {}.", problem.message()) }
+    Rejection {
+        param,
+        reason: Some(RejectionReason::InvalidValue),
+        message: format!("Invalid account: {}.", problem.message()),
+    }
 }
 
-// === impl Draft ===
+// === impl NewAccountRequest ===
 
-impl Draft {
-    /// Checks each field by itself, and parts the secrets from the settings.
+impl NewAccountRequest {
+    /// Checks each field by itself, and separates the secrets from the settings.
     pub(super) fn read(body: &[u8]) -> Result<Self, Rejection> {
         let mut settings = read_object(body)?;
         check_fields("", NEW_ACCOUNT_FIELDS, &mut settings)?;
         let mut take = |field: &str| settings.remove(field);
         let Some(Value::String(name)) = take("name") else {
-            return Err(Rejection::new("name", Reason::MissingParameter, "Missing required parameter: 'name'."));
+            return Err(Rejection::new(
+                "name",
+                RejectionReason::MissingParameter,
+                "Missing required parameter: 'name'.",
+            ));
         };
         let mut secrets = BTreeMap::new();
         for field in SECRETS {
@@ -181,7 +190,11 @@ impl Draft {
             let in_the_open = settings.get(HEADERS).and_then(|headers| headers.get(&header)).is_some();
             let Some(secret) = secret.as_str().filter(|_| !in_the_open) else {
                 let message = format!("Invalid '{SECRET_HEADERS}.{header}': the header stands in '{HEADERS}' too.");
-                return Err(Rejection::new(format!("{SECRET_HEADERS}.{header}"), Reason::InvalidValue, message));
+                return Err(Rejection::new(
+                    format!("{SECRET_HEADERS}.{header}"),
+                    RejectionReason::InvalidValue,
+                    message,
+                ));
             };
             secrets.insert(format!("{HEADERS}.{header}"), secret.to_owned());
         }

@@ -1,9 +1,9 @@
-//! The audit trail as admins read it.
+//! The operation that returns the audit trail to admins.
 
 use serde_json::{Map, Value};
 
 use super::told::limit;
-use super::trouble::{Kind, of_people};
+use super::trouble::{ErrorSubject, of_people};
 use super::{Console, admins_only, list};
 use crate::error::Error;
 use crate::gateway::people::Actor;
@@ -14,7 +14,7 @@ use crate::wire::admin::types;
 // === impl Console ===
 
 impl Console {
-    /// A page of the audit trail, the newest first. For admins.
+    /// Returns a page of the audit trail, newest first. For admins.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl Console {
             before: query.before.map(types::AuditSeq::get),
             limit: limit(query.limit),
         };
-        let page = self.people.audit(&filter).await.map_err(of_people(Kind::User, ""))?;
+        let page = self.people.audit(&filter).await.map_err(of_people(ErrorSubject::User, ""))?;
         let data: Result<Vec<_>, Error> = page.items.into_iter().map(shown).collect();
         Ok(types::AuditList {
             object: list(),

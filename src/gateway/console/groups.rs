@@ -1,15 +1,16 @@
-//! Groups of keys: which there are, what is set of them, and those that the settings file has not.
+//! The operations on groups of keys: they list groups and their settings, and change those that are not in the settings
+//! file.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::trouble::{Kind, of_people};
+use super::trouble::{ErrorSubject, of_people};
 use super::{Console, admins_only, list};
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::config::{self, Config, Problem};
-use crate::gateway::manage::{self, PolicyUser};
-use crate::gateway::people::{Actor, Group};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::{self, Config, ConfigProblem};
+use crate::gateway::manage::{self, PolicyEnvironment};
+use crate::gateway::people::{Actor, KeyGroup};
 use crate::gateway::rules::{check_fields, read_object};
 use crate::tables::{Field, GROUP_UPDATE_FIELDS, NEW_GROUP_FIELDS};
 use crate::wire::admin::types;
@@ -17,18 +18,18 @@ use crate::wire::admin::types;
 const POLICY: &str = "policy";
 
 /// The settings of a group, by the names of `[[groups]]`.
-type Policy = Map<String, Value>;
+type PolicySettings = Map<String, Value>;
 
 // === impl Console ===
 
 impl Console {
-    /// The groups by name. Members see those in which their keys may be.
+    /// Returns the groups by name. A member sees the groups that its keys may belong to.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
+    /// Returns an error if the store cannot be read.
     pub(crate) async fn list_groups(&self, actor: &Actor) -> Result<types::GroupList, Error> {
-        let groups = self.people.groups().await.map_err(of_people(Kind::Group, ""))?;
+        let groups = self.people.groups().await.map_err(of_people(ErrorSubject::Group, ""))?;
         let of_member = actor.user().filter(|_| !actor.is_admin());
         let theirs =
             groups.into_iter().filter(|group| of_member.is_none_or(|user| user.groups.contains(&group.row.name)));
@@ -39,29 +40,29 @@ impl Console {
         Ok(types::GroupList { object: list(), data, extra: Map::new() })
     }
 
-    /// One group, by its name or id. For admins.
+    /// Returns the group with this name or id. For admins.
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is none.
+    /// 403 for members, 404 if there is none.
     pub(crate) async fn retrieve_group(&self, actor: &Actor, handle: &str) -> Result<types::Group, Error> {
         admins_only(actor)?;
-        let found = self.people.find_group(handle).await.map_err(of_people(Kind::Group, handle))?;
+        let found = self.people.find_group(handle).await.map_err(of_people(ErrorSubject::Group, handle))?;
         self.shown_group(found, actor).await
     }
 
-    /// One group with what is stored of its settings, to the letter. For admins.
+    /// Returns the group with the settings exactly as they are stored. For admins.
     ///
     /// # Errors
     ///
-    /// As of [`Self::retrieve_group`].
+    /// The errors of [`Self::retrieve_group`].
     pub(crate) async fn retrieve_stored_group(
         &self,
         actor: &Actor,
         handle: &str,
     ) -> Result<(types::Group, String), Error> {
         admins_only(actor)?;
-        let found = self.people.find_group(handle).await.map_err(of_people(Kind::Group, handle))?;
+        let found = self.people.find_group(handle).await.map_err(of_people(ErrorSubject::Group, handle))?;
         let stored = found.row.policy.clone().unwrap_or_else(|| "{}".to_owned());
         Ok((self.shown_group(found, actor).await?, stored))
     }
@@ -80,8 +81,8 @@ impl Console {
             None => None,
         };
         let made = self.people.make_group(&actor.act(), name, policy.as_deref()).await;
-        let made = made.map_err(of_people(Kind::Group, name))?;
-        // Until it is in force, a group with a policy is served nothing.
+        let made = made.map_err(of_people(ErrorSubject::Group, name))?;
+        // Until the group is in force, requests to a group with a policy are refused.
         self.follower.follow().await;
         self.shown_group(made, actor).await
     }
@@ -90,20 +91,23 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is none, 409 where the file has it, 400 for a policy that cannot be used, 503 if
-    /// it is kept and not yet in force.
+    /// 403 for members, 404 if there is no such group, 409 if it is a group of the settings file, 400 for a policy that
+    /// cannot be used, 503 if the policy is stored but not yet in force.
     pub(crate) async fn update_group(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Group, Error> {
         admins_only(actor)?;
         let (_, policy) = read(GROUP_UPDATE_FIELDS, body)?;
         let Some(policy) = policy else {
-            return Err(
-                Rejection::new(POLICY, Reason::MissingParameter, "Missing required parameter: 'policy'.").into()
-            );
+            return Err(Rejection::new(
+                POLICY,
+                RejectionReason::MissingParameter,
+                "Missing required parameter: 'policy'.",
+            )
+            .into());
         };
-        let found = self.people.find_group(handle).await.map_err(of_people(Kind::Group, handle))?;
+        let found = self.people.find_group(handle).await.map_err(of_people(ErrorSubject::Group, handle))?;
         let policy = self.checked(&found.row.name, policy).await?;
         let changed = self.people.change_group(&actor.act(), handle, &policy).await;
-        let changed = changed.map_err(of_people(Kind::Group, handle))?;
+        let changed = changed.map_err(of_people(ErrorSubject::Group, handle))?;
         if !self.follower.follow().await {
             return Err(Error::Unavailable);
         }
@@ -114,23 +118,23 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is none, 409 where the file has it or keys belong to it.
+    /// 403 for members, 404 if there is no such group, 409 if it is a group of the settings file or keys belong to it.
     pub(crate) async fn delete_group(&self, actor: &Actor, handle: &str) -> Result<types::DeletedGroup, Error> {
         admins_only(actor)?;
         let gone = self.people.delete_group(&actor.act(), handle).await;
-        let gone = gone.map_err(of_people(Kind::Group, handle))?;
-        // One that is made again under this name begins with nothing.
+        let gone = gone.map_err(of_people(ErrorSubject::Group, handle))?;
+        // A new group with the same name starts without the policy of this one.
         self.follower.follow().await;
         Ok(types::DeletedGroup { name: gone.name, deleted: true, extra: Map::new() })
     }
 
-    /// The words that a setting of groups can have, such as `fallback`.
+    /// Returns the values that a setting of groups can have, such as those of `fallback`.
     pub(crate) fn words_of_groups(setting: &str) -> Vec<String> {
         config::words_of(&format!("groups.{setting}"))
     }
 
-    /// A policy as it is stored.
-    async fn checked(&self, name: &str, policy: Policy) -> Result<String, Error> {
+    /// Returns a policy in the form in which it is stored, after checking it.
+    async fn checked(&self, name: &str, policy: PolicySettings) -> Result<String, Error> {
         let name = name.to_owned();
         let checked = self.compiled(move |config, user| manage::check_policy(config, &name, &policy, user)).await?;
         match checked {
@@ -139,22 +143,22 @@ impl Console {
         }
     }
 
-    /// Runs a check on a thread of its own, because patterns are compiled.
+    /// Runs a check on a blocking thread, because it compiles patterns.
     async fn compiled<T: Send + 'static>(
         &self,
-        check: impl FnOnce(&Config, PolicyUser<'_>) -> T + Send + 'static,
+        check: impl FnOnce(&Config, PolicyEnvironment<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let (config, upstream) = (Arc::clone(&self.config), Arc::clone(&self.upstream));
-        let checked = tokio::task::spawn_blocking(move || check(&config, PolicyUser::Server(&upstream))).await;
+        let checked = tokio::task::spawn_blocking(move || check(&config, PolicyEnvironment::Server(&upstream))).await;
         checked.map_err(|error| {
             tracing::error!(%error, "a policy could not be checked");
             Error::Internal
         })
     }
 
-    /// A group as it goes out. Members see neither the policy nor the number of keys.
-    async fn shown_group(&self, group: Group, actor: &Actor) -> Result<types::Group, Error> {
-        let Group { row, of_file } = group;
+    /// Returns a group as the API shows it. Members see neither the policy nor the number of keys.
+    async fn shown_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
+        let KeyGroup { row, of_file } = group;
         let (policy, problem) = if actor.is_admin() {
             let of_row = row.clone();
             let told = match manage::policy_in_force(&self.config, &row) {
@@ -176,26 +180,26 @@ impl Console {
     }
 }
 
-/// Reads a body by the table of its fields, apart from the policy, whose fields the settings know.
-fn read(table: &'static [Field], body: &[u8]) -> Result<(Policy, Option<Policy>), Rejection> {
+/// Reads a body by the table of its fields, except the policy, whose fields the settings define.
+fn read(table: &'static [Field], body: &[u8]) -> Result<(PolicySettings, Option<PolicySettings>), Rejection> {
     let mut fields = read_object(body)?;
     let policy = match fields.remove(POLICY) {
         None | Some(Value::Null) => None,
         Some(Value::Object(policy)) => Some(policy),
         Some(_) => {
             let message = "Invalid type for 'policy': expected an object.";
-            return Err(Rejection::new(POLICY, Reason::InvalidType, message));
+            return Err(Rejection::new(POLICY, RejectionReason::InvalidType, message));
         }
     };
     check_fields("", table, &mut fields)?;
     Ok((fields, policy))
 }
 
-/// The first thing that is wrong, with the field as the operator has spelled it.
-fn unusable(problems: &[Problem]) -> Rejection {
+/// Returns the first problem, with the field as the operator has spelled it.
+fn unusable(problems: &[ConfigProblem]) -> Rejection {
     let Some(problem) = problems.first() else {
-        return Rejection::new(POLICY, Reason::InvalidValue, "The policy cannot be used.");
+        return Rejection::new(POLICY, RejectionReason::InvalidValue, "The policy cannot be used.");
     };
     let param = problem.setting().map_or_else(|| POLICY.to_owned(), |setting| format!("{POLICY}.{setting}"));
-    Rejection::new(param, Reason::InvalidValue, format!("Invalid policy: {}.", problem.message()))
+    Rejection::new(param, RejectionReason::InvalidValue, format!("Invalid policy: {}.", problem.message()))
 }

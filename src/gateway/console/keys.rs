@@ -1,4 +1,4 @@
-//! What operators and members do with keys of callers.
+//! The operations on API keys, for operators and for members.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use serde_json::Map;
 use super::told::{limit, moment, read, read_change};
 use super::trouble::{of_key, of_store};
 use super::{Console, list};
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::keys::{Created, DEFAULT_GRACE, KeyRow, KeyState, NewKey};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
 use crate::gateway::people::Actor;
-use crate::gateway::store::{Counts, KeyChange, KeyFilter, KeyId, KeyLock, Timestamp, UserRow};
+use crate::gateway::store::{KeyChange, KeyFilter, KeyId, KeyLock, Timestamp, UsageCounters, UserRow};
 use crate::tables::{KEY_ROTATION_FIELDS, KEY_UPDATE_FIELDS, NEW_KEY_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 
-/// The group of a key where nobody says which.
+/// The group of a key if the request names none.
 const DEFAULT_GROUP: &str = "default";
 
 // === impl Console ===
 
 impl Console {
-    /// A page of the keys, the newest first.
+    /// Returns a page of the keys, newest first.
     ///
     /// # Errors
     ///
-    /// 404 where a user is named that there is not.
+    /// 404 if the named user does not exist.
     pub(crate) async fn list_keys(&self, actor: &Actor, query: &ListKeysQuery) -> Result<types::KeyList, Error> {
         let filter = KeyFilter {
             owner: self.whose(actor, query.user.as_deref()).await?,
@@ -66,22 +66,22 @@ impl Console {
         self.shown_created(actor, created).await
     }
 
-    /// One key, by its id or public id.
+    /// Returns the key with this id or public id.
     ///
     /// # Errors
     ///
-    /// 404 where there is none, or it is somebody else's.
+    /// 404 if there is none, or if it belongs to another user.
     pub(crate) async fn retrieve_key(&self, actor: &Actor, handle: &str) -> Result<types::Key, Error> {
         let key = self.keys.find(handle, actor.owner()).await.map_err(of_key(handle))?;
         self.shown_key(key).await
     }
 
-    /// Makes one or more changes of a key, all of them or none.
+    /// Makes one or more changes to a key, either all of them or none.
     ///
     /// # Errors
     ///
-    /// The errors of [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 for a member who would
-    /// undo an admin's decision.
+    /// The errors of [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 if a member would undo an
+    /// admin's decision.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
         let changes = changes(read_change(KEY_UPDATE_FIELDS, body)?)?;
         let changed = self.keys.change_all(&actor.act(), handle, actor.owner(), &changes).await;
@@ -92,7 +92,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// As [`Console::retrieve_key`].
+    /// The errors of [`Console::retrieve_key`].
     pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
         let gone = self.keys.change(&actor.act(), handle, actor.owner(), KeyChange::Delete).await;
         let gone = gone.map_err(of_key(handle))?;
@@ -103,7 +103,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// As [`Console::retrieve_key`], and 400 for a field that cannot be used.
+    /// The errors of [`Console::retrieve_key`], and 400 for a field that cannot be used.
     pub(crate) async fn rotate_key(
         &self,
         actor: &Actor,
@@ -117,19 +117,19 @@ impl Console {
         self.shown_created(actor, rotated.map_err(of_key(handle))?).await
     }
 
-    /// For whom something is made: for the user who is named, or else for whoever asks.
+    /// Returns the user that a new object belongs to: the named user, or else the actor.
     pub(super) async fn user_for(&self, actor: &Actor, named: Option<&str>) -> Result<UserRow, Error> {
         match (named, actor.user()) {
             (Some(named), _) => self.named_user(actor, named).await,
             (None, Some(user)) => Ok(user.clone()),
             (None, None) => {
                 let message = "Missing required parameter: 'user'. The token of the settings has no user of its own.";
-                Err(Rejection::new("user", Reason::MissingParameter, message).into())
+                Err(Rejection::new("user", RejectionReason::MissingParameter, message).into())
             }
         }
     }
 
-    async fn shown_created(&self, actor: &Actor, created: Created) -> Result<types::CreatedKey, Error> {
+    async fn shown_created(&self, actor: &Actor, created: IssuedKey) -> Result<types::CreatedKey, Error> {
         let key = self.retrieve_key(actor, created.id.as_str()).await?;
         Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()), extra: Map::new() })
     }
@@ -154,7 +154,7 @@ fn changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
     let endless = update.never_expires == Some(true);
     if endless && update.expires_at.is_some() {
         let message = "Invalid 'never_expires': a key has an end or none.";
-        return Err(Rejection::new("never_expires", Reason::InvalidValue, message));
+        return Err(Rejection::new("never_expires", RejectionReason::InvalidValue, message));
     }
     if endless || update.expires_at.is_some() {
         changes.push(KeyChange::Expire(moment(update.expires_at)));
@@ -187,7 +187,7 @@ const fn shown_lock(lock: KeyLock) -> types::KeyLock {
     }
 }
 
-fn shown(used: Counts, row: KeyRow, now: Timestamp) -> types::Key {
+fn shown(used: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key {
     types::Key {
         state: shown_state(row.state(now)),
         id: row.id.to_string(),

@@ -1,62 +1,65 @@
-//! Records for people: whose they may see, and what of them.
+//! The operations on records: which records an actor may see, and which of their fields.
 //!
-//! A member sees their own, without the accounts that served them; what is somebody else's does not exist for them.
+//! A member sees the records of its own keys, without the accounts that served them; records of other users do not
+//! exist for it.
 
 use serde_json::Map;
 
 use super::told::{limit, moment};
 use super::trouble::of_store;
 use super::{Console, list};
-use crate::error::{Error, Missing, Reason, Rejection};
+use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
-use crate::gateway::store::{Attempt, Class, Delivered, State, TokenDetails, Usage as Tokens};
-use crate::gateway::usage::{NamedRecord, RecordFilter, RecordPage, Usage, UsageError, csv};
+use crate::gateway::store::{
+    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, TokenDetails, TokenUsage as Tokens,
+};
+use crate::gateway::usage::{NamedRecord, NamedRecordPage, RecordFilter, UsageError, UsageReader, csv};
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
 // === impl Console ===
 
 impl Console {
-    /// How many records are written for a spreadsheet at once: as many as pass through memory without a thought.
+    /// The most records of one spreadsheet: a number that fits into memory easily.
     pub(crate) const SHEET: u32 = 10_000;
 
-    /// A page of records, newest first.
+    /// Returns a page of records, newest first.
     ///
     /// # Errors
     ///
-    /// 400 where the page begins behind a record that is not there, 404 where a user is named that there is not.
+    /// 400 if the page begins after a record that does not exist, 404 if the named user does not exist.
     pub(crate) async fn list_records(
         &self,
         actor: &Actor,
         query: &ListRecordsQuery,
     ) -> Result<types::RecordList, Error> {
-        let RecordPage { records, has_more } = self.page(actor, query, limit(query.limit)).await?;
+        let NamedRecordPage { records, has_more } = self.page(actor, query, limit(query.limit)).await?;
         let data = records.into_iter().map(shown).collect();
         Ok(types::RecordList { object: list(), data, has_more, extra: Map::new() })
     }
 
-    /// The newest records as comma-separated values, at most ten thousand; `limit` does not matter.
+    /// Returns the newest records as comma-separated values, at most ten thousand; `limit` is ignored.
     ///
     /// # Errors
     ///
-    /// As [`Console::list_records`].
+    /// The errors of [`Console::list_records`].
     pub(crate) async fn sheet_of_records(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
         let page = self.page(actor, query, Self::SHEET).await?;
         Ok(csv::heading() + &csv::records(&page.records))
     }
 
-    /// One record.
+    /// Returns the record with this request id.
     ///
     /// # Errors
     ///
-    /// 404 where there is none, or only somebody else's.
+    /// 404 if there is none, or if it belongs to another user.
     pub(crate) async fn retrieve_record(&self, actor: &Actor, request_id: &str) -> Result<types::Record, Error> {
         let found = self.usage().record(&request_id.into(), actor.owner()).await.map_err(of_store)?;
-        let found = found.ok_or_else(|| Error::NotFound(Missing::Record(request_id.to_owned())))?;
+        let found = found.ok_or_else(|| Error::NotFound(MissingResource::Record(request_id.to_owned())))?;
         Ok(shown(visible(found, actor)))
     }
 
-    async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<RecordPage, Error> {
+    async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<NamedRecordPage, Error> {
         let filter = RecordFilter {
             owner: self.whose(actor, query.user.as_deref()).await?,
             key: query.key.clone(),
@@ -70,12 +73,12 @@ impl Console {
         };
         let page = self.usage().records(&filter, limit).await.map_err(refused)?;
         let records = page.records.into_iter().map(|record| visible(record, actor)).collect();
-        Ok(RecordPage { records, ..page })
+        Ok(NamedRecordPage { records, ..page })
     }
 
-    /// The door to records and counts.
-    pub(super) fn usage(&self) -> Usage {
-        Usage::new(self.store.clone())
+    /// Returns the reader of records and counts.
+    pub(super) fn usage(&self) -> UsageReader {
+        UsageReader::new(self.store.clone())
     }
 }
 
@@ -83,29 +86,29 @@ fn refused(error: UsageError) -> Error {
     match error {
         UsageError::UnknownPlace(id) => {
             let message = format!("Invalid 'before': there is no record '{id}'.");
-            Rejection::new("before", Reason::InvalidValue, message).into()
+            Rejection::new("before", RejectionReason::InvalidValue, message).into()
         }
         UsageError::Store(error) => of_store(error),
     }
 }
 
-/// What of a record this actor may see.
+/// Removes the fields of a record that this actor must not see.
 fn visible(mut found: NamedRecord, actor: &Actor) -> NamedRecord {
     if actor.owner().is_some() {
         found.record.account = None;
-        // Nobody has an account without a name, so this says that there is none to see.
+        // No account has an empty name, so an empty name means that there is none to see.
         found.record.attempts.iter_mut().for_each(|attempt| {
             attempt.account.clear();
             attempt.upstream_request_id = None;
         });
-        // The upstream's words may name the account, and the text model may be a setting of it.
+        // The upstream's words may name the account, and the text model may be a setting of the account.
         found.record.error_detail = None;
         found.record.host_model = None;
     }
     found
 }
 
-/// The record as it goes out.
+/// Returns the record as the API shows it.
 fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Record {
     types::Record {
         request_id: record.request_id.to_string(),
@@ -145,7 +148,7 @@ fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Rec
     }
 }
 
-fn image(Delivered { size, output_format, quality }: Delivered) -> types::RecordImage {
+fn image(DeliveredImageEntry { size, output_format, quality }: DeliveredImageEntry) -> types::RecordImage {
     types::RecordImage { size, output_format, quality, extra: Map::new() }
 }
 
@@ -164,13 +167,13 @@ fn details(TokenDetails { image_tokens, text_tokens }: TokenDetails) -> types::R
     types::RecordTokens { image_tokens, text_tokens, extra: Map::new() }
 }
 
-fn attempt(attempt: Attempt) -> types::RecordAttempt {
+fn attempt(attempt: AttemptEntry) -> types::RecordAttempt {
     let class = attempt.class.map(|class| match class {
-        Class::N => types::RecordClass::N,
-        Class::F => types::RecordClass::F,
-        Class::X => types::RecordClass::X,
-        Class::R => types::RecordClass::R,
-        Class::O => types::RecordClass::O,
+        AttemptClass::N => types::RecordClass::N,
+        AttemptClass::F => types::RecordClass::F,
+        AttemptClass::X => types::RecordClass::X,
+        AttemptClass::R => types::RecordClass::R,
+        AttemptClass::O => types::RecordClass::O,
     });
     types::RecordAttempt {
         account: Some(attempt.account).filter(|account| !account.is_empty()),
@@ -182,24 +185,24 @@ fn attempt(attempt: Attempt) -> types::RecordAttempt {
     }
 }
 
-fn state(state: types::RecordState) -> State {
+fn state(state: types::RecordState) -> JobState {
     match state {
-        types::RecordState::Running => State::Running,
-        types::RecordState::Succeeded => State::Succeeded,
-        types::RecordState::Failed => State::Failed,
-        types::RecordState::Refused => State::Refused,
-        types::RecordState::Cancelled => State::Cancelled,
-        types::RecordState::Interrupted => State::Interrupted,
+        types::RecordState::Running => JobState::Running,
+        types::RecordState::Succeeded => JobState::Succeeded,
+        types::RecordState::Failed => JobState::Failed,
+        types::RecordState::Refused => JobState::Refused,
+        types::RecordState::Cancelled => JobState::Cancelled,
+        types::RecordState::Interrupted => JobState::Interrupted,
     }
 }
 
-fn shown_state(state: State) -> types::RecordState {
+fn shown_state(state: JobState) -> types::RecordState {
     match state {
-        State::Running => types::RecordState::Running,
-        State::Succeeded => types::RecordState::Succeeded,
-        State::Failed => types::RecordState::Failed,
-        State::Refused => types::RecordState::Refused,
-        State::Cancelled => types::RecordState::Cancelled,
-        State::Interrupted => types::RecordState::Interrupted,
+        JobState::Running => types::RecordState::Running,
+        JobState::Succeeded => types::RecordState::Succeeded,
+        JobState::Failed => types::RecordState::Failed,
+        JobState::Refused => types::RecordState::Refused,
+        JobState::Cancelled => types::RecordState::Cancelled,
+        JobState::Interrupted => types::RecordState::Interrupted,
     }
 }

@@ -1,22 +1,22 @@
-//! An account as operators see it: what the settings and the store say of it, and never what lets a call in.
+//! An account as the API shows it: its settings and its row in the store, and never its credentials.
 
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
 use crate::error::Error;
-use crate::gateway::config::{self, Protocol, Upstream};
-use crate::gateway::manage::{Known, Source, State};
+use crate::gateway::config::{self, UpstreamConfig, UpstreamProtocol};
+use crate::gateway::manage::{AccountOrigin, AccountStatus, ManagedAccount};
 use crate::gateway::store::{AccountRow, Timestamp};
 use crate::wire::Bounded;
 use crate::wire::admin::types;
 
-/// The account as it goes out.
+/// Returns the account as the API shows it.
 ///
 /// # Errors
 ///
-/// A fault of ours: an account without a row, or with a word that the document does not have.
-pub(super) fn shown(known: &Known) -> Result<types::Account, Error> {
+/// Returns an internal error for an account without a row, or with a word that the API document does not have.
+pub(super) fn shown(known: &ManagedAccount) -> Result<types::Account, Error> {
     let Some(row) = &known.row else {
         tracing::error!(account = known.name, "an account of the file is not in the store");
         return Err(Error::Internal);
@@ -29,14 +29,14 @@ pub(super) fn shown(known: &Known) -> Result<types::Account, Error> {
     Ok(with_state(account, known.state(Timestamp::now())))
 }
 
-/// What the row says.
-fn base(known: &Known, row: &AccountRow) -> Result<types::Account, Error> {
+/// Returns the account with the contents of its row.
+fn base(known: &ManagedAccount, row: &AccountRow) -> Result<types::Account, Error> {
     Ok(types::Account {
         id: row.id.to_string(),
         name: known.name.clone(),
         source: match known.source {
-            Source::File => types::AccountSource::File,
-            Source::Store => types::AccountSource::Store,
+            AccountOrigin::File => types::AccountSource::File,
+            AccountOrigin::Store => types::AccountSource::Store,
         },
         kind: word(&row.kind)?,
         protocol: None,
@@ -57,15 +57,15 @@ fn base(known: &Known, row: &AccountRow) -> Result<types::Account, Error> {
     })
 }
 
-/// What the settings say, where they can be used.
-fn with_settings(account: types::Account, settings: &config::Account) -> Result<types::Account, Error> {
+/// Adds the settings, if they can be used.
+fn with_settings(account: types::Account, settings: &config::AccountConfig) -> Result<types::Account, Error> {
     let base_url = match &settings.upstream {
-        Upstream::Simulator => None,
-        Upstream::Api(endpoint) => Some(endpoint.base_url.to_string()),
+        UpstreamConfig::Simulator => None,
+        UpstreamConfig::Api(endpoint) => Some(endpoint.base_url.to_string()),
     };
     Ok(types::Account {
         kind: word(settings.upstream.kind())?,
-        protocol: settings.upstream.protocol().map(Protocol::as_str).map(word).transpose()?,
+        protocol: settings.upstream.protocol().map(UpstreamProtocol::as_str).map(word).transpose()?,
         base_url,
         tier: word(settings.tier.as_str())?,
         groups: settings.groups.clone(),
@@ -76,35 +76,35 @@ fn with_settings(account: types::Account, settings: &config::Account) -> Result<
     })
 }
 
-/// What it could do now, and only what belongs to that.
-fn with_state(account: types::Account, state: State<'_>) -> types::Account {
+/// Adds the status of the account, and only the fields that belong to it.
+fn with_state(account: types::Account, state: AccountStatus<'_>) -> types::Account {
     match state {
-        State::Enabled => account,
-        State::Disabled(since, reason) => types::Account {
+        AccountStatus::Enabled => account,
+        AccountStatus::Disabled(since, reason) => types::Account {
             state: types::AccountState::Disabled,
             disabled_at: Some(since.into()),
             disabled_reason: Some(reason.to_owned()),
             ..account
         },
-        State::Cooling(until, cause) => types::Account {
+        AccountStatus::Cooling(until, cause) => types::Account {
             state: types::AccountState::Resting,
             cooling_until: Some(until.into()),
             cooling_cause: Some(cause.to_owned()),
             ..account
         },
-        State::Failing(until, reason) => types::Account {
+        AccountStatus::Failing(until, reason) => types::Account {
             state: types::AccountState::Failing,
             cooling_until: Some(until.into()),
             cooling_cause: Some(reason.to_owned()),
             ..account
         },
-        State::Unusable(problem) => {
+        AccountStatus::Unusable(problem) => {
             types::Account { state: types::AccountState::Unusable, problem: Some(problem.to_owned()), ..account }
         }
     }
 }
 
-/// A word of ours as one of the document.
+/// Converts a word of the store to one of the API document.
 fn word<T: FromStr>(text: &str) -> Result<T, Error> {
     text.parse().map_err(|_| {
         tracing::error!(word = text, "a word of the store is not in the document");

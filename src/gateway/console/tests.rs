@@ -1,22 +1,22 @@
-//! That operators may say what the settings file may say, and what becomes of what they say.
+//! The API accepts what the settings file accepts, and names the fields that cannot be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::accounts::{Draft, change, unusable};
-use crate::error::Reason;
+use super::accounts::{NewAccountRequest, change, unusable};
+use crate::error::RejectionReason;
 use crate::gateway::config::{self, schema_json};
 use crate::gateway::store::AccountChange;
-use crate::tables::{ADMIN_OPENAPI, Field, Kind, NEW_ACCOUNT_FIELDS};
+use crate::tables::{ADMIN_OPENAPI, Field, FieldKind, NEW_ACCOUNT_FIELDS};
 
-/// The fields of `[[accounts]]`, from the schema of the settings.
+/// Returns the fields of `[[accounts]]`, from the schema of the settings.
 fn of_the_file() -> Value {
     let schema: Value = serde_json::from_str(&schema_json()).unwrap();
     schema["definitions"]["RawAccount"]["properties"].clone()
 }
 
-/// What the operators' document has and the file has not: there secret headers stand among the others.
+/// The fields that only the API document has; the settings file lists secret headers among the others.
 const OURS: [&str; 1] = ["secret_headers"];
 
 fn words(schema: &Value) -> BTreeSet<String> {
@@ -32,7 +32,7 @@ fn words(schema: &Value) -> BTreeSet<String> {
     }
 }
 
-/// The words of a setting of the file, with those of the type that it refers to.
+/// Returns the words of a setting of the file, with those of the type that it refers to.
 fn words_of_the_file(name: &str) -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(&schema_json()).unwrap();
     let property = &schema["definitions"]["RawAccount"]["properties"][name];
@@ -60,8 +60,8 @@ fn a_new_account_has_the_fields_of_the_file_with_their_words_and_bounds() {
     for field in NEW_ACCOUNT_FIELDS {
         #[expect(clippy::cast_precision_loss, reason = "small bounds")]
         match field.kind {
-            Kind::Choice(words) => check_choice(field, words),
-            Kind::Integer { min, max } => {
+            FieldKind::Choice(words) => check_choice(field, words),
+            FieldKind::Integer { min, max } => {
                 let bounds = (number(&file[field.name], "minimum"), number(&file[field.name], "maximum"));
                 assert_eq!(bounds, (Some(min as f64), Some(max as f64)), "{}", field.name);
             }
@@ -80,7 +80,7 @@ fn every_secret_of_the_document_is_taken_out_of_the_settings() {
     for (name, _) in fields.iter().filter(|(_, field)| secret(field)) {
         body[name] = "hidden".into();
     }
-    let Draft { name, settings, secrets } = Draft::read(body.to_string().as_bytes()).unwrap();
+    let NewAccountRequest { name, settings, secrets } = NewAccountRequest::read(body.to_string().as_bytes()).unwrap();
     assert_eq!((name.as_str(), &settings), ("a", json!({"kind": "oauth", "scope": "seen"}).as_object().unwrap()));
     let expected = ["api_key", "client_secret", "headers.x-key", "refresh_token"];
     assert_eq!(secrets.keys().collect::<Vec<_>>(), expected);
@@ -88,34 +88,34 @@ fn every_secret_of_the_document_is_taken_out_of_the_settings() {
 }
 
 #[track_caller]
-fn check_draft(body: &Value, param: Option<&str>, reason: Reason) {
-    let rejection = Draft::read(body.to_string().as_bytes()).map(|_| ()).unwrap_err();
+fn check_draft(body: &Value, param: Option<&str>, reason: RejectionReason) {
+    let rejection = NewAccountRequest::read(body.to_string().as_bytes()).map(|_| ()).unwrap_err();
     assert_eq!((rejection.param.as_deref(), rejection.reason), (param, Some(reason)), "{body}: {}", rejection.message);
 }
 
 #[test]
 fn a_field_that_cannot_be_read_is_named() {
-    check_draft(&json!([]), None, Reason::InvalidJson);
-    check_draft(&json!({"kind": "simulator"}), Some("name"), Reason::MissingParameter);
-    check_draft(&json!({"name": "a"}), Some("kind"), Reason::MissingParameter);
-    check_draft(&json!({"name": "a", "kind": "codex"}), Some("kind"), Reason::InvalidValue);
-    check_draft(&json!({"name": "a", "kind": "simulator", "bas": 1}), Some("bas"), Reason::UnknownParameter);
+    check_draft(&json!([]), None, RejectionReason::InvalidJson);
+    check_draft(&json!({"kind": "simulator"}), Some("name"), RejectionReason::MissingParameter);
+    check_draft(&json!({"name": "a"}), Some("kind"), RejectionReason::MissingParameter);
+    check_draft(&json!({"name": "a", "kind": "codex"}), Some("kind"), RejectionReason::InvalidValue);
+    check_draft(&json!({"name": "a", "kind": "simulator", "bas": 1}), Some("bas"), RejectionReason::UnknownParameter);
     let with = |name: &str, value: Value| {
         let mut body = json!({"name": "a", "kind": "api_key"});
         body[name] = value;
         body
     };
-    check_draft(&with("api_key", json!({"env": "HOME"})), Some("api_key"), Reason::InvalidType);
-    check_draft(&with("api_key", json!("")), Some("api_key"), Reason::StringBelowMin);
-    check_draft(&with("concurrency", json!(0)), Some("concurrency"), Reason::IntegerBelowMin);
-    check_draft(&with("priority", json!(1001)), Some("priority"), Reason::IntegerAboveMax);
-    check_draft(&with("allow_http", json!("yes")), Some("allow_http"), Reason::InvalidType);
-    check_draft(&with("groups", json!(["a", 1])), Some("groups[1]"), Reason::InvalidType);
-    check_draft(&with("groups", json!("a")), Some("groups"), Reason::InvalidType);
-    check_draft(&with("headers", json!({"x": {"env": "HOME"}})), Some("headers.x"), Reason::InvalidType);
+    check_draft(&with("api_key", json!({"env": "HOME"})), Some("api_key"), RejectionReason::InvalidType);
+    check_draft(&with("api_key", json!("")), Some("api_key"), RejectionReason::StringBelowMin);
+    check_draft(&with("concurrency", json!(0)), Some("concurrency"), RejectionReason::IntegerBelowMin);
+    check_draft(&with("priority", json!(1001)), Some("priority"), RejectionReason::IntegerAboveMax);
+    check_draft(&with("allow_http", json!("yes")), Some("allow_http"), RejectionReason::InvalidType);
+    check_draft(&with("groups", json!(["a", 1])), Some("groups[1]"), RejectionReason::InvalidType);
+    check_draft(&with("groups", json!("a")), Some("groups"), RejectionReason::InvalidType);
+    check_draft(&with("headers", json!({"x": {"env": "HOME"}})), Some("headers.x"), RejectionReason::InvalidType);
     let mut twice = with("headers", json!({"x": "1"}));
     twice["secret_headers"] = json!({"x": "2"});
-    check_draft(&twice, Some("secret_headers.x"), Reason::InvalidValue);
+    check_draft(&twice, Some("secret_headers.x"), RejectionReason::InvalidValue);
 }
 
 #[test]

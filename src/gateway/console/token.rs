@@ -1,35 +1,37 @@
-//! The admin token of the settings: one secret, and whether somebody has it.
+//! The admin token of the settings, and the check of a presented one.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
 
-use crate::gateway::config::Secret;
-use crate::gateway::keys::{self, SecretKind};
+use crate::gateway::config::ConfigSecret;
+use crate::gateway::keys::{self, BearerSecretKind};
 
-/// The admin token, of which only a hash is kept. The token is long and random, so that no slow hash is needed.
-pub(super) struct Token([u8; 32]);
+/// The admin token, kept only as a hash. The token is long and random, so a fast hash suffices.
+pub(super) struct ConfigAdminToken([u8; 32]);
 
-/// The admin token is what others have: then one of them might be taken for an operator, or the other way round.
+/// The admin token has the form of a key or of a user's admin token, so that one could be mistaken for the other.
 #[derive(Debug, thiserror::Error)]
 #[error("`admin_token` has the form of {what} ({found}); make another one, as `openssl rand -hex 32` does")]
-pub(crate) struct KeyAsToken {
+pub(crate) struct AdminTokenError {
     what: &'static str,
     found: String,
 }
 
-// === impl Token ===
+// === impl ConfigAdminToken ===
 
-impl Token {
-    pub(super) fn new(secret: &Secret) -> Result<Self, KeyAsToken> {
-        for (kind, what) in [(SecretKind::Key, "a caller's key"), (SecretKind::AdminToken, "a user's admin token")] {
-            if keys::Secret::parse(kind, secret.expose().as_bytes()).is_some() {
-                return Err(KeyAsToken { what, found: secret.found().to_owned() });
+impl ConfigAdminToken {
+    pub(super) fn new(secret: &ConfigSecret) -> Result<Self, AdminTokenError> {
+        for (kind, what) in
+            [(BearerSecretKind::Key, "a caller's key"), (BearerSecretKind::AdminToken, "a user's admin token")]
+        {
+            if keys::BearerSecret::parse(kind, secret.expose().as_bytes()).is_some() {
+                return Err(AdminTokenError { what, found: secret.found().to_owned() });
             }
         }
         Ok(Self(hash(secret.expose().as_bytes())))
     }
 
-    /// In the same time whichever byte differs, and however long the text is that was presented in its place.
+    /// Returns true if the presented text is the token. Takes the same time whichever byte differs.
     pub(super) fn is(&self, presented: &[u8]) -> bool {
         verify_slices_are_equal(&self.0, &hash(presented)).is_ok()
     }
@@ -47,8 +49,8 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-    fn token(text: &str) -> Result<Token, KeyAsToken> {
-        Token::new(&Secret::new(text.to_owned(), "environment variable `ADMIN`"))
+    fn token(text: &str) -> Result<ConfigAdminToken, AdminTokenError> {
+        ConfigAdminToken::new(&ConfigSecret::new(text.to_owned(), "environment variable `ADMIN`"))
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Admin tokens: what programs sign in to this API with.
+//! The operations on admin tokens, with which programs sign in to this API.
 
 use serde_json::Map;
 
 use super::told::{moment, read};
-use super::trouble::{Kind, of_people};
+use super::trouble::{ErrorSubject, of_people};
 use super::{Console, list};
 use crate::error::Error;
 use crate::gateway::people::Actor;
@@ -16,14 +16,14 @@ use crate::wire::admin::types;
 // === impl Console ===
 
 impl Console {
-    /// The admin tokens, the newest first.
+    /// Returns the admin tokens, newest first.
     ///
     /// # Errors
     ///
-    /// 404 where a user is named that there is not.
+    /// 404 if the named user does not exist.
     pub(crate) async fn list_tokens(&self, actor: &Actor, query: &ListTokensQuery) -> Result<types::TokenList, Error> {
         let owner = self.whose(actor, query.user.as_deref()).await?;
-        let tokens = self.people.tokens(owner.as_ref()).await.map_err(of_people(Kind::Token, ""))?;
+        let tokens = self.people.tokens(owner.as_ref()).await.map_err(of_people(ErrorSubject::Token, ""))?;
         Ok(types::TokenList { object: list(), data: tokens.into_iter().map(shown).collect(), extra: Map::new() })
     }
 
@@ -31,12 +31,12 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 400 for the first field that cannot be used, 404 where a user is named that there is not.
+    /// 400 for the first field that cannot be used, 404 if the named user does not exist.
     pub(crate) async fn create_token(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedToken, Error> {
         let new: types::NewToken = read(NEW_TOKEN_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
         let made = self.people.make_token(&actor.act(), &user, &new.name, moment(new.expires_at)).await;
-        let (token, secret) = made.map_err(of_people(Kind::Token, ""))?;
+        let (token, secret) = made.map_err(of_people(ErrorSubject::Token, ""))?;
         Ok(types::CreatedToken { token: shown(token), secret: Secret::from(secret.expose()), extra: Map::new() })
     }
 
@@ -44,10 +44,10 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 where there is none, or it is somebody else's.
+    /// 404 if there is none, or if it belongs to another user.
     pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
         let gone = self.people.revoke(&actor.act(), handle, actor.owner()).await;
-        let gone = gone.map_err(of_people(Kind::Token, handle))?;
+        let gone = gone.map_err(of_people(ErrorSubject::Token, handle))?;
         Ok(types::DeletedToken { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
     }
 }

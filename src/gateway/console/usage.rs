@@ -1,18 +1,18 @@
-//! Counts for people, by day and by key: everybody's for admins, their own for members.
+//! The operations on usage counts, by day and by key: admins see all counts, members their own.
 
 use chrono::NaiveDate;
 use serde_json::Map;
 
 use super::Console;
 use super::trouble::of_store;
-use crate::error::{Error, Reason, Rejection};
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::Timestamp;
-use crate::gateway::usage::{Counts, Day, DayCounts, NamedCounts, UsageFilter, csv};
+use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UtcDay, csv};
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
-/// The days that count where nobody says since when, the last one included.
+/// The number of days in the period if the request names no first day, including the last day.
 const DAYS: u32 = 30;
 
 /// The most keys of one answer.
@@ -21,11 +21,11 @@ const MOST_KEYS: u32 = 1000;
 // === impl Console ===
 
 impl Console {
-    /// Counts by day, by key and in total.
+    /// Returns the counts by day, by key and in total.
     ///
     /// # Errors
     ///
-    /// 400 where the first day lies behind the last one, 404 where a user is named that there is not.
+    /// 400 if the first day is after the last day, 404 if the named user does not exist.
     pub(crate) async fn retrieve_usage(
         &self,
         actor: &Actor,
@@ -45,11 +45,11 @@ impl Console {
         })
     }
 
-    /// The counts by day as comma-separated values.
+    /// Returns the counts by day as comma-separated values.
     ///
     /// # Errors
     ///
-    /// As [`Console::retrieve_usage`].
+    /// The errors of [`Console::retrieve_usage`].
     pub(crate) async fn sheet_of_usage(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<String, Error> {
         let (first, last) = period(query, Timestamp::now().into())?;
         let days = self.usage().days(&self.counted(actor, query, first, last).await?).await.map_err(of_store)?;
@@ -60,8 +60,8 @@ impl Console {
         &self,
         actor: &Actor,
         query: &RetrieveUsageQuery,
-        first: Day,
-        last: Day,
+        first: UtcDay,
+        last: UtcDay,
     ) -> Result<UsageFilter, Error> {
         Ok(UsageFilter {
             owner: self.whose(actor, query.user.as_deref()).await?,
@@ -75,19 +75,20 @@ impl Console {
     }
 }
 
-/// The first and the last day that count.
-fn period(query: &RetrieveUsageQuery, today: Day) -> Result<(Day, Day), Rejection> {
-    let last = query.until.map_or(today, Day::from);
-    let first = query.since.map_or_else(|| last.minus(DAYS - 1), Day::from);
+/// Returns the first and the last day of the period.
+fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay), Rejection> {
+    let last = query.until.map_or(today, UtcDay::from);
+    let first = query.since.map_or_else(|| last.minus(DAYS - 1), UtcDay::from);
     if first > last {
         let message = format!("Invalid 'since': {first} lies behind the last day, which is {last}.");
-        return Err(Rejection::new("since", Reason::InvalidValue, message));
+        return Err(Rejection::new("since", RejectionReason::InvalidValue, message));
     }
     Ok((first, last))
 }
 
 fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
-    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = counts;
+    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
+        counts;
     types::UsageDay {
         day: NaiveDate::from(day),
         requests,
@@ -103,7 +104,8 @@ fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
 }
 
 fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
-    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = of.counts;
+    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
+        of.counts;
     types::UsageKey {
         key: of.key.to_string(),
         name: name.unwrap_or_default(),
@@ -122,8 +124,9 @@ fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
     }
 }
 
-fn shown(counts: Counts) -> types::UsageCounts {
-    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = counts;
+fn shown(counts: UsageCounters) -> types::UsageCounts {
+    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
+        counts;
     types::UsageCounts {
         requests,
         succeeded,

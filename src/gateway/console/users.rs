@@ -1,27 +1,27 @@
-//! What admins do with users, and what members see of themselves.
+//! The operations on users, for admins, and the operation with which a member reads its own user.
 
 use serde_json::Map;
 
 use super::told::{limit, read, read_change};
-use super::trouble::{Kind, of_people};
+use super::trouble::{ErrorSubject, of_people};
 use super::{Console, admins_only, list};
-use crate::error::{Error, Missing};
-use crate::gateway::people::{Actor, OneTime, PeopleError};
-use crate::gateway::store::{Purpose, Role, UserChange, UserFilter, UserId, UserRow};
+use crate::error::{Error, MissingResource};
+use crate::gateway::people::{Actor, IdentityError, IssuedLink};
+use crate::gateway::store::{OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow};
 use crate::tables::{NEW_USER_FIELDS, USER_UPDATE_FIELDS};
 use crate::wire::Secret;
 use crate::wire::admin::server::ListUsersQuery;
 use crate::wire::admin::types;
 
-/// The groups of a user where nobody says which.
+/// The groups of a user if the request names none.
 const DEFAULT_GROUP: &str = "default";
-/// What whoever has the token of the settings is called.
+/// The name of an actor who signed in with the token of the settings.
 const SETTINGS: &str = "settings";
 
 // === impl Console ===
 
 impl Console {
-    /// A page of the users, the newest first. For admins.
+    /// Returns a page of the users, newest first. For admins.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Console {
             before: query.before.as_deref().map(Into::into),
             limit: limit(query.limit),
         };
-        let page = self.people.page(&filter).await.map_err(of_people(Kind::User, ""))?;
+        let page = self.people.page(&filter).await.map_err(of_people(ErrorSubject::User, ""))?;
         Ok(types::UserList {
             object: list(),
             data: page.items.into_iter().map(shown).collect(),
@@ -48,32 +48,32 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 403 for members, 400 for the first field that cannot be used, 409 where the name is taken.
+    /// 403 for members, 400 for the first field that cannot be used, 409 if the name is taken.
     pub(crate) async fn create_user(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedUser, Error> {
         admins_only(actor)?;
         let new: types::NewUser = read(NEW_USER_FIELDS, body)?;
-        let role = new.role.map_or(Role::Member, asked_role);
+        let role = new.role.map_or(UserRole::Member, asked_role);
         let groups = new.groups.unwrap_or_else(|| vec![DEFAULT_GROUP.to_owned()]);
         let invited = self.people.invite(&actor.act(), &new.name, role, &groups).await;
-        let (user, link) = invited.map_err(of_people(Kind::User, &new.name))?;
+        let (user, link) = invited.map_err(of_people(ErrorSubject::User, &new.name))?;
         Ok(types::CreatedUser { user: shown(user), link: self.shown_link(&link), extra: Map::new() })
     }
 
-    /// One user, by id or name.
+    /// Returns the user with this id or name.
     ///
     /// # Errors
     ///
-    /// 404 where there is none, or for members somebody else.
+    /// 404 if there is none, or if a member asks for another user.
     pub(crate) async fn retrieve_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
-        let user = self.people.find_for(actor, handle).await.map_err(of_people(Kind::User, handle))?;
+        let user = self.people.find_for(actor, handle).await.map_err(of_people(ErrorSubject::User, handle))?;
         Ok(shown(user))
     }
 
-    /// Makes one or more changes of a user, all of them or none. For admins.
+    /// Makes one or more changes to a user, either all of them or none. For admins.
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is no such user, 400 for a field that cannot be used, 409 where no admin would be
+    /// 403 for members, 404 if there is no such user, 400 for a field that cannot be used, 409 if no admin would be
     /// left.
     pub(crate) async fn update_user(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::User, Error> {
         admins_only(actor)?;
@@ -83,19 +83,19 @@ impl Console {
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
         let changed = self.people.change_with_keys(&actor.act(), handle, &changes).await;
-        let (user, stopped) = changed.map_err(of_people(Kind::User, handle))?;
+        let (user, stopped) = changed.map_err(of_people(ErrorSubject::User, handle))?;
         let stopped_keys = self.shown_keys(stopped).await?;
         Ok(types::User { stopped_keys, ..shown(user) })
     }
 
-    /// Makes a link for a new password, which is in this answer and in no other. For admins.
+    /// Makes a link to set a new password, which is in this answer and in no other. For admins.
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is no such user, 400 where it is disabled.
+    /// 403 for members, 404 if there is no such user, 400 if the user is disabled.
     pub(crate) async fn reset_user(&self, actor: &Actor, handle: &str) -> Result<types::OneTimeLink, Error> {
         admins_only(actor)?;
-        let (_, link) = self.people.reset(&actor.act(), handle).await.map_err(of_people(Kind::User, handle))?;
+        let (_, link) = self.people.reset(&actor.act(), handle).await.map_err(of_people(ErrorSubject::User, handle))?;
         Ok(self.shown_link(&link))
     }
 
@@ -103,16 +103,16 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 where there is no such user.
+    /// 403 for members, 404 if there is no such user.
     pub(crate) async fn sign_out_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
         admins_only(actor)?;
-        let user = self.people.find(handle).await.map_err(of_people(Kind::User, handle))?;
+        let user = self.people.find(handle).await.map_err(of_people(ErrorSubject::User, handle))?;
         let ended = self.people.sign_out_everywhere(actor, user.id.as_str()).await;
-        ended.map_err(of_people(Kind::User, handle))?;
+        ended.map_err(of_people(ErrorSubject::User, handle))?;
         Ok(shown(user))
     }
 
-    /// Who is asking.
+    /// Returns the actor of this request.
     ///
     /// # Errors
     ///
@@ -124,13 +124,13 @@ impl Console {
         Ok(types::Me { name, role: shown_role(actor.role()), user, extra: Map::new() })
     }
 
-    fn shown_link(&self, link: &OneTime) -> types::OneTimeLink {
+    fn shown_link(&self, link: &IssuedLink) -> types::OneTimeLink {
         let path = link.path();
         let url = self.config.public_url.as_ref().map(|base| Secret::from(format!("{}{path}", base.as_str())));
         types::OneTimeLink {
             purpose: match link.purpose {
-                Purpose::Reset => types::LinkPurpose::Reset,
-                Purpose::Invitation | Purpose::Setup => types::LinkPurpose::Invitation,
+                OneTimeLinkPurpose::Reset => types::LinkPurpose::Reset,
+                OneTimeLinkPurpose::Invitation | OneTimeLinkPurpose::Setup => types::LinkPurpose::Invitation,
             },
             path: Secret::from(path),
             url,
@@ -139,15 +139,17 @@ impl Console {
         }
     }
 
-    /// The user whom the field or parameter `user` names, as far as this actor may know of them.
+    /// Returns the user that the field or parameter `user` names, if this actor may see that user.
     pub(super) async fn named_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, Error> {
         self.people.find_for(actor, handle).await.map_err(|error| match error {
-            PeopleError::Unknown => Error::NotFound(Missing::Named { param: "user", user: handle.to_owned() }),
-            error => of_people(Kind::User, handle)(error),
+            IdentityError::Unknown => {
+                Error::NotFound(MissingResource::Named { param: "user", user: handle.to_owned() })
+            }
+            error => of_people(ErrorSubject::User, handle)(error),
         })
     }
 
-    /// Whose things are to be shown: those of a user who is named, the actor's own, or everybody's.
+    /// Returns the owner of the objects to show: the named user, a member itself, or `None` for all owners.
     pub(super) async fn whose(&self, actor: &Actor, named: Option<&str>) -> Result<Option<UserId>, Error> {
         match named {
             Some(user) => Ok(Some(self.named_user(actor, user).await?.id)),
@@ -156,17 +158,17 @@ impl Console {
     }
 }
 
-const fn asked_role(role: types::Role) -> Role {
+const fn asked_role(role: types::Role) -> UserRole {
     match role {
-        types::Role::Admin => Role::Admin,
-        types::Role::Member => Role::Member,
+        types::Role::Admin => UserRole::Admin,
+        types::Role::Member => UserRole::Member,
     }
 }
 
-const fn shown_role(role: Role) -> types::Role {
+const fn shown_role(role: UserRole) -> types::Role {
     match role {
-        Role::Admin => types::Role::Admin,
-        Role::Member => types::Role::Member,
+        UserRole::Admin => types::Role::Admin,
+        UserRole::Member => types::Role::Member,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Implements the trait of the operators, with the same four moves: admit, one call of the console, convert, return.
+//! Implements the trait of the operators' API, with the same four steps: admit, one call of the console, convert,
+//! return.
 
 use std::sync::Arc;
 
@@ -13,7 +14,9 @@ use super::address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
 use crate::gateway::console::Console;
-use crate::gateway::front::{Answer, ApiError, Captured, JsonBody, Query, Reply, Unread, answer, check_query};
+use crate::gateway::front::{
+    ApiError, Captured, HandlerResponse, JsonBody, Query, Reply, UnreadBody, answer, check_query,
+};
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
     AdminApi, DeleteAccountPath, DeleteGroupPath, DeleteKeyPath, DeleteTokenPath, ListAuditQuery, ListKeysQuery,
@@ -23,36 +26,42 @@ use crate::wire::admin::server::{
 };
 use crate::wire::admin::types;
 
-/// A place to hang the implementation, never a value.
+/// The type that carries the implementation; it never has a value.
 pub(super) enum AdminEndpoints {}
 
-type Context = RequestContext<CurrentGateway>;
-type Refusal = ApiError<types::ErrorResponse>;
+type AdminContext = RequestContext<CurrentGateway>;
+type AdminApiError = ApiError<types::ErrorResponse>;
 
 impl AdminApi for AdminEndpoints {
     type Context = CurrentGateway;
 
-    async fn list_keys(context: Context, query: Query<ListKeysQuery>) -> Result<Reply<types::KeyList>, Refusal> {
+    async fn list_keys(
+        context: AdminContext,
+        query: Query<ListKeysQuery>,
+    ) -> Result<Reply<types::KeyList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_keys(&actor, &query.get()?).await }).await
     }
 
-    async fn create_key(context: Context, body: JsonBody<types::NewKey>) -> Result<Reply<types::CreatedKey>, Refusal> {
+    async fn create_key(
+        context: AdminContext,
+        body: JsonBody<types::NewKey>,
+    ) -> Result<Reply<types::CreatedKey>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move { console.create_key(&actor, &body).await }).await
     }
 
     async fn retrieve_key(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<RetrieveKeyPath>>,
-    ) -> Result<Reply<types::Key>, Refusal> {
+    ) -> Result<Reply<types::Key>, AdminApiError> {
         told(&context, |console, actor| async move { console.retrieve_key(&actor, &path.get()?.into_inner().id).await })
             .await
     }
 
     async fn update_key(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<UpdateKeyPath>>,
         body: JsonBody<types::KeyUpdate>,
-    ) -> Result<Reply<types::Key>, Refusal> {
+    ) -> Result<Reply<types::Key>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move {
             console.update_key(&actor, &path.get()?.into_inner().id, &body).await
         })
@@ -60,39 +69,42 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_key(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<DeleteKeyPath>>,
-    ) -> Result<Reply<types::DeletedKey>, Refusal> {
+    ) -> Result<Reply<types::DeletedKey>, AdminApiError> {
         told(&context, |console, actor| async move { console.delete_key(&actor, &path.get()?.into_inner().id).await })
             .await
     }
 
     async fn rotate_key(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<RotateKeyPath>>,
         body: JsonBody<types::KeyRotation>,
-    ) -> Result<Reply<types::CreatedKey>, Refusal> {
+    ) -> Result<Reply<types::CreatedKey>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move {
             console.rotate_key(&actor, &path.get()?.into_inner().id, &body).await
         })
         .await
     }
 
-    async fn list_users(context: Context, query: Query<ListUsersQuery>) -> Result<Reply<types::UserList>, Refusal> {
+    async fn list_users(
+        context: AdminContext,
+        query: Query<ListUsersQuery>,
+    ) -> Result<Reply<types::UserList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_users(&actor, &query.get()?).await }).await
     }
 
     async fn create_user(
-        context: Context,
+        context: AdminContext,
         body: JsonBody<types::NewUser>,
-    ) -> Result<Reply<types::CreatedUser>, Refusal> {
+    ) -> Result<Reply<types::CreatedUser>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move { console.create_user(&actor, &body).await }).await
     }
 
     async fn retrieve_user(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<RetrieveUserPath>>,
-    ) -> Result<Reply<types::User>, Refusal> {
+    ) -> Result<Reply<types::User>, AdminApiError> {
         told(
             &context,
             |console, actor| async move { console.retrieve_user(&actor, &path.get()?.into_inner().id).await },
@@ -101,10 +113,10 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn update_user(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<UpdateUserPath>>,
         body: JsonBody<types::UserUpdate>,
-    ) -> Result<Reply<types::User>, Refusal> {
+    ) -> Result<Reply<types::User>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move {
             console.update_user(&actor, &path.get()?.into_inner().id, &body).await
         })
@@ -112,17 +124,17 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn reset_user(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<ResetUserPath>>,
-    ) -> Result<Reply<types::OneTimeLink>, Refusal> {
+    ) -> Result<Reply<types::OneTimeLink>, AdminApiError> {
         told(&context, |console, actor| async move { console.reset_user(&actor, &path.get()?.into_inner().id).await })
             .await
     }
 
     async fn sign_out_user(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<SignOutUserPath>>,
-    ) -> Result<Reply<types::User>, Refusal> {
+    ) -> Result<Reply<types::User>, AdminApiError> {
         told(
             &context,
             |console, actor| async move { console.sign_out_user(&actor, &path.get()?.into_inner().id).await },
@@ -130,41 +142,47 @@ impl AdminApi for AdminEndpoints {
         .await
     }
 
-    async fn retrieve_me(context: Context) -> Result<Reply<types::Me>, Refusal> {
+    async fn retrieve_me(context: AdminContext) -> Result<Reply<types::Me>, AdminApiError> {
         told(&context, |console, actor| async move { console.retrieve_me(&actor).await }).await
     }
 
-    async fn list_tokens(context: Context, query: Query<ListTokensQuery>) -> Result<Reply<types::TokenList>, Refusal> {
+    async fn list_tokens(
+        context: AdminContext,
+        query: Query<ListTokensQuery>,
+    ) -> Result<Reply<types::TokenList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_tokens(&actor, &query.get()?).await }).await
     }
 
     async fn create_token(
-        context: Context,
+        context: AdminContext,
         body: JsonBody<types::NewToken>,
-    ) -> Result<Reply<types::CreatedToken>, Refusal> {
+    ) -> Result<Reply<types::CreatedToken>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move { console.create_token(&actor, &body).await }).await
     }
 
     async fn delete_token(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<DeleteTokenPath>>,
-    ) -> Result<Reply<types::DeletedToken>, Refusal> {
+    ) -> Result<Reply<types::DeletedToken>, AdminApiError> {
         told(&context, |console, actor| async move { console.delete_token(&actor, &path.get()?.into_inner().id).await })
             .await
     }
 
-    async fn list_groups(context: Context) -> Result<Reply<types::GroupList>, Refusal> {
+    async fn list_groups(context: AdminContext) -> Result<Reply<types::GroupList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_groups(&actor).await }).await
     }
 
-    async fn create_group(context: Context, body: JsonBody<types::NewGroup>) -> Result<Reply<types::Group>, Refusal> {
+    async fn create_group(
+        context: AdminContext,
+        body: JsonBody<types::NewGroup>,
+    ) -> Result<Reply<types::Group>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move { console.create_group(&actor, &body).await }).await
     }
 
     async fn retrieve_group(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<RetrieveGroupPath>>,
-    ) -> Result<Reply<types::Group>, Refusal> {
+    ) -> Result<Reply<types::Group>, AdminApiError> {
         told(
             &context,
             |console, actor| async move { console.retrieve_group(&actor, &path.get()?.into_inner().name).await },
@@ -173,10 +191,10 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn update_group(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<UpdateGroupPath>>,
         body: JsonBody<types::GroupUpdate>,
-    ) -> Result<Reply<types::Group>, Refusal> {
+    ) -> Result<Reply<types::Group>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move {
             console.update_group(&actor, &path.get()?.into_inner().name, &body).await
         })
@@ -184,9 +202,9 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_group(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<DeleteGroupPath>>,
-    ) -> Result<Reply<types::DeletedGroup>, Refusal> {
+    ) -> Result<Reply<types::DeletedGroup>, AdminApiError> {
         told(
             &context,
             |console, actor| async move { console.delete_group(&actor, &path.get()?.into_inner().name).await },
@@ -195,16 +213,16 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn list_records(
-        context: Context,
+        context: AdminContext,
         query: Query<ListRecordsQuery>,
-    ) -> Result<Reply<types::RecordList>, Refusal> {
+    ) -> Result<Reply<types::RecordList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_records(&actor, &query.get()?).await }).await
     }
 
     async fn retrieve_record(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<RetrieveRecordPath>>,
-    ) -> Result<Reply<types::Record>, Refusal> {
+    ) -> Result<Reply<types::Record>, AdminApiError> {
         told(&context, |console, actor| async move {
             console.retrieve_record(&actor, &path.get()?.into_inner().request_id).await
         })
@@ -212,31 +230,34 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn retrieve_usage(
-        context: Context,
+        context: AdminContext,
         query: Query<RetrieveUsageQuery>,
-    ) -> Result<Reply<types::Usage>, Refusal> {
+    ) -> Result<Reply<types::Usage>, AdminApiError> {
         told(&context, |console, actor| async move { console.retrieve_usage(&actor, &query.get()?).await }).await
     }
 
-    async fn list_audit(context: Context, query: Query<ListAuditQuery>) -> Result<Reply<types::AuditList>, Refusal> {
+    async fn list_audit(
+        context: AdminContext,
+        query: Query<ListAuditQuery>,
+    ) -> Result<Reply<types::AuditList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_audit(&actor, &query.get()?).await }).await
     }
 
-    async fn list_accounts(context: Context) -> Result<Reply<types::AccountList>, Refusal> {
+    async fn list_accounts(context: AdminContext) -> Result<Reply<types::AccountList>, AdminApiError> {
         told(&context, |console, actor| async move { console.list_accounts(&actor).await }).await
     }
 
     async fn create_account(
-        context: Context,
+        context: AdminContext,
         body: JsonBody<types::NewAccount>,
-    ) -> Result<Reply<types::Account>, Refusal> {
+    ) -> Result<Reply<types::Account>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move { console.create_account(&actor, &body).await }).await
     }
 
     async fn retrieve_account(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<RetrieveAccountPath>>,
-    ) -> Result<Reply<types::Account>, Refusal> {
+    ) -> Result<Reply<types::Account>, AdminApiError> {
         told(&context, |console, actor| async move {
             console.retrieve_account(&actor, &path.get()?.into_inner().name).await
         })
@@ -244,10 +265,10 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn update_account(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<UpdateAccountPath>>,
         body: JsonBody<types::AccountChange>,
-    ) -> Result<Reply<types::Account>, Refusal> {
+    ) -> Result<Reply<types::Account>, AdminApiError> {
         told_of(&context, body, |console, actor, body| async move {
             console.update_account(&actor, &path.get()?.into_inner().name, &body).await
         })
@@ -255,9 +276,9 @@ impl AdminApi for AdminEndpoints {
     }
 
     async fn delete_account(
-        context: Context,
+        context: AdminContext,
         path: Captured<Path<DeleteAccountPath>>,
-    ) -> Result<Reply<types::DeletedAccount>, Refusal> {
+    ) -> Result<Reply<types::DeletedAccount>, AdminApiError> {
         told(
             &context,
             |console, actor| async move { console.delete_account(&actor, &path.get()?.into_inner().name).await },
@@ -266,38 +287,38 @@ impl AdminApi for AdminEndpoints {
     }
 }
 
-/// What the console says to somebody who was let in. Nobody on the way may keep it.
+/// Answers an authenticated actor with a result of the console. No cache on the way may store the answer.
 async fn told<T: Serialize, F: Future<Output = Result<T, Error>>>(
-    context: &Context,
+    context: &AdminContext,
     work: impl FnOnce(Arc<Console>, Actor) -> F,
-) -> Result<Reply<T>, Refusal> {
-    let reply = answer(context, Unread::default(), async {
+) -> Result<Reply<T>, AdminApiError> {
+    let reply = answer(context, UnreadBody::default(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let actor = admit(&console, context).await?;
-        Answer::json(&work(console, actor).await?)
+        HandlerResponse::json(&work(console, actor).await?)
     });
     Ok(reply.await.no_store())
 }
 
-/// The same of a body, which is read after somebody was let in.
+/// Does the same for an operation with a body, which is read after authentication.
 async fn told_of<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
-    context: &Context,
+    context: &AdminContext,
     body: JsonBody<B>,
     work: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
-) -> Result<Reply<T>, Refusal> {
+) -> Result<Reply<T>, AdminApiError> {
     let reply = answer(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let actor = admit(&console, context).await?;
         let body = body.read(&actor, gateway.spool()).await?;
-        Answer::json(&work(console, actor, body).await?)
+        HandlerResponse::json(&work(console, actor, body).await?)
     });
     Ok(reply.await.no_store())
 }
 
-/// Who is asking. Where an operation has no query parameters, nothing may stand in their place.
-async fn admit(console: &Console, context: &Context) -> Result<Actor, Error> {
+/// Authenticates the actor. Query parameters are refused if the operation has none.
+async fn admit(console: &Console, context: &AdminContext) -> Result<Actor, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
     let address = address(context);
     let actor = console.admit(authorization.map(HeaderValue::as_bytes), address).await?;

@@ -1,7 +1,7 @@
-//! What machines ask of a gateway: whether it lives, whether it takes requests, and what it has counted.
+//! The endpoints for machines: liveness, readiness and metrics.
 //!
-//! The first two stand on every listener and tell nothing else; the counts name accounts, so they only stand where
-//! `metrics_listen` says.
+//! The first two are on every listener and reveal nothing else. The metrics name accounts, so they are only on the
+//! listener of `metrics_listen`.
 
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
@@ -9,28 +9,28 @@ use dropshot::{
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use crate::gateway::front::Counts;
-use crate::gateway::{CurrentGateway, Unready};
+use crate::gateway::front::ResponseCounter;
+use crate::gateway::{CurrentGateway, UnreadyReason};
 
-type Context = RequestContext<CurrentGateway>;
+type HealthContext = RequestContext<CurrentGateway>;
 
-/// What a body of the request would be; there is none.
+/// The content type of a request body; the requests have none.
 const JSON: &str = "application/json";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-impl Counts for CurrentGateway {
+impl ResponseCounter for CurrentGateway {
     fn answered(&self, operation: &str, status: u16) {
         self.get().metrics().answered(operation, status);
     }
 }
 
-/// Everything that stands on the listener of the metrics.
+/// Every route of the metrics listener.
 ///
 /// # Errors
 ///
-/// Where two routes contradict each other.
+/// Returns an error if two routes contradict each other.
 pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     register(&mut api)?;
@@ -41,11 +41,11 @@ pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescrip
     Ok(api)
 }
 
-/// Adds what stands on every listener.
+/// Adds the routes that every listener has.
 ///
 /// # Errors
 ///
-/// Where a route is taken.
+/// Returns an error if a route is taken.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (alive, ready) = (format!("healthz {method}"), format!("readyz {method}"));
@@ -55,16 +55,16 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
     Ok(())
 }
 
-/// The process answers.
-async fn healthz(_context: Context) -> Result<Response<Body>, HttpError> {
+/// Answers 200 as long as the process runs.
+async fn healthz(_context: HealthContext) -> Result<Response<Body>, HttpError> {
     Ok(text(StatusCode::OK, TEXT, "ok\n".to_owned()))
 }
 
-/// Answers 200 while new jobs are taken: the store can be read and written, and the gateway is not stopping. The answer
-/// comes from memory, because a caller without a key must not be able to cause work in the store, which is checked each
-/// half second anyway.
-async fn readyz(context: Context) -> Result<Response<Body>, HttpError> {
-    let unready: Vec<&str> = context.context().get().unready().into_iter().map(Unready::as_str).collect();
+/// Answers 200 while new jobs are accepted: the store can be read and written, and the gateway is not stopping. The
+/// answer comes from memory, because a caller without a key must not be able to cause work in the store, which is
+/// checked every half second anyway.
+async fn readyz(context: HealthContext) -> Result<Response<Body>, HttpError> {
+    let unready: Vec<&str> = context.context().get().unready().into_iter().map(UnreadyReason::as_str).collect();
     Ok(if unready.is_empty() {
         text(StatusCode::OK, TEXT, "ready\n".to_owned())
     } else {
@@ -72,7 +72,7 @@ async fn readyz(context: Context) -> Result<Response<Body>, HttpError> {
     })
 }
 
-async fn metrics(context: Context) -> Result<Response<Body>, HttpError> {
+async fn metrics(context: HealthContext) -> Result<Response<Body>, HttpError> {
     Ok(match context.context().get().measured() {
         Ok(counts) => text(StatusCode::OK, OPEN_METRICS, counts),
         Err(error) => {

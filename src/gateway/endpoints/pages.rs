@@ -1,5 +1,5 @@
-//! Pages for people. They are no part of the documents, so they are registered beside the generated traits; which page
-//! stands where is the pages' own matter.
+//! The routes of the pages. The pages are not part of the documents, so they are registered beside the generated
+//! traits; the `pages` module decides which page a path has.
 
 use bytes::Bytes;
 use dropshot::{
@@ -15,21 +15,21 @@ use super::address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
 use crate::gateway::front::{FormBody, respond};
-use crate::gateway::pages::{FORM_MAX_BYTES, Fields, SECTIONS, Shown, Unreadable, Visit};
+use crate::gateway::pages::{FORM_MAX_BYTES, FormReadError, PageRequest, PageResponse, SECTIONS, UrlEncodedFields};
 
-type Context = RequestContext<CurrentGateway>;
+type PageRouteContext = RequestContext<CurrentGateway>;
 
 const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 const FORM: &str = "application/x-www-form-urlencoded";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Nobody's browser calls itself by a longer name in our trail.
+/// The maximum length of a browser's name in the audit trail.
 const AGENT_CHARS: usize = 200;
 
-/// Whatever follows the first segment.
+/// The segments after the first one.
 #[derive(Deserialize, JsonSchema)]
-struct Rest {
+struct PageSubpath {
     #[serde(rename = "rest")]
     _rest: Vec<String>,
 }
@@ -38,7 +38,7 @@ struct Rest {
 ///
 /// # Errors
 ///
-/// Where a route is taken.
+/// Returns an error if a route is taken.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in METHODS {
         for section in SECTIONS {
@@ -53,22 +53,26 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
     Ok(())
 }
 
-async fn root(context: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
+async fn root(context: PageRouteContext, body: FormBody) -> Result<Response<Body>, HttpError> {
     Ok(answer(context, body).await)
 }
 
-async fn page(context: Context, _rest: Path<Rest>, body: FormBody) -> Result<Response<Body>, HttpError> {
+async fn page(
+    context: PageRouteContext,
+    _rest: Path<PageSubpath>,
+    body: FormBody,
+) -> Result<Response<Body>, HttpError> {
     Ok(answer(context, body).await)
 }
 
-async fn answer(context: Context, body: FormBody) -> Response<Body> {
+async fn answer(context: PageRouteContext, body: FormBody) -> Response<Body> {
     let unread = body.unread();
-    // The rest of a path can be a one-time link, which no log may hold.
+    // The rest of a path can be a one-time link, which must not be logged.
     let section = context.request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
     respond(&context, &section, unread, async {
         let visit = visit(&context, body).await;
         let gateway = context.context().get();
-        let Shown { status, headers, body } = gateway.pages().show(&gateway, &visit).await;
+        let PageResponse { status, headers, body } = gateway.pages().show(&gateway, &visit).await;
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;
@@ -77,17 +81,17 @@ async fn answer(context: Context, body: FormBody) -> Response<Body> {
     .await
 }
 
-async fn visit(context: &Context, body: FormBody) -> Visit {
+async fn visit(context: &PageRouteContext, body: FormBody) -> PageRequest {
     let request = &context.request;
     let headers = request.headers();
     let form = if request.method() == Method::POST { body.read(FORM_MAX_BYTES).await } else { Ok(Bytes::new()) };
-    Visit {
+    PageRequest {
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
-        query: Fields::read(request.uri().query().unwrap_or_default().as_bytes()),
-        form: form.map(|form| Fields::read(&form)).map_err(|error| match error {
-            Error::TooLarge(_) => Unreadable::TooLarge,
-            _ => Unreadable::NoForm,
+        query: UrlEncodedFields::read(request.uri().query().unwrap_or_default().as_bytes()),
+        form: form.map(|form| UrlEncodedFields::read(&form)).map_err(|error| match error {
+            Error::TooLarge(_) => FormReadError::TooLarge,
+            _ => FormReadError::NoForm,
         }),
         cookies: joined(headers, &COOKIE, "; "),
         host: host(context),
@@ -100,8 +104,8 @@ async fn visit(context: &Context, body: FormBody) -> Visit {
     }
 }
 
-/// The one host that a request names. One that names two may be read in two ways, so it names none.
-fn host(context: &Context) -> Option<String> {
+/// The one host that a request names. A request with two hosts can be read in two ways, so it has none.
+fn host(context: &PageRouteContext) -> Option<String> {
     let request = &context.request;
     let of_uri = request.uri().authority().map(ToString::to_string);
     let of_header = request.headers().get_all(HOST).iter();
@@ -110,7 +114,7 @@ fn host(context: &Context) -> Option<String> {
     named.all(|other| other == first).then_some(first)
 }
 
-/// A header that comes once; one that comes twice is like one that says something else.
+/// The value of a header that occurs once; `None` if it occurs more often.
 fn only(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?.to_str().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The skills that the gateway publishes: no part of the documents, and nothing for which anybody needs a key.
+//! The published skills: they are not part of the documents, and need no key.
 //!
-//! Below `/skills/` there are the manifest and the packages that it names, at the paths that it gives them, and nothing else: a
-//! path is looked up among these, and never on disk.
+//! Below `/skills/` there are only the manifest and the packages that it names, at the paths that it gives them. A path
+//! is looked up in this list, and never on disk.
 
 mod package_body;
 
@@ -14,26 +14,26 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use crate::gateway::CurrentGateway;
-use crate::gateway::front::{Counts as _, nothing_here};
-use crate::gateway::registry::{Document, EntityTag};
+use crate::gateway::front::{ResponseCounter as _, nothing_here};
+use crate::gateway::registry::{EntityTag, PublishedDocument};
 use package_body::PackageBody;
 
-type Context = RequestContext<CurrentGateway>;
+type SkillsContext = RequestContext<CurrentGateway>;
 
 const JSON: &str = "application/json";
 const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
 /// The folder of the manifest and its packages.
 const FOLDER: &str = "/skills/";
-/// The manifest there.
+/// The file name of the manifest.
 const MANIFEST: &str = "skills.json";
-/// Five minutes (ours): a new version is nothing that anybody waits for, and a tag costs hardly more than nothing.
+/// Five minutes (ours): a new version is not urgent, and a check by tag costs almost nothing.
 const CACHING: &str = "public, max-age=300";
-/// The endings of package names, and their content types. Any other package is a file of bytes.
+/// The endings of package names, and their content types. Any other package is sent as binary data.
 const KINDS: [(&str, &str); 3] =
     [(".zip", "application/zip"), (".tar.gz", "application/gzip"), (".tgz", "application/gzip")];
 
-/// The path below the folder. The router demands that a handler takes it; but the router leaves out its empty segments, and
-/// names are compared to the letter, so the handler reads the path itself.
+/// The path below the folder. The router requires that a handler takes it, but drops empty segments, and names are
+/// compared exactly; so the handler reads the path itself.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct PackagePath {
     #[serde(rename = "path")]
@@ -44,7 +44,7 @@ struct PackagePath {
 ///
 /// # Errors
 ///
-/// Where a route is taken.
+/// Returns an error if a route is taken.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (one, other) = (format!("skills file {method}"), format!("skills index {method}"));
@@ -55,7 +55,7 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
     Ok(())
 }
 
-async fn file(context: Context, _: Path<PackagePath>) -> Result<Response<Body>, HttpError> {
+async fn file(context: SkillsContext, _: Path<PackagePath>) -> Result<Response<Body>, HttpError> {
     let Some(published) = context.context().get().skills().await else { return nothing_here(context).await };
     let Some(path) = below(context.request.uri().path()) else { return nothing_here(context).await };
     if path == MANIFEST {
@@ -70,7 +70,7 @@ async fn file(context: Context, _: Path<PackagePath>) -> Result<Response<Body>, 
     Ok(answer(&context, &package.tag, kind(&path), Some(Body::wrap(PackageBody::of(file, length)))))
 }
 
-async fn index(context: Context) -> Result<Response<Body>, HttpError> {
+async fn index(context: SkillsContext) -> Result<Response<Body>, HttpError> {
     match context.context().get().skills().await {
         Some(published) => Ok(document(&context, &published.index)),
         None => nothing_here(context).await,
@@ -87,18 +87,18 @@ fn kind(path: &str) -> &'static str {
     KINDS.iter().find(|(ending, _)| path.ends_with(ending)).map_or("application/octet-stream", |(_, kind)| kind)
 }
 
-fn document(context: &Context, document: &Document) -> Response<Body> {
+fn document(context: &SkillsContext, document: &PublishedDocument) -> Response<Body> {
     let body = (!is_known(context, &document.tag)).then(|| Body::from(document.bytes.clone()));
     answer(context, &document.tag, JSON, body)
 }
 
-fn is_known(context: &Context, tag: &EntityTag) -> bool {
+fn is_known(context: &SkillsContext, tag: &EntityTag) -> bool {
     let tags = context.request.headers().get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     tags.is_some_and(|tags| tag.is_known(tags))
 }
 
-/// The answer with this body; without one, that it is known already.
-fn answer(context: &Context, tag: &EntityTag, kind: &'static str, body: Option<Body>) -> Response<Body> {
+/// The answer with this body; without a body, the answer that the client's copy is current.
+fn answer(context: &SkillsContext, tag: &EntityTag, kind: &'static str, body: Option<Body>) -> Response<Body> {
     let status = if body.is_some() { StatusCode::OK } else { StatusCode::NOT_MODIFIED };
     let mut response = Response::new(body.unwrap_or_else(Body::empty));
     *response.status_mut() = status;

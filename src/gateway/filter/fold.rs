@@ -1,47 +1,47 @@
-//! From text as written to text as read: one spelling for all the ways to write the same letters.
+//! Converts text as written to text as read: one spelling for all the ways to write the same letters.
 //!
-//! Decides what cannot be seen, and which differences between letters do not count.
-//! Refuses to know words. What is left out here costs a rule its match, and what is put in may give it a wrong one: only
-//! differences that a reader does not see, or reads over, are removed.
+//! The module decides which characters are invisible, and which differences between letters do not count. It must not
+//! know words. Each removed difference can cost a rule its match or give it a wrong one, so only differences that a
+//! reader does not see, or ignores, are removed.
 
 use super::letters;
 
-/// What stands for something that cannot be seen.
+/// The replacement for an invisible character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unseen {
-    /// Nothing: it was put inside a word.
+enum InvisibleReplacement {
+    /// Nothing: the character was inside a word.
     Gone,
-    /// A space: it was put between two words.
+    /// A space: the character was between two words.
     Gap,
 }
 
-/// The ways to read a text: one, or two where something in it cannot be seen.
+/// Returns the readings of a text: one, or two if the text contains an invisible character.
 pub(super) fn readings(text: &str) -> Vec<String> {
-    let mut readings = vec![read(text, Unseen::Gone)];
+    let mut readings = vec![read(text, InvisibleReplacement::Gone)];
     if text.chars().any(is_unseen) {
-        readings.push(read(text, Unseen::Gap));
+        readings.push(read(text, InvisibleReplacement::Gap));
     }
     readings
 }
 
-/// A rule has one reading.
+/// Returns the one reading of a rule.
 pub(super) fn rule(text: &str) -> String {
-    read(text, Unseen::Gone)
+    read(text, InvisibleReplacement::Gone)
 }
 
-fn read(text: &str, unseen: Unseen) -> String {
+fn read(text: &str, unseen: InvisibleReplacement) -> String {
     let mut read = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter.is_ascii_graphic() {
             read.push(letter.to_ascii_lowercase());
         } else if is_unseen(letter) {
-            if unseen == Unseen::Gap {
+            if unseen == InvisibleReplacement::Gap {
                 space(&mut read);
             }
         } else if letter.is_whitespace() || letter.is_control() {
             space(&mut read);
         } else {
-            // First up, then down: letters that differ in one direction only become the same.
+            // First upper case, then lower case: letters that differ only in one direction become equal.
             let folded = letters::plain(letter).to_uppercase().flat_map(char::to_lowercase);
             read.extend(folded.filter(|letter| !is_accent(*letter)).map(letters::base));
         }
@@ -55,7 +55,7 @@ fn space(read: &mut String) {
     }
 }
 
-/// Zero-width, joining, directing, selecting and tagging characters, and the soft hyphen.
+/// True for zero-width, joining, direction, variation and tag characters, and the soft hyphen.
 const fn is_unseen(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -64,7 +64,7 @@ const fn is_unseen(letter: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Marks that are laid over any letter. The vowel signs of many scripts are no such marks.
+/// True for marks that can be placed over any letter. The vowel signs of many scripts are not such marks.
 const fn is_accent(letter: char) -> bool {
     matches!(letter,
         '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'

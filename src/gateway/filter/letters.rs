@@ -1,10 +1,11 @@
-//! Letters that are read as other letters: the tables behind [`super::fold`].
+//! The tables of letters that are read as other letters, for [`super::fold`].
 //!
-//! Small on purpose: Latin letters in their many dresses, and the few letters of other scripts that look like Latin ones.
+//! The tables are small on purpose: the variants of Latin letters, and the few letters of other scripts that look like
+//! Latin ones.
 
-/// From U+00E0: the Latin letters with their marks, without them; a dot where a character stays what it is.
+/// From U+00E0: Latin letters without their marks; a dot stands for a character that does not change.
 const LATIN_1: &str = "aaaaaa.ceeeeiiii.nooooo.ouuuuy.y";
-/// From U+0100, in pairs of upper and lower case: the lower one.
+/// From U+0100, in pairs of upper and lower case: the lower-case letter.
 const LATIN_A: &str = "aaaaaaccccccccddddeeeeeeeeeegggggggghhhhiiiiiiiiii..jjkk.llllllllllnnnnnnn..oooooo..rrrrrrssssssssttttttuuuuuuuuuuuuwwyyyzzzzzzs";
 /// From U+1E00.
 const LATIN_MORE: &str = "aabbbbbbccddddddddddeeeeeeeeeeffgghhhhhhhhhhiiiikkkkkkllllllllmmmmmmnnnnnnnnoooooooopppprrrrrrrrssssssssssttttttttuuuuuuuuuuvvvvwwwwwwwwwwxxxxyyzzzzzzhtwyas....aaaaaaaaaaaaaaaaaaaaaaaaeeeeeeeeeeeeeeeeiiiioooooooooooooooooooooooouuuuuuuuuuuuuuyyyyyyyy";
@@ -15,7 +16,7 @@ const SYMBOLS: (&str, &str) = ("ℂℊℋℌℍℎℐℑℒℓℕℙℚℛℜℝ
 const SMALL_CAPITALS: (&str, &str) = ("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz");
 /// Quotes and dashes.
 const MARKS: (&str, &str) = ("‘’‛ʼ`´“”„‐‑‒–—―−", "''''''\"\"\"-------");
-/// Letters with marks that have no place in the tables above.
+/// Letters with marks that are not in the tables above.
 const MARKED: (&str, &str) = (
     "ơưǎǐǒǔǖǘǚǜǟǡǣǧǩǫǭǯǰǵǹǻǽǿȁȃȅȇȉȋȍȏȑȓȕȗșțȟȧȩȫȭȯȱȳ΅ΐάέήίΰϊϋόύώϓϔйѐёѓїќѝўƀɨʉ",
     "ouaiouuuuuaaægkooʒjgnaæøaaeeiioorruusthaeooooy¨ιαεηιυιυουωϒϒиеегікиуbiu",
@@ -23,7 +24,7 @@ const MARKED: (&str, &str) = (
 /// Letters of other scripts that look like Latin ones.
 const LOOK_ALIKE: (&str, &str) = ("авеикмнорстухіјѕһԁԛԝӏαβεικνορτυχηω", "abeukmhopctyxijshdqwlabeikvoptuxnw");
 
-/// The plain form of a letter in another dress: full width, mathematical, in a circle or a square.
+/// Returns the plain form of a letter variant: full width, mathematical, in a circle or a square.
 pub(super) fn plain(letter: char) -> char {
     let code = u32::from(letter);
     let from = |first: u32, letters: u32| (code - first) % letters;
@@ -49,7 +50,7 @@ const fn alphabet(index: u32) -> u32 {
     0x61 + index
 }
 
-/// A lower-case letter without its marks.
+/// Returns a lower-case letter without its marks.
 pub(super) fn base(letter: char) -> char {
     let code = u32::from(letter);
     let (table, first) = match code {
@@ -64,7 +65,7 @@ pub(super) fn base(letter: char) -> char {
     found.filter(|found| **found != b'.').map_or(letter, |found| char::from(*found))
 }
 
-/// The Latin letter that this letter of another script looks like.
+/// Returns the Latin letter that this letter of another script looks like.
 pub(super) fn look_alike(letter: char) -> Option<char> {
     looked_up(letter, &[LOOK_ALIKE])
 }

@@ -1,21 +1,24 @@
-//! Rules against prompts: what is found, what is not, and that dressing a word up does not hide it.
+//! Rules against prompts: which match, which do not, and that a disguise does not hide a word.
 
 use super::*;
-use crate::gateway::config::{Deadlines, Delivery, Fallback};
+use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, FallbackPolicy};
 use std::time::Duration;
 
-fn filters(words: &[&str], patterns: &[&str]) -> Result<Filters, FilterError> {
+fn filters(words: &[&str], patterns: &[&str]) -> Result<PromptFilters, FilterError> {
     let owned = |rules: &[&str]| rules.iter().map(|rule| (*rule).to_owned()).collect();
-    Filters::new(&[group("default", Filter { words: owned(words), patterns: owned(patterns), moderation: None })])
+    PromptFilters::new(&[group(
+        "default",
+        FilterConfig { words: owned(words), patterns: owned(patterns), moderation: None },
+    )])
 }
 
-fn group(name: &str, filter: Filter) -> Group {
+fn group(name: &str, filter: FilterConfig) -> GroupConfig {
     let second = Duration::from_secs(1);
-    Group {
+    GroupConfig {
         name: name.to_owned(),
-        delivery: Delivery::Report,
-        deadlines: Deadlines { connect: second, image: second },
-        fallback: Fallback::Never,
+        delivery: DeliveryPolicy::Report,
+        deadlines: DeadlineConfig { connect: second, image: second },
+        fallback: FallbackPolicy::Never,
         inject_image_tool: false,
         text_models: None,
         tools: None,
@@ -26,13 +29,13 @@ fn group(name: &str, filter: Filter) -> Group {
     }
 }
 
-fn refused(rule: &str) -> Verdict {
-    Verdict::Refused { rule: rule.to_owned() }
+fn refused(rule: &str) -> FilterVerdict {
+    FilterVerdict::Refused { rule: rule.to_owned() }
 }
 
 #[track_caller]
-fn check(filters: &Filters, prompt: &str, expected: Option<&str>) {
-    let expected = expected.map_or(Verdict::Pass, refused);
+fn check(filters: &PromptFilters, prompt: &str, expected: Option<&str>) {
+    let expected = expected.map_or(FilterVerdict::Pass, refused);
     assert_eq!(filters.check("default", prompt), expected, "{}", prompt.escape_unicode());
 }
 
@@ -99,30 +102,34 @@ fn a_pattern_is_held_against_the_prompt_as_written_and_as_read() {
 
 #[test]
 fn each_group_has_its_own_rules_and_none_is_no_rule() {
-    let filter = |word: &str| Filter { words: vec![word.to_owned()], ..Filter::default() };
-    let filters =
-        Filters::new(&[group("one", filter("red")), group("two", filter("blue")), group("three", Filter::default())]);
+    let filter = |word: &str| FilterConfig { words: vec![word.to_owned()], ..FilterConfig::default() };
+    let filters = PromptFilters::new(&[
+        group("one", filter("red")),
+        group("two", filter("blue")),
+        group("three", FilterConfig::default()),
+    ]);
     let filters = filters.unwrap();
     assert_eq!(filters.check("one", "a red cube"), refused("words[0]"));
-    assert_eq!(filters.check("two", "a red cube"), Verdict::Pass);
-    assert_eq!(filters.check("three", "a red cube"), Verdict::Pass);
+    assert_eq!(filters.check("two", "a red cube"), FilterVerdict::Pass);
+    assert_eq!(filters.check("three", "a red cube"), FilterVerdict::Pass);
     assert!(filters.moderation("one").is_none());
 }
 
 #[test]
 fn a_service_that_judges_prompts_is_named_with_its_group() {
-    let service = |url: &'static str| Moderation {
+    let service = |url: &'static str| ModerationConfig {
         base_url: http::Uri::from_static(url),
         api_key: None,
         model: "judge".to_owned(),
-        on_error: crate::gateway::config::OnError::Closed,
+        on_error: crate::gateway::config::ModerationErrorPolicy::Closed,
         timeout: Duration::from_secs(1),
     };
-    let with = |url| Filter { moderation: Some(service(url)), ..Filter::default() };
-    let plain = Filters::new(&[group("one", with("http://127.0.0.1/v1"))]).unwrap();
+    let with = |url| FilterConfig { moderation: Some(service(url)), ..FilterConfig::default() };
+    let plain = PromptFilters::new(&[group("one", with("http://127.0.0.1/v1"))]).unwrap();
     assert_eq!(plain.moderation("one").map(|service| service.model.as_str()), Some("judge"));
     assert!(plain.moderation("two").is_none());
     assert!(group("one", with("https://judge.example/v1")).needs_tls());
+    assert!(!group("one", with("http://127.0.0.1/v1")).needs_tls(), "it is called in the open");
 }
 
 #[test]
@@ -142,7 +149,7 @@ fn a_verdict_says_nothing_of_the_prompt() {
     }
 }
 
-/// Draws that are the same in every run.
+/// Random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -162,7 +169,7 @@ impl Dice {
     }
 }
 
-/// What the tree must find, found the slow way.
+/// A slow reference implementation of the phrase tree.
 fn holds(text: &str, rule: &str) -> bool {
     let spread = |text: &str| {
         let mut out = String::from(" ");
@@ -191,9 +198,9 @@ fn the_tree_of_words_finds_what_a_search_one_by_one_finds() {
         let prompt = phrase(8);
         let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
         let expected = rules.iter().any(|rule| holds(&prompt, rule));
-        // Words that were spelled out are found beyond that.
+        // The tree also finds words that were spelled out.
         let spelled = fold::rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
-        let verdict = filters.check("default", &prompt) != Verdict::Pass;
+        let verdict = filters.check("default", &prompt) != FilterVerdict::Pass;
         assert!(verdict == expected || (verdict && spelled), "{prompt:?} against {rules:?}: {verdict}");
         found += usize::from(expected);
     }

@@ -1,48 +1,48 @@
-//! Words and phrases, found in one walk over a text.
+//! Finds words and phrases in one pass over a text.
 //!
-//! Decides where a word begins and ends, and that `sci-fi`, `sci_fi` and `sci fi` are the same phrase.
-//! Refuses to know how letters are written: it is handed text as [`super::fold`] reads it.
+//! The module decides where a word begins and ends, and that `sci-fi`, `sci_fi` and `sci fi` are the same phrase. It
+//! must not know how letters are written: its input is text as [`super::fold`] reads it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::{fold, letters};
 
-/// So many letters standing alone in a row are a word that was spelled out.
+/// This number of single letters in a row is a word that was spelled out.
 const SPELLED: usize = 3;
 
-/// A tree of phrases: each step is one word.
+/// A tree of phrases: each edge is one word.
 #[derive(Debug, Default)]
-pub(super) struct Words {
-    next: HashMap<Box<str>, Words>,
-    /// The rule that ends here.
+pub(super) struct PhraseTree {
+    next: HashMap<Box<str>, PhraseTree>,
+    /// The rule that ends at this node.
     rule: Option<usize>,
 }
 
-/// Nothing of a rule can be seen.
+/// The rule has no visible character.
 #[derive(Debug)]
-pub(super) struct Word;
+pub(super) struct EmptyRuleError;
 
-// === impl Words ===
+// === impl PhraseTree ===
 
-impl Words {
+impl PhraseTree {
     pub(super) fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
 
-    /// Adds a rule; of two that are the same the first stays.
-    pub(super) fn add(&mut self, text: &str, rule: usize) -> Result<(), Word> {
+    /// Adds a rule; of two equal ones the first is kept.
+    pub(super) fn add(&mut self, text: &str, rule: usize) -> Result<(), EmptyRuleError> {
         let text = fold::rule(text);
         let tokens = tokens(&text);
         if tokens.is_empty() {
-            return Err(Word);
+            return Err(EmptyRuleError);
         }
         let end = tokens.into_iter().fold(self, |words, token| words.next.entry(token.into()).or_default());
         end.rule.get_or_insert(rule);
         Ok(())
     }
 
-    /// The first rule that is in the text.
+    /// Returns the first rule that matches in the text.
     pub(super) fn find(&self, text: &str) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -55,7 +55,7 @@ impl Words {
         (0..tokens.len()).find_map(|start| self.find_at(&tokens[start..]))
     }
 
-    /// The shortest rule with which the tokens begin.
+    /// Returns the shortest rule that is a prefix of the tokens.
     fn find_at<T: AsRef<str>>(&self, tokens: &[T]) -> Option<usize> {
         let mut words = self;
         for token in tokens {
@@ -68,7 +68,7 @@ impl Words {
     }
 }
 
-/// The words of a text, and each sign between them that is no mere gap.
+/// Returns the words of a text, and each sign between them that is more than a gap.
 fn tokens(text: &str) -> Vec<Cow<'_, str>> {
     let mut tokens = Vec::new();
     let mut begin = None;
@@ -88,11 +88,11 @@ fn tokens(text: &str) -> Vec<Cow<'_, str>> {
 }
 
 fn is_of_word(letter: char) -> bool {
-    // In the scripts of India a word holds signs that are no letters.
+    // In the scripts of India a word contains signs that are no letters.
     letter.is_alphanumeric() || matches!(letter, '\u{900}'..='\u{dff}')
 }
 
-/// Scripts that put no spaces between words: each character is taken for itself.
+/// True for scripts without spaces between words: each character is a token.
 const fn stands_alone(letter: char) -> bool {
     matches!(letter,
         '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3005}'..='\u{3007}'
@@ -100,7 +100,7 @@ const fn stands_alone(letter: char) -> bool {
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// A word of Latin letters and others that only look like them is a Latin word.
+/// Normalizes a word: one of Latin letters and of letters that only look like them is a Latin word.
 fn word(text: &str) -> Cow<'_, str> {
     let latin =
         || text.chars().map(|letter| if letter.is_ascii() { Some(letter) } else { letters::look_alike(letter) });
@@ -113,7 +113,7 @@ fn word(text: &str) -> Cow<'_, str> {
     latin().flatten().collect()
 }
 
-/// The same with words that were spelled out, `l i k e` or `t.h.i.s`; nothing where there are none.
+/// Returns the tokens with spelled-out words joined (`l i k e`, `t.h.i.s`); `None` if there are none.
 fn joined<'a>(tokens: &[Cow<'a, str>]) -> Option<Vec<Cow<'a, str>>> {
     let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(tokens.len());
     let (mut at, mut any) = (0, false);
@@ -130,7 +130,7 @@ fn joined<'a>(tokens: &[Cow<'a, str>]) -> Option<Vec<Cow<'a, str>>> {
     any.then_some(whole)
 }
 
-/// The letters that stand alone at the beginning, and how many tokens they and the dots between them are.
+/// Returns the single letters at the beginning, and the number of tokens that they and the dots between them have.
 fn spelled(tokens: &[Cow<'_, str>]) -> (String, usize) {
     let (mut letters, mut taken) = (String::new(), 0);
     for (index, token) in tokens.iter().enumerate() {

@@ -1,51 +1,51 @@
-//! What a request asks for beside its body: its headers, read once and checked.
+//! The options that a request states outside its body: its headers, read once and checked.
 
 use http::HeaderMap;
 
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::config::Fallback;
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::FallbackPolicy;
 use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const FALLBACK: &str = "x-imagate-fallback";
-/// The official clients count their own retries in it, from 0.
+/// The official clients count their own retries in this header, from 0.
 const RETRY_COUNT: &str = "x-stainless-retry-count";
-/// The image tool of Codex repeats a call up to four times without saying so, but names the turn that it belongs to.
+/// The image tool of Codex repeats a call up to four times without saying so, but it names the turn of the call.
 const TURN: &str = "x-codex-image-turn-id";
-/// A longer value names no turn.
+/// The most bytes in the name of a turn. A longer value is ignored.
 const TURN_MAX: usize = 256;
-/// The longest key.
+/// The greatest length of an idempotency key.
 #[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
 const KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 
-/// What a request asks for beside its body.
+/// The options that a request states outside its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct RequestOptions {
     /// The id of the request.
     pub(crate) request_id: String,
-    /// Requests with the same key are one request.
+    /// The idempotency key. Requests with the same key are one request.
     pub(super) idempotency_key: Option<String>,
-    /// How often the client has tried before, where it says so.
+    /// The number of earlier tries, if the client states it.
     pub(super) retry: Option<u32>,
-    /// The turn of an agent that may have sent this request before, in the same turn, without saying so.
+    /// The turn of an agent, which may have sent this request before, in the same turn, without saying so.
     pub(super) turn: Option<String>,
-    /// The choice between a lesser image and none; `None` leaves it to the group.
-    pub(super) fallback: Option<Fallback>,
+    /// The choice between a smaller image and an error; `None` leaves it to the group.
+    pub(super) fallback: Option<FallbackPolicy>,
 }
 
-// === impl Ask ===
+// === impl RequestOptions ===
 
-impl Ask {
+impl RequestOptions {
     /// Reads the headers.
     ///
     /// # Errors
     ///
-    /// 400 for a header of ours that means nothing, naming it.
+    /// Returns 400, with the name of the header, if one of our own headers has an invalid value.
     pub(crate) fn read(request_id: &str, headers: &HeaderMap) -> Result<Self, Error> {
         Ok(Self {
             request_id: request_id.to_owned(),
             idempotency_key: idempotency_key(headers)?,
-            // Not ours: what cannot be read says nothing.
+            // This is not one of our headers, so an unreadable value is ignored.
             retry: headers.get(RETRY_COUNT).and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok()),
             turn: turn(headers),
             fallback: fallback(headers)?,
@@ -58,7 +58,7 @@ impl Ask {
         self.turn.is_some() || self.retry.is_some()
     }
 
-    /// Whether the client has sent this request before, as it says or as its kind does.
+    /// True if the client states that it has sent this request before, or if it is of a kind that may have done so.
     pub(super) fn may_be_retry(&self) -> bool {
         self.turn.is_some() || self.retry.is_some_and(|count| count > 0)
     }
@@ -69,36 +69,42 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rejection> {
     let Some(value) = values.next() else { return Ok(None) };
     let refuse = |reason, message: &str| Err(Rejection::new("Idempotency-Key", reason, message));
     if values.any(|other| other != value) {
-        return refuse(Reason::InvalidValue, "The header 'Idempotency-Key' is there twice, with different values.");
+        return refuse(
+            RejectionReason::InvalidValue,
+            "The header 'Idempotency-Key' is there twice, with different values.",
+        );
     }
     let text = value.to_str().ok().map(str::trim).filter(|text| text.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
     match text {
-        None => refuse(Reason::InvalidValue, "The header 'Idempotency-Key' may hold visible ASCII characters only."),
-        Some("") => refuse(Reason::StringBelowMin, "The header 'Idempotency-Key' is empty."),
+        None => refuse(
+            RejectionReason::InvalidValue,
+            "The header 'Idempotency-Key' may hold visible ASCII characters only.",
+        ),
+        Some("") => refuse(RejectionReason::StringBelowMin, "The header 'Idempotency-Key' is empty."),
         Some(text) if text.len() > KEY_MAX => {
             let message = format!("The header 'Idempotency-Key' may have at most {KEY_MAX} characters.");
-            refuse(Reason::StringAboveMax, &message)
+            refuse(RejectionReason::StringAboveMax, &message)
         }
         Some(text) => Ok(Some(text.to_owned())),
     }
 }
 
-/// Not ours: what is no name says nothing.
+/// Reads the turn of an agent. This is not one of our headers, so an unusable value is ignored.
 fn turn(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(TURN)?.to_str().ok()?;
     (1..=TURN_MAX).contains(&text.len()).then(|| text.to_owned())
 }
 
-/// The words of the configuration, and the two older ones of this header.
-fn fallback(headers: &HeaderMap) -> Result<Option<Fallback>, Rejection> {
+/// Reads the fallback header, which takes the words of the configuration and two older ones of its own.
+fn fallback(headers: &HeaderMap) -> Result<Option<FallbackPolicy>, Rejection> {
     match headers.get(FALLBACK).map(http::HeaderValue::as_bytes) {
         None => Ok(None),
-        Some(b"never" | b"off") => Ok(Some(Fallback::Never)),
-        Some(b"unpaid" | b"ladder") => Ok(Some(Fallback::Unpaid)),
-        Some(b"always") => Ok(Some(Fallback::Always)),
+        Some(b"never" | b"off") => Ok(Some(FallbackPolicy::Never)),
+        Some(b"unpaid" | b"ladder") => Ok(Some(FallbackPolicy::Unpaid)),
+        Some(b"always") => Ok(Some(FallbackPolicy::Always)),
         Some(_) => {
             let message = "The header 'x-imagate-fallback' may be 'never', 'unpaid' or 'always'.";
-            Err(Rejection::new(FALLBACK, Reason::InvalidValue, message))
+            Err(Rejection::new(FALLBACK, RejectionReason::InvalidValue, message))
         }
     }
 }
@@ -109,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn read(headers: &[(&'static str, &str)]) -> Result<Ask, Error> {
+    fn read(headers: &[(&'static str, &str)]) -> Result<RequestOptions, Error> {
         let pairs = headers.iter().map(|(name, value)| {
             let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
             (HeaderName::from_static(name), value)
@@ -118,12 +124,12 @@ mod tests {
         for (name, value) in pairs {
             map.append(name, value);
         }
-        Ask::read("r1", &map)
+        RequestOptions::read("r1", &map)
     }
 
     #[test]
     fn without_headers_nothing_is_asked() {
-        let plain = Ask { request_id: "r1".to_owned(), ..Ask::default() };
+        let plain = RequestOptions { request_id: "r1".to_owned(), ..RequestOptions::default() };
         assert_eq!(read(&[]), Ok(plain.clone()));
         assert_eq!(read(&[("x-stainless-retry-count", "many")]), Ok(plain));
     }
@@ -133,7 +139,7 @@ mod tests {
         let ask =
             read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "off")])
                 .expect("all of it is legal");
-        let off = Some(Fallback::Never);
+        let off = Some(FallbackPolicy::Never);
         assert_eq!((ask.idempotency_key.as_deref(), ask.retry, ask.fallback), (Some("k-1"), Some(2), off));
         assert!(ask.may_be_retry());
         let first = read(&[("x-stainless-retry-count", "0")]).expect("legal");
@@ -144,11 +150,11 @@ mod tests {
     #[test]
     fn a_fallback_has_the_words_of_the_configuration_and_two_older_ones() {
         for (word, choice) in [
-            ("never", Fallback::Never),
-            ("off", Fallback::Never),
-            ("unpaid", Fallback::Unpaid),
-            ("ladder", Fallback::Unpaid),
-            ("always", Fallback::Always),
+            ("never", FallbackPolicy::Never),
+            ("off", FallbackPolicy::Never),
+            ("unpaid", FallbackPolicy::Unpaid),
+            ("ladder", FallbackPolicy::Unpaid),
+            ("always", FallbackPolicy::Always),
         ] {
             assert_eq!(read(&[(FALLBACK, word)]).expect("legal").fallback, Some(choice), "{word}");
         }
@@ -167,11 +173,11 @@ mod tests {
     fn a_header_of_ours_that_means_nothing_is_named() {
         let long = "k".repeat(KEY_MAX + 1);
         for (headers, param, reason) in [
-            (&[("idempotency-key", "")][..], "Idempotency-Key", Reason::StringBelowMin),
-            (&[("idempotency-key", long.as_str())], "Idempotency-Key", Reason::StringAboveMax),
-            (&[("idempotency-key", "schlüssel")], "Idempotency-Key", Reason::InvalidValue),
-            (&[("idempotency-key", "a"), ("idempotency-key", "b")], "Idempotency-Key", Reason::InvalidValue),
-            (&[("x-imagate-fallback", "yes")], "x-imagate-fallback", Reason::InvalidValue),
+            (&[("idempotency-key", "")][..], "Idempotency-Key", RejectionReason::StringBelowMin),
+            (&[("idempotency-key", long.as_str())], "Idempotency-Key", RejectionReason::StringAboveMax),
+            (&[("idempotency-key", "schlüssel")], "Idempotency-Key", RejectionReason::InvalidValue),
+            (&[("idempotency-key", "a"), ("idempotency-key", "b")], "Idempotency-Key", RejectionReason::InvalidValue),
+            (&[("x-imagate-fallback", "yes")], "x-imagate-fallback", RejectionReason::InvalidValue),
         ] {
             let Err(Error::Invalid(rejection)) = read(headers) else { panic!("{headers:?} was accepted") };
             assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(reason)), "{headers:?}");

@@ -1,95 +1,99 @@
-//! The attempt loop: the only place that decides to try again.
+//! The attempt loop: the only place that decides on another attempt.
 //!
-//! A generation is paid for and cannot be taken back, so what may be tried again depends only on whether an image can
-//! already have been made. Class N goes to another account within the budget, class F once, X and R never. Where the
-//! caller asked for it, a job that failed without any image is made again one step further down the ladder; after class X
-//! only if the caller accepts that both may be paid for, and still waits for it. No step is taken without time for it. A response that is
-//! refused with the tool that we put in is asked for once more as it came.
+//! A generation is paid for and cannot be taken back, so another attempt depends only on whether an image can already
+//! have been made. Class N goes to another account within the budget, class F once, X and R never. If the caller asked
+//! for it and no image was made, a smaller one follows; after class X only if the caller accepts that both may be paid
+//! for, and still waits. No round begins without time for it. A response that is refused with the injected tool is sent
+//! again as it came.
 
 use std::pin::{Pin, pin};
 
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::asker::Asker;
-use super::call::{self, Lost, ProvenCall};
-use super::outcome::{AccountFinding, Stop};
-use super::parts::OneOf;
-use super::sheet::Sheet;
-use super::siblings::Siblings;
-use super::terms::Terms;
+use super::asker::AttemptContext;
+use super::call::{self, FailedCall, ProvenCall};
+use super::outcome::{AccountFinding, StopReason};
+use super::parts::FanOutBranch;
+use super::sheet::SharedRecord;
+use super::siblings::FanOutProgress;
+use super::terms::AttemptDeadlines;
 use super::{ladder, outcome, parts};
 use crate::error::Error;
-use crate::gateway::accounts::{Again, Lease, LeaseGrant, Lesson, NoLease};
-use crate::gateway::ledger::{Call, OpenRecord};
-use crate::gateway::relay::{self, Proven, Usage};
-use crate::gateway::rules::{Job, ResponseJob, Task};
-use crate::gateway::upstream::{Cause, Class, Failure};
+use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
+use crate::gateway::ledger::{AttemptHandle, OpenRecord};
+use crate::gateway::relay::{self, AnswerUsage, ProvenAnswer};
+use crate::gateway::rules::{Job, ResponseJob, TaskRef};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
-/// Calls for one request that gave no image and were not simply turned away, until no other is tried (ours): clients
-/// multiply this by their own retries. The calls of several images share it; each step of the ladder may add one.
+/// The most calls for one request that gave no image and were not simply refused (ours): clients multiply this by their
+/// own retries. The calls of several images share it; each round of the fallback may add one.
 pub(super) const BUDGET: usize = 4;
 
-/// An attempt that gave an image, and the place it still holds; where several calls gave one each, none is held any more.
-pub(super) struct Won {
-    pub(super) proven: Proven,
+/// An attempt that gave an image, and its slot. If several calls gave one image each, no slot is held any more.
+pub(super) struct JobSuccess {
+    pub(super) proven: ProvenAnswer,
     pub(super) lease: Option<Lease>,
     pub(super) simulated: bool,
-    /// Of several calls, those that gave none.
+    /// The number of calls that gave no image, out of several.
     pub(super) missing: u32,
-    /// What was made instead of what was asked for, where the ladder was taken.
+    /// The smaller job that was carried out instead of the original one, if there was a fallback.
     pub(super) lowered: Option<Job>,
-    /// It was made without the tool that was put in.
+    /// True if the response was made without the injected tool.
     pub(super) plain: bool,
-    /// Tokens that failed calls for a larger image were charged for.
-    pub(super) charged: Option<Usage>,
+    /// The tokens that failed calls for a larger image were charged for.
+    pub(super) charged: Option<AnswerUsage>,
 }
 
-/// Why there is no image.
-pub(super) enum Unmade {
+/// The reason why there is no image.
+pub(super) enum JobFailure {
     /// The error for the caller, and the last attempt for the record.
-    Failed(Error, Option<Box<Failure>>),
-    /// Nobody waits for it any more, and nothing was sent.
+    Failed(Error, Option<Box<AttemptFailure>>),
+    /// The caller no longer waits for the image, and nothing was sent.
     Abandoned,
 }
 
-/// Everything that failed so far, and why nobody else was asked.
+/// All failures so far, and the reason why no further account was asked.
 #[derive(Default)]
-pub(super) struct History {
-    pub(super) failures: Vec<Failure>,
+pub(super) struct AttemptHistory {
+    pub(super) failures: Vec<AttemptFailure>,
     /// The reason why no further account was asked.
-    pub(super) stop: Stop,
-    /// Tokens that were charged although there is no image: that is what the record is for.
-    pub(super) usage: Option<Usage>,
+    pub(super) stop: StopReason,
+    /// The tokens that were charged although there is no image. They go into the record.
+    pub(super) usage: Option<AnswerUsage>,
 }
 
-/// Tries accounts until one gives an image, and then the steps of the ladder. If nobody wants the image any more while
-/// nothing was sent, that is the end of it.
-pub(super) async fn run(asker: Asker<'_>, asked: Task<'_>, record: &mut OpenRecord) -> Result<Won, Unmade> {
-    let whole = Terms::new(asked, asker.gateway.deadlines(asker.caller.group_name()).image);
+/// Asks accounts until one gives an image, and then follows the fallback order. If the image is no longer wanted before
+/// anything was sent, the job ends.
+pub(super) async fn run(
+    asker: AttemptContext<'_>,
+    asked: TaskRef<'_>,
+    record: &mut OpenRecord,
+) -> Result<JobSuccess, JobFailure> {
+    let whole = AttemptDeadlines::new(asked, asker.gateway.deadlines(asker.caller.group_name()).image);
     let mut abandoned = pin!(asker.abandoned());
     let (mut lowered, mut plain): (Option<Job>, Option<ResponseJob>) = (None, None);
-    let mut history = History::default();
-    let sheet = Sheet::new(record);
+    let mut history = AttemptHistory::default();
+    let sheet = SharedRecord::new(record);
     loop {
-        let task = lowered.as_ref().map(Task::from).or(plain.as_ref().map(Task::from)).unwrap_or(asked);
-        let mut step = Step::new(asker, task, asker.terms(task, whole), &mut history);
+        let task = lowered.as_ref().map(TaskRef::from).or(plain.as_ref().map(TaskRef::from)).unwrap_or(asked);
+        let mut step = AttemptRound::new(asker, task, asker.terms(task, whole), &mut history);
         match (step.take(&sheet, None, abandoned.as_mut()).await?, task) {
-            (Took::Begun { proven, lease, simulated, .. }, _) => {
+            (RoundOutcome::Begun { proven, lease, simulated, .. }, _) => {
                 let (plain, charged) = (plain.is_some(), history.usage);
-                return Ok(Won { proven, lease: Some(lease), simulated, missing: 0, lowered, plain, charged });
+                return Ok(JobSuccess { proven, lease: Some(lease), simulated, missing: 0, lowered, plain, charged });
             }
-            (Took::Each(lease), Task::Images(job)) => {
+            (RoundOutcome::Each(lease), TaskRef::Images(job)) => {
                 if let Some(won) = Box::pin(parts::make(&mut step, job, &sheet, lease)).await {
-                    return Ok(Won { lowered, charged: history.usage, ..won });
+                    return Ok(JobSuccess { lowered, charged: history.usage, ..won });
                 }
             }
-            (Took::Each(_) | Took::Nothing, _) => {}
+            (RoundOutcome::Each(_) | RoundOutcome::Nothing, _) => {}
         }
         match task {
-            Task::Images(job) if asker.may_step_down(&history, &whole) => lowered = ladder::below(job),
-            Task::Response(job) if job.injected() && history.blames_tools() => plain = Some(job.without_tool()),
-            Task::Images(_) | Task::Response(_) => (lowered, plain) = (None, None),
+            TaskRef::Images(job) if asker.may_step_down(&history, &whole) => lowered = ladder::below(job),
+            TaskRef::Response(job) if job.injected() && history.blames_tools() => plain = Some(job.without_tool()),
+            TaskRef::Images(_) | TaskRef::Response(_) => (lowered, plain) = (None, None),
         }
         if let Some(below) = &lowered {
             let maybe_paid_twice = history.maybe_paid();
@@ -110,60 +114,65 @@ pub(super) async fn run(asker: Asker<'_>, asked: Task<'_>, record: &mut OpenReco
     }
 }
 
-/// One step of the ladder.
-pub(super) struct Step<'a> {
-    pub(super) asker: Asker<'a>,
-    pub(super) task: Task<'a>,
-    /// It makes one image of several.
-    pub(super) part: Option<OneOf<'a>>,
-    pub(super) terms: Terms,
-    pub(super) history: &'a mut History,
-    /// When the last call was begun.
+/// One pass over the accounts for one size and quality.
+pub(super) struct AttemptRound<'a> {
+    pub(super) asker: AttemptContext<'a>,
+    pub(super) task: TaskRef<'a>,
+    /// Set if the round makes one image of several.
+    pub(super) part: Option<FanOutBranch<'a>>,
+    pub(super) terms: AttemptDeadlines,
+    pub(super) history: &'a mut AttemptHistory,
+    /// The moment at which the last call began.
     pub(super) called: Instant,
-    /// Lessons that are held against accounts as soon as another account does better.
-    suspected: Vec<(LeaseGrant, Lesson)>,
+    /// Feedback that is held against accounts as soon as another account does better.
+    suspected: Vec<(LeaseGrant, AccountFeedback)>,
 }
 
-/// What a step came to.
-pub(super) enum Took {
+/// The result of a round.
+pub(super) enum RoundOutcome {
     /// An image has begun.
-    Begun { proven: Proven, lease: Lease, call: Call, simulated: bool },
-    /// This account makes one image a call, and several are asked for: nothing was sent yet.
+    Begun { proven: ProvenAnswer, lease: Lease, call: AttemptHandle, simulated: bool },
+    /// This account makes one image for each call, and several are asked for: nothing was sent yet.
     Each(Lease),
-    /// No account may be asked any more.
+    /// No further account may be asked.
     Nothing,
 }
 
-// === impl Step ===
+// === impl AttemptRound ===
 
-impl<'a> Step<'a> {
-    pub(super) fn new(asker: Asker<'a>, task: Task<'a>, terms: Terms, history: &'a mut History) -> Self {
+impl<'a> AttemptRound<'a> {
+    pub(super) fn new(
+        asker: AttemptContext<'a>,
+        task: TaskRef<'a>,
+        terms: AttemptDeadlines,
+        history: &'a mut AttemptHistory,
+    ) -> Self {
         Self { asker, task, part: None, terms, history, called: Instant::now(), suspected: Vec::new() }
     }
 
-    /// Accounts in the order of the choice, the one that is `kept` first, until one gives an image or none may be asked.
+    /// Asks accounts in the order of choice, the `kept` one first, until one gives an image or none may be asked.
     pub(super) async fn take(
         &mut self,
-        sheet: &Sheet<'_>,
+        sheet: &SharedRecord<'_>,
         kept: Option<Lease>,
         abandoned: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Took, Unmade> {
+    ) -> Result<RoundOutcome, JobFailure> {
         let took = self.ask(sheet, kept, abandoned).await;
         match took {
-            Ok(Took::Begun { .. }) => self.confirm().await,
-            Ok(Took::Each(_) | Took::Nothing) | Err(_) => self.doubt().await,
+            Ok(RoundOutcome::Begun { .. }) => self.confirm().await,
+            Ok(RoundOutcome::Each(_) | RoundOutcome::Nothing) | Err(_) => self.doubt().await,
         }
         took
     }
 
     async fn ask(
         &mut self,
-        sheet: &Sheet<'_>,
+        sheet: &SharedRecord<'_>,
         mut kept: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Took, Unmade> {
+    ) -> Result<RoundOutcome, JobFailure> {
         let (mut tried, before) = (Vec::new(), self.history.failures.len());
-        self.history.stop = Stop::default();
+        self.history.stop = StopReason::default();
         loop {
             let lease = match kept.take() {
                 Some(lease) => Ok(lease),
@@ -173,16 +182,16 @@ impl<'a> Step<'a> {
                 Ok(lease) => lease,
                 Err(none) => {
                     self.history.stop.shut = Some(none);
-                    return Ok(Took::Nothing);
+                    return Ok(RoundOutcome::Nothing);
                 }
             };
-            if lease.endpoint().makes_one() && matches!(self.task, Task::Images(job) if job.count() > 1) {
-                return Ok(Took::Each(lease));
+            if lease.endpoint().makes_one() && matches!(self.task, TaskRef::Images(job) if job.count() > 1) {
+                return Ok(RoundOutcome::Each(lease));
             }
             if let Some(part) = self.part.as_mut()
                 && !part.prepare(self.asker.gateway, self.history).await
             {
-                return Ok(Took::Nothing);
+                return Ok(RoundOutcome::Nothing);
             }
             let call = sheet.begin_attempt(lease.account().name());
             sheet.keep_attempts().await;
@@ -193,8 +202,8 @@ impl<'a> Step<'a> {
                 Ok(ProvenCall { proven, simulated, request_id }) => {
                     sheet.note(|record| record.end_attempt(call, None, Some(200)));
                     sheet.note(|record| record.set_upstream_id(call, request_id));
-                    siblings.into_iter().for_each(Siblings::begun);
-                    return Ok(Took::Begun { proven, lease, call, simulated });
+                    siblings.into_iter().for_each(FanOutProgress::begun);
+                    return Ok(RoundOutcome::Begun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
             };
@@ -202,27 +211,27 @@ impl<'a> Step<'a> {
             let spent = self.part.as_ref().map_or_else(|| self.history.spent(), |part| part.siblings.spent());
             self.history.stop.blames_request = outcome::blame_request(&self.history.failures[before..]);
             if self.history.stop.blames_request || !self.history.may_try_again(spent) {
-                return Ok(Took::Nothing);
+                return Ok(RoundOutcome::Nothing);
             }
             match again {
-                Again::Same => kept = Some(lease),
-                Again::Other => tried.push(lease.account().name().to_owned()),
+                RetryTarget::Same => kept = Some(lease),
+                RetryTarget::Other => tried.push(lease.account().name().to_owned()),
             }
         }
     }
 
-    /// A place on an account. As long as nothing was sent, nothing need be where nobody waits for it.
+    /// Waits for a slot on an account. Before anything was sent, the wait ends if the image is no longer wanted.
     async fn lease(
         &self,
         tried: &[String],
         abandoned: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Result<Lease, NoLease>, Unmade> {
+    ) -> Result<Result<Lease, LeaseRefusal>, JobFailure> {
         let gateway = self.asker.gateway;
         let lease = async {
             tokio::select! {
                 biased;
                 lease = gateway.accounts().lease(self.task, self.asker.caller, tried) => lease,
-                () = gateway.cutoff().cancelled() => Err(NoLease::Stopping),
+                () = gateway.cutoff().cancelled() => Err(LeaseRefusal::Stopping),
             }
         };
         if !self.history.failures.is_empty() {
@@ -231,17 +240,23 @@ impl<'a> Step<'a> {
         tokio::select! {
             biased;
             lease = lease => Ok(lease),
-            () = abandoned => Err(Unmade::Abandoned),
+            () = abandoned => Err(JobFailure::Abandoned),
         }
     }
 
-    /// What a failed attempt says to the record, to its account and to the attempts after it.
-    pub(super) async fn learn(&mut self, sheet: &Sheet<'_>, call: Call, lease: &Lease, lost: Lost) -> Again {
+    /// Applies a failed attempt to the record, to its account and to the attempts after it.
+    pub(super) async fn learn(
+        &mut self,
+        sheet: &SharedRecord<'_>,
+        call: AttemptHandle,
+        lease: &Lease,
+        lost: FailedCall,
+    ) -> RetryTarget {
         let (class, status) = (outcome::class(lost.failure.class), lost.failure.status);
         let request_id = lost.failure.request_id.clone();
         sheet.note(|record| {
             record.end_attempt(call, Some(class), status);
-            // The id of a call whose answer had begun is known already.
+            // If the answer of a call had begun, its id is already known.
             if request_id.is_some() {
                 record.set_upstream_id(call, request_id);
             }
@@ -253,116 +268,125 @@ impl<'a> Step<'a> {
             AccountFinding::Certain(lesson) => self.asker.gateway.accounts().learn(lease, lesson).await,
             AccountFinding::Suspected(lesson) => {
                 self.suspected.push((lease.granted(), lesson));
-                Again::Other
+                RetryTarget::Other
             }
         };
         self.history.add(lost);
         again
     }
 
-    /// Another account has accepted the request, so the suspected lessons are held against their accounts.
+    /// Applies the suspected feedback to its accounts, because another account has accepted the request.
     async fn confirm(&mut self) {
         for (granted, lesson) in self.suspected.drain(..) {
             self.asker.gateway.accounts().learn_of(&granted, lesson).await;
         }
     }
 
-    /// No account has done better, so the request may be the cause. What is held against the accounts all the same needs
-    /// other requests, or a check of their credentials.
+    /// Weakens the suspected feedback, because no account has done better and the request may be the cause. Other
+    /// requests, or a check of the credentials, decide then.
     pub(super) async fn doubt(&mut self) {
         let accounts = self.asker.gateway.accounts();
         for (granted, lesson) in self.suspected.drain(..) {
             match lesson {
-                Lesson::Faulty => accounts.learn_of(&granted, Lesson::Doubtful).await,
-                Lesson::Unauthorized { .. } if self.history.stop.blames_request => accounts.doubt(&granted),
+                AccountFeedback::Faulty => accounts.learn_of(&granted, AccountFeedback::Doubtful).await,
+                AccountFeedback::Unauthorized { .. } if self.history.stop.blames_request => accounts.doubt(&granted),
                 _ => {}
             }
         }
     }
 }
 
-// === impl History ===
+// === impl AttemptHistory ===
 
-impl History {
-    pub(super) fn add(&mut self, lost: Lost) {
+impl AttemptHistory {
+    pub(super) fn add(&mut self, lost: FailedCall) {
         self.usage = relay::sum(self.usage, lost.usage);
         self.failures.push(lost.failure);
     }
 
-    /// The money rules: class N on another account, class F on one other, X and R never; all of it within the budget, of
-    /// which so much is spent.
+    /// Applies the money rules: class N on another account, class F on one other, X and R never; all of it within the
+    /// budget, of which `spent` calls are used.
     fn may_try_again(&self, spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
-            None | Some(Class::N) => true,
-            Some(Class::F) => self.admitted() < 2,
-            Some(Class::X | Class::R) => false,
+            None | Some(FailureClass::N) => true,
+            Some(FailureClass::F) => self.admitted() < 2,
+            Some(FailureClass::X | FailureClass::R) => false,
         };
         allowed && spent < BUDGET
     }
 
     /// True if one of the calls may have made an image that is lost.
     pub(super) fn maybe_paid(&self) -> bool {
-        self.failures.iter().any(|failure| failure.class == Class::X)
+        self.failures.iter().any(|failure| failure.class == FailureClass::X)
     }
 
-    /// Whether the tools of a response, or something that is not named, is all that anybody has against it: it may go
-    /// through without the one that was put in. Nothing was made of what is refused so.
+    /// True if the only objections are to the tools of a response, or to an unnamed part of it: the response may be
+    /// accepted without the injected tool. Nothing was made of a request that is refused like this.
     fn blames_tools(&self) -> bool {
-        let turned_away = self.failures.iter().all(|failure| failure.class == Class::N || rejects_tools(failure));
+        let turned_away =
+            self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
         turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_something(failure))
     }
 
-    /// Failures that an upstream itself admits.
+    /// Returns the number of failures that an upstream itself admits.
     fn admitted(&self) -> usize {
-        self.failures.iter().filter(|failure| failure.class == Class::F).count()
+        self.failures.iter().filter(|failure| failure.class == FailureClass::F).count()
     }
 
     fn spent(&self) -> usize {
         self.failures.iter().filter(|failure| costs(failure)).count()
     }
 
-    /// The error for the caller, and the last attempt for the record. A call that may have been paid for counts as the
-    /// last one: whatever came of a smaller image, the caller must not pay for another one without knowing.
-    fn end(mut self) -> Unmade {
-        self.failures.sort_by_key(|failure| failure.class == Class::X);
+    /// Returns the error for the caller, and the last attempt for the record. A call that may have been paid for counts
+    /// as the last one: the caller must learn of it before paying for another image, even if a smaller one failed.
+    fn end(mut self) -> JobFailure {
+        self.failures.sort_by_key(|failure| failure.class == FailureClass::X);
         let error = outcome::error(&self.failures, self.stop, Utc::now());
-        Unmade::Failed(error, self.failures.pop().map(Box::new))
+        JobFailure::Failed(error, self.failures.pop().map(Box::new))
     }
 }
 
-/// A list of tools, or what belongs to it, is what the upstream does not take.
-fn rejects_tools(failure: &Failure) -> bool {
-    let Cause::Rejected { param, message } = &failure.cause else { return false };
+/// True if the upstream refuses a list of tools or a part of one.
+fn rejects_tools(failure: &AttemptFailure) -> bool {
+    let FailureCause::Rejected { param, message } = &failure.cause else { return false };
     param.as_ref().is_some_and(|param| param.starts_with("tool")) || message.contains("tool")
 }
 
-/// The upstream does not take the request, and does not say what of it.
-fn rejects_something(failure: &Failure) -> bool {
-    matches!(failure.cause, Cause::Declined { .. } | Cause::Unreachable) && matches!(failure.status, Some(400 | 422))
+/// True if the upstream refuses the request without naming the part at fault.
+fn rejects_something(failure: &AttemptFailure) -> bool {
+    matches!(failure.cause, FailureCause::Declined { .. } | FailureCause::Unreachable)
+        && matches!(failure.status, Some(400 | 422))
 }
 
-/// An account that turns a request away with a status costs nothing, so all of them may be asked.
-pub(super) fn costs(failure: &Failure) -> bool {
-    failure.class != Class::N || failure.status.is_none()
+/// True if a failure counts against the budget. A refusal with a status costs nothing, so every account may be asked.
+pub(super) fn costs(failure: &AttemptFailure) -> bool {
+    failure.class != FailureClass::N || failure.status.is_none()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn after(classes: &[(Class, Option<u16>)]) -> History {
-        let failure =
-            |&(class, status): &(Class, Option<u16>)| Failure { status, ..Failure::new(class, Cause::Failed) };
-        History { failures: classes.iter().map(failure).collect(), ..History::default() }
+    fn after(classes: &[(FailureClass, Option<u16>)]) -> AttemptHistory {
+        let failure = |&(class, status): &(FailureClass, Option<u16>)| AttemptFailure {
+            status,
+            ..AttemptFailure::new(class, FailureCause::Failed)
+        };
+        AttemptHistory { failures: classes.iter().map(failure).collect(), ..AttemptHistory::default() }
     }
 
-    fn may_try_again(history: History) -> bool {
+    fn may_try_again(history: AttemptHistory) -> bool {
         history.may_try_again(history.spent())
     }
 
     #[test]
     fn what_may_be_tried_again_depends_on_the_class_alone() {
-        let (n, f, x, r) = ((Class::N, Some(429)), (Class::F, Some(500)), (Class::X, Some(502)), (Class::R, Some(400)));
+        let (n, f, x, r) = (
+            (FailureClass::N, Some(429)),
+            (FailureClass::F, Some(500)),
+            (FailureClass::X, Some(502)),
+            (FailureClass::R, Some(400)),
+        );
         assert!(may_try_again(after(&[n])));
         assert!(may_try_again(after(&[f])));
         assert!(may_try_again(after(&[n, f])));
@@ -375,21 +399,24 @@ mod tests {
     #[test]
     fn a_tool_of_ours_is_left_out_where_it_may_be_what_is_refused() {
         let rejected = |param: &str, message: &str| {
-            let cause = Cause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
-            Failure::new(Class::R, cause).with_status(400)
+            let cause = FailureCause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
+            AttemptFailure::new(FailureClass::R, cause).with_status(400)
         };
-        let turned_away = |status| Failure { status, ..Failure::new(Class::N, Cause::Unreachable) };
-        let blames =
-            |failures: &[Failure]| History { failures: failures.to_vec(), ..History::default() }.blames_tools();
+        let turned_away =
+            |status| AttemptFailure { status, ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
+        let blames = |failures: &[AttemptFailure]| {
+            AttemptHistory { failures: failures.to_vec(), ..AttemptHistory::default() }.blames_tools()
+        };
         assert!(blames(&[rejected("tools[3].type", "no")]));
         assert!(blames(&[rejected("model", "This model has no image_generation tool.")]));
         assert!(blames(&[turned_away(Some(429)), turned_away(Some(400))]));
         assert!(blames(&[turned_away(Some(422)), turned_away(None)]));
         assert!(!blames(&[rejected("input[3].id", "no such item")]));
         assert!(!blames(&[turned_away(Some(429)), turned_away(None)]));
-        let (failed, broken, refused) = ((Class::F, Some(500)), (Class::X, None), (Class::R, Some(400)));
+        let (failed, broken, refused) =
+            ((FailureClass::F, Some(500)), (FailureClass::X, None), (FailureClass::R, Some(400)));
         for class in [failed, broken, refused] {
-            let History { failures, .. } = after(&[class]);
+            let AttemptHistory { failures, .. } = after(&[class]);
             assert!(!blames(&[&[turned_away(Some(400))][..], &failures].concat()), "{class:?}");
         }
         assert!(!blames(&[]));
@@ -397,18 +424,18 @@ mod tests {
 
     #[test]
     fn the_budget_counts_calls_that_may_have_cost_something() {
-        let turned_away = [(Class::N, Some(429)); 20];
+        let turned_away = [(FailureClass::N, Some(429)); 20];
         assert!(may_try_again(after(&turned_away)));
-        assert!(!may_try_again(after(&[(Class::N, None); BUDGET])));
+        assert!(!may_try_again(after(&[(FailureClass::N, None); BUDGET])));
     }
 
     #[test]
     fn what_may_be_paid_decides_the_error_whatever_came_after_it() {
-        let (n, x) = ((Class::N, Some(429)), (Class::X, Some(504)));
+        let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
         for classes in [&[x, n][..], &[n, x, n], &[x]] {
-            let Unmade::Failed(error, last) = after(classes).end() else { panic!("it has failed") };
+            let JobFailure::Failed(error, last) = after(classes).end() else { panic!("it has failed") };
             assert!(!error.should_retry(), "{classes:?}: {error:?}");
-            assert_eq!(last.map(|last| last.class), Some(Class::X), "{classes:?}");
+            assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
         }
         assert!(!after(&[n]).maybe_paid() && after(&[n, x]).maybe_paid());
     }

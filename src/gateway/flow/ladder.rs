@@ -2,19 +2,19 @@
 //! allowed. Pure.
 //!
 //! It carries the fallback order of the specification: 3840x2160 in high quality, then the same in medium, then
-//! 1536x1024 in medium, which the caller enlarges by other means. An upright image goes down the same steps upright.
-//! Only who asks for it gets it, because the answer is another image than the one that was asked for.
+//! 1536x1024 in medium, which the caller enlarges by other means. An upright image follows the same order upright. A
+//! caller gets a smaller image only if it asks for it, because the answer is not the requested image.
 
-use super::attempt::History;
-use crate::gateway::config::Fallback;
+use super::attempt::AttemptHistory;
+use crate::gateway::config::FallbackPolicy;
 use crate::gateway::rules::Job;
-use crate::gateway::upstream::{Cause, Class, Failure};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 use crate::image::Size;
 
 const WIDE: (Size, Size) = (size(3840, 2160), size(1536, 1024));
 const UPRIGHT: (Size, Size) = (size(2160, 3840), size(1024, 1536));
 
-/// The next step down, where the ladder has one and the model allows it.
+/// Returns the next smaller job, if the ladder has one and the model allows it.
 pub(super) fn below(job: &Job) -> Option<Job> {
     let asked = job.size().exact()?;
     let (_, lower) = [WIDE, UPRIGHT].into_iter().find(|(large, _)| *large == asked)?;
@@ -25,32 +25,32 @@ pub(super) fn below(job: &Job) -> Option<Job> {
     }
 }
 
-/// True if a smaller image may be made after these failures, by the choice between a lesser image and none.
-pub(super) fn may_step_down(fallback: Fallback, history: &History) -> bool {
-    let helps: fn(&Failure) -> bool = match fallback {
-        Fallback::Never => return false,
-        Fallback::Unpaid => was_not_made,
-        Fallback::Always => may_be_lowered,
+/// True if a smaller image may be made after these failures, according to the fallback policy.
+pub(super) fn may_step_down(fallback: FallbackPolicy, history: &AttemptHistory) -> bool {
+    let helps: fn(&AttemptFailure) -> bool = match fallback {
+        FallbackPolicy::Never => return false,
+        FallbackPolicy::Unpaid => was_not_made,
+        FallbackPolicy::Always => may_be_lowered,
     };
     history.failures.iter().all(helps) && !history.stop.blames_request && !history.failures.is_empty()
 }
 
-/// True if a smaller image may follow this failure, for those who accept that both may be paid for.
-pub(super) const fn may_be_lowered(failure: &Failure) -> bool {
+/// True if a smaller image may follow this failure, for callers that accept that both may be paid for.
+pub(super) const fn may_be_lowered(failure: &AttemptFailure) -> bool {
     was_not_made(failure) || was_lost(failure)
 }
 
-/// No image can exist.
-const fn was_not_made(failure: &Failure) -> bool {
-    matches!(failure.class, Class::N | Class::F)
+/// True if no image can exist.
+const fn was_not_made(failure: &AttemptFailure) -> bool {
+    matches!(failure.class, FailureClass::N | FailureClass::F)
 }
 
-/// An image may exist, and is lost. A gateway that stops, or has no disk, has no smaller one either.
-const fn was_lost(failure: &Failure) -> bool {
-    matches!(failure.class, Class::X) && !matches!(failure.cause, Cause::Cutoff | Cause::Unkept)
+/// True if an image may exist and is lost. A gateway that stops, or has no disk, cannot make a smaller one either.
+const fn was_lost(failure: &AttemptFailure) -> bool {
+    matches!(failure.class, FailureClass::X) && !matches!(failure.cause, FailureCause::Cutoff | FailureCause::Unkept)
 }
 
-/// What a step makes, in the words of the answer and the record.
+/// Returns the size and quality of a job, in the words of the answer and the record.
 pub(super) fn name(job: &Job) -> String {
     format!("{} {}", job.size(), job.quality().unwrap_or("auto"))
 }
@@ -69,7 +69,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::gateway::flow::outcome::Stop;
+    use crate::gateway::flow::outcome::StopReason;
     use crate::gateway::rules;
 
     fn job(size: &str, quality: &str) -> Job {
@@ -98,36 +98,37 @@ mod tests {
         }
     }
 
-    fn step_downs(failures: &[(Class, Cause)]) -> [bool; 3] {
-        let failures = failures.iter().map(|(class, cause)| Failure::new(*class, cause.clone())).collect();
-        let history = History { failures, ..History::default() };
-        [Fallback::Never, Fallback::Unpaid, Fallback::Always].map(|fallback| may_step_down(fallback, &history))
+    fn step_downs(failures: &[(FailureClass, FailureCause)]) -> [bool; 3] {
+        let failures = failures.iter().map(|(class, cause)| AttemptFailure::new(*class, cause.clone())).collect();
+        let history = AttemptHistory { failures, ..AttemptHistory::default() };
+        [FallbackPolicy::Never, FallbackPolicy::Unpaid, FallbackPolicy::Always]
+            .map(|fallback| may_step_down(fallback, &history))
     }
 
     #[test]
     fn a_step_is_taken_after_the_failures_that_the_choice_allows() {
-        let (n, f) = ((Class::N, Cause::Unreachable), (Class::F, Cause::Failed));
-        let lost = |cause| (Class::X, cause);
+        let (n, f) = ((FailureClass::N, FailureCause::Unreachable), (FailureClass::F, FailureCause::Failed));
+        let lost = |cause| (FailureClass::X, cause);
         for unpaid in [&[n][..], &[f.clone(), f.clone()], &[f.clone(), f.clone(), f.clone()]] {
             assert_eq!(step_downs(unpaid), [false, true, true], "{unpaid:?}");
         }
-        for cause in [Cause::Timeout, Cause::Broken, Cause::NoImage] {
+        for cause in [FailureCause::Timeout, FailureCause::Broken, FailureCause::NoImage] {
             assert_eq!(step_downs(&[lost(cause.clone())]), [false, false, true], "{cause:?}");
             assert_eq!(step_downs(&[f.clone(), lost(cause.clone())]), [false, false, true], "{cause:?}");
         }
-        let refused = || (Class::R, Cause::Refused);
-        for never in [&[][..], &[refused()], &[lost(Cause::Timeout), refused()], &[lost(Cause::Cutoff)]] {
+        let refused = || (FailureClass::R, FailureCause::Refused);
+        for never in [&[][..], &[refused()], &[lost(FailureCause::Timeout), refused()], &[lost(FailureCause::Cutoff)]] {
             assert_eq!(step_downs(never), [false; 3], "{never:?}");
         }
-        assert_eq!(step_downs(&[lost(Cause::Unkept)]), [false; 3]);
+        assert_eq!(step_downs(&[lost(FailureCause::Unkept)]), [false; 3]);
     }
 
     #[test]
     fn an_image_whose_request_is_at_fault_is_not_made_smaller() {
-        let failures = vec![Failure::new(Class::N, Cause::Forbidden); 2];
-        let stop = Stop { blames_request: true, ..Stop::default() };
-        let history = History { failures, stop, ..History::default() };
-        assert!(!may_step_down(Fallback::Always, &history));
+        let failures = vec![AttemptFailure::new(FailureClass::N, FailureCause::Forbidden); 2];
+        let stop = StopReason { blames_request: true, ..StopReason::default() };
+        let history = AttemptHistory { failures, stop, ..AttemptHistory::default() };
+        assert!(!may_step_down(FallbackPolicy::Always, &history));
     }
 
     #[test]

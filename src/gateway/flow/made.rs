@@ -1,4 +1,4 @@
-//! An answer that has begun, wherever its bytes come from.
+//! An answer that has begun, with any source of its bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,84 +11,87 @@ use tokio_util::sync::CancellationToken;
 
 use super::early::EarlyStream;
 use crate::gateway::relay::{PacedBody, RelayBody};
-use crate::gateway::replay::{Follower, Head, Recordable};
+use crate::gateway::replay::{AnswerHead, AnswerReader, RecordableAnswer};
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 const REPLAYED: &str = "x-imagate-replayed";
 
 /// An answer that has begun.
-pub(crate) struct Made {
-    /// Its status, its type, and the headers that belong to it.
-    pub(crate) head: Head,
-    /// Its body, still coming.
-    pub(crate) body: MadeBody,
+pub(crate) struct GatewayAnswer {
+    /// Its status, content type, and headers.
+    pub(crate) head: AnswerHead,
+    /// Its body, which is still incomplete.
+    pub(crate) body: GatewayAnswerBody,
 }
 
-/// Where the bytes of an answer come from.
-pub(crate) enum MadeBody {
-    /// From the upstream.
+/// The source of the bytes of an answer.
+pub(crate) enum GatewayAnswerBody {
+    /// The upstream.
     Live(Box<RelayBody>),
-    /// From an answer that is written down, or is being. Its reader is held to the least rate wherever it is read.
-    Followed(PacedBody<Follower>),
-    /// Heartbeats, and then from either of these.
+    /// A stored answer, complete or still being written. Its reader must keep the minimum rate.
+    Followed(PacedBody<AnswerReader>),
+    /// Heartbeats, and then one of the other two.
     Early(EarlyStream),
 }
 
-/// The answer broke off; why is logged where it is known.
+/// The error of an answer that broke off. The cause is logged at the place that knows it.
 #[derive(Debug)]
-pub(crate) struct BrokeOff(Box<dyn std::error::Error + Send + Sync>);
+pub(crate) struct AnswerBodyError(Box<dyn std::error::Error + Send + Sync>);
 
-// === impl Made ===
+// === impl GatewayAnswer ===
 
-impl Made {
-    /// An answer from the upstream, with what is known of it.
+impl GatewayAnswer {
+    /// Returns an answer from the upstream, with its headers.
     pub(super) fn live(stream: bool, headers: BTreeMap<String, String>, body: RelayBody) -> Self {
         let content_type = if stream { EVENTS } else { JSON }.to_owned();
-        Self { head: Head { status: 200, content_type, headers }, body: MadeBody::Live(Box::new(body)) }
+        Self { head: AnswerHead { status: 200, content_type, headers }, body: GatewayAnswerBody::Live(Box::new(body)) }
     }
 
-    /// The answer to the first of several requests, for any of them, until shortly after `cutoff` is cancelled.
-    pub(super) fn followed(head: Head, follower: Follower, cutoff: &CancellationToken) -> Self {
-        Self { head, body: MadeBody::Followed(PacedBody::new(follower, cutoff)) }
+    /// Returns the answer to the first of several requests, for any of them, until shortly after `cutoff` is cancelled.
+    pub(super) fn followed(head: AnswerHead, follower: AnswerReader, cutoff: &CancellationToken) -> Self {
+        Self { head, body: GatewayAnswerBody::Followed(PacedBody::new(follower, cutoff)) }
     }
 
-    /// A stream that begins before its answer.
+    /// Returns a stream that begins before its answer.
     pub(super) fn early(stream: EarlyStream) -> Self {
-        let head = Head { status: 200, content_type: EVENTS.to_owned(), headers: BTreeMap::new() };
-        Self { head, body: MadeBody::Early(stream) }
+        let head = AnswerHead { status: 200, content_type: EVENTS.to_owned(), headers: BTreeMap::new() };
+        Self { head, body: GatewayAnswerBody::Early(stream) }
     }
 
-    /// Says that nothing was paid for it again.
+    /// Marks the answer as one that was not paid for again.
     pub(super) fn replayed(mut self) -> Self {
         self.head.headers.insert(REPLAYED.to_owned(), "true".to_owned());
         self
     }
 
-    /// Whether it is a stream of events.
+    /// True if the answer is a stream of events.
     pub(crate) fn is_stream(&self) -> bool {
         self.head.content_type == EVENTS
     }
 }
 
-impl Recordable for Made {
-    type Body = MadeBody;
+impl RecordableAnswer for GatewayAnswer {
+    type Body = GatewayAnswerBody;
 
-    fn into_parts(self) -> (Head, MadeBody) {
+    fn into_parts(self) -> (AnswerHead, GatewayAnswerBody) {
         (self.head, self.body)
     }
 }
 
-// === impl MadeBody ===
+// === impl GatewayAnswerBody ===
 
-impl Body for MadeBody {
+impl Body for GatewayAnswerBody {
     type Data = Bytes;
-    type Error = BrokeOff;
+    type Error = AnswerBodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokeOff>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerBodyError>>> {
         match &mut *self {
-            Self::Live(body) => Pin::new(body).poll_frame(cx).map_err(|error| BrokeOff(error.into())),
-            Self::Followed(body) => Pin::new(body).poll_frame(cx).map_err(BrokeOff),
+            Self::Live(body) => Pin::new(body).poll_frame(cx).map_err(|error| AnswerBodyError(error.into())),
+            Self::Followed(body) => Pin::new(body).poll_frame(cx).map_err(AnswerBodyError),
             Self::Early(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -110,13 +113,13 @@ impl Body for MadeBody {
     }
 }
 
-impl fmt::Display for BrokeOff {
+impl fmt::Display for AnswerBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for BrokeOff {
+impl std::error::Error for AnswerBodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }

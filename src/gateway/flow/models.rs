@@ -1,37 +1,37 @@
-//! The models: text models as the catalogue has them; the image models are retrievable although the list omits them.
+//! The models: text models from the catalogue. An image model can be retrieved although the list omits it.
 
 use super::counted;
-use crate::error::{Error, Missing};
+use crate::error::{Error, MissingResource};
 use crate::gateway::Gateway;
 use crate::gateway::catalog::TextModel;
 use crate::gateway::keys::Caller;
 use crate::wire::types;
 
-/// The day the service began to serve models, in Unix seconds: clients only need a number here.
+/// The day on which the service began to serve models, in Unix seconds: clients only need a number here.
 const CREATED: i64 = 1_776_729_600;
 const OWNER: &str = "imagate";
 
-/// `GET /v1/models`, in a stable order.
+/// Handles `GET /v1/models`, in a stable order.
 pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::ModelList {
     let data = text_models(gateway, caller).await.into_iter().map(text_model).collect();
     types::ModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
 }
 
-/// `GET /v1/models/{model}`. Nobody is asked about an image model.
+/// Handles `GET /v1/models/{model}`. An image model is answered without a call to any upstream.
 ///
 /// # Errors
 ///
-/// 404 for an id that is not served.
+/// Returns 404 for an id that is not served.
 pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str) -> Result<types::Model, Error> {
     if gateway.image_models().contains(id) {
         return Ok(model(id.to_owned(), None, None));
     }
     let found = text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
-    let found = found.map(text_model).ok_or_else(|| Error::NotFound(Missing::Model(id.to_owned())));
+    let found = found.map(text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
     counted(gateway, caller, found)
 }
 
-/// An upstream lists image models too, and maybe those that the operator has added.
+/// Lists the text models. An upstream also lists image models, possibly those that the operator has added.
 async fn text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
     let group = caller.group_name();
     let mut models = gateway.catalog().of_group(group, gateway.text_models(group)).await;

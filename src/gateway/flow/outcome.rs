@@ -1,4 +1,4 @@
-//! What the failures of all attempts mean for the caller and for the record. Pure.
+//! Maps the failures of all attempts to the error for the caller and the outcome for the record. Pure.
 
 use std::collections::HashSet;
 use std::mem;
@@ -7,79 +7,79 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::reason;
-use crate::error::{Error, Fault, Reason, Rejection, Reset};
-use crate::gateway::accounts::{Lesson, NoLease};
-use crate::gateway::ledger::{self, ModelUsage, Outcome};
+use crate::error::{Error, Rejection, RejectionReason, UpstreamFault, UsageReset};
+use crate::gateway::accounts::{AccountFeedback, LeaseRefusal};
+use crate::gateway::ledger::{self, JobOutcome, ModelUsage};
 use crate::gateway::relay::{self, TokenCounts};
-use crate::gateway::upstream::{Cause, Class, Failure};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// How long a throttled caller is told to wait where the upstream does not say (ours).
+/// The time that a throttled caller is told to wait if the upstream does not state one (ours).
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
 /// The message for a response whose model the upstream does not know.
 const UNKNOWN_MODEL: &str = "The upstream does not know this model, or gives no access to it.";
-/// How long a caller is told to wait where every place is taken (ours).
+/// The seconds that a caller is told to wait if every slot is taken (ours).
 const BUSY_WAIT: u32 = 2;
 
-/// The lesson of one failure about its account.
+/// The feedback of one failure about its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccountFinding {
-    /// The lesson holds whatever the request was.
-    Certain(Lesson),
-    /// The lesson holds only if another account does better with the same request; otherwise the request may be the
+    /// The feedback holds regardless of the request.
+    Certain(AccountFeedback),
+    /// The feedback holds only if another account does better with the same request; otherwise the request may be the
     /// cause.
-    Suspected(Lesson),
+    Suspected(AccountFeedback),
 }
 
 /// The reason why the attempts ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stop {
-    /// The accounts that were not asked rest or have no free place.
-    pub(super) shut: Option<NoLease>,
+pub(super) struct StopReason {
+    /// The accounts that were not asked are in a cooldown or have no free slot.
+    pub(super) shut: Option<LeaseRefusal>,
     /// Two accounts rejected the request in the same way, so the request is the cause.
     pub(super) blames_request: bool,
 }
 
-/// The error for the caller. Of several failures the last one counts; but if no attempt did any work, the error names
-/// the shortest wait for an account.
-pub(super) fn error(failures: &[Failure], stop: Stop, now: DateTime<Utc>) -> Error {
-    let Stop { shut, blames_request } = stop;
+/// Returns the error for the caller. Of several failures the last one counts; but if no attempt did any work, the error
+/// names the shortest wait for an account.
+pub(super) fn error(failures: &[AttemptFailure], stop: StopReason, now: DateTime<Utc>) -> Error {
+    let StopReason { shut, blames_request } = stop;
     match failures.last() {
-        Some(last) if last.class != Class::N || blames_request => of(&last.cause, last.class),
+        Some(last) if last.class != FailureClass::N || blames_request => of(&last.cause, last.class),
         last => match shut {
-            Some(NoLease::Busy) => Error::RateLimited { retry_after: BUSY_WAIT },
-            Some(NoLease::Stopping) => Error::Unavailable,
-            Some(NoLease::NoneLeft | NoLease::Resting { .. }) | None => limited(failures, shut, now)
+            Some(LeaseRefusal::Busy) => Error::RateLimited { retry_after: BUSY_WAIT },
+            Some(LeaseRefusal::Stopping) => Error::Unavailable,
+            Some(LeaseRefusal::NoneLeft | LeaseRefusal::Resting { .. }) | None => limited(failures, shut, now)
                 .or_else(|| useless_accounts(failures))
                 .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| of(&last.cause, last.class))),
         },
     }
 }
 
-/// The limit that ends first, of the accounts that were asked and of those that rest. The usage window is exhausted
-/// only if it is so for every one of them: where one is only throttled, waiting a little helps.
-fn limited(failures: &[Failure], shut: Option<NoLease>, now: DateTime<Utc>) -> Option<Error> {
+/// Returns the limit that ends first, of the accounts that were asked and of those in a cooldown. The usage window is
+/// exhausted only if it is so for every one of them: if one is only throttled, waiting a little helps.
+fn limited(failures: &[AttemptFailure], shut: Option<LeaseRefusal>, now: DateTime<Utc>) -> Option<Error> {
     let asked = failures.iter().filter_map(|failure| match failure.cause {
-        Cause::Exhausted { wait } => Some((true, wait)),
-        Cause::Throttled { wait } => Some((false, wait.or(Some(THROTTLED_WAIT)))),
+        FailureCause::Exhausted { wait } => Some((true, wait)),
+        FailureCause::Throttled { wait } => Some((false, wait.or(Some(THROTTLED_WAIT)))),
         _ => None,
     });
     let resting = match shut {
-        Some(NoLease::Resting { exhausted, wait }) => Some((exhausted, wait)),
+        Some(LeaseRefusal::Resting { exhausted, wait }) => Some((exhausted, wait)),
         _ => None,
     };
     let first = asked.chain(resting).reduce(|one, other| (one.0 && other.0, earlier(one.1, other.1)));
     first.map(|(exhausted, wait)| if exhausted { Error::UsageLimit(reset(wait, now)) } else { throttled(wait) })
 }
 
-/// The error where each account that was asked needs its operator: it is not paid for, or its credentials are refused.
-fn useless_accounts(failures: &[Failure]) -> Option<Error> {
-    let fault = |failure: &Failure| match (&failure.cause, failure.status) {
-        (Cause::Unfit, _) => Some(Fault::Quota),
-        (Cause::Unreachable, Some(401 | 403)) => Some(Fault::Credentials),
+/// Returns the error if each account that was asked needs its operator: it is unpaid, or its credentials are refused.
+fn useless_accounts(failures: &[AttemptFailure]) -> Option<Error> {
+    let fault = |failure: &AttemptFailure| match (&failure.cause, failure.status) {
+        (FailureCause::Unfit, _) => Some(UpstreamFault::Quota),
+        (FailureCause::Unreachable, Some(401 | 403)) => Some(UpstreamFault::Credentials),
         _ => None,
     };
-    let faults: Option<Vec<Fault>> = failures.iter().map(fault).collect();
+    let faults: Option<Vec<UpstreamFault>> = failures.iter().map(fault).collect();
     faults?.pop().map(Error::Upstream)
 }
 
@@ -88,111 +88,122 @@ fn throttled(wait: Option<Duration>) -> Error {
     Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) }
 }
 
-/// The lesson of a failed attempt about its account. Nobody may put an account to rest by sending nonsense: a failure
-/// that a request can cause is only a suspicion, and a refused request teaches nothing at all.
-pub(super) fn finding(failure: &Failure) -> AccountFinding {
+/// Returns the feedback of a failed attempt about its account. A caller must not be able to put an account into a
+/// cooldown by sending nonsense: a failure that a request can cause is only suspected; a refusal gives no feedback.
+pub(super) fn finding(failure: &AttemptFailure) -> AccountFinding {
     let lesson = match (&failure.cause, failure.class, failure.status) {
-        (Cause::Exhausted { wait }, ..) => Lesson::Exhausted { wait: *wait },
-        (Cause::Throttled { wait }, ..) => Lesson::Throttled { wait: *wait },
-        (Cause::Unfit, _, status) => Lesson::Unfit { status: status.unwrap_or(402) },
-        (Cause::Missing | Cause::UnknownModel, _, status) => {
-            return AccountFinding::Suspected(Lesson::Unfit { status: status.unwrap_or(404) });
+        (FailureCause::Exhausted { wait }, ..) => AccountFeedback::Exhausted { wait: *wait },
+        (FailureCause::Throttled { wait }, ..) => AccountFeedback::Throttled { wait: *wait },
+        (FailureCause::Unfit, _, status) => AccountFeedback::Unfit { status: status.unwrap_or(402) },
+        (FailureCause::Missing | FailureCause::UnknownModel, _, status) => {
+            return AccountFinding::Suspected(AccountFeedback::Unfit { status: status.unwrap_or(404) });
         }
-        (Cause::Forbidden, ..) => return AccountFinding::Suspected(Lesson::Unauthorized { status: 403 }),
-        (Cause::Unreachable, Class::N, Some(status @ (401 | 403))) => Lesson::Unauthorized { status },
-        (_, Class::F, _) => return AccountFinding::Suspected(Lesson::Faulty),
-        // No other account is asked, so only other requests can tell.
-        (Cause::Timeout, Class::X, _) => Lesson::Doubtful,
-        (Cause::Unkept | Cause::Cutoff, ..) | (_, Class::R, _) | (_, Class::N, Some(_)) => Lesson::Neutral,
-        _ => Lesson::Faulty,
+        (FailureCause::Forbidden, ..) => {
+            return AccountFinding::Suspected(AccountFeedback::Unauthorized { status: 403 });
+        }
+        (FailureCause::Unreachable, FailureClass::N, Some(status @ (401 | 403))) => {
+            AccountFeedback::Unauthorized { status }
+        }
+        (_, FailureClass::F, _) => return AccountFinding::Suspected(AccountFeedback::Faulty),
+        // No other account is asked, so only other requests can show the cause.
+        (FailureCause::Timeout, FailureClass::X, _) => AccountFeedback::Doubtful,
+        (FailureCause::Unkept | FailureCause::Cutoff, ..) | (_, FailureClass::R, _) | (_, FailureClass::N, Some(_)) => {
+            AccountFeedback::Neutral
+        }
+        _ => AccountFeedback::Faulty,
     };
     AccountFinding::Certain(lesson)
 }
 
 /// True if the failure may be caused by the request and not by the account.
-const fn may_be_request(failure: &Failure) -> bool {
-    matches!(failure.cause, Cause::UnknownModel | Cause::Forbidden | Cause::Blocked | Cause::Declined { .. })
+const fn may_be_request(failure: &AttemptFailure) -> bool {
+    matches!(
+        failure.cause,
+        FailureCause::UnknownModel | FailureCause::Forbidden | FailureCause::Blocked | FailureCause::Declined { .. }
+    )
 }
 
 /// True if two of the failures have the same cause, and it may be the request.
-pub(super) fn blame_request(failures: &[Failure]) -> bool {
+pub(super) fn blame_request(failures: &[AttemptFailure]) -> bool {
     let mut causes = HashSet::new();
     let mut blamed = failures.iter().filter(|failure| may_be_request(failure));
     blamed.any(|failure| !causes.insert(mem::discriminant(&failure.cause)))
 }
 
-/// The end of a record whose caller reads an error: interrupted where an image may have been made all the same.
-pub(super) fn failed(error: &Error, last: Option<Box<Failure>>) -> Outcome {
+/// Returns the outcome of a record whose caller gets an error: interrupted if an image may have been made all the same.
+pub(super) fn failed(error: &Error, last: Option<Box<AttemptFailure>>) -> JobOutcome {
     let (code, last) = (error.code().as_str(), last.as_deref());
     let outcome = match (error, last.map(|last| last.class)) {
-        (Error::Upstream(Fault::Refused), _) => Outcome::refused(code),
-        (_, Some(Class::X)) => Outcome::interrupted(Some(code.to_owned())),
-        _ => Outcome::failed(code),
+        (Error::Upstream(UpstreamFault::Refused), _) => JobOutcome::refused(code),
+        (_, Some(FailureClass::X)) => JobOutcome::interrupted(Some(code.to_owned())),
+        _ => JobOutcome::failed(code),
     };
     outcome.because(reason::of(error, last), last.and_then(|last| last.words.clone()))
 }
 
-/// The class in the words of the record.
-pub(super) const fn class(class: Class) -> ledger::Class {
+/// Converts the class to the words of the record.
+pub(super) const fn class(class: FailureClass) -> ledger::AttemptClass {
     match class {
-        Class::N => ledger::Class::N,
-        Class::F => ledger::Class::F,
-        Class::X => ledger::Class::X,
-        Class::R => ledger::Class::R,
+        FailureClass::N => ledger::AttemptClass::N,
+        FailureClass::F => ledger::AttemptClass::F,
+        FailureClass::X => ledger::AttemptClass::X,
+        FailureClass::R => ledger::AttemptClass::R,
     }
 }
 
-/// Token counts in the words of the record.
-pub(super) fn usage(usage: relay::Usage) -> ModelUsage {
+/// Converts token counts to the words of the record.
+pub(super) fn usage(usage: relay::AnswerUsage) -> ModelUsage {
     ModelUsage { image: usage.image.map(of_images), host: usage.host.map(of_text) }
 }
 
-fn of_images(tokens: TokenCounts) -> ledger::Usage {
+fn of_images(tokens: TokenCounts) -> ledger::TokenUsage {
     let details = |image, text| Some(ledger::TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
-    ledger::Usage {
+    ledger::TokenUsage {
         input_tokens_details: details(tokens.input_image, tokens.input_text),
         output_tokens_details: details(tokens.output_image, tokens.output_text),
         ..of_text(tokens)
     }
 }
 
-/// A text model does not count images apart from text.
-fn of_text(tokens: TokenCounts) -> ledger::Usage {
-    ledger::Usage {
+/// Converts the tokens of a text model, which does not count images apart from text.
+fn of_text(tokens: TokenCounts) -> ledger::TokenUsage {
+    ledger::TokenUsage {
         input_tokens: Some(tokens.input),
         output_tokens: Some(tokens.output),
         total_tokens: Some(tokens.total),
-        ..ledger::Usage::default()
+        ..ledger::TokenUsage::default()
     }
 }
 
-fn of(cause: &Cause, class: Class) -> Error {
+fn of(cause: &FailureCause, class: FailureClass) -> Error {
     match cause {
-        Cause::Refused => Error::Upstream(Fault::Refused),
-        Cause::Rejected { param, message } => Error::Invalid(Rejection {
+        FailureCause::Refused => Error::Upstream(UpstreamFault::Refused),
+        FailureCause::Rejected { param, message } => Error::Invalid(Rejection {
             param: param.clone(),
-            reason: Some(Reason::UpstreamRejected),
+            reason: Some(RejectionReason::UpstreamRejected),
             message: message.clone(),
         }),
-        Cause::Declined { message } => {
-            Error::Invalid(Rejection { param: None, reason: Some(Reason::UpstreamRejected), message: message.clone() })
-        }
-        Cause::UnknownModel => Rejection::new("model", Reason::UpstreamRejected, UNKNOWN_MODEL).into(),
-        Cause::Forbidden | Cause::Blocked => Error::Upstream(Fault::Rejected),
-        Cause::NoImage => Error::Upstream(Fault::NoImage),
-        Cause::Unkept if class == Class::N => Error::Unavailable,
-        // The upstream itself says that nothing was made: a repeat costs nothing twice.
-        _ if matches!(class, Class::N | Class::F) => Error::Upstream(Fault::Unreachable),
-        Cause::Timeout => Error::Upstream(Fault::Timeout),
-        Cause::Cutoff => Error::Upstream(Fault::Unknown),
-        Cause::Broken
-        | Cause::Failed
-        | Cause::Unkept
-        | Cause::Unreachable
-        | Cause::Unfit
-        | Cause::Missing
-        | Cause::Exhausted { .. }
-        | Cause::Throttled { .. } => Error::Upstream(Fault::Broken),
+        FailureCause::Declined { message } => Error::Invalid(Rejection {
+            param: None,
+            reason: Some(RejectionReason::UpstreamRejected),
+            message: message.clone(),
+        }),
+        FailureCause::UnknownModel => Rejection::new("model", RejectionReason::UpstreamRejected, UNKNOWN_MODEL).into(),
+        FailureCause::Forbidden | FailureCause::Blocked => Error::Upstream(UpstreamFault::Rejected),
+        FailureCause::NoImage => Error::Upstream(UpstreamFault::NoImage),
+        FailureCause::Unkept if class == FailureClass::N => Error::Unavailable,
+        // The upstream itself states that nothing was made, so a repeat does not cost twice.
+        _ if matches!(class, FailureClass::N | FailureClass::F) => Error::Upstream(UpstreamFault::Unreachable),
+        FailureCause::Timeout => Error::Upstream(UpstreamFault::Timeout),
+        FailureCause::Cutoff => Error::Upstream(UpstreamFault::Unknown),
+        FailureCause::Broken
+        | FailureCause::Failed
+        | FailureCause::Unkept
+        | FailureCause::Unreachable
+        | FailureCause::Unfit
+        | FailureCause::Missing
+        | FailureCause::Exhausted { .. }
+        | FailureCause::Throttled { .. } => Error::Upstream(UpstreamFault::Broken),
     }
 }
 
@@ -203,26 +214,26 @@ fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     }
 }
 
-fn reset(wait: Option<Duration>, now: DateTime<Utc>) -> Reset {
+fn reset(wait: Option<Duration>, now: DateTime<Utc>) -> UsageReset {
     let at = wait.and_then(|wait| now.checked_add_signed(TimeDelta::from_std(wait).ok()?)).map(|at| at.timestamp());
-    // Rounded up: who comes back after it finds the window open.
-    Reset { at, seconds: wait.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)) }
+    // Rounded up, so that a caller that comes back after this time finds the window open.
+    UsageReset { at, seconds: wait.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn failure(class: Class, cause: Cause) -> Failure {
-        Failure::new(class, cause)
+    fn failure(class: FailureClass, cause: FailureCause) -> AttemptFailure {
+        AttemptFailure::new(class, cause)
     }
 
-    fn shut(shut: Option<NoLease>) -> Stop {
-        Stop { shut, ..Stop::default() }
+    fn shut(shut: Option<LeaseRefusal>) -> StopReason {
+        StopReason { shut, ..StopReason::default() }
     }
 
-    fn told(failures: &[Failure]) -> Error {
-        error(failures, shut(Some(NoLease::NoneLeft)), Utc::now())
+    fn told(failures: &[AttemptFailure]) -> Error {
+        error(failures, shut(Some(LeaseRefusal::NoneLeft)), Utc::now())
     }
 
     #[test]
@@ -232,134 +243,165 @@ mod tests {
 
     #[test]
     fn the_earliest_reset_of_all_accounts_is_told() {
-        let wait = |seconds| failure(Class::N, Cause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
-        let throttled = failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(2)) });
+        let wait =
+            |seconds| failure(FailureClass::N, FailureCause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
+        let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(2)) });
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let found = error(&[wait(3600), wait(60), failure(Class::N, Cause::Unreachable)], shut(None), now);
-        assert_eq!(found, Error::UsageLimit(Reset { at: Some(1_060), seconds: Some(60) }));
+        let found =
+            error(&[wait(3600), wait(60), failure(FailureClass::N, FailureCause::Unreachable)], shut(None), now);
+        assert_eq!(found, Error::UsageLimit(UsageReset { at: Some(1_060), seconds: Some(60) }));
         assert_eq!(error(&[wait(3600), throttled], shut(None), now), Error::RateLimited { retry_after: 2 });
     }
 
     #[test]
     fn accounts_that_rest_say_when_to_come_back() {
         let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let resting = |exhausted| NoLease::Resting { exhausted, wait: Some(Duration::from_secs(90)) };
-        let limit = Error::UsageLimit(Reset { at: Some(1_090), seconds: Some(90) });
+        let resting = |exhausted| LeaseRefusal::Resting { exhausted, wait: Some(Duration::from_secs(90)) };
+        let limit = Error::UsageLimit(UsageReset { at: Some(1_090), seconds: Some(90) });
         assert_eq!(error(&[], shut(Some(resting(true))), now), limit);
-        assert_eq!(error(&[failure(Class::N, Cause::Unreachable)], shut(Some(resting(true))), now), limit);
+        assert_eq!(
+            error(&[failure(FailureClass::N, FailureCause::Unreachable)], shut(Some(resting(true))), now),
+            limit
+        );
         assert_eq!(error(&[], shut(Some(resting(false))), now), Error::RateLimited { retry_after: 60 });
-        let second = Cause::Throttled { wait: Some(Duration::from_secs(6)) };
-        let found = error(&[failure(Class::N, second)], shut(Some(resting(true))), now);
+        let second = FailureCause::Throttled { wait: Some(Duration::from_secs(6)) };
+        let found = error(&[failure(FailureClass::N, second)], shut(Some(resting(true))), now);
         assert_eq!(found, Error::RateLimited { retry_after: 6 }, "one is only throttled");
-        let hour = Cause::Exhausted { wait: Some(Duration::from_secs(3600)) };
-        let resting = |seconds| NoLease::Resting { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
-        let found = error(&[failure(Class::N, hour.clone())], shut(Some(resting(9))), now);
+        let hour = FailureCause::Exhausted { wait: Some(Duration::from_secs(3600)) };
+        let resting = |seconds| LeaseRefusal::Resting { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
+        let found = error(&[failure(FailureClass::N, hour.clone())], shut(Some(resting(9))), now);
         assert_eq!(found, Error::RateLimited { retry_after: 9 }, "one that was not asked is only throttled");
         assert_eq!(
-            error(&[failure(Class::N, hour)], shut(Some(NoLease::Busy)), now),
+            error(&[failure(FailureClass::N, hour)], shut(Some(LeaseRefusal::Busy)), now),
             Error::RateLimited { retry_after: 2 }
         );
-        let resting = NoLease::Resting { exhausted: true, wait: None };
-        let failed = error(&[failure(Class::F, Cause::Failed)], shut(Some(resting)), now);
-        assert_eq!(failed, Error::Upstream(Fault::Unreachable), "what was tried says more than who rests");
+        let resting = LeaseRefusal::Resting { exhausted: true, wait: None };
+        let failed = error(&[failure(FailureClass::F, FailureCause::Failed)], shut(Some(resting)), now);
+        assert_eq!(failed, Error::Upstream(UpstreamFault::Unreachable), "what was tried says more than who rests");
     }
 
     #[test]
     fn each_failure_teaches_what_it_says_of_the_account() {
-        let taught = |class, cause, status| match finding(&Failure { status, ..Failure::new(class, cause) }) {
-            AccountFinding::Certain(lesson) => lesson,
-            AccountFinding::Suspected(lesson) => panic!("only a suspicion: {lesson:?}"),
-        };
+        let taught =
+            |class, cause, status| match finding(&AttemptFailure { status, ..AttemptFailure::new(class, cause) }) {
+                AccountFinding::Certain(lesson) => lesson,
+                AccountFinding::Suspected(lesson) => panic!("only a suspicion: {lesson:?}"),
+            };
         let wait = Some(Duration::from_secs(7));
-        assert_eq!(taught(Class::N, Cause::Exhausted { wait }, Some(429)), Lesson::Exhausted { wait });
-        assert_eq!(taught(Class::N, Cause::Throttled { wait }, Some(429)), Lesson::Throttled { wait });
-        assert_eq!(taught(Class::N, Cause::Unreachable, Some(401)), Lesson::Unauthorized { status: 401 });
-        assert_eq!(taught(Class::N, Cause::Unfit, Some(429)), Lesson::Unfit { status: 429 });
-        assert_eq!(taught(Class::N, Cause::Unreachable, Some(400)), Lesson::Neutral);
-        assert_eq!(taught(Class::N, Cause::Blocked, Some(403)), Lesson::Neutral);
-        assert_eq!(taught(Class::N, Cause::Declined { message: String::new() }, Some(413)), Lesson::Neutral);
-        assert_eq!(taught(Class::N, Cause::Unreachable, None), Lesson::Faulty);
-        assert_eq!(taught(Class::N, Cause::Unreachable, Some(403)), Lesson::Unauthorized { status: 403 });
-        assert_eq!(taught(Class::X, Cause::Timeout, None), Lesson::Doubtful);
-        assert_eq!(taught(Class::X, Cause::Broken, Some(502)), Lesson::Faulty);
-        assert_eq!(taught(Class::R, Cause::Refused, Some(400)), Lesson::Neutral);
-        assert_eq!(taught(Class::X, Cause::Unkept, Some(200)), Lesson::Neutral, "our own disk");
+        assert_eq!(
+            taught(FailureClass::N, FailureCause::Exhausted { wait }, Some(429)),
+            AccountFeedback::Exhausted { wait }
+        );
+        assert_eq!(
+            taught(FailureClass::N, FailureCause::Throttled { wait }, Some(429)),
+            AccountFeedback::Throttled { wait }
+        );
+        assert_eq!(
+            taught(FailureClass::N, FailureCause::Unreachable, Some(401)),
+            AccountFeedback::Unauthorized { status: 401 }
+        );
+        assert_eq!(taught(FailureClass::N, FailureCause::Unfit, Some(429)), AccountFeedback::Unfit { status: 429 });
+        assert_eq!(taught(FailureClass::N, FailureCause::Unreachable, Some(400)), AccountFeedback::Neutral);
+        assert_eq!(taught(FailureClass::N, FailureCause::Blocked, Some(403)), AccountFeedback::Neutral);
+        assert_eq!(
+            taught(FailureClass::N, FailureCause::Declined { message: String::new() }, Some(413)),
+            AccountFeedback::Neutral
+        );
+        assert_eq!(taught(FailureClass::N, FailureCause::Unreachable, None), AccountFeedback::Faulty);
+        assert_eq!(
+            taught(FailureClass::N, FailureCause::Unreachable, Some(403)),
+            AccountFeedback::Unauthorized { status: 403 }
+        );
+        assert_eq!(taught(FailureClass::X, FailureCause::Timeout, None), AccountFeedback::Doubtful);
+        assert_eq!(taught(FailureClass::X, FailureCause::Broken, Some(502)), AccountFeedback::Faulty);
+        assert_eq!(taught(FailureClass::R, FailureCause::Refused, Some(400)), AccountFeedback::Neutral);
+        assert_eq!(taught(FailureClass::X, FailureCause::Unkept, Some(200)), AccountFeedback::Neutral, "our own disk");
     }
 
     #[test]
     fn what_a_caller_can_bring_about_is_only_suspected() {
-        let suspected = |cause, status| finding(&Failure::new(Class::N, cause).with_status(status));
-        for cause in [Cause::Missing, Cause::UnknownModel] {
-            assert_eq!(suspected(cause, 404), AccountFinding::Suspected(Lesson::Unfit { status: 404 }));
+        let suspected = |cause, status| finding(&AttemptFailure::new(FailureClass::N, cause).with_status(status));
+        for cause in [FailureCause::Missing, FailureCause::UnknownModel] {
+            assert_eq!(suspected(cause, 404), AccountFinding::Suspected(AccountFeedback::Unfit { status: 404 }));
         }
-        let expected = AccountFinding::Suspected(Lesson::Unauthorized { status: 403 });
-        assert_eq!(suspected(Cause::Forbidden, 403), expected);
-        let failed = finding(&failure(Class::F, Cause::Failed).with_status(500));
-        assert_eq!(failed, AccountFinding::Suspected(Lesson::Faulty));
+        let expected = AccountFinding::Suspected(AccountFeedback::Unauthorized { status: 403 });
+        assert_eq!(suspected(FailureCause::Forbidden, 403), expected);
+        let failed = finding(&failure(FailureClass::F, FailureCause::Failed).with_status(500));
+        assert_eq!(failed, AccountFinding::Suspected(AccountFeedback::Faulty));
     }
 
     #[test]
     fn only_the_same_cause_twice_blames_the_request() {
-        let failures = |causes: &[Cause]| -> Vec<Failure> {
-            causes.iter().map(|cause| failure(Class::N, cause.clone())).collect()
+        let failures = |causes: &[FailureCause]| -> Vec<AttemptFailure> {
+            causes.iter().map(|cause| failure(FailureClass::N, cause.clone())).collect()
         };
-        let declined = |message: &str| Cause::Declined { message: message.to_owned() };
-        assert!(blame_request(&failures(&[Cause::Forbidden, Cause::Blocked, Cause::Forbidden])));
+        let declined = |message: &str| FailureCause::Declined { message: message.to_owned() };
+        assert!(blame_request(&failures(&[FailureCause::Forbidden, FailureCause::Blocked, FailureCause::Forbidden])));
         assert!(blame_request(&failures(&[declined("one"), declined("other")])), "in other words");
-        assert!(!blame_request(&failures(&[Cause::Forbidden, Cause::Blocked, declined("no"), Cause::UnknownModel])));
-        assert!(!blame_request(&failures(&[Cause::Missing, Cause::Missing])));
+        assert!(!blame_request(&failures(&[
+            FailureCause::Forbidden,
+            FailureCause::Blocked,
+            declined("no"),
+            FailureCause::UnknownModel
+        ])));
+        assert!(!blame_request(&failures(&[FailureCause::Missing, FailureCause::Missing])));
     }
 
     #[test]
     fn a_request_that_two_accounts_blame_is_not_to_be_sent_again() {
-        let stop = Stop { shut: None, blames_request: true };
-        let resting = failure(Class::N, Cause::Throttled { wait: None });
-        let declined = failure(Class::N, Cause::Declined { message: "no".to_owned() });
+        let stop = StopReason { shut: None, blames_request: true };
+        let resting = failure(FailureClass::N, FailureCause::Throttled { wait: None });
+        let declined = failure(FailureClass::N, FailureCause::Declined { message: "no".to_owned() });
         for (cause, code) in [
             (declined.cause.clone(), "invalid_request_error"),
-            (Cause::UnknownModel, "invalid_request_error"),
-            (Cause::Blocked, "upstream_error"),
-            (Cause::Forbidden, "upstream_error"),
+            (FailureCause::UnknownModel, "invalid_request_error"),
+            (FailureCause::Blocked, "upstream_error"),
+            (FailureCause::Forbidden, "upstream_error"),
         ] {
-            let found = error(&[resting.clone(), declined.clone(), failure(Class::N, cause)], stop, Utc::now());
+            let found = error(&[resting.clone(), declined.clone(), failure(FailureClass::N, cause)], stop, Utc::now());
             assert_eq!((found.code().as_str(), found.should_retry()), (code, false));
         }
     }
 
     #[test]
     fn accounts_that_need_their_operator_are_no_trouble_of_the_network() {
-        let unpaid = failure(Class::N, Cause::Unfit);
-        let refused = failure(Class::N, Cause::Unreachable).with_status(401);
-        assert_eq!(told(std::slice::from_ref(&unpaid)), Error::Upstream(Fault::Quota));
-        assert_eq!(told(&[unpaid.clone(), refused.clone()]), Error::Upstream(Fault::Credentials));
-        let dead = failure(Class::N, Cause::Unreachable);
-        assert_eq!(told(&[unpaid, dead, refused]), Error::Upstream(Fault::Unreachable), "one may be back soon");
+        let unpaid = failure(FailureClass::N, FailureCause::Unfit);
+        let refused = failure(FailureClass::N, FailureCause::Unreachable).with_status(401);
+        assert_eq!(told(std::slice::from_ref(&unpaid)), Error::Upstream(UpstreamFault::Quota));
+        assert_eq!(told(&[unpaid.clone(), refused.clone()]), Error::Upstream(UpstreamFault::Credentials));
+        let dead = failure(FailureClass::N, FailureCause::Unreachable);
+        assert_eq!(told(&[unpaid, dead, refused]), Error::Upstream(UpstreamFault::Unreachable), "one may be back soon");
     }
 
     #[test]
     fn trouble_with_our_own_disk_is_told_by_what_it_has_cost() {
-        let (before, after) = (failure(Class::N, Cause::Unkept), failure(Class::X, Cause::Unkept));
+        let (before, after) =
+            (failure(FailureClass::N, FailureCause::Unkept), failure(FailureClass::X, FailureCause::Unkept));
         assert_eq!(error(&[before], shut(None), Utc::now()), Error::Unavailable);
-        assert_eq!(told(&[after]), Error::Upstream(Fault::Broken));
-        assert!(!told(&[failure(Class::X, Cause::Unkept)]).should_retry());
+        assert_eq!(told(&[after]), Error::Upstream(UpstreamFault::Broken));
+        assert!(!told(&[failure(FailureClass::X, FailureCause::Unkept)]).should_retry());
     }
 
     #[test]
     fn an_ambiguous_end_wins_over_what_came_before() {
-        let before = failure(Class::N, Cause::Exhausted { wait: None });
-        assert_eq!(told(&[before, failure(Class::X, Cause::Timeout)]), Error::Upstream(Fault::Timeout));
+        let before = failure(FailureClass::N, FailureCause::Exhausted { wait: None });
+        assert_eq!(
+            told(&[before, failure(FailureClass::X, FailureCause::Timeout)]),
+            Error::Upstream(UpstreamFault::Timeout)
+        );
     }
 
     #[test]
     fn a_failure_that_the_upstream_admits_may_be_sent_again() {
-        assert!(told(&[failure(Class::F, Cause::Failed)]).should_retry());
-        assert!(!told(&[failure(Class::F, Cause::NoImage)]).should_retry());
-        assert!(!told(&[failure(Class::X, Cause::NoImage)]).should_retry());
+        assert!(told(&[failure(FailureClass::F, FailureCause::Failed)]).should_retry());
+        assert!(!told(&[failure(FailureClass::F, FailureCause::NoImage)]).should_retry());
+        assert!(!told(&[failure(FailureClass::X, FailureCause::NoImage)]).should_retry());
     }
 
     #[test]
     fn advice_for_throttled_callers_is_short() {
-        let found = told(&[failure(Class::N, Cause::Throttled { wait: Some(Duration::from_secs(86_400)) })]);
+        let found =
+            told(&[failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(86_400)) })]);
         assert_eq!(found.retry_after(), Some(60));
     }
 }

@@ -1,85 +1,90 @@
-//! Several images at an upstream that makes one a call: as many calls as images, one record, one answer.
+//! Several images at an upstream that makes one for each call: as many calls as images, one record, one answer.
 //!
-//! The calls are made side by side, as far as the accounts have places; whoever finds none makes way for those that have
-//! one. Each image is kept on disk as soon as it comes, so a place is free again when its image is drawn. The answer begins
-//! when every call is decided: some images are an answer, which says how many there are; none is the worst of the
-//! failures. No call is made twice but by the money rules, whose budget all of them share; and none is begun where another
-//! one was refused, or where an image takes longer than there is time: it would be paid, and cut off at the
-//! end of that time.
+//! The calls run side by side, as far as the accounts have slots; a call without a slot yields to those that have one.
+//! Each image is kept on disk as soon as it comes, so its slot is free when the image is drawn. The answer begins when
+//! every call is decided: some images are an answer, which states their number; without any image the worst failure is
+//! the answer. A call is repeated only by the money rules, whose budget all of them share. No call begins after another
+//! one was refused, or if an image takes longer than the time left: it would be paid for and then cut off.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
-use super::asker::Asker;
-use super::attempt::{History, Step, Took, Won};
+use super::asker::AttemptContext;
+use super::attempt::{AttemptHistory, AttemptRound, JobSuccess, RoundOutcome};
 use super::call;
-use super::sheet::Sheet;
-use super::siblings::Siblings;
-use super::terms::Terms;
+use super::sheet::SharedRecord;
+use super::siblings::FanOutProgress;
+use super::terms::AttemptDeadlines;
 use crate::gateway::Gateway;
-use crate::gateway::accounts::{Lease, Lesson, NoLease};
-use crate::gateway::relay::{Kept, gather, keep};
-use crate::gateway::rules::{Job, Task};
-use crate::gateway::spool::Writer;
-use crate::gateway::upstream::{Cause, Class, Failure};
+use crate::gateway::accounts::{AccountFeedback, Lease, LeaseRefusal};
+use crate::gateway::relay::{SpooledImage, gather, keep};
+use crate::gateway::rules::{Job, TaskRef};
+use crate::gateway::spool::SpoolWriter;
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
-/// Everything that the calls of one job share.
-struct Parts<'a, 'r> {
-    asker: Asker<'a>,
+/// The state that all calls of one job share.
+struct FanOut<'a, 'r> {
+    asker: AttemptContext<'a>,
     /// The job, for one image.
     job: &'a Job,
-    terms: Terms,
-    sheet: &'a Sheet<'r>,
-    /// Images that nobody makes yet, and calls under way.
+    terms: AttemptDeadlines,
+    sheet: &'a SharedRecord<'r>,
+    /// The number of images that no call makes yet, and the number of calls under way.
     open: AtomicUsize,
     working: AtomicUsize,
-    siblings: Siblings,
-    state: Mutex<State>,
+    siblings: FanOutProgress,
+    state: Mutex<FanOutState>,
 }
 
 #[derive(Default)]
-struct State {
-    made: Vec<Kept>,
-    history: History,
+struct FanOutState {
+    made: Vec<SpooledImage>,
+    history: AttemptHistory,
     simulated: bool,
 }
 
-/// What a step needs that makes one image of several.
-pub(super) struct OneOf<'a> {
-    pub(super) siblings: &'a Siblings,
-    /// Where the image will lie: such a place is there before anything is paid for.
-    writer: Option<Writer>,
+/// The parts of a round that makes one image of several.
+pub(super) struct FanOutBranch<'a> {
+    pub(super) siblings: &'a FanOutProgress,
+    /// The file for the image, opened before anything is paid for.
+    writer: Option<SpoolWriter>,
 }
 
-/// What became of one image.
-enum Part {
-    Made { kept: Kept, simulated: bool },
-    Lost(History),
+/// The result of one image.
+enum BranchOutcome {
+    Made { kept: SpooledImage, simulated: bool },
+    Lost(AttemptHistory),
 }
 
-/// Makes each image with a call of its own, the first one with this lease. Nothing where there is none: why has been added
-/// to the step, the worst last.
-pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, first: Lease) -> Option<Won> {
+/// Makes each image with a call of its own, the first one with this lease. Returns `None` if no image was made; the
+/// failures have then been added to the round, the worst last.
+pub(super) async fn make(
+    step: &mut AttemptRound<'_>,
+    job: &Job,
+    sheet: &SharedRecord<'_>,
+    first: Lease,
+) -> Option<JobSuccess> {
     let (alone, count) = (job.alone(), usize::try_from(job.count()).unwrap_or(1));
-    let parts = Parts {
+    let parts = FanOut {
         asker: step.asker,
         job: &alone,
         terms: step.terms,
         sheet,
         open: AtomicUsize::new(count),
         working: AtomicUsize::new(0),
-        siblings: Siblings::new(step.terms),
+        siblings: FanOutProgress::new(step.terms),
         state: Mutex::default(),
     };
     let mut lease = Some(first);
-    all((0..count).map(|_| Box::pin(parts.work(lease.take())) as Work<'_>).collect()).await;
-    let State { made, mut history, simulated, .. } = parts.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all((0..count).map(|_| Box::pin(parts.work(lease.take())) as WorkerFuture<'_>).collect()).await;
+    let FanOutState { made, mut history, simulated, .. } =
+        parts.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     history.failures.sort_by_key(|failure| severity(failure.class));
     if made.is_empty() {
         if history.failures.is_empty() {
-            history.stop.shut.get_or_insert(NoLease::Busy);
+            history.stop.shut.get_or_insert(LeaseRefusal::Busy);
         }
         step.history.extend(history);
         return None;
@@ -89,30 +94,30 @@ pub(super) async fn make(step: &mut Step<'_>, job: &Job, sheet: &Sheet<'_>, firs
         tracing::warn!(asked = count, delivered = made.len(), "some of several images were not made");
     }
     let proven = gather(made, call::asked(job, false), history.usage);
-    Some(Won { proven, lease: None, simulated, missing, lowered: None, plain: false, charged: None })
+    Some(JobSuccess { proven, lease: None, simulated, missing, lowered: None, plain: false, charged: None })
 }
 
-/// What may have cost most decides what the caller reads.
-const fn severity(class: Class) -> u8 {
+/// Returns the rank of a failure: the caller gets the error of the call that may have cost the most.
+const fn severity(class: FailureClass) -> u8 {
     match class {
-        Class::N => 0,
-        Class::F => 1,
-        Class::R => 2,
-        Class::X => 3,
+        FailureClass::N => 0,
+        FailureClass::F => 1,
+        FailureClass::R => 2,
+        FailureClass::X => 3,
     }
 }
 
-// === impl Parts ===
+// === impl FanOut ===
 
-impl Parts<'_, '_> {
-    /// Makes images as long as there are any to be made.
+impl FanOut<'_, '_> {
+    /// Makes images as long as any are left to make.
     async fn work(&self, mut lease: Option<Lease>) {
         while self.begin() {
             let part = self.part(lease.take()).await;
             let others = self.working.fetch_sub(1, Ordering::Relaxed) > 1;
             match part {
-                // Every place is taken, some of them by the other calls of this job: they go on with this image.
-                Part::Lost(history) if others && history.is_only_busy() => {
+                // Every slot is taken, some of them by the other calls of this job: they go on with this image.
+                BranchOutcome::Lost(history) if others && history.is_only_busy() => {
                     self.open.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
@@ -121,25 +126,25 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// Takes one of the images that nobody makes yet, unless there is no point in it any more.
+    /// Takes one of the images that no call makes yet, unless there is no point in it any more.
     fn begin(&self) -> bool {
         if !self.siblings.go_on() || self.open.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // All of it is polled by one task: nobody comes between.
+        // All calls are polled by one task, so nothing can change in between.
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.working.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    fn settle(&self, part: Part) {
+    fn settle(&self, part: BranchOutcome) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match part {
-            Part::Made { kept, simulated } => {
+            BranchOutcome::Made { kept, simulated } => {
                 state.made.push(kept);
                 state.simulated |= simulated;
             }
-            Part::Lost(history) => {
+            BranchOutcome::Lost(history) => {
                 if history.stop.blames_request || history.failures.last().is_some_and(would_repeat) {
                     self.siblings.close();
                 }
@@ -148,48 +153,52 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// One image, by the money rules.
-    async fn part(&self, lease: Option<Lease>) -> Part {
-        let mut history = History::default();
-        let mut step = Step::new(self.asker, Task::from(self.job), self.terms, &mut history);
-        step.part = Some(OneOf { siblings: &self.siblings, writer: None });
-        // Something was sent for this job, so it goes on whoever waits for it.
+    /// Makes one image, by the money rules.
+    async fn part(&self, lease: Option<Lease>) -> BranchOutcome {
+        let mut history = AttemptHistory::default();
+        let mut step = AttemptRound::new(self.asker, TaskRef::from(self.job), self.terms, &mut history);
+        step.part = Some(FanOutBranch { siblings: &self.siblings, writer: None });
+        // Something was sent for this job, so it goes on even if its caller leaves.
         let took = step.take(self.sheet, lease, std::pin::pin!(std::future::pending())).await;
-        let Ok(Took::Begun { proven, lease, call, simulated }) = took else { return Part::Lost(history) };
-        let Some(writer) = step.part.as_mut().and_then(|part| part.writer.take()) else { return Part::Lost(history) };
+        let Ok(RoundOutcome::Begun { proven, lease, call, simulated }) = took else {
+            return BranchOutcome::Lost(history);
+        };
+        let Some(writer) = step.part.as_mut().and_then(|part| part.writer.take()) else {
+            return BranchOutcome::Lost(history);
+        };
         let kept = tokio::select! {
             biased;
             kept = keep(proven, writer) => kept.map_err(call::unkept),
-            () = self.asker.gateway.cutoff().cancelled() => Err(Failure::new(Class::X, Cause::Cutoff).into()),
+            () = self.asker.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
         };
         match kept {
             Ok(kept) => {
                 self.siblings.made(step.called.elapsed());
-                self.asker.gateway.accounts().learn(&lease, Lesson::Good).await;
-                Part::Made { kept, simulated }
+                self.asker.gateway.accounts().learn(&lease, AccountFeedback::Good).await;
+                BranchOutcome::Made { kept, simulated }
             }
             Err(lost) => {
                 step.learn(self.sheet, call, &lease, lost).await;
                 step.doubt().await;
-                Part::Lost(history)
+                BranchOutcome::Lost(history)
             }
         }
     }
 }
 
-/// The content is refused, or our own disk is full: the next image would fare no better.
-fn would_repeat(failure: &Failure) -> bool {
-    failure.class == Class::R || failure.cause == Cause::Unkept
+/// True if the next image would fail in the same way: the content is refused, or our own disk is full.
+fn would_repeat(failure: &AttemptFailure) -> bool {
+    failure.class == FailureClass::R || failure.cause == FailureCause::Unkept
 }
 
-// === impl OneOf ===
+// === impl FanOutBranch ===
 
-impl OneOf<'_> {
-    /// Whether a call may be made now, however long its place was waited for: the other calls do not speak against it,
-    /// there is time for an image, and a place where it will lie.
-    pub(super) async fn prepare(&mut self, gateway: &Gateway, history: &mut History) -> bool {
+impl FanOutBranch<'_> {
+    /// Prepares a call, however long the wait for its slot was. Returns true if the other calls allow it, there is time
+    /// for an image, and a file for it is open.
+    pub(super) async fn prepare(&mut self, gateway: &Gateway, history: &mut AttemptHistory) -> bool {
         if !self.siblings.has_time() {
-            history.stop.shut = Some(NoLease::Busy);
+            history.stop.shut = Some(LeaseRefusal::Busy);
         }
         if !self.siblings.go_on() {
             return false;
@@ -199,7 +208,7 @@ impl OneOf<'_> {
                 Ok(writer) => Some(writer),
                 Err(error) => {
                     tracing::error!(%error, "there is no place to keep an image");
-                    history.add(Failure::new(Class::N, Cause::Unkept).into());
+                    history.add(AttemptFailure::new(FailureClass::N, FailureCause::Unkept).into());
                     None
                 }
             };
@@ -208,15 +217,15 @@ impl OneOf<'_> {
     }
 }
 
-// === impl History ===
+// === impl AttemptHistory ===
 
-impl History {
-    /// Nothing was tried, for every place is taken.
+impl AttemptHistory {
+    /// True if nothing was tried because every slot is taken.
     fn is_only_busy(&self) -> bool {
-        self.failures.is_empty() && self.stop.shut == Some(NoLease::Busy)
+        self.failures.is_empty() && self.stop.shut == Some(LeaseRefusal::Busy)
     }
 
-    /// What else has failed.
+    /// Adds the other failures.
     fn extend(&mut self, other: Self) {
         self.usage = crate::gateway::relay::sum(self.usage, other.usage);
         self.failures.extend(other.failures);
@@ -225,10 +234,10 @@ impl History {
     }
 }
 
-type Work<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type WorkerFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Drives all of them until the last one is done.
-async fn all(mut works: Vec<Work<'_>>) {
+/// Drives all futures until the last one is done.
+async fn all(mut works: Vec<WorkerFuture<'_>>) {
     std::future::poll_fn(|cx| {
         works.retain_mut(|work| work.as_mut().poll(cx).is_pending());
         if works.is_empty() { Poll::Ready(()) } else { Poll::Pending }

@@ -1,6 +1,6 @@
 //! Checks the text models and the hosted tools that a group may ask for.
 
-use crate::error::{Error, Missing, Reason, Rejection};
+use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::Gateway;
 use crate::gateway::rules::ResponseJob;
 
@@ -8,25 +8,25 @@ use crate::gateway::rules::ResponseJob;
 ///
 /// # Errors
 ///
-/// 404 for a model that is not on the list, 400 for a tool that is not on the list or a prompt that is kept at the
-/// upstream.
+/// Returns 404 for a model that is not on the list, and 400 for a tool that is not on the list or a prompt that is kept
+/// at the upstream.
 pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
     if gateway.text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
-        return Err(Error::NotFound(Missing::Model(shown(job.model()))));
+        return Err(Error::NotFound(MissingResource::Model(shown(job.model()))));
     }
     let Some(allowed) = gateway.tools(group) else { return Ok(()) };
     if let Some(tool) = job.hosted_tools().into_iter().find(|tool| !allowed.contains(&tool.kind)) {
         let message = format!("The tool '{}' is not available to this key.", shown(&tool.kind));
-        return Err(Rejection::new(tool.place, Reason::InvalidValue, message).into());
+        return Err(Rejection::new(tool.place, RejectionReason::InvalidValue, message).into());
     }
     if job.has_kept_prompt() {
         let message = "Prompts that are kept at the upstream are not available to this key: they may bring tools.";
-        return Err(Rejection::new("prompt", Reason::InvalidValue, message).into());
+        return Err(Rejection::new("prompt", RejectionReason::InvalidValue, message).into());
     }
     Ok(())
 }
 
-/// A name that a caller wrote, shortened and without control characters for a message.
+/// Shortens a name that a caller wrote, and removes its control characters, for a message.
 fn shown(name: &str) -> String {
     name.chars().filter(|letter| !letter.is_control()).take(100).collect()
 }

@@ -1,39 +1,39 @@
-//! A response, from the body of the request to the body of the answer.
+//! The operation for responses, from the body of the request to the body of the answer.
 
 use std::sync::Arc;
 
 use chrono::Utc;
 use http::HeaderMap;
 
-use super::attempt::{Unmade, Won};
-use super::deliver::{self, Terms, Verdict};
-use super::made::Made;
-use super::work::Work;
-use super::{Ask, again, attempt, counted, outcome, permit, screen, unreadable};
-use crate::error::{Error, Fault, Reason, Rejection};
+use super::attempt::{JobFailure, JobSuccess};
+use super::deliver::{self, ClosingContext, DeliveryComparison};
+use super::made::GatewayAnswer;
+use super::work::JobContext;
+use super::{RequestOptions, again, attempt, counted, outcome, permit, screen, unreadable};
+use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::accounts::ResponseAccount;
-use crate::gateway::config::Delivery;
+use crate::gateway::config::DeliveryPolicy;
 use crate::gateway::keys::Caller;
-use crate::gateway::ledger::{Draft, OpenRecord, Outcome};
+use crate::gateway::ledger::{JobOutcome, OpenRecord, RecordDraft};
 use crate::gateway::relay::RelayBody;
-use crate::gateway::replay::Promise;
-use crate::gateway::rules::{ImageTool, ResponseJob, SharedTask, Task};
-use crate::gateway::spool::Kept;
-use crate::image::Facts;
+use crate::gateway::replay::AnswerSender;
+use crate::gateway::rules::{ImageTool, ResponseJob, SharedTask, TaskRef};
+use crate::gateway::spool::SpooledBytes;
+use crate::image::ImageProperties;
 
 /// Handles `POST /v1/responses`.
 ///
 /// # Errors
 ///
-/// Before anything is spent: what breaks a rule. After that: what the money rules make of the failed attempts.
+/// Returns the broken rule before anything is spent, later the error to which the money rules reduce the failures.
 pub(crate) async fn create_response(
     gateway: &Arc<Gateway>,
     caller: Caller,
-    ask: Ask,
+    ask: RequestOptions,
     headers: &HeaderMap,
-    body: Kept,
-) -> Result<Made, Error> {
+    body: SpooledBytes,
+) -> Result<GatewayAnswer, Error> {
     let job = counted(gateway, &caller, check(gateway, headers, body).await)?;
     counted(gateway, &caller, permit::check(gateway, caller.group_name(), &job))?;
     let job = counted(gateway, &caller, at_its_maker(gateway, &caller, job).await)?;
@@ -43,11 +43,11 @@ pub(crate) async fn create_response(
     // An idempotency key alone decides which requests are the same, so the turn does not count then.
     let turn = ask.turn.clone().filter(|_| ask.idempotency_key.is_none());
     let task = SharedTask::from(job.within(turn));
-    again::answer(Arc::new(Work::new(gateway, caller, ask, task))).await
+    again::answer(Arc::new(JobContext::new(gateway, caller, ask, task))).await
 }
 
-/// Checks a request against the rules, for which all of its body is read.
-async fn check(gateway: &Arc<Gateway>, headers: &HeaderMap, body: Kept) -> Result<ResponseJob, Error> {
+/// Checks a request against the rules, which reads all of its body.
+async fn check(gateway: &Arc<Gateway>, headers: &HeaderMap, body: SpooledBytes) -> Result<ResponseJob, Error> {
     let (received, whole) = (Utc::now(), body.clone());
     let (rules, headers) = (Arc::clone(gateway), headers.clone());
     let check = move || rules.image_models().response(body, &headers, received);
@@ -56,19 +56,19 @@ async fn check(gateway: &Arc<Gateway>, headers: &HeaderMap, body: Kept) -> Resul
 
 /// Makes the response to a request whose intent is recorded.
 pub(super) async fn make(
-    work: &Arc<Work>,
+    work: &Arc<JobContext>,
     job: &Arc<ResponseJob>,
     mut record: OpenRecord,
-    promise: Option<&Promise<Made>>,
-) -> Result<Made, Error> {
+    promise: Option<&AnswerSender<GatewayAnswer>>,
+) -> Result<GatewayAnswer, Error> {
     let (gateway, group) = (&work.gateway, work.caller.group_name());
     let won = match attempts(work, job, &mut record, promise).await {
         Ok(won) => won,
-        Err(Unmade::Abandoned) => {
-            deliver::settle(record, Outcome::cancelled()).await;
+        Err(JobFailure::Abandoned) => {
+            deliver::settle(record, JobOutcome::cancelled()).await;
             return Err(Error::Unavailable);
         }
-        Err(Unmade::Failed(error, last)) => {
+        Err(JobFailure::Failed(error, last)) => {
             deliver::settle(record, outcome::failed(&error, last)).await;
             return Err(error);
         }
@@ -76,12 +76,12 @@ pub(super) async fn make(
     record.mark_first_byte();
     let first = won.proven.first();
     let tool = job.tool().filter(|_| !won.plain);
-    let verdict = first.zip(tool).map_or(Verdict::Unknown, |(facts, tool)| judge(tool, facts));
-    let refused = verdict == Verdict::Mismatch && gateway.delivery(group) == Delivery::Fail;
+    let verdict = first.zip(tool).map_or(DeliveryComparison::Unknown, |(facts, tool)| judge(tool, facts));
+    let refused = verdict == DeliveryComparison::Mismatch && gateway.delivery(group) == DeliveryPolicy::Fail;
     let headers = deliver::headers(won.simulated, first, verdict, None);
     // The model chooses the number of images.
     let cutoff = gateway.cutoff().clone();
-    let terms = Terms {
+    let terms = ClosingContext {
         gateway: Arc::clone(gateway),
         asked: 0,
         // The answer names the model that made the images.
@@ -94,33 +94,33 @@ pub(super) async fn make(
     };
     let lease = won.lease;
     let on_end = Box::new(move |ending, summary| deliver::close(record, lease, ending, summary, terms));
-    let body = RelayBody::new(won.proven, Error::Upstream(Fault::Broken).event(), on_end).until(&cutoff);
+    let body = RelayBody::new(won.proven, Error::Upstream(UpstreamFault::Broken).event(), on_end).until(&cutoff);
     if refused {
-        // Nobody waits for the rest of it, but its tokens were paid for: dropping the body reads them.
+        // The caller does not get the rest of the answer, but its tokens were paid for: dropping the body reads them.
         drop(body);
-        return Err(Error::Upstream(Fault::Mismatch));
+        return Err(Error::Upstream(UpstreamFault::Mismatch));
     }
-    Ok(Made::live(job.stream(), headers, body))
+    Ok(GatewayAnswer::live(job.stream(), headers, body))
 }
 
-/// What may be drawn is screened like a prompt; talk is not what the operator's filter is for.
+/// Makes the attempts. A task that may draw is screened like a prompt; the operator's filter is not meant for talk.
 async fn attempts(
-    work: &Work,
+    work: &JobContext,
     job: &Arc<ResponseJob>,
     record: &mut OpenRecord,
-    promise: Option<&Promise<Made>>,
-) -> Result<Won, Unmade> {
+    promise: Option<&AnswerSender<GatewayAnswer>>,
+) -> Result<JobSuccess, JobFailure> {
     if job.tool().is_some() {
         let checked = screen::check_task(&work.gateway, work.caller.group_name(), job).await;
-        checked.map_err(|error| Unmade::Failed(error, None))?;
+        checked.map_err(|error| JobFailure::Failed(error, None))?;
     }
-    attempt::run(work.asker(promise), Task::from(&**job), record).await
+    attempt::run(work.asker(promise), TaskRef::from(&**job), record).await
 }
 
-/// `auto` is never a mismatch.
-fn judge(tool: &ImageTool, facts: Facts) -> Verdict {
+/// Compares an image with its tool. `auto` is never a mismatch.
+fn judge(tool: &ImageTool, facts: ImageProperties) -> DeliveryComparison {
     let size = tool.size.exact().is_none_or(|size| (size.width(), size.height()) == (facts.width, facts.height));
-    if size && facts.format == tool.format { Verdict::Match } else { Verdict::Mismatch }
+    if size && facts.format == tool.format { DeliveryComparison::Match } else { DeliveryComparison::Mismatch }
 }
 
 /// Restricts a request that continues an earlier response to the account that made that response: no other has it.
@@ -132,7 +132,7 @@ async fn at_its_maker(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> R
     })?;
     let refuse = |why| {
         let message = format!("{why} Send the conversation as 'input' instead.");
-        Rejection::new("previous_response_id", Reason::InvalidValue, message)
+        Rejection::new("previous_response_id", RejectionReason::InvalidValue, message)
     };
     match maker {
         ResponseAccount::Serves(account) => Ok(job.only_at(account)),
@@ -145,9 +145,9 @@ async fn at_its_maker(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> R
     }
 }
 
-pub(super) fn draft(work: &Work, job: &ResponseJob) -> Draft {
+pub(super) fn draft(work: &JobContext, job: &ResponseJob) -> RecordDraft {
     let (tool, caller) = (job.tool(), &work.caller);
-    Draft {
+    RecordDraft {
         request_id: work.ask.request_id.as_str().into(),
         operation: "create_response",
         model: Some(job.model().to_owned()),

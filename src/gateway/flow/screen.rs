@@ -1,30 +1,30 @@
-//! What the operator does not want made is refused before anything is spent.
+//! Checks a prompt against the operator's content rules, and refuses it before anything is spent.
 
 use std::sync::Arc;
 
 use super::unreadable;
-use crate::error::{Error, Fault};
+use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
-use crate::gateway::config::OnError;
-use crate::gateway::filter::Verdict;
+use crate::gateway::config::ModerationErrorPolicy;
+use crate::gateway::filter::FilterVerdict;
 use crate::gateway::rules::ResponseJob;
 
-/// A prompt of one text: the operator's own rules, and then the moderation endpoint, where the group has one.
+/// Checks a prompt of one text: first the operator's own rules, then the moderation endpoint, if the group has one.
 ///
 /// # Errors
 ///
-/// A refusal reads as one of the upstream. Where the endpoint does not answer the operator has said what that means.
+/// A refusal looks like one of the upstream. If the endpoint does not answer, the operator's setting decides.
 pub(super) async fn check(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Error> {
     rules(gateway, group, prompt)?;
     judge(gateway, group, async { Ok(prompt.to_owned()) }).await
 }
 
-/// The task of a text model that may draw: the rules are held against everything that may find its way into an image,
-/// and what the user said last is judged.
+/// Checks the task of a text model that may draw: the rules are applied to everything that may get into an image, and
+/// the last text of the user goes to the moderation endpoint.
 ///
 /// # Errors
 ///
-/// As [`check`]; and where the task cannot be read back from the disk.
+/// Returns the errors of [`check`], and an error if the task cannot be read back from disk.
 pub(super) async fn check_task(gateway: &Arc<Gateway>, group: &str, job: &Arc<ResponseJob>) -> Result<(), Error> {
     if gateway.filters().has_rules(group) {
         let (gateway, group) = (Arc::clone(gateway), group.to_owned());
@@ -41,7 +41,7 @@ pub(super) async fn check_task(gateway: &Arc<Gateway>, group: &str, job: &Arc<Re
     judge(gateway, group, read(job, ResponseJob::prompt)).await
 }
 
-/// Reads a task wherever it lies.
+/// Reads a task from memory or disk.
 async fn read<T: Send + 'static>(
     job: &Arc<ResponseJob>,
     read: impl FnOnce(&ResponseJob) -> Result<T, Error> + Send + 'static,
@@ -51,14 +51,14 @@ async fn read<T: Send + 'static>(
 }
 
 fn rules(gateway: &Gateway, group: &str, words: &str) -> Result<(), Error> {
-    if let Verdict::Refused { rule } = gateway.filters().check(group, words) {
+    if let FilterVerdict::Refused { rule } = gateway.filters().check(group, words) {
         tracing::info!(rule, group, "the content filter refuses a prompt");
-        return Err(Error::Upstream(Fault::Refused));
+        return Err(Error::Upstream(UpstreamFault::Refused));
     }
     Ok(())
 }
 
-/// The prompt is looked for only where somebody judges it.
+/// Asks the moderation endpoint. The prompt is read only if the group has one.
 async fn judge(
     gateway: &Gateway,
     group: &str,
@@ -69,10 +69,10 @@ async fn judge(
         Ok(false) => Ok(()),
         Ok(true) => {
             tracing::info!(group, "the moderation endpoint refuses a prompt");
-            Err(Error::Upstream(Fault::Refused))
+            Err(Error::Upstream(UpstreamFault::Refused))
         }
         Err(error) => {
-            let open = moderation.on_error == OnError::Open;
+            let open = moderation.on_error == ModerationErrorPolicy::Open;
             tracing::warn!(error = &error as &dyn std::error::Error, open, "the moderation endpoint does not answer");
             if open { Ok(()) } else { Err(Error::Unavailable) }
         }

@@ -6,32 +6,32 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::gateway::ledger::{Call, OpenRecord};
+use crate::gateway::ledger::{AttemptHandle, OpenRecord};
 
 /// The time that a job waits for the note of its next attempt (ours).
 const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The record of a job, shared by its concurrent calls.
-pub(super) struct Sheet<'a> {
+pub(super) struct SharedRecord<'a> {
     record: Mutex<&'a mut OpenRecord>,
-    /// A larger image may have been paid for, so that whatever is called now may be paid for beside it.
+    /// True if a larger image may have been paid for, so that any further call may be paid for as well.
     maybe_paid: AtomicBool,
 }
 
-// === impl Sheet ===
+// === impl SharedRecord ===
 
-impl<'a> Sheet<'a> {
+impl<'a> SharedRecord<'a> {
     pub(super) fn new(record: &'a mut OpenRecord) -> Self {
         Self { record: Mutex::new(record), maybe_paid: AtomicBool::new(false) }
     }
 
-    /// A smaller image is made next, and the larger one may have been paid for.
+    /// Notes that a smaller image is made next, and that the larger one may have been paid for.
     pub(super) fn expect_second_payment(&self) {
         self.maybe_paid.store(true, Ordering::Relaxed);
     }
 
-    /// Says that an upstream call begins.
-    pub(super) fn begin_attempt(&self, account: &str) -> Call {
+    /// Notes that an upstream call begins.
+    pub(super) fn begin_attempt(&self, account: &str) -> AttemptHandle {
         self.note(|record| {
             if self.maybe_paid.load(Ordering::Relaxed) {
                 record.set_maybe_paid_twice();
@@ -41,7 +41,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// Records the accounts that are about to be asked, so that the record names them even if the process is killed. If
-    /// that fails the job continues: its intent is recorded.
+    /// that fails, the job continues: its intent is recorded.
     pub(super) async fn keep_attempts(&self) {
         let Some(kept) = self.note(|record| record.note_attempts()) else { return };
         match timeout(NOTE_PATIENCE, kept).await {

@@ -5,49 +5,51 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::gateway::rules::Task;
+use crate::gateway::rules::TaskRef;
 use crate::tables;
 
-/// Of the time that is left, a call for an image that has a smaller one below it may take this share until the image
-/// begins (ours): of the ten minutes of a request the largest one has five, as the specification has it.
+/// If a smaller image may follow, a call may take this share of the time left until its image begins (ours): of the ten
+/// minutes of a request the largest one has five, according to the specification.
 const BEGIN_SHARE: u32 = 2;
 /// A smaller image is asked for only if this share of the time for a request is left (ours): a call that is cut off at
-/// the end of that time is paid, and thrown away.
+/// the end of that time is paid for and thrown away.
 const WORTH_SHARE: u32 = 8;
-/// A share that is shorter than the specification has a client wait for a normal image is none: a larger image that is
-/// given up so soon is paid, and thrown away.
+/// The least share. A share that is shorter than the time that the specification has a client wait for a normal image
+/// does not apply: a larger image that is given up so soon is paid for and thrown away.
 const SHARE_MIN: Duration = Duration::from_secs(tables::CLIENT_TIMEOUT_SECONDS);
 /// If all of the time is shorter than that, the upstream is quicker, and this part of the time takes its place (ours).
 const SHARE_MIN_PART: u32 = 5;
 
 /// The limits on the time of one request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct AttemptDeadlines {
     /// The longest silence of an upstream at work.
     pub(super) patience: Duration,
-    /// The time that an image may take where all of it is left.
+    /// The time that an image may take if none of it is used up.
     pub(super) whole: Duration,
-    /// The answer must be complete.
+    /// The moment at which the answer must be complete.
     pub(super) end: Instant,
-    /// An image that does not begin is given up for a smaller one.
+    /// True if an image that does not begin is given up for a smaller one.
     pub(super) has_below: bool,
 }
 
-// === impl Terms ===
+// === impl AttemptDeadlines ===
 
-impl Terms {
-    /// The limits of a request that begins now.
-    pub(super) fn new(task: Task<'_>, patience: Duration) -> Self {
-        // A text model that says something all the time may talk for longer.
+impl AttemptDeadlines {
+    /// Returns the limits of a request that begins now.
+    pub(super) fn new(task: TaskRef<'_>, patience: Duration) -> Self {
+        // A text model that sends something all the time may go on for longer.
         let total = match task {
-            Task::Response(job) if job.stream() => Duration::from_secs(tables::RESPONSE_STREAM_SECONDS).max(patience),
-            Task::Images(_) | Task::Response(_) => patience,
+            TaskRef::Response(job) if job.stream() => {
+                Duration::from_secs(tables::RESPONSE_STREAM_SECONDS).max(patience)
+            }
+            TaskRef::Images(_) | TaskRef::Response(_) => patience,
         };
         Self { patience, whole: patience, end: Instant::now() + total, has_below: false }
     }
 
-    /// The limits of an image that begins now, and has smaller ones below it or none: an upstream that is silent must not
-    /// take their time too.
+    /// Returns the limits of an image that begins now, with or without smaller ones that may follow: a silent upstream
+    /// must not use up their time too.
     pub(super) fn shared(self, has_below: bool) -> Self {
         Self { patience: self.patience.min(self.left()), has_below, ..self }
     }
@@ -57,7 +59,7 @@ impl Terms {
         self.left() >= self.whole / WORTH_SHARE
     }
 
-    /// The time that a call has until its image begins, if it is made now.
+    /// Returns the time that a call has until its image begins, if it is made now.
     pub(super) fn time_to_begin(&self) -> Duration {
         self.share().unwrap_or_else(|| self.left())
     }
@@ -73,7 +75,7 @@ impl Terms {
         }
     }
 
-    /// The share of a call that leaves the rest to smaller images.
+    /// Returns the share of a call, which leaves the rest to smaller images.
     fn share(&self) -> Option<Duration> {
         let least = if self.whole < SHARE_MIN { self.whole / SHARE_MIN_PART } else { SHARE_MIN };
         let share = self.left() / BEGIN_SHARE;
@@ -93,12 +95,12 @@ mod tests {
 
     const TEN_MINUTES: Duration = Duration::from_secs(600);
 
-    fn whole() -> Terms {
+    fn whole() -> AttemptDeadlines {
         of(TEN_MINUTES)
     }
 
-    fn of(time: Duration) -> Terms {
-        Terms { patience: time, whole: time, end: Instant::now() + time, has_below: false }
+    fn of(time: Duration) -> AttemptDeadlines {
+        AttemptDeadlines { patience: time, whole: time, end: Instant::now() + time, has_below: false }
     }
 
     #[tokio::test(start_paused = true)]
@@ -127,7 +129,7 @@ mod tests {
         assert!(!whole.is_worth_more());
     }
 
-    /// The seconds after which each step of an upstream that is silent each time is given up.
+    /// Returns the seconds after which each round is given up if the upstream is silent each time.
     async fn shares(seconds: u64) -> Vec<u64> {
         let (whole, mut waited) = (of(Duration::from_secs(seconds)), Vec::new());
         for has_below in [true, true, false] {

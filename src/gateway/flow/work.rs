@@ -2,36 +2,36 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::asker::Asker;
-use super::made::Made;
-use super::{Ask, deliver, respond};
-use crate::error::{Error, Fault};
+use super::asker::AttemptContext;
+use super::made::GatewayAnswer;
+use super::{RequestOptions, deliver, respond};
+use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
-use crate::gateway::config::Fallback;
+use crate::gateway::config::FallbackPolicy;
 use crate::gateway::keys::Caller;
-use crate::gateway::ledger::{OpenRecord, Outcome};
-use crate::gateway::replay::{JobRegistration, Promise};
+use crate::gateway::ledger::{JobOutcome, OpenRecord};
+use crate::gateway::replay::{AnswerSender, JobRegistration};
 use crate::gateway::rules::SharedTask;
 
 /// One request, with everything that is needed to answer it.
-pub(super) struct Work {
+pub(super) struct JobContext {
     pub(super) gateway: Arc<Gateway>,
     pub(super) caller: Caller,
-    pub(super) ask: Ask,
+    pub(super) ask: RequestOptions,
     pub(super) task: SharedTask,
     /// The hash by which a client's own retry is recognized.
     fingerprint: OnceLock<[u8; 32]>,
 }
 
-// === impl Work ===
+// === impl JobContext ===
 
-impl Work {
-    pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, ask: Ask, task: SharedTask) -> Self {
+impl JobContext {
+    pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, ask: RequestOptions, task: SharedTask) -> Self {
         Self { gateway: Arc::clone(gateway), caller, ask, task, fingerprint: OnceLock::new() }
     }
 
-    /// The facts by which a client's own retry is recognized, also after a restart. Must be called before the job
-    /// begins.
+    /// Returns the facts by which a client's own retry is recognized, also after a restart. Must be called before the
+    /// job begins.
     pub(super) async fn expected(&self) -> JobRegistration {
         let marks_retries = self.ask.marks_retries();
         let found = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
@@ -39,44 +39,47 @@ impl Work {
         JobRegistration { request_id: self.ask.request_id.clone(), marks_retries, fingerprint }
     }
 
-    /// The fingerprint that [`Self::expected`] has computed, if there is one.
+    /// Returns the fingerprint that [`Self::expected`] has computed, if there is one.
     pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
         self.fingerprint.get().copied()
     }
 
-    /// Runs the whole job, beginning with its intent. The promise knows if anybody wants the job; a job without one is
-    /// always wanted.
-    pub(super) async fn begin(self: &Arc<Self>, promise: Option<&Promise<Made>>) -> Result<Made, Error> {
+    /// Runs the whole job, beginning with its intent. The promise knows if the caller still wants the job; a job
+    /// without one is always wanted.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        promise: Option<&AnswerSender<GatewayAnswer>>,
+    ) -> Result<GatewayAnswer, Error> {
         let record = self.open().await?;
         self.make(record, promise).await
     }
 
     /// Runs the whole job for a caller whose departure cancels it, whenever this future is dropped.
-    pub(super) async fn begin_with_caller(self: &Arc<Self>) -> Result<Made, Error> {
+    pub(super) async fn begin_with_caller(self: &Arc<Self>) -> Result<GatewayAnswer, Error> {
         let mut record = self.open().await?;
-        record.when_dropped(Outcome::cancelled());
+        record.when_dropped(JobOutcome::cancelled());
         self.make(record, None).await
     }
 
-    /// The choice between a lesser image and none: as the caller says, or else as the group does. A response has no
-    /// lesser form.
-    fn fallback(&self) -> Fallback {
+    /// Returns the choice between a smaller image and an error: the caller's, or else the group's. A response has no
+    /// smaller form.
+    fn fallback(&self) -> FallbackPolicy {
         match self.task {
             SharedTask::Images(_) => {
                 self.ask.fallback.unwrap_or_else(|| self.gateway.fallback(self.caller.group_name()))
             }
-            SharedTask::Response(_) => Fallback::Never,
+            SharedTask::Response(_) => FallbackPolicy::Never,
         }
     }
 
-    pub(super) fn asker<'a>(&'a self, promise: Option<&'a Promise<Made>>) -> Asker<'a> {
-        Asker { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback(), promise }
+    pub(super) fn asker<'a>(&'a self, promise: Option<&'a AnswerSender<GatewayAnswer>>) -> AttemptContext<'a> {
+        AttemptContext { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback(), promise }
     }
 
     /// Remembers a broken answer, because some clients send such a request again although they are told not to.
     pub(super) async fn remember_break(&self) {
         if !self.task.stream() && self.ask.idempotency_key.is_none() {
-            let broken = Error::Upstream(Fault::Broken);
+            let broken = Error::Upstream(UpstreamFault::Broken);
             self.gateway.replay().remember(&self.caller, self.task.clone(), &broken).await;
         }
     }
@@ -98,8 +101,12 @@ impl Work {
         })
     }
 
-    /// Boxed, because it is the largest part of a waiting request's memory.
-    async fn make(self: &Arc<Self>, record: OpenRecord, promise: Option<&Promise<Made>>) -> Result<Made, Error> {
+    /// Makes the answer. The future is boxed, because it is the largest part of a waiting request's memory.
+    async fn make(
+        self: &Arc<Self>,
+        record: OpenRecord,
+        promise: Option<&AnswerSender<GatewayAnswer>>,
+    ) -> Result<GatewayAnswer, Error> {
         match &self.task {
             SharedTask::Images(job) => Box::pin(deliver::make(self, job, record, promise)).await,
             SharedTask::Response(job) => Box::pin(respond::make(self, job, record, promise)).await,

@@ -1,4 +1,4 @@
-//! The state of one connection, as its task sees it and as others may read it.
+//! The state of one connection, as its own task sees it and as other threads may read it.
 //!
 //! The socket, the service and the bodies set flags while the connection is polled; after the poll the flags are
 //! combined into one state, stored with the time since which it holds. Other threads read that state only to choose the
@@ -12,11 +12,11 @@ use std::time::Duration;
 const READ: u8 = 1;
 /// Bytes were written in this poll.
 const WROTE: u8 = 1 << 1;
-/// The last write did not take anything.
+/// The last write took no byte.
 const BLOCKED: u8 = 1 << 2;
 /// A request has been read, and its answer has not been handed over yet.
 const REQUEST: u8 = 1 << 3;
-/// Somebody waited in this poll for more of the request's body.
+/// In this poll a reader waited for more of the request's body.
 const AWAITS_BODY: u8 = 1 << 4;
 /// Bytes came that belong to no request yet.
 const PARTIAL_HEAD: u8 = 1 << 5;
@@ -24,17 +24,17 @@ const PARTIAL_HEAD: u8 = 1 << 5;
 const USED: u8 = 1 << 6;
 const STATE_BITS: u32 = 3;
 
-/// A head that was sent together with the connection's first packet is there after this time (ours).
+/// The time after which a head that was sent with the connection's first packet has arrived (ours).
 const YOUNG_MILLIS: u64 = 100;
-/// An upload from which nothing came for this long has stalled (ours).
+/// The time without a byte after which an upload has stalled (ours).
 const STALLED_MILLIS: u64 = 1_000;
-/// A reader that took nothing for this long loses the answer that was already handed over to the connection (ours).
+/// The time after which a peer that takes no byte loses an answer that was handed over to the connection (ours).
 const UNREAD_MILLIS: u64 = 5_000;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Nothing has come yet.
+pub(super) enum ConnectionState {
+    /// No byte has come yet.
     New,
     /// A part of a request's head has come.
     ReadingHead,
@@ -49,28 +49,29 @@ pub(super) enum State {
 /// The order in which connections are closed when there are too many; the first variants are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionRank {
-    /// Had its time and sent no request.
+    /// The connection had its time and sent no request.
     Silent,
-    /// Waits for another request.
+    /// The connection waits for another request.
     Idle,
-    /// Sends no more of the body that it announced.
+    /// The connection sends no more of the body that it announced.
     StalledUpload,
-    /// Has just connected.
+    /// The connection is new.
     Young,
-    /// Sends a body.
+    /// The connection sends a body.
     Upload,
-    /// Reads nothing of its last answer, which was handed over.
+    /// The peer reads nothing of its last answer, which was handed over.
     Unread,
 }
 
 /// The limits on the time that a connection may stay in one state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
-    /// Time until the head of a request is complete; for the first request it runs from the start of the connection.
+pub(super) struct ConnectionDeadlines {
+    /// The time until the head of a request is complete; for the first request it runs from the start of the
+    /// connection.
     pub(super) head: Duration,
-    /// Time without a request.
+    /// The time without a request.
     pub(super) idle: Duration,
-    /// Time during which the peer takes no byte of the data to be written.
+    /// The time during which the peer takes no byte of the data to be written.
     pub(super) write: Duration,
 }
 
@@ -92,9 +93,9 @@ pub(super) struct ConnectionActivity {
     blocked_since: AtomicU64,
 }
 
-// === impl State ===
+// === impl ConnectionState ===
 
-impl State {
+impl ConnectionState {
     pub(super) const ALL: [Self; 5] = [Self::New, Self::ReadingHead, Self::Idle, Self::ReadingBody, Self::Busy];
 
     /// The value of the `state` label in the metrics.
@@ -125,7 +126,7 @@ impl ConnectionActivity {
         Self { flags: AtomicU8::new(0), state: AtomicU64::new(now << STATE_BITS), blocked_since: AtomicU64::new(0) }
     }
 
-    /// `length` bytes were read; 0 at the end of the stream.
+    /// Records that `length` bytes were read; 0 at the end of the stream.
     pub(super) fn read(&self, length: usize) {
         if length > 0 {
             let flags = self.flags.load(Ordering::Relaxed);
@@ -133,62 +134,62 @@ impl ConnectionActivity {
         }
     }
 
-    /// A write took something.
+    /// Records that a write took at least one byte.
     pub(super) fn wrote(&self) {
         self.set(WROTE);
         self.clear(BLOCKED);
     }
 
-    /// A write took nothing.
+    /// Records that a write took no byte.
     pub(super) fn blocked(&self) {
         self.set(BLOCKED);
     }
 
-    /// True if the last write took nothing.
+    /// True if the last write took no byte.
     pub(super) fn is_blocked(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & BLOCKED != 0
     }
 
-    /// The head of a request is complete.
+    /// Records that the head of a request is complete.
     pub(super) fn request_begins(&self) {
         self.set(REQUEST | USED);
         self.clear(PARTIAL_HEAD);
     }
 
-    /// The answer is handed over.
+    /// Records that the answer is handed over.
     pub(super) fn request_ends(&self) {
         self.clear(REQUEST);
     }
 
-    /// Somebody waits for more of the body.
+    /// Records that a reader waits for more of the body.
     pub(super) fn awaits_body(&self) {
         self.set(AWAITS_BODY);
     }
 
-    /// The bytes that were read belong to a body, even if its request is answered already.
+    /// Records that the bytes read belong to a body, even if its request is answered already.
     pub(super) fn took_body(&self) {
         self.clear(PARTIAL_HEAD);
     }
 
-    /// The connection is about to be polled.
+    /// Prepares the flags for a poll of the connection.
     pub(super) fn poll_begins(&self) {
         self.clear(READ | WROTE | AWAITS_BODY);
     }
 
-    /// The connection was polled.
+    /// Combines the flags into a state after a poll of the connection.
     pub(super) fn poll_ends(&self, now: u64) {
         let flags = self.flags.load(Ordering::Relaxed);
         let (before, since) = self.state();
         let state = match flags {
-            _ if flags & (REQUEST | AWAITS_BODY) == REQUEST | AWAITS_BODY => State::ReadingBody,
-            _ if flags & REQUEST != 0 => State::Busy,
-            _ if flags & PARTIAL_HEAD != 0 => State::ReadingHead,
-            _ if flags & USED == 0 => State::New,
-            _ => State::Idle,
+            _ if flags & (REQUEST | AWAITS_BODY) == REQUEST | AWAITS_BODY => ConnectionState::ReadingBody,
+            _ if flags & REQUEST != 0 => ConnectionState::Busy,
+            _ if flags & PARTIAL_HEAD != 0 => ConnectionState::ReadingHead,
+            _ if flags & USED == 0 => ConnectionState::New,
+            _ => ConnectionState::Idle,
         };
         let goes_on = match (before, state) {
-            (State::New, State::ReadingHead) => true,
-            (State::ReadingBody, State::ReadingBody) => flags & READ == 0,
+            (ConnectionState::New, ConnectionState::ReadingHead) => true,
+            (ConnectionState::ReadingBody, ConnectionState::ReadingBody) => flags & READ == 0,
             _ => before == state,
         };
         let since = if goes_on { since } else { now };
@@ -201,22 +202,24 @@ impl ConnectionActivity {
     }
 
     /// The state, and the time since which it holds.
-    pub(super) fn state(&self) -> (State, u64) {
+    pub(super) fn state(&self) -> (ConnectionState, u64) {
         let word = self.state.load(Ordering::Relaxed);
-        let state = State::ALL.into_iter().find(|state| *state as u64 == word & ((1 << STATE_BITS) - 1));
-        (state.unwrap_or(State::Busy), word >> STATE_BITS)
+        let state = ConnectionState::ALL.into_iter().find(|state| *state as u64 == word & ((1 << STATE_BITS) - 1));
+        (state.unwrap_or(ConnectionState::Busy), word >> STATE_BITS)
     }
 
-    /// The deadline that comes next, if there is one.
-    pub(super) fn deadline(&self, deadlines: &Deadlines) -> Option<(u64, PassedDeadline)> {
+    /// The next deadline, if there is one.
+    pub(super) fn deadline(&self, deadlines: &ConnectionDeadlines) -> Option<(u64, PassedDeadline)> {
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);
         if blocked_since != 0 {
             return Some((blocked_since + millis(deadlines.write), PassedDeadline::Write));
         }
         match self.state() {
-            (State::New | State::ReadingHead, since) => Some((since + millis(deadlines.head), PassedDeadline::Head)),
-            (State::Idle, since) => Some((since + millis(deadlines.idle), PassedDeadline::Idle)),
-            (State::ReadingBody | State::Busy, _) => None,
+            (ConnectionState::New | ConnectionState::ReadingHead, since) => {
+                Some((since + millis(deadlines.head), PassedDeadline::Head))
+            }
+            (ConnectionState::Idle, since) => Some((since + millis(deadlines.idle), PassedDeadline::Idle)),
+            (ConnectionState::ReadingBody | ConnectionState::Busy, _) => None,
         }
     }
 
@@ -226,17 +229,17 @@ impl ConnectionActivity {
         let (state, since) = self.state();
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);
         if blocked_since != 0 {
-            let is_over = state != State::Busy && now.saturating_sub(blocked_since) >= UNREAD_MILLIS;
+            let is_over = state != ConnectionState::Busy && now.saturating_sub(blocked_since) >= UNREAD_MILLIS;
             return is_over.then_some((EvictionRank::Unread, blocked_since));
         }
         let age = now.saturating_sub(since);
         let rank = match state {
-            State::New | State::ReadingHead if age >= YOUNG_MILLIS => EvictionRank::Silent,
-            State::New | State::ReadingHead => EvictionRank::Young,
-            State::Idle => EvictionRank::Idle,
-            State::ReadingBody if age >= STALLED_MILLIS => EvictionRank::StalledUpload,
-            State::ReadingBody => EvictionRank::Upload,
-            State::Busy => return None,
+            ConnectionState::New | ConnectionState::ReadingHead if age >= YOUNG_MILLIS => EvictionRank::Silent,
+            ConnectionState::New | ConnectionState::ReadingHead => EvictionRank::Young,
+            ConnectionState::Idle => EvictionRank::Idle,
+            ConnectionState::ReadingBody if age >= STALLED_MILLIS => EvictionRank::StalledUpload,
+            ConnectionState::ReadingBody => EvictionRank::Upload,
+            ConnectionState::Busy => return None,
         };
         Some((rank, since))
     }

@@ -1,4 +1,4 @@
-//! Answers: a value, or bytes that are still coming; and every error, with its headers.
+//! Answers: a value or a stream of bytes, and every error with its headers.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,57 +18,57 @@ use serde::Serialize;
 use sync_wrapper::SyncWrapper;
 use tracing::Instrument as _;
 
-use super::unread::Unread;
-use crate::error::{Code, Error};
+use super::unread::UnreadBody;
+use crate::error::{ApiErrorCode, Error};
 
 /// `x-should-retry`: obeyed by the official SDKs.
 pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// What goes to the caller; described as a `T`.
+/// The answer to the caller; described as a `T`.
 pub(crate) struct Reply<T> {
     response: Response<Body>,
     described: PhantomData<fn() -> T>,
 }
 
-/// A good answer, before it is HTTP.
-pub(crate) struct Answer {
+/// A successful answer before it becomes HTTP.
+pub(crate) struct HandlerResponse {
     status: StatusCode,
     body: Body,
     headers: HeaderMap,
 }
 
-/// What an answer consists of.
+/// The content of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ResponseKind {
     /// One JSON value.
     Json,
     /// Server-sent events.
     Events,
 }
 
-/// Lets a body that is only `Send` go where dropshot also wants `Sync`; it is only ever polled by one.
-struct Alone<B>(SyncWrapper<B>);
+/// Lets a body that is only `Send` go where dropshot also requires `Sync`; only one task ever polls it.
+struct SyncBody<B>(SyncWrapper<B>);
 
 /// A server that counts its answers.
-pub(crate) trait Counts: ServerContext {
-    /// An answer of this operation has begun.
+pub(crate) trait ResponseCounter: ServerContext {
+    /// Counts an answer of this operation that has begun.
     fn answered(&self, operation: &str, status: u16);
 }
 
-/// Runs a handler: its error becomes an answer with headers, and so does its panic.
+/// Runs a handler and turns its error, or its panic, into an answer with headers.
 ///
-/// `unread` is the place where the request's body comes back to if it was not read.
-pub(crate) async fn answer<T, C: Counts>(
+/// `unread` is the place that the request's body returns to if it was not read.
+pub(crate) async fn answer<T, C: ResponseCounter>(
     context: &RequestContext<C>,
-    unread: Unread,
-    work: impl Future<Output = Result<Answer, Error>>,
+    unread: UnreadBody,
+    work: impl Future<Output = Result<HandlerResponse, Error>>,
 ) -> Reply<T> {
     let begun = Instant::now();
-    // Whatever is logged on the way can be found by the id that the caller has.
+    // Every log line of the request carries the id that the caller has.
     let work = work.instrument(tracing::info_span!("request", id = context.request_id));
-    let result = Caught(pin!(work)).await.unwrap_or_else(|panic| {
+    let result = PanicCatcher(pin!(work)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
         Err(Error::Internal)
     });
@@ -77,7 +77,7 @@ pub(crate) async fn answer<T, C: Counts>(
         Err(error) => refusal(&error).map(|body| unread.after(body, error != Error::InvalidKey)),
     };
     context.context().answered(&context.endpoint.operation_id, response.status().as_u16());
-    // The one line of each request. Neither headers nor bodies are in it, so no secret and no prompt is.
+    // The only log line of each request. It has neither headers nor bodies, so it holds no secret and no prompt.
     tracing::info!(
         request_id = context.request_id,
         method = %context.request.method(),
@@ -89,18 +89,18 @@ pub(crate) async fn answer<T, C: Counts>(
     Reply { response, described: PhantomData }
 }
 
-/// Runs the handler of a page, which makes its own answers; its panic becomes one without a page.
+/// Runs the handler of a page, which makes its own answers; a panic becomes an answer without a page.
 ///
-/// `section` is what the log says of the path.
-pub(crate) async fn respond<C: Counts>(
+/// `section` is the part of the path that is logged.
+pub(crate) async fn respond<C: ResponseCounter>(
     context: &RequestContext<C>,
     section: &str,
-    unread: Unread,
+    unread: UnreadBody,
     work: impl Future<Output = Response<Bytes>>,
 ) -> Response<Body> {
     let begun = Instant::now();
     let work = work.instrument(tracing::info_span!("request", id = context.request_id));
-    let response = Caught(pin!(work)).await.unwrap_or_else(|panic| {
+    let response = PanicCatcher(pin!(work)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a page panicked");
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -113,7 +113,7 @@ pub(crate) async fn respond<C: Counts>(
     response.map(|body| unread.after(body, false))
 }
 
-/// An error as an answer.
+/// Converts an error into an answer.
 pub(super) fn refusal(error: &Error) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(error.body().to_string()));
     *response.status_mut() = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -126,38 +126,38 @@ pub(super) fn refusal(error: &Error) -> Response<Bytes> {
     if let Some(codings) = error.accept_encoding() {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(codings));
     }
-    if error.code() == Code::InvalidApiKey {
+    if error.code() == ApiErrorCode::InvalidApiKey {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }
 
-// === impl Answer ===
+// === impl HandlerResponse ===
 
-impl Answer {
+impl HandlerResponse {
     /// A small JSON value.
     ///
     /// # Errors
     ///
-    /// Where the value cannot be written, which is a fault of ours.
+    /// Returns an error if the value cannot be written, which is an internal error.
     pub(crate) fn json(value: &impl Serialize) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
             tracing::error!(%error, "an answer could not be written");
             Error::Internal
         })?;
-        Ok(Self { status: StatusCode::OK, body: Body::from(text), headers: Kind::Json.headers() })
+        Ok(Self { status: StatusCode::OK, body: Body::from(text), headers: ResponseKind::Json.headers() })
     }
 
-    /// Bytes that are still coming.
-    pub(crate) fn coming<B>(kind: Kind, body: B) -> Self
+    /// An answer whose bytes are still coming.
+    pub(crate) fn coming<B>(kind: ResponseKind, body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        Self { status: StatusCode::OK, body: Body::wrap(Alone(SyncWrapper::new(body))), headers: kind.headers() }
+        Self { status: StatusCode::OK, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: kind.headers() }
     }
 
-    /// The same with one more header, where there is a value for it.
+    /// The same answer with one more header, if it has a value.
     pub(crate) fn with(mut self, name: &'static str, value: Option<&str>) -> Self {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             self.headers.insert(HeaderName::from_static(name), value);
@@ -165,7 +165,7 @@ impl Answer {
         self
     }
 
-    /// The same with these headers too.
+    /// The same answer with these headers as well.
     pub(crate) fn with_all(mut self, headers: &BTreeMap<String, String>) -> Self {
         for (name, value) in headers {
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
@@ -175,7 +175,7 @@ impl Answer {
         self
     }
 
-    /// The same with another status: that of an answer which is given again.
+    /// The same answer with another status: that of a replayed answer.
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         self
@@ -189,9 +189,9 @@ impl Answer {
     }
 }
 
-// === impl Kind ===
+// === impl ResponseKind ===
 
-impl Kind {
+impl ResponseKind {
     fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         match self {
@@ -199,7 +199,7 @@ impl Kind {
             Self::Events => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-                // Proxies of one well-known make gather an answer unless they are told not to.
+                // Some proxies buffer a whole answer unless this header forbids it.
                 headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
             }
         }
@@ -207,9 +207,9 @@ impl Kind {
     }
 }
 
-// === impl Alone ===
+// === impl SyncBody ===
 
-impl<B: http_body::Body + Unpin> http_body::Body for Alone<B> {
+impl<B: http_body::Body + Unpin> http_body::Body for SyncBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -221,7 +221,7 @@ impl<B: http_body::Body + Unpin> http_body::Body for Alone<B> {
 // === impl Reply ===
 
 impl<T> Reply<T> {
-    /// The same, which nobody between us and whoever asked may keep.
+    /// The same answer, marked so that no cache between the gateway and the client may store it.
     pub(crate) fn no_store(mut self) -> Self {
         self.response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         self
@@ -240,10 +240,10 @@ impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for Re
     const DESCRIPTION: &'static str = "successful operation";
 }
 
-/// A future whose panic is a value.
-pub(super) struct Caught<F>(pub(super) F);
+/// A future that returns a panic as a value.
+pub(super) struct PanicCatcher<F>(pub(super) F);
 
-impl<F: Future + Unpin> Future for Caught<F> {
+impl<F: Future + Unpin> Future for PanicCatcher<F> {
     type Output = Result<F::Output, Box<dyn Any + Send>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -268,7 +268,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_an_error() {
-        let caught = Caught(pin!(async { panic!("seen in a test") })).await;
+        let caught = PanicCatcher(pin!(async { panic!("seen in a test") })).await;
         let panic = caught.map(|(): ()| ()).expect_err("it panicked");
         assert_eq!(panic_text(panic.as_ref()), "seen in a test");
     }

@@ -1,4 +1,4 @@
-//! Bodies that are read only against a `Caller` or an `Actor`, under a limit and a deadline.
+//! Bodies that are read only for an authenticated `Caller` or `Actor`, under a limit and a deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,70 +20,71 @@ use serde::de::DeserializeOwned;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::coding::Unpacker;
-use super::unread::Unread;
-use crate::error::{Error, Reason, Rejection};
+use super::coding::BodyDecoder;
+use super::unread::UnreadBody;
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::Caller;
 use crate::gateway::people::Actor;
-use crate::gateway::spool::{BudgetExceeded, Kept, Spool};
+use crate::gateway::spool::{BudgetExceeded, Spool, SpooledBytes};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
-/// A body must come at this rate, averaged over this window, from its first byte on.
+/// The minimum rate of a body, averaged over this window, from its first byte on.
 const RATE: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// So much may come out of any body that comes packed (ours): as much as the window of a decoder holds anyway.
+/// The size that any compressed body may unpack to (ours): as much as the window of a decoder holds anyway.
 const LOOSE: u64 = 8 * 1024 * 1024;
-/// Beyond that no more comes out of a body than so many times what has come (ours). Without it a few kilobytes, sent many
-/// times at once, fill the disk; long conversations that repeat themselves shrink to a thirtieth, images hardly at all.
+/// Above that size, a body may unpack to at most this multiple of its compressed size (ours). Otherwise a few
+/// kilobytes, sent many times at once, fill the disk. Long conversations that repeat themselves shrink to a thirtieth,
+/// images hardly.
 const DENSITY: u64 = 200;
 
-/// The proof that somebody was let in, without which no body is read.
-pub(crate) trait Ticket {
+/// The proof of authentication, without which no body is read.
+pub(crate) trait AuthPrincipal {
     /// The API key that the bytes count for, if there is one.
     fn key(&self) -> Option<&str>;
 }
 
-impl Ticket for Caller {
+impl AuthPrincipal for Caller {
     fn key(&self) -> Option<&str> {
         Some(self.key().as_str())
     }
 }
 
-impl Ticket for Actor {
+impl AuthPrincipal for Actor {
     fn key(&self) -> Option<&str> {
         None
     }
 }
 
-/// A JSON body, unread. It is described as a `T`.
+/// An unread JSON body. It is described as a `T`.
 pub(crate) struct JsonBody<T> {
     request: hyper::Request<Body>,
-    unread: Unread,
+    unread: UnreadBody,
     most: usize,
     described: PhantomData<fn() -> T>,
 }
 
-/// A body on its way: unpacked, counted, and held to its rate.
-pub(super) struct Arriving {
+/// A body on its way: unpacked, counted, and held to a minimum rate.
+pub(super) struct IncomingBody {
     body: Body,
-    unpacker: Option<Unpacker>,
-    /// As much may come, and as much may come out of it.
+    unpacker: Option<BodyDecoder>,
+    /// The limit on the received bytes, and on the unpacked ones.
     most: u64,
     received: u64,
     unpacked: u64,
-    /// The moment until which further bytes are waited for. Every byte moves it, but never beyond one window from now.
+    /// The time until which further bytes are awaited. Every byte extends it, but never beyond one window from now.
     deadline: Instant,
     alarm: Pin<Box<Sleep>>,
-    /// The word for a body that does not arrive.
-    broken: Reason,
+    /// The reason that is reported if the body does not arrive.
+    broken: RejectionReason,
 }
 
 // === impl JsonBody ===
 
 impl<T> JsonBody<T> {
-    /// The place where what is not read comes back to.
-    pub(crate) fn unread(&self) -> Unread {
+    /// The place that an unread body returns to.
+    pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
 
@@ -91,9 +92,9 @@ impl<T> JsonBody<T> {
     ///
     /// # Errors
     ///
-    /// 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the body does
-    /// not arrive completely, 429 or 503 if bodies that are still arriving hold all the memory that they may.
-    pub(crate) async fn read(self, ticket: &impl Ticket, spool: &Spool) -> Result<Bytes, Error> {
+    /// Returns 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the
+    /// body does not arrive completely, 429 or 503 if bodies that are still arriving hold all the memory that they may.
+    pub(crate) async fn read(self, ticket: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
         let mut arriving = self.arriving()?;
         let (mut read, mut memory) = (BytesMut::new(), spool.owned_by(ticket.key()).memory());
         while let Some(data) = arriving.data().await? {
@@ -103,12 +104,12 @@ impl<T> JsonBody<T> {
         Ok(read.freeze())
     }
 
-    /// Reads a body that may be large: what is more than a little goes to the spool as it comes.
+    /// Reads a body that may be large: all but the beginning goes to the spool as it comes.
     ///
     /// # Errors
     ///
-    /// As [`JsonBody::read`], and 503 when the disk does not take it.
-    pub(crate) async fn keep(self, ticket: &impl Ticket, spool: &Spool) -> Result<Kept, Error> {
+    /// Returns the errors of [`JsonBody::read`], and 503 if the disk does not take the body.
+    pub(crate) async fn keep(self, ticket: &impl AuthPrincipal, spool: &Spool) -> Result<SpooledBytes, Error> {
         let mut arriving = self.arriving()?;
         let mut keeper = spool.owned_by(ticket.key()).keeper();
         while let Some(data) = arriving.data().await? {
@@ -117,25 +118,25 @@ impl<T> JsonBody<T> {
         keeper.finish().await.map_err(|error| no_room(&error))
     }
 
-    fn arriving(self) -> Result<Arriving, Error> {
+    fn arriving(self) -> Result<IncomingBody, Error> {
         if !is_json(content_type(&self.request)) {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }
-        Arriving::new(self.request, self.most as u64, Reason::InvalidJson)
+        IncomingBody::new(self.request, self.most as u64, RejectionReason::InvalidJson)
     }
 }
 
-// === impl Arriving ===
+// === impl IncomingBody ===
 
-impl Arriving {
-    /// Looks at what the head announces; nothing is read yet.
+impl IncomingBody {
+    /// Checks the head of the request; the body is not read yet.
     ///
     /// # Errors
     ///
-    /// 415 for what is packed in an unknown way, 413 for what is announced above the limit.
-    pub(super) fn new(request: hyper::Request<Body>, most: u64, broken: Reason) -> Result<Self, Error> {
+    /// Returns 415 for an unknown content encoding, and 413 if the announced length is above the limit.
+    pub(super) fn new(request: hyper::Request<Body>, most: u64, broken: RejectionReason) -> Result<Self, Error> {
         let headers = request.headers();
-        let unpacker = Unpacker::of(headers)?;
+        let unpacker = BodyDecoder::of(headers)?;
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
         if announced.is_some_and(|length: u64| length > most) {
@@ -146,16 +147,16 @@ impl Arriving {
         Ok(Self { body: request.into_body(), unpacker, most, received: 0, unpacked: 0, deadline, alarm, broken })
     }
 
-    /// The next bytes; nothing at the end.
+    /// The next bytes; `None` at the end.
     ///
     /// # Errors
     ///
-    /// 413 above the limit, 400 when the body breaks off, comes too slowly or cannot be unpacked.
+    /// Returns 413 above the limit, 400 if the body breaks off, comes too slowly or cannot be unpacked.
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, Error> {
         poll_fn(|cx| self.poll_data(cx)).await.transpose()
     }
 
-    /// As [`Arriving::data`].
+    /// Returns the next piece, like [`IncomingBody::data`].
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             if let Some(piece) = ready!(self.poll_unpack(cx)) {
@@ -165,7 +166,7 @@ impl Arriving {
                 Some(Ok(data)) => data,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => {
-                    let rest = self.unpacker.take().map_or(Ok(None), Unpacker::finish);
+                    let rest = self.unpacker.take().map_or(Ok(None), BodyDecoder::finish);
                     return Poll::Ready(self.come_out(rest).transpose());
                 }
             };
@@ -176,11 +177,11 @@ impl Arriving {
         }
     }
 
-    /// The next bytes that come out of what has come; nothing where more must come first.
+    /// The next unpacked bytes; `None` if more must arrive first.
     fn poll_unpack(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             let Some(unpacker) = &mut self.unpacker else { return Poll::Ready(None) };
-            // Much can come out of little, and nothing out of much: the others have their turn in between.
+            // The ratio of unpacked to received bytes varies widely, so other tasks run in between.
             ready!(pin!(consume_budget()).poll(cx));
             let piece = unpacker.next();
             match self.come_out(piece) {
@@ -190,7 +191,7 @@ impl Arriving {
         }
     }
 
-    /// The next bytes as they come.
+    /// The next bytes as they arrive.
     fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -208,7 +209,7 @@ impl Arriving {
         }
     }
 
-    /// What has come out of the packing, and what that means.
+    /// Counts an unpacked piece, and checks the limits.
     fn come_out(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
         let piece = piece.map_err(|_| {
             let message = "The request body is not what its header 'Content-Encoding' says, is damaged, or consists of \
@@ -222,7 +223,7 @@ impl Arriving {
         if self.unpacked > LOOSE.max(self.received.saturating_mul(DENSITY)) { Err(too_dense()) } else { Ok(piece) }
     }
 
-    /// Ready when the alarm has rung: an error if the body is late, and nothing if it has earned more time meanwhile.
+    /// Ready when the alarm fires: an error if the body is late, and `Ok` if it has gained more time meanwhile.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         ready!(self.alarm.as_mut().poll(cx));
         if self.deadline <= Instant::now() {
@@ -235,8 +236,8 @@ impl Arriving {
     fn count(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
-        // A byte pays for its share of a second. Time in which nobody asked for bytes does not count against the
-        // sender, and nobody can pay for more than one window ahead: a body that began quickly must not stall for
+        // Each byte gains its share of a second. Time in which no reader asked for bytes does not count against the
+        // sender, and a sender cannot gain more than one window ahead: a body that began quickly must not stall for
         // hours.
         let paid = Duration::from_nanos(length.saturating_mul(1_000_000_000) / RATE);
         self.deadline = (self.deadline.max(now) + paid).min(now + WINDOW);
@@ -248,18 +249,18 @@ impl Arriving {
     }
 }
 
-/// What the head says the body is.
+/// The content type in the head of the request.
 pub(super) fn content_type(request: &hyper::Request<Body>) -> &str {
     request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// `application/json`, whatever parameters follow.
+/// True for `application/json` with any parameters.
 pub(super) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The error if the disk or a budget does not take the body. A repeat may succeed.
+/// The error if the disk or a budget does not accept the body. A retry may succeed.
 pub(super) fn no_room(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
@@ -299,7 +300,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> ExclusiveExtracto
         context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = Unread::watch(request);
+        let (request, unread) = UnreadBody::watch(request);
         Ok(Self { request, unread, most: context.request_body_max_bytes(), described: PhantomData })
     }
 

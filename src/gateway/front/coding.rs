@@ -1,7 +1,7 @@
-//! What a body is packed in. It is unpacked as it comes, one piece at a time, so that a small body which unpacks to a
-//! large one costs no memory and is stopped by the limit that any body has.
+//! Content codings of bodies. A body is unpacked as it comes, one piece at a time, so that a small body that unpacks to
+//! a large one costs no memory and is stopped by the limit for any body.
 //!
-//! Agents send `zstd`, other clients `gzip`; nobody packs twice, and what is packed twice is not read.
+//! Agents send `zstd`, other clients `gzip`. No client packs twice, and a body that is packed twice is refused.
 
 use std::io::{self, Write as _};
 
@@ -13,59 +13,59 @@ use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
 use crate::error::Error;
 
-/// So much is unpacked at once.
+/// The size of a piece that is unpacked at once.
 const PIECE: usize = 64 * 1024;
-/// How far back a zstd body may point, as a power of two: the 8 MiB that every reader of HTTP must offer. More is what
-/// only a body made to hurt asks for.
+/// The largest distance that a zstd body may refer back, as a power of two: the 8 MiB that every HTTP reader must
+/// support. Only a malicious body needs more.
 const WINDOW_LOG: u32 = 23;
 
-/// A body may consist of so many parts, whatever they hold: more than any client makes.
+/// The number of parts that a body may have regardless of their content: more than any client makes.
 const PARTS_FREE: u64 = 64;
-/// Beyond that a part holds so much, on average. Each one makes a decoder begin anew, which costs thousands of times what
-/// its ten or twenty bytes cost to send; who packs in parallel makes parts of many kilobytes.
+/// The average size of each part beyond that number. Each part makes a decoder start anew, which costs thousands of
+/// times the ten or twenty bytes that it takes to send; clients that pack in parallel make parts of many kilobytes.
 const PART_BYTES: u64 = 1024;
 
-/// Unpacks one body.
-pub(super) struct Unpacker {
-    /// What has come and is not unpacked yet.
+/// The decoder of one body.
+pub(super) struct BodyDecoder {
+    /// The received bytes that are not unpacked yet.
     packed: Bytes,
-    format: Format,
-    /// Members of gzip or frames of zstd that are over, and what has come out of all of them.
+    format: ContentCoding,
+    /// The finished members of gzip or frames of zstd, and the bytes unpacked from all of them.
     parts: u64,
     unpacked: u64,
 }
 
-enum Format {
+enum ContentCoding {
     Gzip(Box<GzDecoder<Vec<u8>>>),
-    Zstd(Zstd),
+    Zstd(ZstdDecoder),
 }
 
-/// Frames of zstd, one behind the other.
-struct Zstd {
+/// Consecutive zstd frames.
+struct ZstdDecoder {
     decoder: Decoder<'static>,
-    /// What comes out lies here first: it is made once and not for every frame.
+    /// The output buffer: it is allocated once and not for every frame.
     buffer: Box<[u8]>,
-    /// Where nothing is missing: at the end of a frame.
+    /// True at the end of a frame: nothing is missing.
     whole: bool,
-    /// The last piece was full, so more may wait inside.
+    /// True if the last piece was full, so that the decoder may hold more.
     more: bool,
 }
 
-/// What came out in one turn.
-struct Turn {
+/// The output of one step.
+struct DecodedChunk {
     piece: Bytes,
-    /// A part is over.
+    /// True if a part has ended.
     over: bool,
 }
 
-// === impl Unpacker ===
+// === impl BodyDecoder ===
 
-impl Unpacker {
-    /// What unpacks a body with these headers; nothing for one that is not packed.
+impl BodyDecoder {
+    /// The decoder for a body with these headers; `None` for one that is not packed.
     ///
     /// # Errors
     ///
-    /// 415 for a coding that is not read here, and for more than one.
+    /// Returns 415 for an unsupported coding, and for more than one.
     pub(super) fn of(headers: &HeaderMap) -> Result<Option<Self>, Error> {
         let values = headers.get_all(CONTENT_ENCODING).iter();
         let mut format = None;
@@ -73,30 +73,30 @@ impl Unpacker {
             if word.is_empty() || word.eq_ignore_ascii_case(b"identity") {
                 continue;
             }
-            if format.replace(Format::named(word)?).is_some() {
+            if format.replace(ContentCoding::named(word)?).is_some() {
                 return Err(Error::UnsupportedCoding);
             }
         }
         Ok(format.map(|format| Self { packed: Bytes::new(), format, parts: 0, unpacked: 0 }))
     }
 
-    /// Takes what has come; everything before it must have been unpacked.
+    /// Takes the received bytes; all earlier ones must have been unpacked.
     pub(super) fn feed(&mut self, packed: Bytes) {
         self.packed = packed;
     }
 
-    /// The next piece, which is empty where a part ends with nothing; nothing where more must come first. No turn goes
-    /// beyond the end of a part, so that others have theirs in between.
+    /// The next piece, which is empty if a part ends without output; `None` if more must arrive first. No step goes
+    /// beyond the end of a part, so that other tasks run in between.
     ///
     /// # Errors
     ///
-    /// What is damaged, and what consists of very many parts that hold next to nothing.
+    /// Returns an error for damaged data, and for very many parts that hold almost nothing.
     pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
         let turn = match &mut self.format {
-            Format::Gzip(decoder) => gunzip(decoder, &mut self.packed)?,
-            Format::Zstd(zstd) => zstd.next(&mut self.packed)?,
+            ContentCoding::Gzip(decoder) => gunzip(decoder, &mut self.packed)?,
+            ContentCoding::Zstd(zstd) => zstd.next(&mut self.packed)?,
         };
-        let Some(Turn { piece, over }) = turn else { return Ok(None) };
+        let Some(DecodedChunk { piece, over }) = turn else { return Ok(None) };
         self.parts += u64::from(over);
         self.unpacked += piece.len() as u64;
         if self.parts > PARTS_FREE + self.unpacked / PART_BYTES {
@@ -105,20 +105,20 @@ impl Unpacker {
         Ok(Some(piece))
     }
 
-    /// The body has ended: what was still inside.
+    /// Returns the rest of the output at the end of the body.
     pub(super) fn finish(self) -> io::Result<Option<Bytes>> {
         let rest = match self.format {
-            Format::Gzip(decoder) => decoder.finish()?,
-            Format::Zstd(zstd) if zstd.whole => Vec::new(),
-            Format::Zstd(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            ContentCoding::Gzip(decoder) => decoder.finish()?,
+            ContentCoding::Zstd(zstd) if zstd.whole => Vec::new(),
+            ContentCoding::Zstd(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
         Ok(Some(rest).filter(|rest| !rest.is_empty()).map(Bytes::from))
     }
 }
 
-fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Result<Option<Turn>> {
+fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Result<Option<DecodedChunk>> {
     while !packed.is_empty() {
-        // It takes no more than fills its own small buffer, and nothing behind the end of its member.
+        // The decoder takes no more than fills its own small buffer, and nothing behind the end of its member.
         let taken = decoder.write(packed)?;
         packed.advance(taken);
         let over = taken == 0;
@@ -130,21 +130,21 @@ fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, packed: &mut Bytes) -> io::Result<Op
             *decoder = GzDecoder::new(Vec::new());
         }
         if over || !piece.is_empty() {
-            return Ok(Some(Turn { piece, over }));
+            return Ok(Some(DecodedChunk { piece, over }));
         }
     }
     Ok(None)
 }
 
-// === impl Format ===
+// === impl ContentCoding ===
 
-impl Format {
+impl ContentCoding {
     fn named(word: &[u8]) -> Result<Self, Error> {
         if word.eq_ignore_ascii_case(b"gzip") || word.eq_ignore_ascii_case(b"x-gzip") {
             return Ok(Self::Gzip(Box::new(GzDecoder::new(Vec::new()))));
         }
         if word.eq_ignore_ascii_case(b"zstd") {
-            let decoder = Zstd::new().map_err(|error| {
+            let decoder = ZstdDecoder::new().map_err(|error| {
                 tracing::error!(%error, "a zstd decoder could not be made");
                 Error::Internal
             })?;
@@ -156,14 +156,14 @@ impl Format {
 
 // === impl Zstd ===
 
-impl Zstd {
+impl ZstdDecoder {
     fn new() -> io::Result<Self> {
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
         Ok(Self { decoder, buffer: vec![0; PIECE].into(), whole: false, more: false })
     }
 
-    fn next(&mut self, packed: &mut Bytes) -> io::Result<Option<Turn>> {
+    fn next(&mut self, packed: &mut Bytes) -> io::Result<Option<DecodedChunk>> {
         while self.more || !packed.is_empty() {
             let status = self.decoder.run_on_buffers(packed, &mut self.buffer)?;
             let (read, written) = (status.bytes_read, status.bytes_written);
@@ -173,10 +173,10 @@ impl Zstd {
             packed.advance(read);
             self.more = written == PIECE;
             let over = status.remaining == 0 && (read > 0 || written > 0);
-            // Asked for what it does not have it begins the next frame, of which nothing has come.
+            // A decoder that is asked for more than it has begins the next frame, of which nothing has come.
             self.whole = status.remaining == 0 || (self.whole && read == 0);
             if over || written > 0 {
-                return Ok(Some(Turn { piece: Bytes::copy_from_slice(&self.buffer[..written]), over }));
+                return Ok(Some(DecodedChunk { piece: Bytes::copy_from_slice(&self.buffer[..written]), over }));
             }
         }
         Ok(None)
@@ -201,15 +201,15 @@ mod tests {
 
     fn zstd(text: &[u8]) -> Vec<u8> {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("an encoder");
-        // Without it damage to a text is not seen here.
+        // Without a checksum, damage to a text is not detected here.
         encoder.include_checksum(true).expect("a checksum");
         encoder.write_all(text).expect("packed");
         encoder.finish().expect("packed")
     }
 
-    /// Unpacks what comes in pieces of this size; the largest piece that comes out, and all of it.
+    /// Unpacks a body in pieces of this size; returns the size of the largest output piece, and the whole output.
     fn unpack(coding: &'static str, packed: &[u8], cut: usize) -> io::Result<(usize, Vec<u8>)> {
-        let mut unpacker = Unpacker::of(&headers(&[coding])).expect("a known coding").expect("packed");
+        let mut unpacker = BodyDecoder::of(&headers(&[coding])).expect("a known coding").expect("packed");
         let (mut largest, mut all) = (0, Vec::new());
         let mut take = |piece: &Bytes| {
             largest = largest.max(piece.len());
@@ -309,11 +309,11 @@ mod tests {
     #[test]
     fn only_one_known_coding_is_read() {
         for plain in [&[][..], &["identity"], &["Identity", ""]] {
-            assert!(Unpacker::of(&headers(plain)).expect("plain").is_none(), "{plain:?}");
+            assert!(BodyDecoder::of(&headers(plain)).expect("plain").is_none(), "{plain:?}");
         }
-        assert!(Unpacker::of(&headers(&["identity, gzip"])).expect("packed").is_some());
+        assert!(BodyDecoder::of(&headers(&["identity, gzip"])).expect("packed").is_some());
         for unread in [&["br"][..], &["deflate"], &["gzip, zstd"], &["gzip", "gzip"], &["g zip"], &["compress"]] {
-            assert_eq!(Unpacker::of(&headers(unread)).err(), Some(Error::UnsupportedCoding), "{unread:?}");
+            assert_eq!(BodyDecoder::of(&headers(unread)).err(), Some(Error::UnsupportedCoding), "{unread:?}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The open connections, and the choice of the one that is closed for a new one when there are too many.
+//! The open connections, and the choice of the one that is closed for a new one if there are too many.
 //!
 //! The accept loop never stops at a limit: otherwise a client that holds connections open without using them would keep
-//! everybody else out. A new connection takes the place of an unused one, of the address that holds the most. A
-//! connection whose request is being served is never closed for another; if all are being served, the new one is
-//! refused.
+//! all others out. A new connection replaces an unused one, of the address that holds the most. A connection whose
+//! request is being served is never closed for another; if all are being served, the new one is refused.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,8 +15,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::activity::{ConnectionActivity, Deadlines, State};
-use crate::gateway::config::{ConnectionLimits, Proxies};
+use super::activity::{ConnectionActivity, ConnectionDeadlines, ConnectionState};
+use crate::gateway::config::{ConnectionLimits, TrustedProxies};
 use crate::gateway::telemetry::ConnectionMetrics;
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
@@ -25,36 +24,36 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than the 60 seconds for which load balancers commonly keep idle connections, so that they close first (ours).
 const IDLE_DEADLINE: Duration = Duration::from_secs(75);
-/// The number of connections to the listener of the metrics (ours).
+/// The maximum number of connections to the metrics listener (ours).
 const MEASURING_MAX: usize = 64;
-/// A connection may need a file and a connection to an upstream beside its own descriptor.
+/// A connection may need a file and an upstream connection in addition to its own descriptor.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
 /// A shortage closes at most one in `BATCH` of all connections at once.
 const BATCH: usize = 64;
 /// A shortage is logged at most this often (ours).
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// The time that a connection has to leave after it was told to (ours).
+/// The time that a connection has to close after it was told to leave (ours).
 const LEAVING_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The open connections of a listener.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionTable {
     max: usize,
     max_per_address: usize,
-    pub(super) deadlines: Deadlines,
+    pub(super) deadlines: ConnectionDeadlines,
     /// Proxies carry the traffic of many callers, so the limit for one address does not apply to them.
-    exempt: Proxies,
+    exempt: TrustedProxies,
     metrics: ConnectionMetrics,
     epoch: Instant,
-    open: Mutex<OpenConnections>,
+    open: Mutex<ConnectionTableState>,
     /// Notified each time a connection is closed.
     closed: Notify,
     shortage: Mutex<ShortageCounts>,
 }
 
 #[derive(Debug, Default)]
-struct OpenConnections {
-    connections: HashMap<u64, Arc<Connection>>,
+struct ConnectionTableState {
+    connections: HashMap<u64, Arc<ClientConnection>>,
     /// The number of connections of each address that have not been told to leave.
     by_address: HashMap<IpAddr, usize>,
     /// The number of connections that have been told to leave.
@@ -74,7 +73,7 @@ struct ShortageCounts {
 
 /// One connection, shared by its own task and by those that ask it to leave.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     id: u64,
     address: IpAddr,
     is_exempt: bool,
@@ -84,21 +83,21 @@ pub(super) struct Connection {
     waker: Mutex<Option<Waker>>,
 }
 
-/// The place of a connection, which is given back on drop.
+/// The admission of a connection, which is given back on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
-    connections: Arc<Connections>,
-    connection: Arc<Connection>,
+    connections: Arc<ConnectionTable>,
+    connection: Arc<ClientConnection>,
 }
 
-// === impl Connections ===
+// === impl ConnectionTable ===
 
-impl Connections {
+impl ConnectionTable {
     /// The connections of callers. `descriptors` is the number of descriptors that the process may have.
     pub(crate) fn new(
         limits: ConnectionLimits,
         descriptors: u64,
-        exempt: &Proxies,
+        exempt: &TrustedProxies,
         metrics: ConnectionMetrics,
     ) -> Arc<Self> {
         let most = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
@@ -110,7 +109,7 @@ impl Connections {
         let max = max.min(most);
         let max_per_address = limits.max_per_address.unwrap_or(max.div_ceil(2)).min(max);
         tracing::debug!(max, max_per_address, descriptors, "connections are limited");
-        let deadlines = Deadlines {
+        let deadlines = ConnectionDeadlines {
             head: HEAD_DEADLINE,
             idle: IDLE_DEADLINE,
             write: Duration::from_secs(CLIENT_WRITE_STALL_SECONDS),
@@ -122,14 +121,14 @@ impl Connections {
     /// observed.
     pub(crate) fn measuring() -> Arc<Self> {
         let limits = ConnectionLimits { max: Some(MEASURING_MAX), max_per_address: Some(MEASURING_MAX) };
-        Self::new(limits, u64::MAX, &Proxies::default(), ConnectionMetrics::default())
+        Self::new(limits, u64::MAX, &TrustedProxies::default(), ConnectionMetrics::default())
     }
 
     pub(super) fn with(
         max: usize,
         max_per_address: usize,
-        deadlines: Deadlines,
-        exempt: Proxies,
+        deadlines: ConnectionDeadlines,
+        exempt: TrustedProxies,
         metrics: ConnectionMetrics,
     ) -> Self {
         Self {
@@ -147,7 +146,7 @@ impl Connections {
 
     /// Reports the number of connections in each state to the metrics.
     pub(crate) fn measure(&self) {
-        let mut counts = State::ALL.map(|state| (state.as_str(), 0));
+        let mut counts = ConnectionState::ALL.map(|state| (state.as_str(), 0));
         for connection in self.lock().connections.values() {
             counts[connection.activity.state().0 as usize].1 += 1;
         }
@@ -164,7 +163,7 @@ impl Connections {
         self.epoch + Duration::from_millis(millis.saturating_sub(1))
     }
 
-    /// A place for a new connection; `None` if all others are being served.
+    /// Admits a new connection; `None` if all others are being served.
     pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<ConnectionSlot> {
         let address = network(remote.ip());
         let is_exempt = self.exempt.trusts(remote.ip());
@@ -187,9 +186,9 @@ impl Connections {
         admission
     }
 
-    fn place(self: &Arc<Self>, open: &mut OpenConnections, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
+    fn place(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
         open.next += 1;
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(ClientConnection {
             id: open.next,
             address,
             is_exempt,
@@ -222,10 +221,11 @@ impl Connections {
         }
     }
 
-    /// Stops: nobody is admitted any more, connections that wait for a request are closed, and requests that are being
-    /// served are the last ones of their connections. Returns after the last connection is closed.
+    /// Stops the listener: no connection is admitted any more, connections that wait for a request are closed, and
+    /// requests that are being served are the last ones of their connections. Returns after the last connection is
+    /// closed.
     pub(super) async fn shut_down(&self) {
-        let all: Vec<Arc<Connection>> = {
+        let all: Vec<Arc<ClientConnection>> = {
             let mut open = self.lock();
             open.is_stopping = true;
             open.connections.values().cloned().collect()
@@ -244,7 +244,7 @@ impl Connections {
     }
 
     /// Tells the connections that are next in rank to leave, and counts them; `false` if there are none.
-    fn evict(&self, open: &mut OpenConnections, of: Option<IpAddr>, evicted: &mut usize) -> bool {
+    fn evict(&self, open: &mut ConnectionTableState, of: Option<IpAddr>, evicted: &mut usize) -> bool {
         let now = self.now();
         let candidates = open.connections.values().filter(|connection| {
             !connection.is_leaving.load(Ordering::Relaxed) && of.is_none_or(|address| connection.address == address)
@@ -272,7 +272,7 @@ impl Connections {
         true
     }
 
-    /// Notes these events, and logs the noted ones from time to time.
+    /// Adds these events to the counts, and logs the counts from time to time.
     fn report(&self, new: ShortageCounts, error: Option<&std::io::Error>) {
         let mut shortage = self.shortage.lock().unwrap_or_else(PoisonError::into_inner);
         shortage.evicted += new.evicted;
@@ -294,14 +294,14 @@ impl Connections {
         self.lock().connections.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTableState> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl OpenConnections ===
+// === impl ConnectionTableState ===
 
-impl OpenConnections {
+impl ConnectionTableState {
     /// The number of connections of an address that have not been told to leave.
     fn of(&self, address: IpAddr) -> usize {
         self.by_address.get(&address).copied().unwrap_or_default()
@@ -329,9 +329,9 @@ impl OpenConnections {
     }
 }
 
-// === impl Connection ===
+// === impl ClientConnection ===
 
-impl Connection {
+impl ClientConnection {
     /// True if the connection was told to leave for another.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Acquire)
@@ -362,15 +362,15 @@ impl Connection {
 // === impl ConnectionSlot ===
 
 impl ConnectionSlot {
-    pub(super) const fn connection(&self) -> &Arc<Connection> {
+    pub(super) const fn connection(&self) -> &Arc<ClientConnection> {
         &self.connection
     }
 
-    pub(super) const fn connections(&self) -> &Arc<Connections> {
+    pub(super) const fn connections(&self) -> &Arc<ConnectionTable> {
         &self.connections
     }
 
-    /// The connection was told to leave but serves a request by now, so it stays.
+    /// Keeps a connection that was told to leave but serves a request by now.
     pub(super) fn stay(&self) {
         let mut open = self.connections.lock();
         self.connection.is_leaving.store(false, Ordering::Release);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dropshot::{RequestContext, RequestEndpointMetadata, RequestInfo, ServerContext};
 
 /// The fields of a [`RequestContext`]; a type that cannot be named is represented by a pointer of the same size.
-struct Fields {
+struct RequestContextLayout {
     _server: Arc<()>,
     _endpoint: RequestEndpointMetadata,
     _request_id: String,
@@ -27,7 +27,7 @@ pub(super) fn request_context<C: ServerContext>(
     request_id: String,
     request: RequestInfo,
 ) -> RequestContext<C> {
-    const { assert!(size_of::<RequestContext<C>>() == size_of::<Fields>(), "RequestContext has other fields") };
+    const { assert!(size_of::<RequestContext<C>>() == size_of::<RequestContextLayout>(), "RequestContext has other fields") };
     let (server, log) = (Arc::clone(&of.server), of.log.clone());
     let mut context = MaybeUninit::<RequestContext<C>>::uninit();
     let place = context.as_mut_ptr();

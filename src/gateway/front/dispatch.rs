@@ -1,7 +1,7 @@
 //! Passes a request to the handler that dropshot's router finds for it, or refuses it if there is none.
 //!
-//! dropshot's server is started for a single request, to obtain the state that every handler is given. It is not used
-//! to serve, because it alone would decide how connections are accepted and how long they last.
+//! dropshot's server is started for a single request, to obtain the state that every handler is given. It does not
+//! serve, because it does not let the gateway decide how connections are accepted and how long they last.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -20,27 +20,27 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::answer::{Caught, Counts, NO_STORE, panic_text, refusal};
+use super::answer::{NO_STORE, PanicCatcher, ResponseCounter, panic_text, refusal};
 use super::context::request_context;
 use super::server::ServerError;
-use crate::error::{Error, Missing, Reason, Rejection};
+use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 
-/// A request over loopback that takes longer never arrives (ours).
+/// The time limit on the request over loopback (ours).
 const LOOPBACK_PATIENCE: Duration = Duration::from_secs(10);
-/// A path segment of at least this length may be a secret: all of ours are longer.
+/// A path segment of at least this length may be a secret: all secrets of the gateway are longer.
 const SECRET_LENGTH: usize = 16;
-/// No answer of the operators' API is to be kept.
+/// Answers of the operators' API must not be stored.
 const OPERATORS: &str = "/admin/";
 
 /// The routes of a server, with the state that their handlers are given.
-pub(super) struct Dispatcher<C: ServerContext> {
+pub(super) struct RequestDispatcher<C: ServerContext> {
     /// A context of this server; the contexts of requests are copies of it.
     context: RequestContext<C>,
 }
 
-// === impl Dispatcher ===
+// === impl RequestDispatcher ===
 
-impl<C: Counts> Dispatcher<C> {
+impl<C: ResponseCounter> RequestDispatcher<C> {
     /// Lets dropshot build the router and the state of these routes.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl<C: Counts> Dispatcher<C> {
         let take_context = move |context: RequestContext<C>| {
             hand_over(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
         };
-        // The path is unguessable, and only the first request to it gets a context.
+        // The path cannot be guessed, and only the first request to it gets a context.
         let path = format!("/{}", Uuid::new_v4());
         let name = "take the context".to_owned();
         let all = ApiEndpointVersions::All;
@@ -75,7 +75,7 @@ impl<C: Counts> Dispatcher<C> {
         Ok(Self { context: context.map_err(ServerError::Loopback)? })
     }
 
-    /// The answer to a request, even if its handler panics.
+    /// Answers a request, even if its handler panics.
     pub(super) async fn answer(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
         let request_id = Uuid::new_v4().to_string();
         let header = HeaderValue::try_from(&request_id);
@@ -94,7 +94,7 @@ impl<C: Counts> Dispatcher<C> {
         };
         let info = RequestInfo::new(&request, remote);
         let context = request_context(&self.context, found.endpoint, request_id, info);
-        match Caught(found.handler.handle_request(context, request)).await {
+        match PanicCatcher(found.handler.handle_request(context, request)).await {
             Ok(Ok(response)) => return response,
             // The gateway's handlers and extractors return their errors as answers, so this does not happen.
             Ok(Err(_)) => tracing::error!("a handler gave no answer"),
@@ -105,7 +105,7 @@ impl<C: Counts> Dispatcher<C> {
 }
 
 /// Answers the request that is made to obtain its context.
-async fn hand_over<C: Counts>(
+async fn hand_over<C: ResponseCounter>(
     context: RequestContext<C>,
     receiver: Option<oneshot::Sender<RequestContext<C>>>,
 ) -> Result<Response<Body>, HttpError> {
@@ -114,16 +114,16 @@ async fn hand_over<C: Counts>(
     Ok(Response::new(Body::empty()))
 }
 
-/// The 404 of the gateway.
+/// Answers 404, as the gateway does for an unknown address.
 ///
 /// # Errors
 ///
 /// None; dropshot requires the type.
-pub(crate) async fn nothing_here<C: Counts>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+pub(crate) async fn nothing_here<C: ResponseCounter>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let request = &context.request;
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
     let is_of_operators = path.starts_with(OPERATORS);
-    let mut response = refusal(&Error::NotFound(Missing::Url { method, path }));
+    let mut response = refusal(&Error::NotFound(MissingResource::Url { method, path }));
     if is_of_operators {
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
@@ -141,11 +141,11 @@ fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
         status if !status.is_client_error() => Error::Internal,
         // The root is reported as an unknown address, not as a wrong method: a request for it comes from a person or
         // from a client with a wrong address.
-        _ if path != "/" && !allowed.is_empty() => Error::NotFound(Missing::Method { method, path: whole }),
+        _ if path != "/" && !allowed.is_empty() => Error::NotFound(MissingResource::Method { method, path: whole }),
         status if status.as_status() == StatusCode::BAD_REQUEST => {
-            Rejection::whole(Reason::InvalidValue, error.external_message.clone()).into()
+            Rejection::whole(RejectionReason::InvalidValue, error.external_message.clone()).into()
         }
-        _ => Error::NotFound(Missing::Url { method, path: whole }),
+        _ => Error::NotFound(MissingResource::Url { method, path: whole }),
     };
     let mut response = refusal(&refused);
     if path.starts_with(OPERATORS) {
@@ -171,12 +171,12 @@ fn wants_websocket(headers: &HeaderMap) -> bool {
     protocols.into_iter().any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
-fn counted<C: Counts>(server: &C, response: Response<Bytes>) -> Response<Body> {
+fn counted<C: ResponseCounter>(server: &C, response: Response<Bytes>) -> Response<Body> {
     server.answered("none", response.status().as_u16());
     response.map(Body::from)
 }
 
-/// A path with its long segments left out: a segment may be a one-time link, or a key in the wrong place.
+/// Returns a path without its long segments: a segment may be a one-time link, or a key in the wrong place.
 fn without_secrets(path: &str) -> String {
     let segments = path.split('/').map(|segment| if segment.len() < SECRET_LENGTH { segment } else { "…" });
     segments.collect::<Vec<_>>().join("/")

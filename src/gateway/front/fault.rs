@@ -1,7 +1,7 @@
-//! dropshot's error type in our shape.
+//! dropshot's error type in the gateway's shape.
 //!
-//! Errors of handlers go out as answers, because dropshot's errors cannot carry headers; this type exists so that the
-//! served description names the error body, and for what dropshot itself refuses.
+//! Errors of handlers are sent as answers, because dropshot's errors cannot carry headers. This type exists so that the
+//! served description names the error body, and for requests that dropshot itself refuses.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use schemars::r#gen::SchemaGenerator;
 use schemars::schema::Schema;
 use serde::{Serialize, Serializer};
 
-use crate::error::{Error, Reason, Rejection};
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::wire::types;
 
 /// An error that dropshot renders; described as a `T`, so that each document describes its own.
@@ -25,7 +25,7 @@ pub(crate) struct ApiError<T = types::ErrorResponse> {
 impl<T> From<HttpError> for ApiError<T> {
     fn from(error: HttpError) -> Self {
         let error = if error.status_code.is_client_error() {
-            Rejection::whole(Reason::InvalidValue, error.external_message).into()
+            Rejection::whole(RejectionReason::InvalidValue, error.external_message).into()
         } else {
             tracing::error!(message = error.internal_message, "the HTTP front failed");
             Error::Internal

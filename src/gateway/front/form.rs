@@ -1,9 +1,10 @@
 //! The form of an edit: multipart or JSON on the wire, one shape behind this file.
 //!
-//! Decides what is a file and what is a field, by the name alone, and how much of either is read. Images go to the
-//! spool as they come and nowhere else; what a caller says of their type and name is not even looked at.
-//! Refuses to know which values and which images are good: that is for the rules.
-//! It carries section 3 of the contract: names, order, limits, and both ways of writing an image down.
+//! Decides by the name alone what is a file and what is a field, and how much of either is read. Images are written to
+//! the spool as they come and nowhere else; the type and file name that a caller states are ignored. It does not know
+//! which values and images are valid: that is for the rules.
+//!
+//! Carries section 3 of the contract: names, order, limits, and both encodings of an image.
 
 mod data_url;
 mod fields;
@@ -21,43 +22,43 @@ use dropshot::{
     ServerContext,
 };
 
-use super::body::{Arriving, content_type, is_json, no_room};
-use super::unread::Unread;
-use crate::error::{Error, Reason, Rejection};
+use super::body::{IncomingBody, content_type, is_json, no_room};
+use super::unread::UnreadBody;
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::Caller;
-use crate::gateway::spool::{EditForm, Spool, Upload};
+use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
-/// Everything that is no image, together: as much as a request without images may have.
+/// The limit for everything that is no image: as much as a request without images may have.
 const TEXT_MAX: u64 = MAX_JSON_BODY_BYTES;
 
 /// The body of an edit, unread: multipart form data, or JSON.
 pub(crate) struct EditBody {
     request: hyper::Request<Body>,
-    unread: Unread,
+    unread: UnreadBody,
 }
 
 /// The images that have come so far.
 #[derive(Debug, Default)]
-struct Images {
-    images: Vec<Upload>,
-    mask: Option<Upload>,
+struct EditImages {
+    images: Vec<ImageUpload>,
+    mask: Option<ImageUpload>,
 }
 
 // === impl EditBody ===
 
 impl EditBody {
-    /// The place where what is not read comes back to.
-    pub(crate) fn unread(&self) -> Unread {
+    /// The place that an unread body returns to.
+    pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
 
-    /// Reads the form; its images are files in the spool when this returns, and gone when it fails.
+    /// Reads the form. Its images are files in the spool if this succeeds, and are deleted if it fails.
     ///
     /// # Errors
     ///
-    /// 415 for another content type or an unknown content encoding, 413 above a limit as soon as it is passed, 400 for
-    /// a form that cannot be read or does not arrive completely, 429 or 503 if a budget does not allow it, 503 if the
+    /// Returns 415 for another content type or an unknown content encoding, 413 as soon as a limit is passed, 400 for a
+    /// form that cannot be read or does not arrive completely, 429 or 503 if a budget does not allow it, and 503 if the
     /// disk does not take an image.
     pub(crate) async fn read(self, caller: &Caller, spool: &Spool) -> Result<EditForm, Error> {
         read(self.request, &spool.owned_by(Some(caller.key().as_str()))).await
@@ -66,7 +67,7 @@ impl EditBody {
 
 async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, Error> {
     if is_json(content_type(&request)) {
-        let arriving = Arriving::new(request, MAX_EDIT_JSON_BODY_BYTES, Reason::InvalidJson)?;
+        let arriving = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
         return json::read(arriving, spool).await;
     }
     let Some(boundary) = multipart::boundary(content_type(&request)) else {
@@ -77,27 +78,27 @@ async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, 
         ));
     };
     let boundary = boundary?;
-    let arriving = Arriving::new(request, MAX_EDIT_FORM_BODY_BYTES, Reason::InvalidValue)?;
+    let arriving = IncomingBody::new(request, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
     multipart::read(arriving, &boundary, spool).await
 }
 
-// === impl Images ===
+// === impl EditImages ===
 
-impl Images {
-    /// Whether another image may come.
+impl EditImages {
+    /// Returns an error if no further image is allowed.
     fn room(&self, param: &str) -> Result<(), Error> {
         if (self.images.len() as u64) < MAX_EDIT_IMAGES {
             return Ok(());
         }
         let message = format!("Invalid '{param}': too many images. Expected at most {MAX_EDIT_IMAGES}.");
-        Err(Rejection::new(param, Reason::InvalidValue, message).into())
+        Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
     }
 
-    /// Nothing more comes.
-    fn finish(self, param: &str, fields: fields::Fields) -> Result<EditForm, Error> {
+    /// Completes the form after the last part.
+    fn finish(self, param: &str, fields: fields::EditFields) -> Result<EditForm, Error> {
         if self.images.is_empty() {
             let message = format!("Missing required parameter: '{param}'.");
-            return Err(Rejection::new(param, Reason::MissingParameter, message).into());
+            return Err(Rejection::new(param, RejectionReason::MissingParameter, message).into());
         }
         Ok(EditForm { fields: fields.into_inner(), images: self.images, mask: self.mask })
     }
@@ -109,7 +110,7 @@ impl ExclusiveExtractor for EditBody {
         _context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = Unread::watch(request);
+        let (request, unread) = UnreadBody::watch(request);
         Ok(Self { request, unread })
     }
 

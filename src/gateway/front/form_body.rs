@@ -1,4 +1,4 @@
-//! The form of a page: small, and read whole.
+//! The form of a page: small, and read as a whole.
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -7,35 +7,35 @@ use dropshot::{
     UntypedBody,
 };
 
-use super::body::{Arriving, content_type};
-use super::unread::Unread;
-use crate::error::{Error, Reason};
+use super::body::{IncomingBody, content_type};
+use super::unread::UnreadBody;
+use crate::error::{Error, RejectionReason};
 
-/// A form, unread. Nobody has been let in yet when it is read: it may be the one that lets somebody in. So it is small.
+/// An unread form. It is read before authentication, because it may be the sign-in form; therefore it must be small.
 pub(crate) struct FormBody {
     request: hyper::Request<Body>,
-    unread: Unread,
+    unread: UnreadBody,
 }
 
 // === impl FormBody ===
 
 impl FormBody {
-    /// The place where what is not read comes back to.
-    pub(crate) fn unread(&self) -> Unread {
+    /// The place that an unread body returns to.
+    pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
 
-    /// Reads at most so many bytes.
+    /// Reads at most this many bytes.
     ///
     /// # Errors
     ///
-    /// 415 for what is no form, 413 above the limit, 400 when it does not arrive whole.
+    /// Returns 415 for a body that is no form, 413 above the limit, 400 if it does not arrive completely.
     pub(crate) async fn read(self, most: u64) -> Result<Bytes, Error> {
         let kind = content_type(&self.request).split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(Error::UnsupportedMedia("Expected a form.".to_owned()));
         }
-        let mut arriving = Arriving::new(self.request, most, Reason::InvalidValue)?;
+        let mut arriving = IncomingBody::new(self.request, most, RejectionReason::InvalidValue)?;
         let mut read = BytesMut::new();
         while let Some(data) = arriving.data().await? {
             read.extend_from_slice(&data);
@@ -50,7 +50,7 @@ impl ExclusiveExtractor for FormBody {
         _context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = Unread::watch(request);
+        let (request, unread) = UnreadBody::watch(request);
         Ok(Self { request, unread })
     }
 

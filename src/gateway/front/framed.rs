@@ -1,4 +1,4 @@
-//! Bodies in frames of any size, for the tests of whatever reads one.
+//! Bodies in frames of any size, for the tests of their readers.
 
 use std::io::Write as _;
 use std::pin::Pin;
@@ -10,19 +10,19 @@ use bytes::Bytes;
 use dropshot::Body;
 use http_body::Frame;
 
-use crate::image::Source;
+use crate::image::ByteSource;
 
-/// One byte, about what one read of a socket gives, and more than a used connection reads at once.
+/// One byte, about as much as one read of a socket returns, and more than a used connection reads at once.
 pub(super) const FRAMES: [usize; 5] = [1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024];
 
 /// A body that is made while it is read, and counted.
-pub(super) struct Made {
+pub(super) struct FramedBody {
     pub(super) pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
     pub(super) pulled: Arc<AtomicU64>,
     pub(super) waits: bool,
 }
 
-impl http_body::Body for Made {
+impl http_body::Body for FramedBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -45,7 +45,7 @@ pub(super) fn framed(whole: &Bytes, frame: usize) -> (Body, Arc<AtomicU64>) {
     let (whole, pulled) = (whole.clone(), Arc::<AtomicU64>::default());
     let cuts = (0..whole.len()).step_by(frame);
     let pieces = cuts.map(move |start| whole.slice(start..whole.len().min(start + frame)));
-    let body = Made { pieces: Box::new(pieces), pulled: Arc::clone(&pulled), waits: true };
+    let body = FramedBody { pieces: Box::new(pieces), pulled: Arc::clone(&pulled), waits: true };
     (Body::wrap(body), pulled)
 }
 
@@ -76,7 +76,7 @@ pub(super) fn coded(body: &[u8]) -> [(&'static str, Bytes); 3] {
 }
 
 /// All bytes of a source.
-pub(super) fn contents(source: &impl Source) -> Vec<u8> {
+pub(super) fn contents(source: &impl ByteSource) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(source.len()).expect("a length")];
     let mut at = 0;
     while at < bytes.len() {

@@ -1,7 +1,8 @@
-//! An answer that is held until it is whole.
+//! An answer that is held until it is complete.
 //!
-//! In HTTP/1.0 the end of an answer without a length is the end of the connection, so one that breaks off looks whole.
-//! Such a caller gets its answer when it is complete, from a file, with a length; and an error when it never is.
+//! In HTTP/1.0 the end of an answer without a length is the end of the connection, so an answer that breaks off looks
+//! complete. Such a caller gets its answer from a file, with a length, once it is complete; if it breaks off, the
+//! caller gets an error.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +15,16 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::error::{Error, Fault};
-use crate::gateway::spool::{Spool, Spooled};
-use crate::image::Source as _;
+use crate::error::{Error, UpstreamFault};
+use crate::gateway::spool::{Spool, SpooledFile};
+use crate::image::ByteSource as _;
 
-/// So much is read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 256 * 1024;
 
-/// A whole answer on its way out of its file.
-pub(crate) struct HeldBody {
-    file: Arc<Spooled>,
+/// A complete answer that is sent from its file.
+pub(crate) struct SpooledResponseBody {
+    file: Arc<SpooledFile>,
     at: u64,
     /// The next piece, read on a thread that may block.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
@@ -33,35 +34,35 @@ pub(crate) struct HeldBody {
 ///
 /// # Errors
 ///
-/// 502 if the body breaks off or the disk does not take it. Neither may be retried: the answer was paid for.
-pub(crate) async fn hold<B>(mut body: B, spool: &Spool) -> Result<HeldBody, Error>
+/// Returns 502 if the body breaks off or the disk does not take it. Neither may be retried: the answer was paid for.
+pub(crate) async fn hold<B>(mut body: B, spool: &Spool) -> Result<SpooledResponseBody, Error>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let full = |error: io::Error| {
         tracing::error!(%error, "an answer could not be held on disk");
-        Error::Upstream(Fault::Unknown)
+        Error::Upstream(UpstreamFault::Unknown)
     };
     let mut writer = spool.open().await.map_err(full)?;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Error::Upstream(Fault::Broken))?;
+        let frame = frame.map_err(|_| Error::Upstream(UpstreamFault::Broken))?;
         if let Ok(data) = frame.into_data() {
             writer = writer.append(data).await.map_err(full)?;
         }
     }
-    Ok(HeldBody { file: writer.finish(), at: 0, reading: None })
+    Ok(SpooledResponseBody { file: writer.finish(), at: 0, reading: None })
 }
 
-// === impl HeldBody ===
+// === impl SpooledResponseBody ===
 
-impl HeldBody {
+impl SpooledResponseBody {
     /// The number of bytes of the answer.
     pub(crate) fn length(&self) -> u64 {
         self.file.len()
     }
 }
 
-impl Body for HeldBody {
+impl Body for SpooledResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -79,7 +80,7 @@ impl Body for HeldBody {
     }
 }
 
-fn read(file: &Spooled, at: u64) -> io::Result<Vec<u8>> {
+fn read(file: &SpooledFile, at: u64) -> io::Result<Vec<u8>> {
     let mut piece = vec![0; PIECE];
     match file.read_at(at, &mut piece)? {
         // A file shorter than its stated size would otherwise be read at its end for ever.
@@ -113,6 +114,6 @@ mod tests {
         drop(folder);
         let held = hold(Full::new(Bytes::from_static(b"an image")), &spool).await;
         let error = held.err().expect("there is no folder for it");
-        assert_eq!((&error, error.should_retry()), (&Error::Upstream(Fault::Unknown), false));
+        assert_eq!((&error, error.should_retry()), (&Error::Upstream(UpstreamFault::Unknown), false));
     }
 }

@@ -12,7 +12,7 @@ use socket2::SockRef;
 #[cfg(target_os = "linux")]
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
-/// Connections that may wait to be accepted; the kernel lowers it to its own limit.
+/// The number of connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
 /// The most unsent bytes of an answer that the kernel buffers per connection (ours). By default it would buffer
 /// megabytes and report room only when much of them is free: a caller at the lowest permitted rate would then look
@@ -24,18 +24,19 @@ const UNSENT_MAX: u32 = 128 * 1024;
 /// never sends anything uses no descriptor for this time. The unit of the option is a second.
 #[cfg(target_os = "linux")]
 const DEFER_SECONDS: libc::c_int = 1;
-/// The most descriptors that are asked for (ours).
+/// The maximum number of descriptors that is requested (ours).
 const DESCRIPTORS_MAX: u64 = 65_536;
-/// Asked for if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
+/// Requested if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
 const DESCRIPTORS_FALLBACK: u64 = 10_240;
 
 /// Listens at an address, with the options that every accepted connection inherits.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     let listener = TcpListener::bind(address)?;
     let socket = SockRef::from(&listener);
-    // Without it an answer that is sent in several writes waits 40 ms.
+    // Without this option an answer that is sent in several writes waits 40 ms.
     socket.set_tcp_nodelay(true)?;
-    // A caller who stops reading is cut, so that the account's place and the record do not wait for it.
+    // The connection of a caller that stops reading is cut, so that the account's slot and the record do not wait for
+    // it.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(CLIENT_WRITE_STALL_SECONDS)))?;
     #[cfg(target_os = "linux")]
@@ -44,7 +45,7 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListen
     if let Err(error) = defer_accept(&socket) {
         tracing::debug!(%error, "connections are accepted before they send anything");
     }
-    // With a short backlog clients wait for seconds when many connect at once.
+    // With a short backlog, clients wait for seconds if many connect at once.
     socket.listen(BACKLOG)?;
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
@@ -119,7 +120,7 @@ mod tests {
         let raised = raise_descriptor_limit();
         let most = before.current.unwrap_or(u64::MAX);
         assert!(raised >= most.min(DESCRIPTORS_MAX), "{most} {raised}");
-        // One below it, which harms no test that runs beside this one.
+        // One below the limit, which harms no test that runs at the same time.
         let most = raised.min(DESCRIPTORS_MAX);
         setrlimit(Resource::Nofile, Rlimit { current: Some(most - 1), ..before }).unwrap();
         assert_eq!(raise_descriptor_limit(), most);

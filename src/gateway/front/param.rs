@@ -1,13 +1,13 @@
-//! Path and query parameters that never fail by themselves, so that the key is checked before anything is said.
+//! Path and query parameters that never fail by themselves, so that the key is checked before any error is returned.
 
 use async_trait::async_trait;
 use dropshot::{
     ApiEndpointBodyContentType, ExtractorMetadata, HttpError, RequestContext, ServerContext, SharedExtractor,
 };
 
-use crate::error::{Error, Reason, Rejection};
+use crate::error::{Error, Rejection, RejectionReason};
 
-/// What a shared extractor gave, good or bad.
+/// The result of a shared extractor.
 pub(crate) struct Captured<E>(Result<E, HttpError>);
 
 // === impl Captured ===
@@ -17,9 +17,9 @@ impl<E> Captured<E> {
     ///
     /// # Errors
     ///
-    /// 400 where the address does not hold one.
+    /// Returns 400 if the address does not hold a valid value.
     pub(crate) fn get(self) -> Result<E, Error> {
-        self.0.map_err(|error| Rejection::whole(Reason::InvalidValue, error.external_message).into())
+        self.0.map_err(|error| Rejection::whole(RejectionReason::InvalidValue, error.external_message).into())
     }
 }
 

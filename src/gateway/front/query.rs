@@ -1,7 +1,8 @@
-//! Query parameters, each of them checked as the document says and named where it is refused.
+//! Query parameters. Each is checked as the document says, and an error names it.
 //!
-//! dropshot's own extractor says only that something of the query is wrong, drops what it does not know, and lets the last
-//! of two win; this one holds the text until somebody was let in, and then goes through it by the table of the operation.
+//! dropshot's own extractor reports only that the query is wrong, drops unknown parameters, and lets the last of two
+//! win. This one holds the text until the caller is authenticated, and then checks it against the table of the
+//! operation.
 
 use std::marker::PhantomData;
 
@@ -15,17 +16,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
 
-use crate::error::{Error, Reason, Rejection};
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::check_fields;
-use crate::tables::{ADMIN_OPERATIONS, Field, Kind};
+use crate::tables::{ADMIN_OPERATIONS, Field, FieldKind};
 
 /// The query parameters of one operation.
 pub(crate) trait Parameters: DeserializeOwned + JsonSchema + Send + Sync + 'static {
-    /// What each of them may be.
+    /// The allowed parameters and their values.
     const TABLE: &'static [Field];
 }
 
-/// A query, unread. It is described as a `T`.
+/// An unread query. It is described as a `T`.
 pub(crate) struct Query<T> {
     text: String,
     described: PhantomData<fn() -> T>,
@@ -38,7 +39,7 @@ impl<T: Parameters> Query<T> {
     ///
     /// # Errors
     ///
-    /// 400 for the first that cannot be used, by its name.
+    /// Returns 400 for the first parameter that is invalid, by its name.
     pub(crate) fn get(self) -> Result<T, Error> {
         let mut given = pairs(T::TABLE, &self.text)?;
         check_fields("", T::TABLE, &mut given)?;
@@ -49,11 +50,11 @@ impl<T: Parameters> Query<T> {
     }
 }
 
-/// Nothing may stand in the query of an operation of the operators that has no parameters there.
+/// Checks that an operators' API request has no query if its operation has no query parameters.
 ///
 /// # Errors
 ///
-/// 400 with the name of the first that does.
+/// Returns 400 with the name of the first parameter.
 pub(crate) fn check_query(context: &RequestContext<impl ServerContext>) -> Result<(), Error> {
     let mut operations = ADMIN_OPERATIONS.iter().filter(|operation| operation.id == context.endpoint.operation_id);
     if operations.any(|operation| operation.queries) {
@@ -63,20 +64,20 @@ pub(crate) fn check_query(context: &RequestContext<impl ServerContext>) -> Resul
     Ok(check_fields("", &[], &mut given)?)
 }
 
-/// The parameters by name, as far as their kinds can be read. One without a value counts as absent.
+/// The parameters by name, as far as their kinds can be read. A parameter without a value counts as absent.
 fn pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Rejection> {
     let mut given = Map::new();
     let mut seen = Vec::new();
     let pieces = text.split('&').filter(|piece| !piece.is_empty());
     for (piece, (name, value)) in pieces.zip(form_urlencoded::parse(text.as_bytes())) {
-        // Read as something else it would be looked for, and not found.
+        // With replacement characters the value would be searched for, and not found.
         if percent_decode_str(piece).decode_utf8().is_err() {
             let message = format!("Invalid '{name}': the text is not UTF-8.");
-            return Err(Rejection::new(name, Reason::InvalidValue, message));
+            return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
         }
         if seen.contains(&name) {
             let message = format!("Duplicate parameter: '{name}' may be given once.");
-            return Err(Rejection::new(name, Reason::InvalidValue, message));
+            return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
         }
         let known = table.iter().find(|field| field.name == name);
         if known.is_none() || !value.is_empty() {
@@ -87,11 +88,12 @@ fn pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Reje
     Ok(given)
 }
 
-/// A text as the value that the table asks for, or as it is where it is none: then the table says so.
+/// Converts a text to the kind that the table requires. A text that is not of this kind stays as it is, and the table
+/// refuses it.
 fn typed(field: Option<&Field>, text: &str) -> Value {
     match field.map(|field| field.kind) {
-        Some(Kind::Integer { .. }) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
-        Some(Kind::Boolean) => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
+        Some(FieldKind::Integer { .. }) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
+        Some(FieldKind::Boolean) => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
         _ => text.into(),
     }
 }
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_refused(text: &str, param: &str, reason: Reason) {
+    fn check_refused(text: &str, param: &str, reason: RejectionReason) {
         let Err(Error::Invalid(rejection)) = read::<ListKeysQuery>(text) else { panic!("{text} is read") };
         assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(reason)), "{text}");
     }
@@ -138,16 +140,16 @@ mod tests {
 
     #[test]
     fn a_parameter_at_fault_is_named() {
-        check_refused("serch=a", "serch", Reason::UnknownParameter);
-        check_refused("serch=", "serch", Reason::UnknownParameter);
-        check_refused("limit=7&limit=8", "limit", Reason::InvalidValue);
-        check_refused("&&limit=7&search=%ff", "search", Reason::InvalidValue);
-        check_refused("search=&search=", "search", Reason::InvalidValue);
-        check_refused("limit=seven", "limit", Reason::InvalidType);
-        check_refused("limit=7.5", "limit", Reason::InvalidType);
-        check_refused("limit=0", "limit", Reason::IntegerBelowMin);
-        check_refused("limit=501", "limit", Reason::IntegerAboveMax);
-        check_refused("state=tired", "state", Reason::InvalidValue);
+        check_refused("serch=a", "serch", RejectionReason::UnknownParameter);
+        check_refused("serch=", "serch", RejectionReason::UnknownParameter);
+        check_refused("limit=7&limit=8", "limit", RejectionReason::InvalidValue);
+        check_refused("&&limit=7&search=%ff", "search", RejectionReason::InvalidValue);
+        check_refused("search=&search=", "search", RejectionReason::InvalidValue);
+        check_refused("limit=seven", "limit", RejectionReason::InvalidType);
+        check_refused("limit=7.5", "limit", RejectionReason::InvalidType);
+        check_refused("limit=0", "limit", RejectionReason::IntegerBelowMin);
+        check_refused("limit=501", "limit", RejectionReason::IntegerAboveMax);
+        check_refused("state=tired", "state", RejectionReason::InvalidValue);
         let day = read::<RetrieveUsageQuery>("until=yesterday").unwrap_err();
         assert_eq!(day.param(), Some("until"));
     }

@@ -1,4 +1,4 @@
-//! One answer for each kind of error, as a caller would get it: for the drift test.
+//! One answer for each kind of error, as a caller gets it: for the drift test.
 //!
 //! Decides nothing. A new kind of error does not compile before it has a sample here.
 
@@ -6,7 +6,9 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::answer::refusal;
-use crate::error::{AdminDecision, Conflict, Error, Fault, Missing, Reason, Rejection, Reset};
+use crate::error::{
+    AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict, UpstreamFault, UsageReset,
+};
 
 /// The samples of a type: a pattern for each kind, so that none can be left out.
 macro_rules! samples {
@@ -40,18 +42,18 @@ fn samples() -> Vec<Error> {
         Error::InvalidKey => Error::InvalidKey,
         Error::Denied => Error::Denied,
         Error::AdminDecision(_) => Error::AdminDecision(AdminDecision::Disabled),
-        Error::Invalid(_) => rejection(Reason::InvalidValue).into(),
-        Error::TooLarge(_) => Error::TooLarge(Rejection { reason: None, ..rejection(Reason::InvalidValue) }),
+        Error::Invalid(_) => rejection(RejectionReason::InvalidValue).into(),
+        Error::TooLarge(_) => Error::TooLarge(Rejection { reason: None, ..rejection(RejectionReason::InvalidValue) }),
         Error::UnsupportedMedia(_) => Error::UnsupportedMedia(text()),
         Error::UnsupportedCoding => Error::UnsupportedCoding,
-        Error::NotFound(_) => Error::NotFound(Missing::Model(text())),
-        Error::Conflict(_) => Error::Conflict(Conflict::LastAdmin),
-        Error::UsageLimit(_) => Error::UsageLimit(Reset { at: Some(1_795_228_664), seconds: Some(3600) }),
+        Error::NotFound(_) => Error::NotFound(MissingResource::Model(text())),
+        Error::Conflict(_) => Error::Conflict(ResourceConflict::LastAdmin),
+        Error::UsageLimit(_) => Error::UsageLimit(UsageReset { at: Some(1_795_228_664), seconds: Some(3600) }),
         Error::RateLimited { .. } => Error::RateLimited { retry_after: 5 },
         Error::InProgress => Error::InProgress,
         Error::HoldsTooMuch(_) => Error::HoldsTooMuch(text()),
         Error::NoAccounts => Error::NoAccounts,
-        Error::Upstream(_) => Error::Upstream(Fault::Timeout),
+        Error::Upstream(_) => Error::Upstream(UpstreamFault::Timeout),
         Error::Unavailable => Error::Unavailable,
         Error::Internal => Error::Internal,
     ];
@@ -61,71 +63,71 @@ fn samples() -> Vec<Error> {
     errors.extend(conflicts().into_iter().map(Error::Conflict));
     // The longest waits: one that the header may name, and one that it may not.
     for seconds in [60, 61] {
-        errors.push(Error::UsageLimit(Reset { at: None, seconds: Some(seconds) }));
+        errors.push(Error::UsageLimit(UsageReset { at: None, seconds: Some(seconds) }));
     }
     errors
 }
 
-fn reasons() -> Vec<Reason> {
-    samples![Reason:
-        Reason::UnknownParameter => Reason::UnknownParameter,
-        Reason::MissingParameter => Reason::MissingParameter,
-        Reason::InvalidType => Reason::InvalidType,
-        Reason::InvalidValue => Reason::InvalidValue,
-        Reason::IntegerBelowMin => Reason::IntegerBelowMin,
-        Reason::IntegerAboveMax => Reason::IntegerAboveMax,
-        Reason::StringBelowMin => Reason::StringBelowMin,
-        Reason::StringAboveMax => Reason::StringAboveMax,
-        Reason::InvalidJson => Reason::InvalidJson,
-        Reason::UpstreamRejected => Reason::UpstreamRejected,
-        Reason::IdempotencyKeyReused => Reason::IdempotencyKeyReused,
+fn reasons() -> Vec<RejectionReason> {
+    samples![RejectionReason:
+        RejectionReason::UnknownParameter => RejectionReason::UnknownParameter,
+        RejectionReason::MissingParameter => RejectionReason::MissingParameter,
+        RejectionReason::InvalidType => RejectionReason::InvalidType,
+        RejectionReason::InvalidValue => RejectionReason::InvalidValue,
+        RejectionReason::IntegerBelowMin => RejectionReason::IntegerBelowMin,
+        RejectionReason::IntegerAboveMax => RejectionReason::IntegerAboveMax,
+        RejectionReason::StringBelowMin => RejectionReason::StringBelowMin,
+        RejectionReason::StringAboveMax => RejectionReason::StringAboveMax,
+        RejectionReason::InvalidJson => RejectionReason::InvalidJson,
+        RejectionReason::UpstreamRejected => RejectionReason::UpstreamRejected,
+        RejectionReason::IdempotencyKeyReused => RejectionReason::IdempotencyKeyReused,
     ]
 }
 
-fn faults() -> Vec<Fault> {
-    samples![Fault:
-        Fault::Refused => Fault::Refused,
-        Fault::NoImage => Fault::NoImage,
-        Fault::Broken => Fault::Broken,
-        Fault::Timeout => Fault::Timeout,
-        Fault::Mismatch => Fault::Mismatch,
-        Fault::Unknown => Fault::Unknown,
-        Fault::Rejected => Fault::Rejected,
-        Fault::Quota => Fault::Quota,
-        Fault::Credentials => Fault::Credentials,
-        Fault::Unreachable => Fault::Unreachable,
+fn faults() -> Vec<UpstreamFault> {
+    samples![UpstreamFault:
+        UpstreamFault::Refused => UpstreamFault::Refused,
+        UpstreamFault::NoImage => UpstreamFault::NoImage,
+        UpstreamFault::Broken => UpstreamFault::Broken,
+        UpstreamFault::Timeout => UpstreamFault::Timeout,
+        UpstreamFault::Mismatch => UpstreamFault::Mismatch,
+        UpstreamFault::Unknown => UpstreamFault::Unknown,
+        UpstreamFault::Rejected => UpstreamFault::Rejected,
+        UpstreamFault::Quota => UpstreamFault::Quota,
+        UpstreamFault::Credentials => UpstreamFault::Credentials,
+        UpstreamFault::Unreachable => UpstreamFault::Unreachable,
     ]
 }
 
-fn missing() -> Vec<Missing> {
-    samples![Missing:
-        Missing::Model(_) => Missing::Model(text()),
-        Missing::Account(_) => Missing::Account(text()),
-        Missing::Key(_) => Missing::Key(text()),
-        Missing::User(_) => Missing::User(text()),
-        Missing::Named { .. } => Missing::Named { param: "user", user: text() },
-        Missing::Token(_) => Missing::Token(text()),
-        Missing::Group(_) => Missing::Group(text()),
-        Missing::Record(_) => Missing::Record(text()),
-        Missing::Url { .. } => Missing::Url { method: text(), path: text() },
-        Missing::Method { .. } => Missing::Method { method: text(), path: text() },
+fn missing() -> Vec<MissingResource> {
+    samples![MissingResource:
+        MissingResource::Model(_) => MissingResource::Model(text()),
+        MissingResource::Account(_) => MissingResource::Account(text()),
+        MissingResource::Key(_) => MissingResource::Key(text()),
+        MissingResource::User(_) => MissingResource::User(text()),
+        MissingResource::Named { .. } => MissingResource::Named { param: "user", user: text() },
+        MissingResource::Token(_) => MissingResource::Token(text()),
+        MissingResource::Group(_) => MissingResource::Group(text()),
+        MissingResource::Record(_) => MissingResource::Record(text()),
+        MissingResource::Url { .. } => MissingResource::Url { method: text(), path: text() },
+        MissingResource::Method { .. } => MissingResource::Method { method: text(), path: text() },
     ]
 }
 
-fn conflicts() -> Vec<Conflict> {
-    samples![Conflict:
-        Conflict::Exists(_) => Conflict::Exists(text()),
-        Conflict::ReadOnly(_) => Conflict::ReadOnly(text()),
-        Conflict::UserExists(_) => Conflict::UserExists(text()),
-        Conflict::GroupExists(_) => Conflict::GroupExists(text()),
-        Conflict::GroupInUse(_) => Conflict::GroupInUse(text()),
-        Conflict::GroupReadOnly(_) => Conflict::GroupReadOnly(text()),
-        Conflict::LastAdmin => Conflict::LastAdmin,
-        Conflict::KeyLimit(_) => Conflict::KeyLimit(1),
+fn conflicts() -> Vec<ResourceConflict> {
+    samples![ResourceConflict:
+        ResourceConflict::Exists(_) => ResourceConflict::Exists(text()),
+        ResourceConflict::ReadOnly(_) => ResourceConflict::ReadOnly(text()),
+        ResourceConflict::UserExists(_) => ResourceConflict::UserExists(text()),
+        ResourceConflict::GroupExists(_) => ResourceConflict::GroupExists(text()),
+        ResourceConflict::GroupInUse(_) => ResourceConflict::GroupInUse(text()),
+        ResourceConflict::GroupReadOnly(_) => ResourceConflict::GroupReadOnly(text()),
+        ResourceConflict::LastAdmin => ResourceConflict::LastAdmin,
+        ResourceConflict::KeyLimit(_) => ResourceConflict::KeyLimit(1),
     ]
 }
 
-fn rejection(reason: Reason) -> Rejection {
+fn rejection(reason: RejectionReason) -> Rejection {
     Rejection::new("size", reason, text())
 }
 

@@ -1,6 +1,6 @@
-//! The server: an accept loop of its own in front of dropshot's routes, started and stopped within bounds.
+//! The server: its own accept loop in front of dropshot's routes, started and stopped within time limits.
 //!
-//! Only HTTP/1 is spoken: a connection that begins with HTTP/2 is refused as a request of an unsupported version.
+//! Only HTTP/1 is supported: a connection that begins with HTTP/2 is refused as a request of an unsupported version.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::answer::{Counts, refusal};
-use super::connections::Connections;
-use super::dispatch::Dispatcher;
+use super::answer::{ResponseCounter, refusal};
+use super::connections::ConnectionTable;
+use super::dispatch::RequestDispatcher;
 use super::listener;
 use super::serving::serve;
 use crate::error::Error;
@@ -25,9 +25,9 @@ use crate::error::Error;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A running server. On drop it accepts no more connections.
-pub(crate) struct Server {
+pub(crate) struct HttpServer {
     address: SocketAddr,
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionTable>,
     stop: oneshot::Sender<()>,
     accepting: JoinHandle<()>,
 }
@@ -35,10 +35,10 @@ pub(crate) struct Server {
 /// The server could not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
-    /// The routes contradict each other: a fault of ours.
+    /// The routes contradict each other: an internal error.
     #[error("the routes do not fit together: {0}")]
     Routes(String),
-    /// The address is taken or not ours.
+    /// The address is taken or is not an address of this machine.
     #[error("cannot listen: failed to bind to {address}")]
     Listen {
         /// The address to listen on.
@@ -53,10 +53,10 @@ pub(crate) enum ServerError {
 }
 
 /// The loop that accepts connections.
-struct Acceptor<C: Counts> {
+struct ConnectionAcceptor<C: ResponseCounter> {
     listener: TcpListener,
-    connections: Arc<Connections>,
-    dispatcher: Arc<Dispatcher<C>>,
+    connections: Arc<ConnectionTable>,
+    dispatcher: Arc<RequestDispatcher<C>>,
 }
 
 /// Starts to serve routes.
@@ -64,32 +64,33 @@ struct Acceptor<C: Counts> {
 /// # Errors
 ///
 /// Returns an error if the address cannot be listened on.
-pub(crate) async fn start<C: Counts>(
+pub(crate) async fn start<C: ResponseCounter>(
     describe: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
     context: C,
     listen: SocketAddr,
-    connections: Arc<Connections>,
-) -> Result<Server, ServerError> {
+    connections: Arc<ConnectionTable>,
+) -> Result<HttpServer, ServerError> {
     let api = describe().map_err(|error| ServerError::Routes(error.to_string()))?;
     let failed = |source| ServerError::Listen { address: listen, source };
     let listener = listener::bind(listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let dispatcher = Arc::new(Dispatcher::new(api, context).await?);
-    let acceptor = Acceptor { listener, connections: Arc::clone(&connections), dispatcher };
+    let dispatcher = Arc::new(RequestDispatcher::new(api, context).await?);
+    let acceptor = ConnectionAcceptor { listener, connections: Arc::clone(&connections), dispatcher };
     let (stop, stopped) = oneshot::channel();
     let accepting = Handle::current().spawn(acceptor.run(stopped));
-    Ok(Server { address, connections, stop, accepting })
+    Ok(HttpServer { address, connections, stop, accepting })
 }
 
-// === impl Server ===
+// === impl HttpServer ===
 
-impl Server {
-    /// Where it really listens.
+impl HttpServer {
+    /// The address that the server really listens on.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Refuses new connections at once and waits at most `patience` for running requests. `false` if the time ran out.
+    /// Refuses new connections at once and waits at most `patience` for running requests. Returns `false` if the time
+    /// ran out.
     pub(crate) async fn stop(self, patience: Duration) -> bool {
         let Self { connections, stop, accepting, .. } = self;
         drop(stop);
@@ -103,9 +104,9 @@ impl Server {
     }
 }
 
-// === impl Acceptor ===
+// === impl ConnectionAcceptor ===
 
-impl<C: Counts> Acceptor<C> {
+impl<C: ResponseCounter> ConnectionAcceptor<C> {
     /// Accepts until the other end of `stop` is dropped; then the port is closed.
     async fn run(self, mut stop: oneshot::Receiver<()>) {
         loop {
@@ -152,7 +153,7 @@ fn refuse(stream: &TcpStream, answer: &[u8]) {
     drop(stream.try_write(answer));
 }
 
-/// The answer to a connection for which there is no place.
+/// The answer to a connection that cannot be admitted.
 fn no_place() -> String {
     let answer = refusal(&Error::Unavailable);
     let mut text =

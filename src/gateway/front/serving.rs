@@ -1,8 +1,8 @@
-//! One connection: HTTP/1 over its socket, with deadlines for every wait of either side.
+//! One connection: HTTP/1 over its socket, with deadlines for every wait on either side.
 //!
 //! hyper has a deadline for heads only. Here one timer for each connection checks its socket and its bodies: a head
 //! that does not arrive, a connection that is not used, a peer that takes no byte of the data to be written. The timer
-//! belongs to the connection's task, so it runs even while nobody polls the body of an answer.
+//! belongs to the connection's task, so it runs even if the body of an answer is not polled.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -22,45 +22,45 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
 
-use super::activity::{PassedDeadline, State};
-use super::answer::Counts;
-use super::connections::{Connection, ConnectionSlot};
-use super::dispatch::Dispatcher;
+use super::activity::{ConnectionState, PassedDeadline};
+use super::answer::ResponseCounter;
+use super::connections::{ClientConnection, ConnectionSlot};
+use super::dispatch::RequestDispatcher;
 
-/// The most that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the
-/// connection, so this bounds hundreds of unfinished bodies; hyper's default is 408 KiB.
+/// The maximum that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the
+/// connection, so this limits hundreds of unfinished bodies; hyper's default is 408 KiB.
 const READ_BUFFER_MAX: usize = 128 * 1024;
 
 /// A socket that reports its reads and writes.
-struct Socket {
+struct ClientSocket {
     stream: TcpStream,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
 }
 
 /// The service that answers the requests of one connection.
-struct Service<C: Counts> {
-    dispatcher: Arc<Dispatcher<C>>,
-    connection: Arc<Connection>,
+struct ConnectionService<C: ResponseCounter> {
+    dispatcher: Arc<RequestDispatcher<C>>,
+    connection: Arc<ClientConnection>,
     remote: SocketAddr,
 }
 
-/// The body of a request, which reports when somebody waits for more of it.
+/// The body of a request, which reports when a reader waits for more of it.
 struct RequestBody {
     body: Incoming,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
 }
 
 /// The body of an answer, which reports when it has been handed over.
 struct AnswerBody {
     body: Body,
-    connection: Arc<Connection>,
-    /// The error that the body ends with, until what came before it is written.
+    connection: Arc<ClientConnection>,
+    /// The error that ends the body, until all bytes before it are written.
     error: Option<<Body as http_body::Body>::Error>,
 }
 
 /// A connection that is being served.
-struct ServedConnection<'a, C: Counts> {
-    http: Pin<&'a mut Http<C>>,
+struct ServedConnection<'a, C: ResponseCounter> {
+    http: Pin<&'a mut ClientHttpConnection<C>>,
     admission: &'a ConnectionSlot,
     timer: Pin<&'a mut Sleep>,
     /// The time for which the timer is set.
@@ -68,18 +68,18 @@ struct ServedConnection<'a, C: Counts> {
     is_stopping: bool,
 }
 
-type Http<C> = http1::Connection<TokioIo<Socket>, Service<C>>;
+type ClientHttpConnection<C> = http1::Connection<TokioIo<ClientSocket>, ConnectionService<C>>;
 
 /// Serves a connection to its end.
-pub(super) async fn serve<C: Counts>(
+pub(super) async fn serve<C: ResponseCounter>(
     stream: TcpStream,
     remote: SocketAddr,
     admission: ConnectionSlot,
-    dispatcher: Arc<Dispatcher<C>>,
+    dispatcher: Arc<RequestDispatcher<C>>,
 ) {
     let connection = admission.connection();
-    let socket = TokioIo::new(Socket { stream, connection: Arc::clone(connection) });
-    let service = Service { dispatcher, connection: Arc::clone(connection), remote };
+    let socket = TokioIo::new(ClientSocket { stream, connection: Arc::clone(connection) });
+    let service = ConnectionService { dispatcher, connection: Arc::clone(connection), remote };
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_BUFFER_MAX);
     let http = pin!(builder.serve_connection(socket, service));
@@ -92,7 +92,7 @@ pub(super) async fn serve<C: Counts>(
 
 // === impl ServedConnection ===
 
-impl<C: Counts> ServedConnection<'_, C> {
+impl<C: ResponseCounter> ServedConnection<'_, C> {
     /// Resolves to the reason for which the connection is closed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         let (connection, connections) = (self.admission.connection(), self.admission.connections());
@@ -103,8 +103,8 @@ impl<C: Counts> ServedConnection<'_, C> {
         if connection.is_stopping() && !self.is_stopping {
             self.is_stopping = true;
             self.http.as_mut().graceful_shutdown();
-            // hyper waits as long for a first request as for one that is being served.
-            if connection.activity.state().0 == State::New || self.poll_http(cx).is_ready() {
+            // At a stop hyper waits as long for a first request as for one that is being served.
+            if connection.activity.state().0 == ConnectionState::New || self.poll_http(cx).is_ready() {
                 return Poll::Ready("stopped");
             }
         }
@@ -126,7 +126,7 @@ impl<C: Counts> ServedConnection<'_, C> {
         activity.poll_begins();
         let polled = self.http.as_mut().poll(cx);
         activity.poll_ends(self.admission.connections().now());
-        // An error is the peer's: it sent something other than a request, or it left.
+        // An error is caused by the peer: it sent something other than a request, or it closed the connection.
         polled.map(drop)
     }
 
@@ -139,7 +139,7 @@ impl<C: Counts> ServedConnection<'_, C> {
             if due <= connections.now() {
                 return Poll::Ready(expired);
             }
-            // A timer that fires early is set again then: that is cheaper than setting it for each request.
+            // A timer that fires early is then set again: that is cheaper than setting it for each request.
             if due < self.armed || self.timer.is_elapsed() {
                 self.timer.as_mut().reset(connections.instant(due));
                 self.armed = due;
@@ -149,9 +149,9 @@ impl<C: Counts> ServedConnection<'_, C> {
     }
 }
 
-// === impl Socket ===
+// === impl ClientSocket ===
 
-impl Socket {
+impl ClientSocket {
     fn written(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
         match written {
             Poll::Pending => self.connection.activity.blocked(),
@@ -161,7 +161,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -174,7 +174,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.written(written)
@@ -204,7 +204,7 @@ impl AsyncWrite for Socket {
 
 // === impl Service ===
 
-impl<C: Counts> hyper::service::Service<Request<Incoming>> for Service<C> {
+impl<C: ResponseCounter> hyper::service::Service<Request<Incoming>> for ConnectionService<C> {
     type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

@@ -1,8 +1,8 @@
-//! What a refusal leaves unread.
+//! The unread rest of a request that was answered early.
 //!
-//! A server that answers early and closes makes some clients lose the answer: they are still writing, find the
-//! connection gone, and report that instead. So what was not read comes back here, and is read away, within bounds,
-//! while the answer is already on its way.
+//! If a server answers early and closes the connection, some clients lose the answer: they are still writing, find the
+//! connection closed, and report that instead. So the unread body returns here, and is drained within limits while the
+//! answer is being sent.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,39 +17,40 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// So much is read away (ours): beyond it a client that goes on writing has to see the connection close.
+/// The limit on the drained bytes (ours): a client that goes on writing beyond it has to see the connection close.
 const AWAY_MAX: usize = 64 * 1024 * 1024;
-/// The same for a request without a valid key: a stranger must not make the gateway read.
+/// The same limit for a request without a valid key, which must not make the gateway read much.
 const AWAY_MAX_OF_STRANGERS: usize = 64 * 1024;
-/// For so long.
+/// The time limit on draining.
 const AWAY_TIME: Duration = Duration::from_secs(3);
 
-/// The place where an unread body comes back to.
+/// The place that an unread body returns to.
 #[derive(Clone, Default)]
-pub(crate) struct Unread(Arc<Mutex<Option<Body>>>);
+pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
-/// A request's body that comes back when whoever reads it stops before its end.
-struct Returning {
+/// The body of a request, which returns to its place if the reader stops before the end.
+struct RecoverableBody {
     body: Option<Body>,
-    place: Unread,
+    place: UnreadBody,
 }
 
-// === impl Unread ===
+// === impl UnreadBody ===
 
-impl Unread {
-    /// The same request, whose body comes back to the place if it is not read.
+impl UnreadBody {
+    /// The same request, whose body returns to the place if it is not read.
     pub(super) fn watch(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
         let place = Self::default();
-        // Who asks first whether to send the body has not sent it, and must not be told to.
+        // A client that asks first whether to send the body has not sent it, and must not be told to send it.
         if request.headers().contains_key(EXPECT) {
             return (request, place);
         }
         let back = place.clone();
-        (request.map(|body| Body::wrap(Returning { body: Some(body), place: back })), place)
+        (request.map(|body| Body::wrap(RecoverableBody { body: Some(body), place: back })), place)
     }
 
-    /// A body for the answer. The rest of the request is read away beside it: an answer that lasted until then would
-    /// have no length, and be cut if the connection ended meanwhile. `is_known` is true if the request had a valid key.
+    /// A body for the answer. The rest of the request is drained in parallel: an answer that lasted until then would
+    /// have no length, and would be cut if the connection ended meanwhile. `is_known` is true if the request had a
+    /// valid key.
     pub(super) fn after(&self, answer: Bytes, is_known: bool) -> Body {
         let room = if is_known { AWAY_MAX } else { AWAY_MAX_OF_STRANGERS };
         if let Some(rest) = self.take() {
@@ -63,7 +64,7 @@ impl Unread {
     }
 }
 
-impl http_body::Body for Returning {
+impl http_body::Body for RecoverableBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -85,7 +86,7 @@ impl http_body::Body for Returning {
     }
 }
 
-impl Drop for Returning {
+impl Drop for RecoverableBody {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
             *self.place.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
@@ -93,7 +94,7 @@ impl Drop for Returning {
     }
 }
 
-/// Reads at most so many bytes of what is left of a request.
+/// Drains at most this many bytes of the rest of a request.
 async fn read_away(mut rest: Body, mut room: usize) {
     let reading = async {
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {

@@ -1,8 +1,8 @@
-//! The book of keys: what is needed to check every key, in memory.
+//! The key cache: everything that is needed to check any key, in memory.
 //!
-//! A key that the book has is checked without a query. One that it does not have, or has with another secret, waits for
-//! the next refresh, which may bring it; refreshes run one after the other and a while apart, so that unknown keys cost the same few small queries
-//! however many of them come.
+//! A key in the cache is checked without a query. A key that is not there, or is there with another secret, waits for
+//! the next refresh, which may bring it; refreshes run one after the other and a while apart, so that unknown keys cost
+//! the same few small queries, however many of them come.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use crate::gateway::store::{KeyCheck, KeyHash, KeyId, PublicId, Store, StoreError, Timestamp, UserId};
 
-/// How far apart refreshes begin at least (ours).
+/// The least time between the starts of two refreshes (ours).
 const APART: Duration = Duration::from_millis(50);
 
-/// What is known of a key.
-pub(super) struct Entry {
+/// The data of a key that a check needs.
+pub(super) struct KeyCacheEntry {
     pub(super) id: KeyId,
     pub(super) user: UserId,
     pub(super) group_name: Arc<str>,
@@ -26,40 +26,41 @@ pub(super) struct Entry {
     pub(super) refused: bool,
 }
 
-/// Every key that is not deleted, as it was at the last refresh.
-pub(super) struct Book {
+/// All keys that are not deleted, as of the last refresh.
+pub(super) struct KeyCache {
     store: Arc<dyn Store>,
-    entries: RwLock<HashMap<PublicId, Arc<Entry>>>,
-    /// How many refreshes have begun, counted apart from the turns: whoever comes needs one that begins later.
+    entries: RwLock<HashMap<PublicId, Arc<KeyCacheEntry>>>,
+    /// The number of refreshes that have begun, outside of the lock of `turn`: a request needs a refresh that begins
+    /// after it.
     begun: Mutex<u64>,
-    turn: tokio::sync::Mutex<Turn>,
+    turn: tokio::sync::Mutex<KeyRefreshState>,
 }
 
-/// What the refreshes know of each other. Only one of them runs at a time.
+/// The state that refreshes share. Only one of them runs at a time.
 #[derive(Default)]
-struct Turn {
-    /// The highest revision that the book has.
+struct KeyRefreshState {
+    /// The highest revision in the cache.
     revision: i64,
     begun_at: Option<Instant>,
-    /// The number of the last one that has ended, and how it did.
+    /// The number of the last refresh that has ended; `failed` is its error.
     ended: u64,
     failed: Option<Arc<StoreError>>,
 }
 
-// === impl Book ===
+// === impl KeyCache ===
 
-impl Book {
+impl KeyCache {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, entries: RwLock::default(), begun: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// The key with that public id and the right secret. Waits for one refresh where there is none, be it new or rotated a
-    /// moment ago; so a stranger cannot tell by the time which public ids there are.
+    /// Returns the key with this public id and secret. If it is not in the cache, waits for one refresh, because it may
+    /// be new or rotated a moment ago; so the time taken does not reveal which public ids exist.
     pub(super) async fn find(
         &self,
         public_id: &PublicId,
-        is_its_secret: impl Fn(&Entry) -> bool,
-    ) -> Result<Option<Arc<Entry>>, Arc<StoreError>> {
+        is_its_secret: impl Fn(&KeyCacheEntry) -> bool,
+    ) -> Result<Option<Arc<KeyCacheEntry>>, Arc<StoreError>> {
         if let Some(entry) = self.look(public_id).filter(|entry| is_its_secret(entry)) {
             return Ok(Some(entry));
         }
@@ -67,11 +68,11 @@ impl Book {
         Ok(self.look(public_id).filter(|entry| is_its_secret(entry)))
     }
 
-    fn look(&self, public_id: &PublicId) -> Option<Arc<Entry>> {
+    fn look(&self, public_id: &PublicId) -> Option<Arc<KeyCacheEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).get(public_id).cloned()
     }
 
-    /// Waits for a refresh that begins after this moment. Everybody who waits at once waits for the same one.
+    /// Waits for a refresh that begins after this moment. All requests that wait at the same time share one refresh.
     pub(super) async fn refresh(&self) -> Result<(), Arc<StoreError>> {
         let wanted = *self.begun() + 1;
         let mut turn = self.turn.lock().await;
@@ -81,7 +82,7 @@ impl Book {
         turn.failed.clone().map_or(Ok(()), Err)
     }
 
-    async fn run(&self, turn: &mut Turn) {
+    async fn run(&self, turn: &mut KeyRefreshState) {
         if let Some(begun_at) = turn.begun_at {
             tokio::time::sleep_until(begun_at + APART).await;
         }
@@ -108,7 +109,7 @@ impl Book {
             return;
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        // There are few groups and many keys.
+        // Shared, because there are few groups and many keys.
         let mut groups: HashMap<String, Arc<str>> = HashMap::new();
         for check in changed {
             if check.deleted {
@@ -118,7 +119,7 @@ impl Book {
             }
             let KeyCheck { id, public_id, user, group_name, hash, previous, expires_at, refused, .. } = check;
             let group_name = Arc::clone(groups.entry(group_name).or_insert_with_key(|name| Arc::from(name.as_str())));
-            let entry = Entry { id, user, group_name, hash, previous, expires_at, refused };
+            let entry = KeyCacheEntry { id, user, group_name, hash, previous, expires_at, refused };
             entries.insert(public_id, Arc::new(entry));
         }
     }

@@ -1,45 +1,45 @@
-//! Why somebody is not admitted, or a key not made.
+//! The errors of the authentication with keys and of changes to keys.
 
 use std::sync::Arc;
 
 use crate::gateway::names;
 use crate::gateway::store::{KeyLock, StoreError, Timestamp};
 
-/// Why nobody is admitted.
+/// The reason why a request is not authenticated.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Denied {
-    /// Whatever it was, it is no good key. There are no finer kinds: they would tell a stranger what exists.
+pub(crate) enum AdmissionError {
+    /// The presented text is not a valid key. There are no finer kinds, because they would reveal which keys exist.
     #[error("the key is not valid")]
     Invalid,
-    /// Nobody could look it up; the same key may be good a moment later.
+    /// The key could not be looked up; the same key may be accepted a moment later.
     #[error("the key could not be checked")]
     Unavailable(#[source] Arc<StoreError>),
 }
 
-/// Why a key was not made or changed.
+/// The reason why a key was not made or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
-    /// What was given cannot be used.
+    /// A value cannot be used.
     #[error("{why}")]
     Field {
         /// `name`, `user`, `group`, `expires_at` or `grace_seconds`.
         field: &'static str,
-        /// A sentence for whoever gave it.
+        /// The problem, as a sentence for the author of the request.
         why: String,
     },
-    /// No such key, or it is deleted, or somebody else's.
+    /// There is no such key, it is deleted, or it belongs to another user.
     #[error("there is no such key")]
     Unknown,
     /// Its owner can neither enable nor rotate it.
     #[error("{}", because(*.0))]
     Locked(KeyLock),
-    /// Its owner cannot move its end beyond this one.
+    /// Its owner cannot set its end later than this.
     #[error("an admin has set the end of this key: it cannot be later than {0}")]
     PastLatestEnd(Timestamp),
     /// A member already has the most keys that a member can have.
     #[error("a member can have {0} keys")]
     TooMany(u32),
-    /// The database.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -61,7 +61,7 @@ const fn because(lock: KeyLock) -> &'static str {
     }
 }
 
-/// The name as it is stored.
+/// Returns the name as it is stored, or an error if it cannot be used.
 pub(super) fn check_name(field: &'static str, of: &str, name: &str) -> Result<String, KeyError> {
     names::name(name).ok_or_else(|| KeyError::Field { field, why: names::bad_name(of) })
 }

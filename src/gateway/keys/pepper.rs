@@ -1,32 +1,33 @@
-//! How a secret is hashed for keeping: HMAC-SHA-256 under a key that is not in the database.
+//! Hashes secrets for storage: HMAC-SHA-256 under a key that is not in the database.
 //!
-//! Secrets are long and random, so a slow hash would buy nothing; the pepper makes a stolen database useless.
+//! Secrets are long and random, so a slow hash would add nothing; the pepper makes a stolen database useless.
 
 use std::fmt;
 
 use aws_lc_rs::hmac;
 
-use super::Secret;
+use super::BearerSecret;
 use crate::gateway::store::{KeyHash, PepperKey, SecretHash};
 
 /// The key of the hash.
 pub(crate) struct Pepper(hmac::Key);
 
 impl Pepper {
-    /// The pepper of an installation.
+    /// Creates the pepper of an installation.
     pub(crate) fn new(key: &PepperKey) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose()))
     }
 
-    /// What is stored of a secret.
-    pub(super) fn hash(&self, secret: &Secret) -> KeyHash {
+    /// Returns the hash of a secret, as it is stored.
+    pub(super) fn hash(&self, secret: &BearerSecret) -> KeyHash {
         let tag = hmac::sign(&self.0, secret.expose().as_bytes());
         let mut hash = [0; 32];
         hash.copy_from_slice(tag.as_ref());
         KeyHash(hash)
     }
 
-    /// What is stored of another long random text. Its purpose is hashed with it, so that none opens what another does.
+    /// Returns the stored hash of another long random text. The purpose is part of the hash, so that a text for one
+    /// purpose is not accepted for another.
     pub(crate) fn hash_of(&self, purpose: &str, text: &[u8]) -> SecretHash {
         let mut context = hmac::Context::with_key(&self.0);
         for part in [b"imagate ".as_slice(), purpose.as_bytes(), b"\0", text] {
@@ -37,8 +38,8 @@ impl Pepper {
         SecretHash(hash)
     }
 
-    /// Whether this is the secret, in the same time whichever byte differs.
-    pub(super) fn verify(&self, secret: &Secret, hash: &KeyHash) -> bool {
+    /// Returns true if the hash is of this secret. Takes the same time whichever byte differs.
+    pub(super) fn verify(&self, secret: &BearerSecret, hash: &KeyHash) -> bool {
         hmac::verify(&self.0, secret.expose().as_bytes(), &hash.0).is_ok()
     }
 }
@@ -52,12 +53,12 @@ impl fmt::Debug for Pepper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::keys::SecretKind;
+    use crate::gateway::keys::BearerSecretKind;
     use crate::gateway::store::MasterKey;
 
     #[test]
     fn the_same_secret_has_another_hash_in_another_installation() {
-        let secret = Secret::generate(SecretKind::Key).unwrap();
+        let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
         let one = Pepper::new(&PepperKey::for_test(1));
         let other = Pepper::new(&PepperKey::for_test(2));
         assert!(one.verify(&secret, &one.hash(&secret)));
@@ -68,7 +69,7 @@ mod tests {
     fn the_keys_of_an_older_installation_stay_good() {
         let pepper = Pepper::new(&PepperKey::of_older(&MasterKey::for_test(7)));
         let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz012345";
-        let secret = Secret::parse(SecretKind::Key, &[text.as_slice(), b"2OVSXj"].concat()).unwrap();
+        let secret = BearerSecret::parse(BearerSecretKind::Key, &[text.as_slice(), b"2OVSXj"].concat()).unwrap();
         let hash = pepper.hash(&secret).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(hash, "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49");
     }

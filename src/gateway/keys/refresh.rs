@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Caller, Keys};
+use super::{ApiKeys, Caller};
 
 /// The interval at which counts of refused requests are written (ours).
 const WRITE_EVERY: Duration = Duration::from_secs(2);
@@ -18,16 +18,16 @@ const REFRESH_EVERY: Duration = Duration::from_millis(250);
 /// The longest wait for the store at a stop (ours): it answers in milliseconds, or not at all.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The task that keeps the book up to date.
-pub(super) struct KeyRefresh {
+/// The task that keeps the key cache up to date.
+pub(super) struct KeyRefreshTask {
     stopping: CancellationToken,
     task: JoinHandle<()>,
 }
 
-// === impl Keys ===
+// === impl ApiKeys ===
 
-impl Keys {
-    /// Keeps the book up to date as long as these keys are in use.
+impl ApiKeys {
+    /// Keeps the key cache up to date as long as these keys are in use.
     pub(crate) fn watch(self: &Arc<Self>) {
         let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
         let stopped = stopping.clone();
@@ -40,15 +40,15 @@ impl Keys {
                 stops = timeout(REFRESH_EVERY, stopped.cancelled()).await.is_ok();
             }
         });
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefresh { stopping, task });
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefreshTask { stopping, task });
     }
 
     /// Ends the watch and writes the counts, because the store is about to be closed.
     pub(crate) async fn stop(&self) {
         let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(KeyRefresh { stopping, mut task }) = watch {
+        if let Some(KeyRefreshTask { stopping, mut task }) = watch {
             stopping.cancel();
-            // Not in the middle of a write: its counts would be lost.
+            // The task is not ended in the middle of a write, because its counts would be lost.
             if timeout(STOP_PATIENCE, &mut task).await.is_err() {
                 task.abort();
             }
@@ -76,7 +76,8 @@ impl Keys {
         }
     }
 
-    /// One round. Returns whether the store answered, so that an outage is logged once and not four times a second.
+    /// Runs one round. Returns true if the store answered, so that an outage is logged once and not four times a
+    /// second.
     pub(super) async fn round(&self, was_well: bool) -> bool {
         match self.book.refresh().await {
             Ok(()) => true,

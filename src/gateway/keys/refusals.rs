@@ -6,24 +6,24 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::book::Entry;
+use super::book::KeyCacheEntry;
 use super::{Caller, KeyId, UserId};
-use crate::gateway::store::{Day, RefusalCount, Store, StoreError, Timestamp};
+use crate::gateway::store::{RefusalCount, Store, StoreError, Timestamp, UtcDay};
 
 /// The counts that have not been written yet.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<(Day, KeyId), RefusalCount>>);
+pub(super) struct RefusalCounter(Mutex<HashMap<(UtcDay, KeyId), RefusalCount>>);
 
-// === impl Refusals ===
+// === impl RefusalCounter ===
 
-impl Refusals {
+impl RefusalCounter {
     /// Counts a request with this key that was not accepted.
     pub(super) fn of_caller(&self, caller: &Caller) {
         self.count(caller.key(), caller.user(), caller.group_name());
     }
 
     /// Counts a request with a known key that is disabled or expired.
-    pub(super) fn of_entry(&self, entry: &Entry) {
+    pub(super) fn of_entry(&self, entry: &KeyCacheEntry) {
         self.count(&entry.id, &entry.user, &entry.group_name);
     }
 
@@ -33,7 +33,7 @@ impl Refusals {
     }
 
     fn count(&self, key: &KeyId, user: &UserId, group: &str) {
-        let day = Day::from(Timestamp::now());
+        let day = UtcDay::from(Timestamp::now());
         let mut counts = self.lock();
         let new = || RefusalCount { day, key: key.clone(), user: user.clone(), group: group.to_owned(), count: 0 };
         counts.entry((day, key.clone())).or_insert_with(new).count += 1;
@@ -57,7 +57,7 @@ impl Refusals {
         written
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Day, KeyId), RefusalCount>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(UtcDay, KeyId), RefusalCount>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! Who is admitted, who is not, and what it costs and tells.
+//! Authentication with keys: the requests that are accepted and refused, the cost, and the messages.
 
 mod book;
 mod refusals;
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
-use crate::gateway::store::testing::{Double, fresh, older};
-use crate::gateway::store::{KeyStore as _, PeopleStore as _, PepperKey, SqliteStore, UserChange, UserChanged};
+use crate::gateway::store::testing::{StoreDouble, fresh, older};
+use crate::gateway::store::{KeyStore as _, PeopleStore as _, PepperKey, SqliteStore, UserChange, UserChangeOutcome};
 
 struct Fixture {
-    keys: Keys,
-    store: Arc<Double>,
+    keys: ApiKeys,
+    store: Arc<StoreDouble>,
     sqlite: Arc<SqliteStore>,
     dir: TempDir,
 }
@@ -22,26 +22,26 @@ struct Fixture {
 impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = fresh().await;
-        let store = Double::of(Arc::clone(&sqlite) as Arc<dyn Store>);
+        let store = StoreDouble::of(Arc::clone(&sqlite) as Arc<dyn Store>);
         let pepper = Pepper::new(sqlite.pepper_key());
-        let keys = Keys::new(Arc::clone(&store) as Arc<dyn Store>, pepper);
+        let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, pepper);
         Self { keys, store, sqlite, dir }
     }
 
-    async fn create(&self) -> Created {
+    async fn create(&self) -> IssuedKey {
         self.keys.create_for_test("laptop", "ada", "default").await
     }
 
-    async fn admit(&self, header: &str) -> Result<Caller, Denied> {
+    async fn admit(&self, header: &str) -> Result<Caller, AdmissionError> {
         self.keys.admit(Some(header.as_bytes())).await
     }
 
     async fn is_invalid(&self, header: &str) -> bool {
-        matches!(self.admit(header).await, Err(Denied::Invalid))
+        matches!(self.admit(header).await, Err(AdmissionError::Invalid))
     }
 
     async fn change(&self, key: &KeyId, change: KeyChange) -> Result<KeyRow, KeyError> {
-        self.keys.change(&Act::command(), key.as_str(), None, change).await
+        self.keys.change(&AuditContext::command(), key.as_str(), None, change).await
     }
 
     fn refreshes(&self) -> usize {
@@ -53,7 +53,7 @@ impl Fixture {
     }
 }
 
-fn header(created: &Created) -> String {
+fn header(created: &IssuedKey) -> String {
     format!("Bearer {}", created.secret.expose())
 }
 
@@ -103,8 +103,8 @@ async fn what_cannot_be_a_key_is_refused_without_a_query() {
     for header in headers {
         assert!(fixture.is_invalid(&header).await, "{header:.80}");
     }
-    assert!(matches!(fixture.keys.admit(None).await, Err(Denied::Invalid)));
-    assert!(matches!(fixture.keys.admit(Some(b"Bearer \xff\xfe\x00")).await, Err(Denied::Invalid)));
+    assert!(matches!(fixture.keys.admit(None).await, Err(AdmissionError::Invalid)));
+    assert!(matches!(fixture.keys.admit(Some(b"Bearer \xff\xfe\x00")).await, Err(AdmissionError::Invalid)));
     assert_eq!(fixture.calls(), asked);
 }
 
@@ -112,18 +112,18 @@ async fn what_cannot_be_a_key_is_refused_without_a_query() {
 async fn a_well_formed_key_that_is_not_ours_is_refused() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let stranger = Secret::generate(SecretKind::Key).unwrap();
+    let stranger = BearerSecret::generate(BearerSecretKind::Key).unwrap();
     assert!(fixture.is_invalid(&format!("Bearer {}", stranger.expose())).await);
 
-    // The public id of a good key with another secret behind it.
+    // The public id of a valid key, with another secret.
     let forged = with_public_id(&stranger, &created.secret);
-    assert!(Secret::parse(SecretKind::Key, forged.as_bytes()).is_some());
+    assert!(BearerSecret::parse(BearerSecretKind::Key, forged.as_bytes()).is_some());
     assert!(fixture.is_invalid(&format!("Bearer {forged}")).await);
 }
 
-fn with_public_id(secret: &Secret, public: &Secret) -> String {
+fn with_public_id(secret: &BearerSecret, public: &BearerSecret) -> String {
     let body = format!("{}{}", &public.expose()[..20], &secret.expose()[20..52]);
-    format!("{body}{}", Secret::checksum_of(&body))
+    format!("{body}{}", BearerSecret::checksum_of(&body))
 }
 
 #[tokio::test]
@@ -144,8 +144,8 @@ async fn a_key_is_refused_while_it_is_disabled_and_for_ever_when_it_is_deleted()
     assert!(fixture.keys.list().await.unwrap().is_empty());
 }
 
-fn entry(keys: &Keys, secret: &Secret) -> Entry {
-    Entry {
+fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
+    KeyCacheEntry {
         id: "key_1".into(),
         user: "usr_1".into(),
         group_name: "default".into(),
@@ -160,20 +160,20 @@ fn entry(keys: &Keys, secret: &Secret) -> Entry {
 async fn a_key_is_good_until_the_moment_it_expires() {
     let moment = |text: &str| text.parse::<Timestamp>().unwrap();
     let Fixture { keys, .. } = Fixture::new().await;
-    let secret = Secret::generate(SecretKind::Key).unwrap();
-    let key = Entry { expires_at: Some(moment("2026-06-01T00:00:00Z")), ..entry(&keys, &secret) };
+    let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
+    let key = KeyCacheEntry { expires_at: Some(moment("2026-06-01T00:00:00Z")), ..entry(&keys, &secret) };
     assert!(is_good(&key, moment("2026-05-31T23:59:59.999Z")));
     assert!(!is_good(&key, moment("2026-06-01T00:00:00Z")));
-    assert!(!is_good(&Entry { refused: true, ..key }, moment("2026-05-31T00:00:00Z")));
+    assert!(!is_good(&KeyCacheEntry { refused: true, ..key }, moment("2026-05-31T00:00:00Z")));
 }
 
 #[tokio::test]
 async fn the_former_secret_is_good_until_the_grace_is_over() {
     let moment = |text: &str| text.parse::<Timestamp>().unwrap();
     let Fixture { keys, .. } = Fixture::new().await;
-    let [old, new] = [0; 2].map(|_| Secret::generate(SecretKind::Key).unwrap());
+    let [old, new] = [0; 2].map(|_| BearerSecret::generate(BearerSecretKind::Key).unwrap());
     let until = moment("2026-06-01T00:00:00Z");
-    let key = Entry { previous: Some((keys.pepper.hash(&old), until)), ..entry(&keys, &new) };
+    let key = KeyCacheEntry { previous: Some((keys.pepper.hash(&old), until)), ..entry(&keys, &new) };
     for (secret, now, good) in [
         (&old, "2026-05-31T23:59:59.999Z", true),
         (&old, "2026-06-01T00:00:00Z", false),
@@ -189,7 +189,11 @@ async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
     let fixture = Fixture::new().await;
     let first = fixture.create().await;
     let rotate = async |grace| {
-        fixture.keys.rotate(&Act::command(), first.id.as_str(), None, Duration::from_secs(grace)).await.unwrap()
+        fixture
+            .keys
+            .rotate(&AuditContext::command(), first.id.as_str(), None, Duration::from_secs(grace))
+            .await
+            .unwrap()
     };
     let second = rotate(3600).await;
     assert_eq!((&second.id, second.secret.public_id()), (&first.id, first.secret.public_id()));
@@ -197,7 +201,7 @@ async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
     for key in [&first, &second] {
         assert_eq!(fixture.admit(&header(key)).await.unwrap().key(), &first.id);
     }
-    // Once more, and at once: the first two are over.
+    // A third rotation without a grace period ends the first two secrets.
     let third = rotate(0).await;
     assert_eq!(third.previous_until, None);
     assert!(fixture.is_invalid(&header(&first)).await && fixture.is_invalid(&header(&second)).await);
@@ -205,10 +209,10 @@ async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
 
     let id = first.id.as_str();
     let too_long = LONGEST_GRACE + Duration::from_secs(1);
-    let refused = fixture.keys.rotate(&Act::command(), id, None, too_long).await.unwrap_err();
+    let refused = fixture.keys.rotate(&AuditContext::command(), id, None, too_long).await.unwrap_err();
     assert!(matches!(refused, KeyError::Field { field: "grace_seconds", .. }));
     let stranger = UserId::from("usr_2");
-    let refused = fixture.keys.rotate(&Act::command(), id, Some(&stranger), Duration::ZERO).await.unwrap_err();
+    let refused = fixture.keys.rotate(&AuditContext::command(), id, Some(&stranger), Duration::ZERO).await.unwrap_err();
     assert!(matches!(refused, KeyError::Unknown));
     assert!(fixture.admit(&header(&third)).await.is_ok());
 }
@@ -216,12 +220,12 @@ async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
 #[tokio::test]
 async fn members_make_keys_in_the_groups_that_an_admin_allows() {
     let fixture = Fixture::new().await;
-    let command = Act::command();
+    let command = AuditContext::command();
     let ada = fixture.store.ensure_user(&command, "ada").await.unwrap();
     fixture.store.ensure_group(&command, "studio").await.unwrap();
-    let as_herself = Act { kind: ActorKind::User, user: Some(ada.id.clone()), ..Act::command() };
-    let as_admin = Act { kind: ActorKind::User, user: Some("usr_admin".into()), ..Act::command() };
-    let create = async |act: &Act, user: &UserRow, group: &str| {
+    let as_herself = AuditContext { kind: ActorKind::User, user: Some(ada.id.clone()), ..AuditContext::command() };
+    let as_admin = AuditContext { kind: ActorKind::User, user: Some("usr_admin".into()), ..AuditContext::command() };
+    let create = async |act: &AuditContext, user: &UserRow, group: &str| {
         let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None, at_most: None }).await;
         made.map(|made| made.group_name).map_err(|error| error.to_string())
     };
@@ -233,7 +237,7 @@ async fn members_make_keys_in_the_groups_that_an_admin_allows() {
     assert_eq!(create(&command, &ada, "elsewhere").await, Ok("elsewhere".to_owned()));
 
     let groups = [UserChange::Groups(vec!["studio".to_owned()])];
-    let UserChanged::Done(ada, _) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
+    let UserChangeOutcome::Done(ada, _) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
         panic!("ada is gone")
     };
     assert_eq!(create(&as_herself, &ada, "studio").await, Ok("studio".to_owned()));
@@ -245,9 +249,9 @@ async fn another_installation_does_not_admit_a_copied_row() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let store = Arc::clone(&fixture.sqlite) as Arc<dyn Store>;
-    let elsewhere = Keys::new(store, Pepper::new(&PepperKey::for_test(1)));
+    let elsewhere = ApiKeys::new(store, Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
-    assert!(matches!(elsewhere.admit(Some(header.as_bytes())).await, Err(Denied::Invalid)));
+    assert!(matches!(elsewhere.admit(Some(header.as_bytes())).await, Err(AdmissionError::Invalid)));
 }
 
 #[tokio::test]
@@ -297,7 +301,7 @@ async fn no_file_and_no_debug_line_holds_a_secret() {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, created.secret.expose().as_bytes());
         assert!(!contains(&bytes, digest.as_ref()));
     }
-    // The search would find what is there.
+    // The search does find text that is there.
     let log = std::fs::read(fixture.dir.path().join("imagate.db-wal")).unwrap();
     assert!(contains(&log, created.secret.public_id().as_str().as_bytes()) && searched > log.len());
 }
@@ -309,7 +313,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 #[tokio::test]
 async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
     let fixture = Fixture::new().await;
-    let act = Act::command();
+    let act = AuditContext::command();
     let user = fixture.store.ensure_user(&act, "ada").await.unwrap();
     let disabled = UserRow { disabled_at: Some(act.at), ..user.clone() };
     let long = "x".repeat(MAX_NAME_CHARS + 1);
@@ -337,7 +341,7 @@ async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
 
 #[tokio::test]
 async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotation() {
-    // What the first release stored of this key under a master key of sevens.
+    // The hash that the first release stored for this key, under a master key of sevens.
     let hash: Vec<u8> = "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49"
         .as_bytes()
         .chunks(2)
@@ -346,7 +350,7 @@ async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotati
     let dir = older([7; 32], &hash).await;
     for _ in 0..2 {
         let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
-        let keys = Keys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
+        let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
         let header = b"Bearer sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
         assert_eq!(keys.admit(Some(header)).await.unwrap().key().as_str(), "key_1");
         store.rotate_master_key(None).await.unwrap();

@@ -1,9 +1,9 @@
-//! Keeps track of whether records can be written, as far as the writer knows.
+//! Tracks whether records can be written, as far as the writer knows. It never accesses the database itself.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time after which a commit counts as stuck (ours): a healthy disk takes milliseconds.
+/// The time after which a commit counts as stuck (ours). A healthy disk takes milliseconds.
 const SLOW_COMMIT: Duration = Duration::from_secs(3);
 
 /// The reason why records cannot be written.
@@ -11,16 +11,16 @@ const SLOW_COMMIT: Duration = Duration::from_secs(3);
 pub(crate) enum WriteTrouble {
     /// The last commit failed.
     Failing,
-    /// A commit has been under way for seconds.
+    /// A commit has been running for seconds.
     Slow,
 }
 
 /// The state of the database as the writer last saw it. Reading it never waits for a disk.
 #[derive(Debug, Default)]
-pub(super) struct WriteHealth(Mutex<State>);
+pub(super) struct WriteHealth(Mutex<WriteHealthState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct WriteHealthState {
     failing: bool,
     committing_since: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl WriteHealth {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriteHealthState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

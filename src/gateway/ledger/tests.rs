@@ -1,4 +1,4 @@
-//! Durability, exactly once, and commits that are shared.
+//! Durability, exactly one record for each job, and shared commits.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,21 +8,21 @@ use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::open::Closing;
+use super::open::CommitFuture;
 use super::*;
-use crate::gateway::store::testing::{Double, POISON, child_dir, fresh, spawn_child};
+use crate::gateway::store::testing::{POISON, StoreDouble, child_dir, fresh, spawn_child};
 use crate::gateway::store::{RecordFilter, SqliteStore};
 
 struct Fixture {
     ledger: Ledger,
-    store: Arc<Double>,
+    store: Arc<StoreDouble>,
     dir: TempDir,
 }
 
 impl Fixture {
     async fn new() -> Self {
         let (dir, sqlite) = fresh().await;
-        let store = Double::of(sqlite);
+        let store = StoreDouble::of(sqlite);
         let ledger = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
         Self { ledger, store, dir }
     }
@@ -41,13 +41,13 @@ impl Fixture {
         }
     }
 
-    /// Every finished record, as another process sees it.
-    async fn states(&self) -> BTreeMap<String, State> {
+    /// Returns every finished record, as another process sees it.
+    async fn states(&self) -> BTreeMap<String, JobState> {
         states(&SqliteStore::open(self.dir.path(), None).await.unwrap()).await
     }
 }
 
-async fn states(store: &dyn Store) -> BTreeMap<String, State> {
+async fn states(store: &dyn Store) -> BTreeMap<String, JobState> {
     let records = store.list_records(&RecordFilter::default()).await.unwrap();
     let count = records.len();
     let states: BTreeMap<_, _> =
@@ -56,8 +56,8 @@ async fn states(store: &dyn Store) -> BTreeMap<String, State> {
     states
 }
 
-fn draft(id: &str) -> Draft {
-    Draft {
+fn draft(id: &str) -> RecordDraft {
+    RecordDraft {
         request_id: id.into(),
         operation: "create_image",
         model: Some("gpt-image-2".to_owned()),
@@ -80,7 +80,7 @@ fn draft(id: &str) -> Draft {
 fn an_open_record_may_travel_in_a_response_body() {
     fn check<T: Send + Sync + Unpin>() {}
     check::<OpenRecord>();
-    check::<Closing>();
+    check::<CommitFuture>();
     check::<Ledger>();
 }
 
@@ -89,22 +89,22 @@ async fn what_the_job_did_stands_in_its_record() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
     let first = open.begin_attempt("primary");
-    open.end_attempt(first, Some(Class::N), Some(429));
+    open.end_attempt(first, Some(AttemptClass::N), Some(429));
     let second = open.begin_attempt("second");
     open.end_attempt(second, None, Some(200));
     let (size, output_format) = (Some("1024x1024".to_owned()), Some("png".to_owned()));
-    open.add_delivered(Delivered { size, output_format, quality: None });
-    let usage = |total| Some(Usage { total_tokens: Some(total), ..Usage::default() });
+    open.add_delivered(DeliveredImageEntry { size, output_format, quality: None });
+    let usage = |total| Some(TokenUsage { total_tokens: Some(total), ..TokenUsage::default() });
     open.set_usage(ModelUsage { image: usage(409), host: usage(80) });
     open.set_models(Some("gpt-image-2".to_owned()), Some("gpt-5.5".to_owned()));
     open.mark_first_byte();
-    open.close(Outcome::succeeded()).await.unwrap();
+    open.close(JobOutcome::succeeded()).await.unwrap();
 
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
-    assert_eq!(record.state, State::Succeeded);
+    assert_eq!(record.state, JobState::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
-    let called = |attempt: &Attempt| (attempt.account.clone(), attempt.class, attempt.status);
-    let expected = [("primary".to_owned(), Some(Class::N), Some(429)), ("second".to_owned(), None, Some(200))];
+    let called = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
+    let expected = [("primary".to_owned(), Some(AttemptClass::N), Some(429)), ("second".to_owned(), None, Some(200))];
     assert_eq!(record.attempts.iter().map(called).collect::<Vec<_>>(), expected);
     assert_eq!((record.usage, record.host_usage, record.cost_usd), (usage(409), usage(80), None));
     assert_eq!((record.image_model.as_deref(), record.host_model.as_deref()), (Some("gpt-image-2"), Some("gpt-5.5")));
@@ -115,11 +115,11 @@ async fn what_the_job_did_stands_in_its_record() {
 #[tokio::test]
 async fn a_record_names_no_account_that_was_not_asked_and_says_what_is_missing() {
     let fixture = Fixture::new().await;
-    fixture.open("refused").await.close(Outcome::refused("upstream_error")).await.unwrap();
+    fixture.open("refused").await.close(JobOutcome::refused("upstream_error")).await.unwrap();
     let mut open = fixture.open("short").await;
     let call = open.begin_attempt("primary");
     open.end_attempt(call, None, Some(200));
-    open.close(Outcome::succeeded()).await.unwrap();
+    open.close(JobOutcome::succeeded()).await.unwrap();
     let records = fixture.store.list_records(&RecordFilter::default()).await.unwrap();
     let told: Vec<_> = records.iter().map(|record| (record.account.as_deref(), record.missing)).collect();
     assert_eq!(told, [(None, None), (Some("primary"), Some(1))]);
@@ -129,13 +129,13 @@ async fn a_record_names_no_account_that_was_not_asked_and_says_what_is_missing()
 async fn a_call_that_goes_on_when_the_job_ends_is_ambiguous() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
-    open.when_dropped(Outcome::cancelled());
+    open.when_dropped(JobOutcome::cancelled());
     open.begin_attempt("primary");
     drop(open);
     fixture.ledger.drain().await;
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
-    assert_eq!((record.state, record.account.as_deref()), (State::Cancelled, Some("primary")));
-    assert_eq!(record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(), [Some(Class::X)]);
+    assert_eq!((record.state, record.account.as_deref()), (JobState::Cancelled, Some("primary")));
+    assert_eq!(record.attempts.iter().map(|attempt| attempt.class).collect::<Vec<_>>(), [Some(AttemptClass::X)]);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn the_first_byte_is_the_first() {
         tokio::task::yield_now().await;
     }
     open.mark_first_byte();
-    open.close(Outcome::failed("upstream")).await.unwrap();
+    open.close(JobOutcome::failed("upstream")).await.unwrap();
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
     assert!(record.first_byte_ms < record.latency_ms);
     assert_eq!(record.error_code.as_deref(), Some("upstream"));
@@ -161,9 +161,9 @@ async fn an_open_record_is_durable_before_open_returns() {
     // The process that would have closed it is gone; the next one starts.
     let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let next = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
-    let expected = BTreeMap::from([("r1".to_owned(), State::Interrupted)]);
+    let expected = BTreeMap::from([("r1".to_owned(), JobState::Interrupted)]);
     assert_eq!(states(&*store).await, expected);
-    // A third one changes nothing.
+    // A third start changes nothing.
     drop(next);
     Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
     assert_eq!(states(&*store).await, expected);
@@ -172,8 +172,8 @@ async fn an_open_record_is_durable_before_open_returns() {
 #[tokio::test]
 async fn an_outcome_is_durable_when_closing_resolves() {
     let fixture = Fixture::new().await;
-    fixture.open("r1").await.close(Outcome::refused("moderation_blocked")).await.unwrap();
-    assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), State::Refused)]));
+    fixture.open("r1").await.close(JobOutcome::refused("moderation_blocked")).await.unwrap();
+    assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), JobState::Refused)]));
     assert_eq!(fixture.ledger.unsettled(), 0);
 }
 
@@ -182,14 +182,14 @@ async fn a_dropped_record_is_interrupted() {
     let fixture = Fixture::new().await;
     drop(fixture.open("panicked").await);
     let mut streaming = fixture.open("left").await;
-    streaming.when_dropped(Outcome::cancelled());
+    streaming.when_dropped(JobOutcome::cancelled());
     drop(streaming);
-    drop(fixture.open("closed").await.close(Outcome::succeeded()));
+    drop(fixture.open("closed").await.close(JobOutcome::succeeded()));
     fixture.ledger.drain().await;
     let expected = [
-        ("closed".to_owned(), State::Succeeded),
-        ("left".to_owned(), State::Cancelled),
-        ("panicked".to_owned(), State::Interrupted),
+        ("closed".to_owned(), JobState::Succeeded),
+        ("left".to_owned(), JobState::Cancelled),
+        ("panicked".to_owned(), JobState::Interrupted),
     ];
     assert_eq!(fixture.states().await, BTreeMap::from(expected));
 }
@@ -214,8 +214,8 @@ async fn what_gathers_during_a_commit_shares_the_next_one() {
     let open = jobs.join_all().await;
     assert_eq!(fixture.commits(), 2);
 
-    // The outcomes of all of them fit into two more: whatever is first, and the rest.
-    let closing: Vec<_> = open.into_iter().map(|open| open.close(Outcome::succeeded())).collect();
+    // The outcomes of all of them fit into two more commits: one for the first, and one for the rest.
+    let closing: Vec<_> = open.into_iter().map(|open| open.close(JobOutcome::succeeded())).collect();
     fixture.store.gate.add_permits(2);
     for closing in closing {
         closing.await.unwrap();
@@ -241,7 +241,7 @@ async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
     abandon("before", 2).await;
     fixture.store.gate.add_permits(100);
     fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), State::Cancelled)]));
+    assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), JobState::Cancelled)]));
 }
 
 #[tokio::test]
@@ -250,12 +250,12 @@ async fn an_answer_waits_for_its_record_but_not_for_ever() {
     let record = fixture.open("slow").await;
     fixture.store.hold();
     tokio::time::pause();
-    let settled = tokio::time::timeout(Duration::from_secs(60), record.close(Outcome::succeeded()).in_time()).await;
+    let settled = tokio::time::timeout(Duration::from_secs(60), record.close(JobOutcome::succeeded()).in_time()).await;
     assert!(matches!(settled, Ok(Err(LedgerError::Overloaded))), "{settled:?}");
     tokio::time::resume();
     fixture.store.gate.add_permits(10);
     fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::from([("slow".to_owned(), State::Succeeded)]));
+    assert_eq!(fixture.states().await, BTreeMap::from([("slow".to_owned(), JobState::Succeeded)]));
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
     fixture.store.gate.add_permits(100);
     fixture.ledger.drain().await;
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
-    assert_eq!((record.state, record.attempts.len()), (State::Cancelled, 0));
+    assert_eq!((record.state, record.attempts.len()), (JobState::Cancelled, 0));
 }
 
 #[tokio::test]
@@ -320,9 +320,9 @@ async fn a_taken_request_id_is_refused_and_its_record_untouched() {
     let fixture = Fixture::new().await;
     let first = fixture.open("r1").await;
     assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Duplicate)));
-    first.close(Outcome::succeeded()).await.unwrap();
+    first.close(JobOutcome::succeeded()).await.unwrap();
     fixture.ledger.drain().await;
-    assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), State::Succeeded)]));
+    assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), JobState::Succeeded)]));
 }
 
 #[tokio::test]
@@ -332,13 +332,13 @@ async fn an_outcome_outlives_any_trouble_of_the_database() {
     fixture.store.set_trouble(Some(|| StoreError::Busy));
     drop(dropped);
     let before = fixture.commits();
-    assert!(matches!(told.close(Outcome::succeeded()).await, Err(LedgerError::Store(_))));
+    assert!(matches!(told.close(JobOutcome::succeeded()).await, Err(LedgerError::Store(_))));
     assert!(fixture.commits() - before >= 3);
     assert_eq!(fixture.ledger.unsettled(), 2);
 
     fixture.store.set_trouble(None);
     fixture.ledger.drain().await;
-    let expected = [("dropped".to_owned(), State::Interrupted), ("told".to_owned(), State::Succeeded)];
+    let expected = [("dropped".to_owned(), JobState::Interrupted), ("told".to_owned(), JobState::Succeeded)];
     assert_eq!(fixture.states().await, BTreeMap::from(expected));
 }
 
@@ -346,14 +346,14 @@ async fn an_outcome_outlives_any_trouble_of_the_database() {
 async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
     let fixture = Fixture::new().await;
     let trouble = |later: u64| fixture.ledger.write_trouble(Instant::now() + Duration::from_secs(later));
-    fixture.open("r1").await.close(Outcome::succeeded()).await.unwrap();
+    fixture.open("r1").await.close(JobOutcome::succeeded()).await.unwrap();
     assert_eq!(trouble(3600), None);
 
     fixture.store.set_trouble(Some(|| StoreError::Busy));
     assert!(fixture.ledger.open(draft("r2")).await.is_err());
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
     fixture.store.set_trouble(None);
-    // The writer finds out by itself, without any request.
+    // The writer detects this by itself, without any request.
     fixture.until(|_| trouble(0).is_none()).await;
 
     fixture.store.hold();
@@ -372,15 +372,15 @@ async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
 async fn long_texts_of_a_caller_are_cut_between_characters() {
     let fixture = Fixture::new().await;
     let end_user = Some("ä".repeat(10_000));
-    let open = fixture.ledger.open(Draft { end_user, ..draft("r1") }).await.unwrap();
-    open.close(Outcome::succeeded()).await.unwrap();
+    let open = fixture.ledger.open(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
+    open.close(JobOutcome::succeeded()).await.unwrap();
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
     assert_eq!(record.end_user, Some("ä".repeat(Record::MAX_TEXT_BYTES / 2)));
 }
 
 const ROUNDS: usize = 6;
 
-/// A process is killed while it opens and closes records as fast as it can. What it said it had done must stand.
+/// A process is killed while it opens and closes records as fast as it can. Everything that it has reported must hold.
 #[tokio::test]
 async fn a_kill_loses_and_doubles_nothing() {
     for round in 0..ROUNDS {
@@ -395,17 +395,17 @@ async fn a_kill_loses_and_doubles_nothing() {
         assert!(said.len() >= 20, "{}", said.len());
         for (id, what) in said {
             let state = states.get(&id).unwrap_or_else(|| panic!("{id} is lost"));
-            let allowed: &[State] = match what.as_str() {
-                "closed" => &[State::Succeeded],
-                _ => &[State::Succeeded, State::Interrupted],
+            let allowed: &[JobState] = match what.as_str() {
+                "closed" => &[JobState::Succeeded],
+                _ => &[JobState::Succeeded, JobState::Interrupted],
             };
             assert!(allowed.contains(state), "{id}: {what}, {state:?}");
         }
-        assert!(states.values().any(|state| *state == State::Interrupted));
+        assert!(states.values().any(|state| *state == JobState::Interrupted));
     }
 }
 
-/// Everything that the child has said, its last words included.
+/// Returns everything that the child has reported, including its last words.
 fn kill_after(child: &mut Child, words: usize) -> BTreeMap<String, String> {
     let mut said = BTreeMap::new();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -436,14 +436,14 @@ async fn child_that_records_until_it_is_killed() {
 
 async fn record_for_ever(ledger: Ledger, lane: usize) {
     let say = |what: &str, id: &str| writeln!(std::io::stdout().lock(), "{what} {id}").unwrap();
-    // There is always a record open, so that every kill interrupts some.
+    // There is always an open record, so that every kill interrupts some.
     let mut previous: Option<(String, OpenRecord)> = None;
     for number in 0.. {
         let id = format!("{lane}-{number}");
         let open = ledger.open(draft(&id)).await.unwrap();
         say("open", &id);
         if let Some((id, open)) = previous.replace((id, open)) {
-            open.close(Outcome::succeeded()).await.unwrap();
+            open.close(JobOutcome::succeeded()).await.unwrap();
             say("closed", &id);
         }
     }

@@ -1,8 +1,8 @@
-//! The one task that writes records, and the claims of idempotency keys with them: gather, commit, answer.
+//! The one task that writes records, and with them the claims of idempotency keys: it gathers, commits and answers.
 //!
 //! An intent that fails is refused at once, because nothing has been spent. An outcome that fails is kept and tried
-//! again for as long as the process lives, because something has. Their number is bounded: where outcomes fail,
-//! intents fail too, so no more than were running when the trouble began can pile up.
+//! again for as long as the process lives, because something has been spent. The number of such outcomes is bounded: if
+//! outcomes fail, intents fail too, so at most the jobs that were running when the trouble began can accumulate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,82 +11,83 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::health::WriteHealth;
-use super::open::{Entry, OpenRecord};
+use super::open::{OpenRecord, OpenRecordState};
 use super::{LedgerError, NodeId, Record};
-use crate::gateway::store::{ReplayWrite, RowWrite, Store, StoreError, Written};
+use crate::gateway::store::{ReplayWrite, RowWrite, RowWriteOutcome, Store, StoreError};
 use crate::gateway::telemetry::LogThrottle;
 
-/// The largest transaction: large enough for any crowd, small enough that a reader of the log is not held up.
+/// The largest number of writes in a transaction: large enough for a heavy load, and small enough that a reader of the
+/// log is not delayed.
 const MAX_BATCH: usize = 512;
 
-/// How often an outcome is tried before its job is told. The store waits for locks by itself each time.
+/// The number of tries of an outcome before its job is told. The store itself waits for locks in each try.
 const TRIES_BEFORE_TELLING: u32 = 3;
 
-/// Between two tries, unless something new arrives.
+/// The pause between two tries, unless a new message arrives.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The idle time after which the database is checked: short while it fails, so that readiness comes back soon.
+/// The idle time after which the database is checked. It is short while writes fail, so that readiness comes back soon.
 const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
 const CHECK_WHILE_IDLE: Duration = Duration::from_secs(10);
 
-/// Where an answer goes.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
+/// The channel on which the writer answers.
+pub(super) type CommitReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
 
-/// What jobs send.
+/// The messages that jobs send to the writer.
 #[derive(Debug)]
-pub(super) enum Message {
-    /// Make this durable and hand it back.
-    Open { intent: Box<Entry>, reply: Reply<OpenRecord>, _room: OwnedSemaphorePermit },
+pub(super) enum LedgerMessage {
+    /// Makes an intent durable and returns it as an open record.
+    Open { intent: Box<OpenRecordState>, reply: CommitReplySender<OpenRecord>, _room: OwnedSemaphorePermit },
     /// Makes the begun calls durable.
-    Note { record: Box<Record>, reply: Reply<()> },
-    /// Make this durable.
-    Close(Outgoing),
-    /// Make a claim durable, or what became of one.
-    Replay { write: Box<ReplayWrite>, reply: Reply<Written>, _room: Option<OwnedSemaphorePermit> },
+    Note { record: Box<Record>, reply: CommitReplySender<()> },
+    /// Makes an outcome durable.
+    Close(ClosedRecord),
+    /// Makes a claim, its answer, or its removal durable.
+    Replay { write: Box<ReplayWrite>, reply: CommitReplySender<RowWriteOutcome>, _room: Option<OwnedSemaphorePermit> },
 }
 
-/// A closed record that is not durable yet.
+/// A record that is closed but not durable yet.
 #[derive(Debug)]
-pub(super) struct Outgoing {
-    entry: Box<Entry>,
-    reply: Option<Reply<()>>,
+pub(super) struct ClosedRecord {
+    entry: Box<OpenRecordState>,
+    reply: Option<CommitReplySender<()>>,
     tries: u32,
 }
 
-impl Outgoing {
-    pub(super) fn new(entry: Box<Entry>, reply: Option<Reply<()>>) -> Self {
+impl ClosedRecord {
+    pub(super) fn new(entry: Box<OpenRecordState>, reply: Option<CommitReplySender<()>>) -> Self {
         Self { entry, reply, tries: 0 }
     }
 
     fn tell(&mut self, result: Result<(), LedgerError>) {
         if let Some(reply) = self.reply.take() {
-            // A caller that left does not want to know.
+            // The send fails if the caller has left; the result is not needed then.
             let _ = reply.send(result);
         }
     }
 }
 
-pub(super) struct Writer {
+pub(super) struct LedgerWriter {
     store: Arc<dyn Store>,
     node: NodeId,
-    inbox: mpsc::UnboundedReceiver<Message>,
+    inbox: mpsc::UnboundedReceiver<LedgerMessage>,
     /// Outcomes that failed, oldest first.
-    again: Vec<Outgoing>,
+    again: Vec<ClosedRecord>,
     health: Arc<WriteHealth>,
     throttle: LogThrottle,
 }
 
-impl Writer {
+impl LedgerWriter {
     pub(super) fn new(
         store: Arc<dyn Store>,
         node: NodeId,
-        inbox: mpsc::UnboundedReceiver<Message>,
+        inbox: mpsc::UnboundedReceiver<LedgerMessage>,
         health: Arc<WriteHealth>,
     ) -> Self {
         Self { store, node, inbox, again: Vec::new(), health, throttle: LogThrottle::default() }
     }
 
-    /// Ends when every ledger and every open record is gone and nothing is left to write.
+    /// Runs until every ledger and every open record is gone and nothing is left to write.
     pub(super) async fn run(mut self) {
         while let Some(batch) = self.gather().await {
             if batch.is_empty() {
@@ -97,21 +98,22 @@ impl Writer {
         }
     }
 
-    /// The waiting messages, or the next one if there are none; `None` if no message comes for a while.
-    async fn gather(&mut self) -> Option<Vec<Message>> {
-        let mut batch: Vec<_> = self.again.drain(..self.again.len().min(MAX_BATCH)).map(Message::Close).collect();
+    /// Returns the waiting messages, or the next one if there are none. The batch is empty if no message comes for a
+    /// while; `None` means that the channel is closed and nothing is left to write.
+    async fn gather(&mut self) -> Option<Vec<LedgerMessage>> {
+        let mut batch: Vec<_> = self.again.drain(..self.again.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();
         let room = MAX_BATCH.saturating_sub(batch.len()).max(1);
         if batch.is_empty() {
             let patience = if self.health.is_failing() { CHECK_WHILE_FAILING } else { CHECK_WHILE_IDLE };
             let received = timeout(patience, self.inbox.recv_many(&mut batch, room)).await;
             return (received != Ok(0)).then_some(batch);
         }
-        // After a failure a pause; what arrives meanwhile ends it, because it may be what works.
+        // After a failure the writer pauses; a new message ends the pause, because it may succeed.
         let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, room)).await;
         Some(batch)
     }
 
-    async fn commit(&mut self, mut batch: Vec<Message>) {
+    async fn commit(&mut self, mut batch: Vec<LedgerMessage>) {
         batch.retain(|message| !message.is_abandoned());
         match self.write(&batch).await {
             Ok(written) => batch.into_iter().zip(written).for_each(|(message, written)| settle(message, written)),
@@ -120,8 +122,8 @@ impl Writer {
         }
     }
 
-    /// One bad row must not hold back the others.
-    async fn commit_singly(&mut self, batch: Vec<Message>) {
+    /// Commits each message by itself, so that one bad row does not hold back the others.
+    async fn commit_singly(&mut self, batch: Vec<LedgerMessage>) {
         for message in batch {
             let batch = vec![message];
             match self.write(&batch).await {
@@ -131,8 +133,8 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, batch: &[Message]) -> Result<Vec<Written>, StoreError> {
-        let writes: Vec<_> = batch.iter().map(Message::as_write).collect();
+    async fn write(&mut self, batch: &[LedgerMessage]) -> Result<Vec<RowWriteOutcome>, StoreError> {
+        let writes: Vec<_> = batch.iter().map(LedgerMessage::as_write).collect();
         if writes.is_empty() {
             return Ok(Vec::new());
         }
@@ -142,7 +144,7 @@ impl Writer {
         written
     }
 
-    /// Checks that the database takes writes.
+    /// Checks that the database accepts writes.
     async fn check(&mut self) {
         self.health.commit_begins();
         let checked = self.store.check_writable().await;
@@ -153,7 +155,7 @@ impl Writer {
     }
 
     fn note(&mut self, error: Option<&StoreError>) {
-        // A row that no database would take says nothing about this one.
+        // A row that no database would accept says nothing about this database.
         let failed = error.is_none_or(|error| !error.blames_the_row()).then_some(error.is_some());
         self.health.commit_ended(failed);
         if failed == Some(false)
@@ -169,7 +171,7 @@ impl Writer {
         }
     }
 
-    fn fail(&mut self, batch: Vec<Message>, error: StoreError) {
+    fn fail(&mut self, batch: Vec<LedgerMessage>, error: StoreError) {
         let hopeless = error.blames_the_row();
         if hopeless {
             tracing::error!(error = %display_chain(&error), "a record was refused");
@@ -179,15 +181,15 @@ impl Writer {
         let cause = LedgerError::Store(Arc::new(error));
         for message in batch {
             match message {
-                Message::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
-                Message::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
-                Message::Replay { reply, .. } => drop(reply.send(Err(cause.clone()))),
-                Message::Close(outgoing) => self.keep(outgoing, &cause, hopeless),
+                LedgerMessage::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                LedgerMessage::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                LedgerMessage::Replay { reply, .. } => drop(reply.send(Err(cause.clone()))),
+                LedgerMessage::Close(outgoing) => self.keep(outgoing, &cause, hopeless),
             }
         }
     }
 
-    fn keep(&mut self, mut outgoing: Outgoing, cause: &LedgerError, hopeless: bool) {
+    fn keep(&mut self, mut outgoing: ClosedRecord, cause: &LedgerError, hopeless: bool) {
         outgoing.tries += 1;
         if hopeless || outgoing.tries >= TRIES_BEFORE_TELLING {
             outgoing.tell(Err(cause.clone()));
@@ -200,7 +202,7 @@ impl Writer {
     }
 }
 
-impl Message {
+impl LedgerMessage {
     fn as_write(&self) -> RowWrite<'_> {
         match self {
             Self::Open { intent, .. } => RowWrite::Open(&intent.record),
@@ -210,8 +212,8 @@ impl Message {
         }
     }
 
-    /// A caller that gave up waiting for an intent or a claim must not get one, nor may an answer be found that was
-    /// given up. Claims are always forgotten, even if nobody waits.
+    /// True if the write must be skipped: a caller that stopped waiting for an intent or a claim must not get one, and
+    /// an answer that was given up must not be found. Removals of claims are always written, even if no caller waits.
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Open { reply, .. } => reply.is_closed(),
@@ -221,25 +223,25 @@ impl Message {
     }
 }
 
-fn settle(message: Message, written: Written) {
+fn settle(message: LedgerMessage, written: RowWriteOutcome) {
     match message {
-        Message::Open { intent, reply, .. } => {
+        LedgerMessage::Open { intent, reply, .. } => {
             let opened = match written {
-                Written::Done => Ok(OpenRecord::new(intent)),
-                Written::NoEffect | Written::Taken(_) => Err(LedgerError::Duplicate),
+                RowWriteOutcome::Done => Ok(OpenRecord::new(intent)),
+                RowWriteOutcome::NoEffect | RowWriteOutcome::Taken(_) => Err(LedgerError::Duplicate),
             };
-            // Where nobody waits any more the open record comes back and is dropped, which closes it.
+            // If no caller waits any more, the open record comes back and is dropped, which closes it.
             drop(reply.send(opened));
         }
-        Message::Note { reply, .. } => drop(reply.send(Ok(()))),
-        Message::Close(mut outgoing) => {
-            if written == Written::NoEffect {
-                // Written by a try whose answer was lost, or closed by somebody else.
+        LedgerMessage::Note { reply, .. } => drop(reply.send(Ok(()))),
+        LedgerMessage::Close(mut outgoing) => {
+            if written == RowWriteOutcome::NoEffect {
+                // An earlier try whose answer was lost has written it, or another process has closed the record.
                 tracing::warn!(request_id = %outgoing.entry.record.request_id, "the record was closed already");
             }
             outgoing.tell(Ok(()));
         }
-        Message::Replay { reply, .. } => drop(reply.send(Ok(written))),
+        LedgerMessage::Replay { reply, .. } => drop(reply.send(Ok(written))),
     }
 }
 

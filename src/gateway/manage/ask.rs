@@ -1,53 +1,58 @@
-//! What asks of accounts and changes none: which one would be taken, and whether one is let in.
+//! Operations that read accounts and change none: the order of selection, and a probe of the credentials.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Known, ManageError, Source, accounts, find};
-use crate::gateway::accounts::{Accounts, Explained, TokenEndpoint};
+use super::{AccountOrigin, ManageError, ManagedAccount, accounts, find};
+use crate::gateway::accounts::{AccountExplanation, Accounts, TokenEndpoint};
 use crate::gateway::config::{self, Config};
 use crate::gateway::store::{NodeId, SqliteStore, Store, StoreError, random_base62};
-use crate::gateway::upstream::{TransportError, Upstream};
+use crate::gateway::upstream::{TransportError, UpstreamClient};
 
-/// What came of asking an account.
+/// The result of a probe.
 #[derive(Debug)]
-pub(crate) struct Probed {
-    /// Its name.
+pub(crate) struct ProbeOutcome {
+    /// The name of the account.
     pub(crate) name: String,
-    /// What the upstream answered; nothing where the account is a simulator, which nobody has to ask.
+    /// The status of the upstream's answer; `None` for a simulator, which needs no probe.
     pub(crate) status: Option<u16>,
-    /// How long that took, without the token.
+    /// The duration of the call, without the fetching of a token.
     pub(crate) latency: Duration,
 }
 
-/// Every account in the order in which it would be taken for such a request, as far as the store knows: the calls that a
-/// server has under way are not in it.
+/// Lists every account in the order of selection for such a request, as far as the store knows. The calls that a
+/// running server has in progress are not considered.
 ///
 /// # Errors
 ///
-/// Where the store has trouble.
+/// Returns an error if the store fails.
 pub(crate) async fn explain(
     config: &Config,
     store: &Arc<SqliteStore>,
     group: &str,
     large: bool,
     session: Option<&str>,
-) -> Result<Vec<Explained>, ManageError> {
+) -> Result<Vec<AccountExplanation>, ManageError> {
     let upstream = upstream(config)?;
     Ok(open(config, store, &upstream).await?.explain(group, large, session))
 }
 
-/// Asks the upstream of an account for its list of models, with the account's credentials. Nothing is made or paid for.
+/// Probes an account: requests the upstream's list of models with the account's credentials. This makes no image and
+/// costs nothing.
 ///
 /// # Errors
 ///
-/// There is no such account, or nothing can be sent for it now.
-pub(crate) async fn probe(config: &Config, store: &Arc<SqliteStore>, handle: &str) -> Result<Probed, ManageError> {
-    let Known { name, account, row, .. } = find(config, store, handle).await?;
+/// Returns an error if there is no such account, or if no call can be sent for it now.
+pub(crate) async fn probe(
+    config: &Config,
+    store: &Arc<SqliteStore>,
+    handle: &str,
+) -> Result<ProbeOutcome, ManageError> {
+    let ManagedAccount { name, account, row, .. } = find(config, store, handle).await?;
     let account = account.map_err(|problem| ManageError::Unusable(name.clone(), problem))?;
-    // Settings that a command was started with need not have the secrets.
+    // The settings of a command may lack the secrets.
     let absent = config.absent_of(&name);
     if !absent.is_empty() {
         return Err(ManageError::Settings(absent));
@@ -67,43 +72,43 @@ pub(crate) async fn probe(config: &Config, store: &Arc<SqliteStore>, handle: &st
             };
             Ok((status, begun.elapsed()))
         }
-        // Either it is out or resting, or the token endpoint has just made it so.
+        // The account is disabled or in a cooldown, or the token endpoint has just caused one.
         Err(_) => Err(accounts.explain(group, false, None).into_iter().find(|explained| explained.account == name)),
     };
-    // A token that was fetched on the way is worth as much as the account.
+    // A token that was fetched on the way must be stored.
     accounts.finish().await;
     match answer {
-        Ok((Ok(status), latency)) => Ok(Probed { name, status, latency }),
+        Ok((Ok(status), latency)) => Ok(ProbeOutcome { name, status, latency }),
         Ok((Err(failed), _)) => Err(ManageError::Silent(name, failed)),
         Err(explained) => Err(ManageError::NotNow(name, explained.map(|explained| explained.state))),
     }
 }
 
-fn upstream(config: &Config) -> Result<Arc<Upstream>, TransportError> {
+fn upstream(config: &Config) -> Result<Arc<UpstreamClient>, TransportError> {
     // The certificates of the machine are read when they are needed.
-    Upstream::new(config.deadlines.connect, false).map(Arc::new)
+    UpstreamClient::new(config.deadlines.connect, false).map(Arc::new)
 }
 
-/// The accounts as a server would have them. Nobody looks after them: what is done with them is soon over.
+/// Opens the accounts as a server does, but without background tasks: a command ends soon.
 async fn open(
     config: &Config,
     store: &Arc<SqliteStore>,
-    upstream: &Arc<Upstream>,
+    upstream: &Arc<UpstreamClient>,
 ) -> Result<Arc<Accounts>, StoreError> {
     let endpoint = Arc::clone(upstream) as Arc<dyn TokenEndpoint>;
-    let of_file = accounts(config, store).await?.into_iter().filter(|known| known.source == Source::File);
-    let of_file: Vec<config::Account> = of_file.filter_map(|known| known.account.ok()).collect();
-    // Another node than the server beside it: of two who fetch a token at once one must wait.
+    let of_file = accounts(config, store).await?.into_iter().filter(|known| known.source == AccountOrigin::File);
+    let of_file: Vec<config::AccountConfig> = of_file.filter_map(|known| known.account.ok()).collect();
+    // This node differs from the server's: if both fetch a token at once, one of them must wait.
     let letters = random_base62::<12>()?;
     let node = NodeId::from(format!("command-{}", String::from_utf8_lossy(&letters)));
     let rows = Arc::clone(store) as Arc<dyn Store>;
     Accounts::open(&of_file, rows, store.vault().clone(), endpoint, node).await
 }
 
-// === impl Probed ===
+// === impl ProbeOutcome ===
 
-impl Probed {
-    /// Whether the upstream lets the account in.
+impl ProbeOutcome {
+    /// True if the upstream accepts the account.
     pub(crate) fn is_good(&self) -> bool {
         self.status.is_none_or(|status| (200..300).contains(&status))
     }

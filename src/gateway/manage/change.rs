@@ -1,44 +1,44 @@
-//! What changes an account: adding one, its state, its secrets, deleting it.
+//! Operations that change accounts: adding one, changing its state or its secrets, deleting it.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Known, ManageError, Source, find, is_real, retire_first_key};
+use super::{AccountOrigin, ManageError, ManagedAccount, find, is_real, retire_first_key};
 use crate::gateway::accounts::{sealed_for, secrets_of_row};
 use crate::gateway::config::{self, Config};
-use crate::gateway::store::{AccountChange, Act, NewAccount, SqliteStore, Store as _, StoreError, Vault};
+use crate::gateway::store::{AccountChange, AuditContext, NewAccount, SqliteStore, Store as _, StoreError, Vault};
 
 /// An account to be added.
-pub(crate) struct Wanted {
-    /// Its name.
+pub(crate) struct AccountDraft {
+    /// The name of the account.
     pub(crate) name: String,
-    /// Its settings, by the names of `[[accounts]]`.
+    /// The settings, named as in `[[accounts]]`.
     pub(crate) settings: Map<String, Value>,
-    /// Its secrets, by theirs.
+    /// The secrets, named as in `[[accounts]]`.
     pub(crate) secrets: BTreeMap<String, String>,
 }
 
 /// An account that was added.
 pub(crate) struct AddedAccount {
-    pub(crate) known: Known,
+    pub(crate) known: ManagedAccount,
     /// True if the key that the first start printed was disabled for this account.
     pub(crate) first_key_disabled: bool,
 }
 
 /// Adds an account to the store. If its calls can cost something, the key that the first start printed is disabled
-/// before.
+/// first.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the settings; or the name is taken, also by the file.
+/// Returns all problems with the settings, or an error if the name is taken, also if the file has it.
 pub(crate) async fn add(
     config: &Config,
     store: &SqliteStore,
-    act: &Act,
-    wanted: Wanted,
+    act: &AuditContext,
+    wanted: AccountDraft,
 ) -> Result<AddedAccount, ManageError> {
-    let Wanted { name, settings, secrets } = wanted;
+    let AccountDraft { name, settings, secrets } = wanted;
     let name = name.as_str();
     let settings = Value::Object(settings).to_string();
     let account = config::account_from_json(name, &settings, secrets.clone()).map_err(ManageError::Settings)?;
@@ -50,7 +50,7 @@ pub(crate) async fn add(
     let new = NewAccount {
         name: name.to_owned(),
         kind: upstream.kind().to_owned(),
-        protocol: upstream.protocol().unwrap_or(config::Protocol::Images).as_str().to_owned(),
+        protocol: upstream.protocol().unwrap_or(config::UpstreamProtocol::Images).as_str().to_owned(),
         tier,
         settings,
         sealed: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
@@ -60,7 +60,8 @@ pub(crate) async fn add(
         StoreError::Conflict => ManageError::Taken(name.to_owned()),
         error => error.into(),
     })?;
-    let known = Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) };
+    let known =
+        ManagedAccount { name: row.name.clone(), source: AccountOrigin::Store, account: Ok(account), row: Some(row) };
     Ok(AddedAccount { known, first_key_disabled })
 }
 
@@ -68,23 +69,23 @@ pub(crate) async fn add(
 ///
 /// # Errors
 ///
-/// There is no such account.
+/// Returns an error if there is no such account.
 pub(crate) async fn change(
     config: &Config,
     store: &SqliteStore,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
     change: AccountChange,
-) -> Result<Known, ManageError> {
+) -> Result<ManagedAccount, ManageError> {
     let mut known = find(config, store, handle).await?;
     if known.row.is_none()
         && let Ok(account) = &known.account
     {
-        // The file has it, and no server has started with it yet: what is said of it now must not be lost.
+        // The account is in the file, but no server has started with it yet: this change of its state must not be lost.
         store.sync_account(crate::gateway::spec(account)).await?;
     }
     let row = store.change_account(act, &known.name, change).await?;
-    // Somebody deleted it this moment.
+    // The account may have been deleted at this moment.
     known.row = Some(row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?);
     Ok(known)
 }
@@ -93,15 +94,15 @@ pub(crate) async fn change(
 ///
 /// # Errors
 ///
-/// There is no such account, or it is one of the file.
+/// Returns an error if there is no such account, or if it is one of the file.
 pub(crate) async fn delete(
     config: &Config,
     store: &SqliteStore,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
-) -> Result<Known, ManageError> {
+) -> Result<ManagedAccount, ManageError> {
     let known = find(config, store, handle).await?;
-    if known.source == Source::File {
+    if known.source == AccountOrigin::File {
         return Err(ManageError::OfFile(known.name));
     }
     if !store.delete_account(act, &known.name).await? {
@@ -110,24 +111,25 @@ pub(crate) async fn delete(
     Ok(known)
 }
 
-/// Gives an account of the store other secrets; those that are not named stay. A running server follows within a second.
+/// Replaces secrets of an account of the store; those that are not named stay. A running server follows within a
+/// second.
 ///
 /// # Errors
 ///
-/// There is no such account, it is one of the file, or the settings do not go with these secrets. Nothing has changed
-/// then.
+/// Returns an error if there is no such account, if it is one of the file, or if the settings do not fit these secrets.
+/// Nothing has changed then.
 pub(crate) async fn rotate(
     config: &Config,
     store: &SqliteStore,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
     secrets: BTreeMap<String, String>,
-) -> Result<Known, ManageError> {
+) -> Result<ManagedAccount, ManageError> {
     let known = find(config, store, handle).await?;
-    let Some(row) = known.row.filter(|_| known.source == Source::Store) else {
+    let Some(row) = known.row.filter(|_| known.source == AccountOrigin::Store) else {
         return Err(ManageError::OfFile(known.name));
     };
-    // What does not open any more has to be given anew; the check says what is then missing.
+    // Secrets that can no longer be opened must be given anew; the check reports those that are missing.
     let mut all = secrets_of_row(&row, store.vault()).unwrap_or_default();
     all.extend(secrets);
     let settings = row.settings.as_deref().unwrap_or("{}");
@@ -135,7 +137,7 @@ pub(crate) async fn rotate(
     let change = AccountChange::Reseal(seal(&row.name, &all, store.vault())?);
     let row = store.change_account(act, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
-    Ok(Known { name: row.name.clone(), source: Source::Store, account: Ok(account), row: Some(row) })
+    Ok(ManagedAccount { name: row.name.clone(), source: AccountOrigin::Store, account: Ok(account), row: Some(row) })
 }
 
 fn seal(name: &str, secrets: &BTreeMap<String, String>, vault: &Vault) -> Result<Vec<u8>, StoreError> {

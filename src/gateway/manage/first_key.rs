@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use chrono::Utc;
 
-use crate::gateway::config::{Account, Config, Upstream};
-use crate::gateway::store::{Act, KeyChange, KeyId, KeyState, KeyStore as _, SqliteStore, StoreError, Timestamp};
+use crate::gateway::config::{AccountConfig, Config, UpstreamConfig};
+use crate::gateway::store::{
+    AuditContext, KeyChange, KeyId, KeyState, KeyStore as _, SqliteStore, StoreError, Timestamp,
+};
 
 /// The longest time for which the key is valid.
 pub(crate) const FIRST_KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// A file that exists once the first key was handed out; it holds the key's id until the key is disabled.
+/// The name of a file that exists once the first key was handed out; it holds the key's id until the key is disabled.
 const WELCOMED: &str = "welcomed";
 
 /// True if calls to the account can cost something.
-pub(crate) fn is_real(account: &Account) -> bool {
-    !matches!(account.upstream, Upstream::Simulator)
+pub(crate) fn is_real(account: &AccountConfig) -> bool {
+    !matches!(account.upstream, UpstreamConfig::Simulator)
 }
 
 /// True if a first key was ever handed out.
@@ -39,18 +41,22 @@ pub(crate) fn remember_first_key(config: &Config, key: &KeyId) -> std::io::Resul
     std::fs::write(marker(config), key.as_str())
 }
 
-/// The end of a first key that is made now.
+/// The expiry of a first key that is created now.
 pub(crate) fn first_key_end() -> Timestamp {
     Timestamp::from(Utc::now() + FIRST_KEY_LIFE)
 }
 
-/// Disables the first key if it is still valid, and returns whether it did. Must be called before an account is used
+/// Disables the first key if it is still valid, and returns true if it did. Must be called before an account is used
 /// whose calls can cost something.
 ///
 /// # Errors
 ///
 /// Returns an error if the store or the data directory cannot be used; the account must not be used then.
-pub(crate) async fn retire_first_key(config: &Config, store: &SqliteStore, act: &Act) -> Result<bool, StoreError> {
+pub(crate) async fn retire_first_key(
+    config: &Config,
+    store: &SqliteStore,
+    act: &AuditContext,
+) -> Result<bool, StoreError> {
     let marker = marker(config);
     let id = match std::fs::read_to_string(&marker) {
         Ok(id) if id.is_empty() => return Ok(false),

@@ -1,53 +1,53 @@
-//! The settings of groups that the file has not: checked as those of the file are, and put beside them.
+//! The settings of groups that are not in the file: checked as those of the file are, and added to them.
 
 use std::slice;
 
 use serde_json::{Map, Value};
 
-use crate::gateway::config::{self, Config, DEFAULT_GROUP, Group, Machine, Problem};
-use crate::gateway::filter::{FilterError, Filters};
+use crate::gateway::config::{self, Config, ConfigProblem, DEFAULT_GROUP, GroupConfig, SystemEnvironment};
+use crate::gateway::filter::{FilterError, PromptFilters};
 use crate::gateway::store::GroupRow;
-use crate::gateway::upstream::Upstream;
+use crate::gateway::upstream::UpstreamClient;
 
-/// What the store says of a group without settings.
+/// The stored text of a group without settings.
 const NOTHING: &str = "{}";
 
 /// The process that is to use a policy.
 #[derive(Clone, Copy)]
-pub(crate) enum PolicyUser<'a> {
-    /// This one, with its own environment and these connections.
-    Server(&'a Upstream),
-    /// A server beside this command, whose environment and certificates are not known here.
+pub(crate) enum PolicyEnvironment<'a> {
+    /// This process, with its own environment and these connections.
+    Server(&'a UpstreamClient),
+    /// A server beside this command, whose environment and certificates are unknown here.
     Elsewhere,
 }
 
-/// Checks the settings of a group, which name their fields as `[[groups]]` does.
+/// Checks the settings of a group, whose fields are named as in `[[groups]]`.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with them.
+/// Returns all problems with the settings.
 pub(crate) fn check_policy(
     config: &Config,
     name: &str,
     policy: &Map<String, Value>,
-    user: PolicyUser<'_>,
-) -> Result<Group, Vec<Problem>> {
+    user: PolicyEnvironment<'_>,
+) -> Result<GroupConfig, Vec<ConfigProblem>> {
     let group = match user {
-        PolicyUser::Server(_) => config::group_from_json(config, name, policy, Some(&Machine)),
-        PolicyUser::Elsewhere => config::group_from_json(config, name, policy, None),
+        PolicyEnvironment::Server(_) => config::group_from_json(config, name, policy, Some(&SystemEnvironment)),
+        PolicyEnvironment::Elsewhere => config::group_from_json(config, name, policy, None),
     }?;
-    Filters::new(slice::from_ref(&group)).map_err(|error| vec![of_filter(&error)])?;
-    if let PolicyUser::Server(upstream) = user
+    PromptFilters::new(slice::from_ref(&group)).map_err(|error| vec![of_filter(&error)])?;
+    if let PolicyEnvironment::Server(upstream) = user
         && group.needs_tls()
     {
         let fault = |error| format!("needs encryption, which this machine cannot give: {error}");
-        let problem = |error| vec![Problem::of_setting("filter.moderation.base_url", &fault(error))];
+        let problem = |error| vec![ConfigProblem::of_setting("filter.moderation.base_url", &fault(error))];
         upstream.prepare_tls().map_err(problem)?;
     }
     Ok(group)
 }
 
-/// The settings of a group of the store and the reason why they cannot be used, if what is stored of it is in force.
+/// The settings of a group of the store and the reason why they cannot be used, if its stored settings are in force.
 pub(crate) fn policy_in_force(config: &Config, row: &GroupRow) -> Option<(Map<String, Value>, Option<String>)> {
     let group = config.groups.iter().find(|group| group.name == row.name && !group.implicit)?;
     let stored = read_policy(row.policy.as_deref()?).ok()?;
@@ -59,7 +59,7 @@ pub(crate) fn policy_of(
     config: &Config,
     row: &GroupRow,
     of_file: bool,
-    user: PolicyUser<'_>,
+    user: PolicyEnvironment<'_>,
 ) -> (Map<String, Value>, Option<String>) {
     if of_file {
         let written = config.groups.iter().find(|group| group.name == row.name);
@@ -78,22 +78,22 @@ fn read_policy(stored: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(stored).map_err(|error| format!("its settings are no JSON object: {error}"))
 }
 
-/// These settings with the groups of the store, given by their names and what is stored of them. A group whose settings
-/// cannot be used is among them, and is served nothing: a filter must not be lost.
-pub(crate) fn with_groups_of_store(config: &Config, stored: &[(String, String)], upstream: &Upstream) -> Config {
+/// Returns these settings with the groups of the store, given by their names and stored settings. A group whose
+/// settings cannot be used is included, and its requests are refused: a filter must not be lost.
+pub(crate) fn with_groups_of_store(config: &Config, stored: &[(String, String)], upstream: &UpstreamClient) -> Config {
     let of_file = config.groups_of_file();
-    // Nothing can be wrong with what is not set.
+    // A group without settings cannot have a problem.
     let Ok(plain) = config::group_from_json(config, DEFAULT_GROUP, &Map::new(), None) else { return config.clone() };
     let stored = stored.iter().filter(|(name, _)| !of_file.contains(name));
     let groups = stored.map(|(name, stored)| {
-        let plain = Group { name: name.clone(), ..plain.clone() };
-        if stored == NOTHING { plain } else { group(config, plain, stored, PolicyUser::Server(upstream)) }
+        let plain = GroupConfig { name: name.clone(), ..plain.clone() };
+        if stored == NOTHING { plain } else { group(config, plain, stored, PolicyEnvironment::Server(upstream)) }
     });
     config.with_groups_of_store(groups.collect())
 }
 
-/// The group that these settings make of one without any.
-fn group(config: &Config, plain: Group, stored: &str, user: PolicyUser<'_>) -> Group {
+/// Applies stored settings to a group without any.
+fn group(config: &Config, plain: GroupConfig, stored: &str, user: PolicyEnvironment<'_>) -> GroupConfig {
     let policy = read_policy(stored);
     let checked = policy
         .as_ref()
@@ -101,29 +101,29 @@ fn group(config: &Config, plain: Group, stored: &str, user: PolicyUser<'_>) -> G
         .and_then(|policy| check_policy(config, &plain.name, policy, user).map_err(|problems| said(&problems)));
     let policy = policy.as_ref().cloned().unwrap_or_default();
     match checked {
-        Ok(group) => Group { policy, ..group },
+        Ok(group) => GroupConfig { policy, ..group },
         Err(problem) => {
             tracing::error!(
                 group = plain.name,
                 problem,
                 "a group of the store cannot be used: its requests are refused"
             );
-            Group { policy, problem: Some(problem), ..plain }
+            GroupConfig { policy, problem: Some(problem), ..plain }
         }
     }
 }
 
-fn said(problems: &[Problem]) -> String {
-    problems.iter().map(Problem::message).collect::<Vec<_>>().join("; ")
+fn said(problems: &[ConfigProblem]) -> String {
+    problems.iter().map(ConfigProblem::message).collect::<Vec<_>>().join("; ")
 }
 
-fn of_filter(error: &FilterError) -> Problem {
+fn of_filter(error: &FilterError) -> ConfigProblem {
     match error {
         FilterError::Word { index, .. } => {
-            Problem::of_setting(&format!("filter.words[{index}]"), "has nothing in it that can be seen")
+            ConfigProblem::of_setting(&format!("filter.words[{index}]"), "has nothing in it that can be seen")
         }
         FilterError::Patterns { source, .. } => {
-            Problem::of_setting("filter.patterns", &format!("cannot be used together: {source}"))
+            ConfigProblem::of_setting("filter.patterns", &format!("cannot be used together: {source}"))
         }
     }
 }

@@ -1,47 +1,47 @@
-//! What an account could do now, as far as the store knows.
+//! The current status of an account, as far as the store knows.
 
-use super::Known;
+use super::ManagedAccount;
 use crate::gateway::store::{AccountRow, Timestamp};
 
-/// What an account could do now.
+/// The current status of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State<'a> {
-    /// It gets work.
+pub(crate) enum AccountStatus<'a> {
+    /// The account gets jobs.
     Enabled,
-    /// It gets none until it is enabled: since when, and why.
+    /// The account gets no jobs until it is enabled: the time of the change, and the reason.
     Disabled(Timestamp, &'a str),
-    /// It rests: until when, and why.
+    /// The account is in a cooldown: its end, and the reason.
     Cooling(Timestamp, &'a str),
-    /// Its calls fail, and it gets work only if no other account can take it: the end of that, and the reason.
+    /// The account fails, and gets jobs only if no other account can take them: the end of that, and the reason.
     Failing(Timestamp, &'a str),
-    /// Its settings, or what is sealed of it, cannot be used: why.
+    /// The settings or the sealed secrets of the account cannot be used: the reason.
     Unusable(&'a str),
 }
 
-// === impl Known ===
+// === impl ManagedAccount ===
 
-impl Known {
-    /// What it could do at this moment.
-    pub(crate) fn state(&self, now: Timestamp) -> State<'_> {
+impl ManagedAccount {
+    /// The status of the account at this moment.
+    pub(crate) fn state(&self, now: Timestamp) -> AccountStatus<'_> {
         let row = self.row.as_ref();
-        let unusable = self.account.as_ref().err().map(|problem| State::Unusable(problem));
+        let unusable = self.account.as_ref().err().map(|problem| AccountStatus::Unusable(problem));
         let passing = |row| cooling(row, now).or_else(|| failing(row, now));
         let learnt = || row.and_then(disabled).or_else(|| row.and_then(passing));
-        unusable.or_else(learnt).unwrap_or(State::Enabled)
+        unusable.or_else(learnt).unwrap_or(AccountStatus::Enabled)
     }
 }
 
-fn disabled(row: &AccountRow) -> Option<State<'_>> {
-    row.disabled_at.map(|since| State::Disabled(since, row.disabled_reason.as_deref().unwrap_or_default()))
+fn disabled(row: &AccountRow) -> Option<AccountStatus<'_>> {
+    row.disabled_at.map(|since| AccountStatus::Disabled(since, row.disabled_reason.as_deref().unwrap_or_default()))
 }
 
-/// The state of failing in the store, if its end has not passed: a process that was killed cannot take it back.
-fn failing(row: &AccountRow, now: Timestamp) -> Option<State<'_>> {
+/// The failing state in the store, if its end has not passed: a process that was killed cannot clear it.
+fn failing(row: &AccountRow, now: Timestamp) -> Option<AccountStatus<'_>> {
     let until = row.failing_until.filter(|until| *until > now)?;
-    Some(State::Failing(until, row.failing_reason.as_deref().unwrap_or_default()))
+    Some(AccountStatus::Failing(until, row.failing_reason.as_deref().unwrap_or_default()))
 }
 
-fn cooling(row: &AccountRow, now: Timestamp) -> Option<State<'_>> {
+fn cooling(row: &AccountRow, now: Timestamp) -> Option<AccountStatus<'_>> {
     let until = row.cooling_until.filter(|until| *until > now)?;
-    Some(State::Cooling(until, row.cooling_cause.as_deref().unwrap_or_default()))
+    Some(AccountStatus::Cooling(until, row.cooling_cause.as_deref().unwrap_or_default()))
 }

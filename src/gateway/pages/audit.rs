@@ -1,34 +1,34 @@
-//! The trail: who did what, and when.
+//! The audit trail: every change, with its actor and time.
 
 use askama::Template;
 use http::StatusCode;
 
-use super::desk::Desk;
-use super::failure::{Failure, rendered};
-use super::form::Form;
-use super::frame::Page;
+use super::desk::PageContext;
+use super::failure::{PageError, rendered};
+use super::form::PageForm;
+use super::frame::PageLayout;
 use super::keys::after;
-use super::visit::Shown;
+use super::visit::PageResponse;
 use crate::wire::admin::server::ListAuditQuery;
 use crate::wire::admin::types;
 
-/// So many stand on one page (ours).
+/// The number of rows on one page (ours).
 const PER_PAGE: i64 = 50;
 
 #[derive(Template)]
 #[template(path = "audit.html", config = "src/gateway/pages/askama.toml")]
 struct AuditPage {
-    page: Page,
+    page: PageLayout,
     entries: Vec<types::AuditEntry>,
     total: u64,
-    form: Form,
+    form: PageForm,
     is_filtered: bool,
     newer: Option<String>,
     older: Option<String>,
 }
 
-/// The list.
-pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
+/// Shows the list.
+pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let visit = desk.visit;
     let asked = |name: &str| visit.asked(name).map(str::to_owned);
     let before = visit.asked("before").and_then(|text| text.parse().ok());
@@ -40,7 +40,7 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
         target: asked("target"),
     };
     let list = desk.console().list_audit(desk.actor()?, &query).await?;
-    let mut form = Form::default();
+    let mut form = PageForm::default();
     for name in ["actor", "action", "target"] {
         form = form.with(name, visit.asked(name).unwrap_or_default());
     }

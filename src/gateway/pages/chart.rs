@@ -1,8 +1,8 @@
-//! Requests per day as bars: a drawing for the eye; the table beside it is its text.
+//! Requests per day as bars: a drawing; the table beside it is its text version.
 
 use chrono::NaiveDate;
 
-use super::format::{self, Number as _};
+use super::format::{self, CountValue as _};
 use crate::wire::admin::types::Usage;
 
 const WIDTH: f64 = 720.0;
@@ -10,20 +10,20 @@ const HEIGHT: f64 = 200.0;
 const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 28.0;
 const TOP: f64 = 8.0;
-/// So many days have a place each; of more only those on which something was asked for.
+/// The maximum number of days that each have a place; if there are more, only days with requests have one.
 const DAYS_MAX: usize = 400;
-/// A bar is at most so wide.
+/// The maximum width of a bar.
 const BAR_MAX: f64 = 36.0;
 
 /// One drawing.
-pub(super) struct Chart {
-    pub(super) bars: Vec<Bar>,
-    pub(super) lines: Vec<Line>,
-    pub(super) labels: Vec<Label>,
+pub(super) struct UsageChart {
+    pub(super) bars: Vec<ChartBar>,
+    pub(super) lines: Vec<ChartGridLine>,
+    pub(super) labels: Vec<ChartLabel>,
 }
 
 /// One part of a day's bar.
-pub(super) struct Bar {
+pub(super) struct ChartBar {
     pub(super) kind: &'static str,
     pub(super) x: String,
     pub(super) y: String,
@@ -32,23 +32,23 @@ pub(super) struct Bar {
     pub(super) title: String,
 }
 
-/// A line across, with its number.
-pub(super) struct Line {
+/// A horizontal line with its number.
+pub(super) struct ChartGridLine {
     pub(super) y: String,
     pub(super) text_y: String,
     pub(super) text: String,
 }
 
 /// A day below the bars.
-pub(super) struct Label {
+pub(super) struct ChartLabel {
     pub(super) x: String,
     pub(super) text: String,
 }
 
-// === impl Chart ===
+// === impl UsageChart ===
 
-impl Chart {
-    /// The drawing of these days. Those on which nothing was asked for have a place too.
+impl UsageChart {
+    /// Draws these days. Days without requests have a place too.
     pub(super) fn of(usage: &Usage) -> Self {
         let days = days(usage);
         let most = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
@@ -62,7 +62,7 @@ impl Chart {
         let mut chart = Self { bars: Vec::new(), lines: Vec::new(), labels: Vec::new() };
         for value in (0..=top).step_by(usize::try_from(step).unwrap_or(1)) {
             let y = base - height(value);
-            chart.lines.push(Line { y: point(y), text_y: point(y + 4.0), text: format::grouped(value) });
+            chart.lines.push(ChartGridLine { y: point(y), text_y: point(y + 4.0), text: format::grouped(value) });
         }
         let every = days.len().div_ceil(8).max(1);
         for (at, (day, succeeded, failed)) in days.iter().enumerate() {
@@ -72,17 +72,17 @@ impl Chart {
             for (kind, y, tall, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
                 let title = format!("{day} · {}", format::grouped(count));
                 let (x, width) = (point(middle - width / 2.0), point(width));
-                chart.bars.push(Bar { kind, x, y: point(y), width, height: point(tall.max(1.0)), title });
+                chart.bars.push(ChartBar { kind, x, y: point(y), width, height: point(tall.max(1.0)), title });
             }
             if (days.len() - 1 - at).is_multiple_of(every) {
-                chart.labels.push(Label { x: point(middle), text: day.format("%m-%d").to_string() });
+                chart.labels.push(ChartLabel { x: point(middle), text: day.format("%m-%d").to_string() });
             }
         }
         chart
     }
 }
 
-/// Every day with what went well and what failed, the oldest first.
+/// Every day with its succeeded and failed requests, the oldest first.
 fn days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
     let known = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
     let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();
@@ -95,7 +95,7 @@ fn days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
     all
 }
 
-/// The distance of the lines: 1, 2 or 5 times a power of ten, so that there are at most five.
+/// The distance between the lines: 1, 2 or 5 times a power of ten, so that there are at most five.
 fn step(most: i64) -> i64 {
     let mut power = 1_i64;
     loop {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_day_is_a_bar_of_what_went_well_with_what_failed_on_top() {
-        let chart = Chart::of(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
+        let chart = UsageChart::of(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
         let kinds: Vec<&str> = chart.bars.iter().map(|bar| bar.kind).collect();
         assert_eq!(kinds, ["good", "bad"]);
         let number = |text: &str| text.parse::<f64>().unwrap();
@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn the_lines_are_few_and_round_whatever_the_numbers_are() {
         for (most, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
-            let chart = Chart::of(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", most, 0)]));
+            let chart = UsageChart::of(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", most, 0)]));
             assert_eq!(chart.lines.len(), lines, "{most}");
         }
-        assert!(Chart::of(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
+        assert!(UsageChart::of(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
     }
 }

@@ -1,27 +1,27 @@
-//! Where one visit is dealt with: who it is, in which language, and what goes around the page.
+//! The context of one page request: its session, its language, and the layout of its page.
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use cookie::{Cookie, CookieBuilder, SameSite};
 
 use super::Pages;
-use super::failure::Failure;
-use super::frame::{Notice, Page, Theme, Who};
-use super::host::Home;
-use super::language::{Language, Texts};
-use super::once::{Once, Turn};
+use super::failure::PageError;
+use super::frame::{PageLayout, PageNotice, SignedInUser, Theme};
+use super::host::SiteOrigin;
+use super::language::{Language, PageTexts};
+use super::once::{FormNonceStatus, FormNonceStore};
 use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
-use super::route::{Found, find};
-use super::visit::{Shown, Visit};
+use super::route::{RouteMatch, find};
+use super::visit::{PageRequest, PageResponse};
 use crate::gateway::Gateway;
 use crate::gateway::console::Console;
-use crate::gateway::people::{Actor, Origin, People, PeopleError, Session};
+use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
 
-/// So long somebody may take to sign in (ours).
+/// The time that a user has to sign in (ours).
 const FORM_COOKIE_HOURS: i64 = 2;
-/// Ours are shorter.
+/// The maximum length of the form cookie; ours are shorter.
 const FORM_COOKIE_MAX: usize = 128;
 
-/// What was just done, by the word in the address, and what is said of it.
+/// The notices about a finished change: the word in the address, and the key of the text.
 const DONE: [(&str, &str); 15] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
@@ -40,36 +40,36 @@ const DONE: [(&str, &str); 15] = [
     ("account-enabled", "done.account_enabled"),
 ];
 
-/// One visit with everything that its page needs.
-pub(super) struct Desk<'a> {
+/// One page request with everything that its handler needs.
+pub(super) struct PageContext<'a> {
     pub(super) gateway: &'a Gateway,
-    pub(super) visit: &'a Visit,
-    pub(super) home: &'a Home,
-    pub(super) texts: Texts,
-    pub(super) session: Option<Session>,
-    /// The token that the forms of this visitor hold.
+    pub(super) visit: &'a PageRequest,
+    pub(super) home: &'a SiteOrigin,
+    pub(super) texts: PageTexts,
+    pub(super) session: Option<UserSession>,
+    /// The token of this visitor's forms.
     pub(super) csrf: String,
     pages: &'a Pages,
     theme: Theme,
-    /// A cookie for forms that the visitor does not have yet.
+    /// A form cookie that the visitor does not have yet.
     form_cookie: Option<String>,
 }
 
-// === impl Desk ===
+// === impl PageContext ===
 
-impl<'a> Desk<'a> {
-    /// Finds out who it is.
+impl<'a> PageContext<'a> {
+    /// Looks up the session of the request.
     ///
     /// # Errors
     ///
-    /// Where the store does not say whose session it is.
+    /// Returns an error if the store cannot look up the session.
     pub(super) async fn open(
         pages: &'a Pages,
         gateway: &'a Gateway,
-        visit: &'a Visit,
-        home: &'a Home,
-    ) -> Result<Self, Failure> {
-        let texts = Texts(Language::of(visit.cookie(LANGUAGE_COOKIE).as_deref(), &visit.languages));
+        visit: &'a PageRequest,
+        home: &'a SiteOrigin,
+    ) -> Result<Self, PageError> {
+        let texts = PageTexts(Language::of(visit.cookie(LANGUAGE_COOKIE).as_deref(), &visit.languages));
         let theme = Theme::of(visit.cookie(THEME_COOKIE).as_deref());
         let session = match visit.cookie(session_cookie(home)) {
             Some(cookie) if !visit.path.starts_with("/assets/") => gateway.people().session(&cookie).await?,
@@ -86,13 +86,13 @@ impl<'a> Desk<'a> {
         Ok(desk)
     }
 
-    /// Makes ready for forms of somebody who is not signed in. They are bound to a cookie of their own, whether or not
-    /// there is a session too.
+    /// Prepares forms for a visitor without a session. They are bound to a cookie of their own, whether or not there is
+    /// a session too.
     ///
     /// # Errors
     ///
-    /// Where the machine has no randomness.
-    pub(super) fn receive(&mut self) -> Result<(), Failure> {
+    /// Returns an error if the machine has no randomness.
+    pub(super) fn receive(&mut self) -> Result<(), PageError> {
         let cookie = match self.known_form_cookie() {
             Some(cookie) => cookie,
             None if self.visit.is_post() => {
@@ -108,19 +108,20 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// The answer, with the cookies that the visit leaves.
-    pub(super) fn close(&self, shown: Shown) -> Shown {
+    /// Adds the cookies of the request to the answer.
+    pub(super) fn close(&self, shown: PageResponse) -> PageResponse {
         let Some(value) = &self.form_cookie else { return shown };
         let age = cookie::time::Duration::hours(FORM_COOKIE_HOURS);
         shown.set(&self.cookie(form_cookie(self.home), value.clone()).max_age(age).build())
     }
 
-    /// A cookie of ours: for no script, for every path, and only on an encrypted way where there is one.
+    /// A cookie of the gateway: hidden from scripts, for every path, and only over encrypted connections if there are
+    /// any.
     pub(super) fn cookie(&self, name: &'static str, value: String) -> CookieBuilder<'static> {
         cookie(name, value, self.home)
     }
 
-    /// The cookie of a session; without a value, its end.
+    /// The session cookie; without a value, one that removes it.
     pub(super) fn session_cookie(&self, value: Option<String>) -> Cookie<'static> {
         let name = session_cookie(self.home);
         let is_end = value.is_none();
@@ -128,25 +129,25 @@ impl<'a> Desk<'a> {
         if is_end { cookie.max_age(cookie::time::Duration::ZERO).build() } else { cookie.build() }
     }
 
-    /// The frame of a page in this section.
-    pub(super) fn page(&self, here: &'static str) -> Page {
-        let mut page = Page::bare(self.texts.0, self.theme);
+    /// The layout of a page in this section.
+    pub(super) fn page(&self, here: &'static str) -> PageLayout {
+        let mut page = PageLayout::bare(self.texts.0, self.theme);
         page.here = here;
         page.csrf.clone_from(&self.csrf);
         page.who = self.session.as_ref().and_then(|session| {
-            Some(Who { name: session.actor.user()?.name.clone(), is_admin: session.actor.is_admin() })
+            Some(SignedInUser { name: session.actor.user()?.name.clone(), is_admin: session.actor.is_admin() })
         });
         page.back = self.back().filter(|_| !self.csrf.is_empty());
         page.notice = self.visit.asked("done").and_then(|word| {
             let (_, key) = DONE.iter().find(|(known, _)| *known == word)?;
-            Some(Notice { kind: "good", text: self.texts.of(key).to_owned() })
+            Some(PageNotice { kind: "good", text: self.texts.of(key).to_owned() })
         });
         page
     }
 
-    /// Where one comes back to: this page, as far as it can be asked for.
+    /// The address to return to: this page, if it can be requested with GET.
     fn back(&self) -> Option<String> {
-        let is_shown = matches!(find(&http::Method::GET, &self.visit.path), Found::Here(_));
+        let is_shown = matches!(find(&http::Method::GET, &self.visit.path), RouteMatch::Here(_));
         let query = if self.visit.is_post() { String::new() } else { self.visit.query.with("done", None) };
         let query = if query.is_empty() { query } else { format!("?{query}") };
         is_shown.then(|| format!("{}{query}", self.visit.path))
@@ -168,55 +169,55 @@ impl<'a> Desk<'a> {
         self.gateway.console()
     }
 
-    pub(super) fn people(&self) -> &'a People {
+    pub(super) fn people(&self) -> &'a IdentityService {
         self.gateway.people()
     }
 
-    /// Whoever has signed in.
+    /// The session of the signed-in user.
     ///
     /// # Errors
     ///
-    /// Nobody has: then the page is that of signing in.
-    pub(super) fn session(&self) -> Result<&Session, Failure> {
-        self.session.as_ref().ok_or_else(|| Failure::See(self.to_sign_in()))
+    /// Returns an error if there is no session; it leads to the sign-in page.
+    pub(super) fn session(&self) -> Result<&UserSession, PageError> {
+        self.session.as_ref().ok_or_else(|| PageError::See(self.to_sign_in()))
     }
 
-    /// What they may do.
+    /// The actor whose permissions apply.
     ///
     /// # Errors
     ///
-    /// As [`Desk::session`].
-    pub(super) fn actor(&self) -> Result<&Actor, Failure> {
+    /// Returns the errors of [`PageContext::session`].
+    pub(super) fn actor(&self) -> Result<&Actor, PageError> {
         self.session().map(|session| &session.actor)
     }
 
-    /// Whether they may do everything.
+    /// True if the signed-in user is an admin.
     pub(super) fn is_admin(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.actor.is_admin())
     }
 
-    /// Where the visit comes from, for the trail and the limits.
-    pub(super) fn origin(&self) -> Origin {
-        Origin { address: self.visit.address, agent: self.visit.agent.clone() }
+    /// The origin of the request, for the audit trail and the limits.
+    pub(super) fn origin(&self) -> SignInOrigin {
+        SignInOrigin { address: self.visit.address, agent: self.visit.agent.clone() }
     }
 
-    /// A mark for a form that makes something.
+    /// Issues a nonce for a form that creates something.
     ///
     /// # Errors
     ///
-    /// Where the machine has no randomness.
-    pub(super) fn issue_once(&self) -> Result<String, Failure> {
-        Once::issue(&self.pages.seal, &self.csrf, Utc::now().timestamp()).map_err(no_randomness)
+    /// Returns an error if the machine has no randomness.
+    pub(super) fn issue_once(&self) -> Result<String, PageError> {
+        FormNonceStore::issue(&self.pages.seal, &self.csrf, Utc::now().timestamp()).map_err(no_randomness)
     }
 
-    /// The turn of such a form.
-    pub(super) fn turn(&self) -> Turn {
+    /// Checks the nonce of such a form, and marks it as used.
+    pub(super) fn turn(&self) -> FormNonceStatus {
         let mark = self.visit.sent(super::once::ONCE_FIELD);
         self.pages.once.begin(&self.pages.seal, &self.csrf, mark, Utc::now().timestamp())
     }
 
     /// The forms that have been used.
-    pub(super) fn once(&self) -> &'a Once {
+    pub(super) fn once(&self) -> &'a FormNonceStore {
         &self.pages.once
     }
 
@@ -225,14 +226,14 @@ impl<'a> Desk<'a> {
     }
 }
 
-impl From<PeopleError> for Failure {
-    fn from(error: PeopleError) -> Self {
+impl From<IdentityError> for PageError {
+    fn from(error: IdentityError) -> Self {
         match error {
-            PeopleError::Slow { retry_after } => Self::Slow { seconds: retry_after.as_secs().max(1) },
-            PeopleError::Link => Self::Link,
-            PeopleError::LastAdmin => Self::Conflict("error.last_admin"),
-            PeopleError::Unknown => Self::NotFound,
-            PeopleError::Store(error) => {
+            IdentityError::Slow { retry_after } => Self::Slow { seconds: retry_after.as_secs().max(1) },
+            IdentityError::Link => Self::Link,
+            IdentityError::LastAdmin => Self::Conflict("error.last_admin"),
+            IdentityError::Unknown => Self::NotFound,
+            IdentityError::Store(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the store failed a page");
                 Self::Unavailable
             }
@@ -244,31 +245,31 @@ impl From<PeopleError> for Failure {
     }
 }
 
-fn cookie(name: &'static str, value: String, home: &Home) -> CookieBuilder<'static> {
+fn cookie(name: &'static str, value: String, home: &SiteOrigin) -> CookieBuilder<'static> {
     Cookie::build((name, value)).path("/").http_only(true).same_site(SameSite::Strict).secure(home.is_secure())
 }
 
-fn no_randomness(error: getrandom::Error) -> Failure {
+fn no_randomness(error: getrandom::Error) -> PageError {
     tracing::error!(%error, "the machine has no randomness");
-    Failure::Internal
+    PageError::Internal
 }
 
-/// The prefix makes browsers refuse the cookie from any other host, and without encryption.
-fn session_cookie(home: &Home) -> &'static str {
+/// With this prefix, browsers refuse the cookie from any other host, and without encryption.
+fn session_cookie(home: &SiteOrigin) -> &'static str {
     if home.is_secure() { "__Host-imagate" } else { "imagate_session" }
 }
 
-fn form_cookie(home: &Home) -> &'static str {
+fn form_cookie(home: &SiteOrigin) -> &'static str {
     if home.is_secure() { "__Host-imagate-form" } else { "imagate_form" }
 }
 
-/// The end of a day that a form names: a key that expires on a day is good on that day.
+/// The end of a day that a form names: a key that expires on a day is still valid on that day.
 pub(super) fn end_of(day: &str) -> Option<DateTime<Utc>> {
     let day: NaiveDate = day.parse().ok()?;
     Some(day.succ_opt()?.and_time(NaiveTime::MIN).and_utc())
 }
 
-/// The day whose end it is.
+/// The day that ends at this moment.
 pub(super) fn day_of(end: DateTime<Utc>) -> String {
     (end - chrono::TimeDelta::seconds(1)).date_naive().to_string()
 }
@@ -276,16 +277,19 @@ pub(super) fn day_of(end: DateTime<Utc>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::pages::host::Public;
+    use crate::gateway::pages::host::PublicAddress;
 
     #[test]
     fn a_cookie_is_for_no_script_and_no_other_site_and_only_encrypted_where_that_is_so() {
-        let plain = Home::of(Some("127.0.0.1:8080"), None).unwrap();
-        let cookie_at = |home: &Home| cookie(session_cookie(home), "value".to_owned(), home).build().to_string();
+        let plain = SiteOrigin::of(Some("127.0.0.1:8080"), None).unwrap();
+        let cookie_at = |home: &SiteOrigin| cookie(session_cookie(home), "value".to_owned(), home).build().to_string();
         assert_eq!(cookie_at(&plain), "imagate_session=value; HttpOnly; SameSite=Strict; Path=/");
-        let public =
-            Public { origin: "https://images.example".to_owned(), host: "images.example".to_owned(), is_https: true };
-        let secure = Home::of(Some("images.example"), Some(&public)).unwrap();
+        let public = PublicAddress {
+            origin: "https://images.example".to_owned(),
+            host: "images.example".to_owned(),
+            is_https: true,
+        };
+        let secure = SiteOrigin::of(Some("images.example"), Some(&public)).unwrap();
         assert_eq!(cookie_at(&secure), "__Host-imagate=value; HttpOnly; SameSite=Strict; Secure; Path=/");
         assert_eq!(form_cookie(&secure), "__Host-imagate-form");
     }

@@ -1,14 +1,14 @@
-//! "Use this key": the same picture asked for from five places, with the address that the reader has reached.
+//! "Use this key": the same image requested in five ways, with the address that the reader has reached.
 
-use super::host::Home;
+use super::host::SiteOrigin;
 
-/// What stands for the secret where it is not shown.
+/// The variable that stands for the secret if it is not shown.
 const VARIABLE: &str = "IMAGATE_API_KEY";
 const BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
 
 /// One way to use a key.
 #[derive(Debug)]
-pub(super) struct Example {
+pub(super) struct CodeExample {
     pub(super) id: &'static str,
     /// A proper name, the same in every language.
     pub(super) name: &'static str,
@@ -16,10 +16,10 @@ pub(super) struct Example {
     pub(super) code: String,
 }
 
-/// Every way, with the secret filled in where it is at hand.
-pub(super) fn examples(home: &Home, secret: Option<&str>) -> Vec<Example> {
+/// All ways, with the secret filled in if it is available.
+pub(super) fn examples(home: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExample> {
     let base = format!("{}/v1", home.origin());
-    let example = |id, name, note, code| Example { id, name, note, code };
+    let example = |id, name, note, code| CodeExample { id, name, note, code };
     vec![
         example("curl", "curl", "use.curl", curl(&base, secret)),
         example("python", "Python", "use.python", python(&base, secret)),
@@ -29,7 +29,7 @@ pub(super) fn examples(home: &Home, secret: Option<&str>) -> Vec<Example> {
     ]
 }
 
-/// A line that runs as it is, where the variable is set or the secret stands in it.
+/// A command line that runs as it is if the variable is set or the secret is filled in.
 fn curl(base: &str, secret: Option<&str>) -> String {
     let key = secret.map_or_else(|| format!("${VARIABLE}"), str::to_owned);
     format!(
@@ -75,7 +75,7 @@ fn rust(base: &str, secret: Option<&str>) -> String {
     )
 }
 
-/// Codex reads the secret from the environment, so the line that sets it stands above its settings.
+/// Codex reads the secret from the environment, so the line that sets it precedes its settings.
 fn codex(base: &str, secret: Option<&str>) -> String {
     let set = secret.map_or_else(String::new, |secret| format!("# export {VARIABLE}={secret}\n\n"));
     format!(
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_example_names_the_address_and_the_secret_only_where_it_is_shown() {
-        let home = Home::of(Some("127.0.0.1:8080"), None).unwrap();
+        let home = SiteOrigin::of(Some("127.0.0.1:8080"), None).unwrap();
         for example in examples(&home, Some(SECRET)) {
             assert!(example.code.contains("http://127.0.0.1:8080/v1"), "{}", example.code);
             assert!(example.code.contains(SECRET), "{}", example.code);

@@ -1,50 +1,50 @@
-//! What a visitor gets instead of the page: each trouble with its own words and its own way out.
+//! Error pages: each error has its own text and its own next step.
 
 use askama::Template;
 use http::StatusCode;
 use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 
-use super::frame::Page;
-use super::visit::{Shown, Unreadable};
-use crate::error::{Conflict, Error};
+use super::frame::PageLayout;
+use super::visit::{FormReadError, PageResponse};
+use crate::error::{Error, ResourceConflict};
 
-/// Why there is no page.
+/// The reason why there is no page.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// Not a failure: something else is to be seen.
+pub(crate) enum PageError {
+    /// Not a failure: a redirect to another page.
     See(String),
-    /// There is no such page, or it is somebody else's.
+    /// There is no such page, or it belongs to another user.
     NotFound,
-    /// The page is there, and takes another method.
+    /// The page exists, and takes another method.
     Method(&'static str),
     /// Only admins may see it.
     Denied,
-    /// The form does not come from a page of ours, or from one that is too old.
+    /// The form does not come from a page of ours, or comes from one that is too old.
     Forged,
-    /// A one-time link that is used up, too old, or was none.
+    /// A one-time link that is used up, expired or invalid.
     Link,
-    /// Too many tries.
+    /// Too many attempts.
     Slow {
-        /// To wait.
+        /// The seconds to wait.
         seconds: u64,
     },
-    /// The host is none of ours.
+    /// The host does not belong to the gateway.
     Host,
     /// The form could not be read.
-    Form(Unreadable),
+    Form(FormReadError),
     /// The store does not answer.
     Unavailable,
-    /// Something that stands in the way and that no field can be blamed for.
+    /// A conflict that no single field has caused.
     Conflict(&'static str),
-    /// A fault of ours.
+    /// An internal error.
     Internal,
 }
 
 /// The page of a failure.
 #[derive(Template)]
 #[template(path = "failure.html", config = "src/gateway/pages/askama.toml")]
-struct FailurePage {
-    page: Page,
+struct ErrorPage {
+    page: PageLayout,
     status: u16,
     title: &'static str,
     text: String,
@@ -52,13 +52,13 @@ struct FailurePage {
     link_label: &'static str,
 }
 
-// === impl Failure ===
+// === impl PageError ===
 
-impl Failure {
-    /// The page, within this frame.
-    pub(super) fn show(self, page: Page) -> Shown {
+impl PageError {
+    /// The error page within this layout.
+    pub(super) fn show(self, page: PageLayout) -> PageResponse {
         if let Self::See(path) = &self {
-            return Shown::see(path);
+            return PageResponse::see(path);
         }
         let (status, title) = self.status_and_title();
         let text = match &self {
@@ -70,7 +70,7 @@ impl Failure {
             Self::Link | Self::Slow { .. } => ("/sign-in", "failure.to_sign_in"),
             _ => ("/keys", "failure.to_keys"),
         };
-        let shown = rendered(status, &FailurePage { page, status: status.as_u16(), title, text, link, link_label });
+        let shown = rendered(status, &ErrorPage { page, status: status.as_u16(), title, text, link, link_label });
         match &self {
             Self::Method(allowed) => shown.with(ALLOW, allowed),
             Self::Slow { seconds } => shown.with(RETRY_AFTER, &seconds.to_string()),
@@ -87,8 +87,8 @@ impl Failure {
             Self::Link => (StatusCode::GONE, "failure.link"),
             Self::Slow { .. } => (StatusCode::TOO_MANY_REQUESTS, "failure.slow"),
             Self::Host => (StatusCode::MISDIRECTED_REQUEST, "failure.host"),
-            Self::Form(Unreadable::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large"),
-            Self::Form(Unreadable::NoForm) => (StatusCode::BAD_REQUEST, "failure.no_form"),
+            Self::Form(FormReadError::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large"),
+            Self::Form(FormReadError::NoForm) => (StatusCode::BAD_REQUEST, "failure.no_form"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable"),
             Self::Conflict(_) => (StatusCode::CONFLICT, "failure.conflict"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "failure.internal"),
@@ -103,16 +103,16 @@ impl Failure {
             Self::Forged => "failure.forged_text",
             Self::Link => "failure.link_text",
             Self::Host => "failure.host_text",
-            Self::Form(Unreadable::TooLarge) => "failure.too_large_text",
-            Self::Form(Unreadable::NoForm) => "failure.no_form_text",
+            Self::Form(FormReadError::TooLarge) => "failure.too_large_text",
+            Self::Form(FormReadError::NoForm) => "failure.no_form_text",
             Self::Unavailable => "failure.unavailable_text",
             Self::Internal | Self::Slow { .. } | Self::Conflict(_) => "failure.internal_text",
         }
     }
 }
 
-impl From<Error> for Failure {
-    /// What the console refuses. Where a field of a form is at fault, the form is shown again instead.
+impl From<Error> for PageError {
+    /// Converts an error of the console. If a field of a form has caused it, the form is shown again instead.
     fn from(error: Error) -> Self {
         match error {
             Error::NotFound(_) | Error::Invalid(_) => Self::NotFound,
@@ -128,25 +128,27 @@ impl From<Error> for Failure {
     }
 }
 
-/// The text for what stands in the way.
-pub(super) const fn conflict_text(conflict: &Conflict) -> &'static str {
+/// The text for a conflict.
+pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
     match conflict {
-        Conflict::Exists(_) | Conflict::UserExists(_) | Conflict::GroupExists(_) => "error.taken",
-        Conflict::ReadOnly(_) => "error.account_read_only",
-        Conflict::GroupInUse(_) => "error.group_in_use",
-        Conflict::GroupReadOnly(_) => "error.group_read_only",
-        Conflict::LastAdmin => "error.last_admin",
-        Conflict::KeyLimit(_) => "error.key_limit",
+        ResourceConflict::Exists(_) | ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_) => {
+            "error.taken"
+        }
+        ResourceConflict::ReadOnly(_) => "error.account_read_only",
+        ResourceConflict::GroupInUse(_) => "error.group_in_use",
+        ResourceConflict::GroupReadOnly(_) => "error.group_read_only",
+        ResourceConflict::LastAdmin => "error.last_admin",
+        ResourceConflict::KeyLimit(_) => "error.key_limit",
     }
 }
 
-/// A template as a page.
-pub(super) fn rendered(status: StatusCode, template: &impl Template) -> Shown {
+/// Renders a template as a page.
+pub(super) fn rendered(status: StatusCode, template: &impl Template) -> PageResponse {
     match template.render() {
-        Ok(html) => Shown::html(status, html),
+        Ok(html) => PageResponse::html(status, html),
         Err(error) => {
             tracing::error!(%error, "a page could not be written");
-            let mut shown = Shown::html(StatusCode::INTERNAL_SERVER_ERROR, String::new());
+            let mut shown = PageResponse::html(StatusCode::INTERNAL_SERVER_ERROR, String::new());
             shown.headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
             shown
         }

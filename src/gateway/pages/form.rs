@@ -1,21 +1,21 @@
-//! A form as it is shown: what stands in its fields, and what is wrong with them.
+//! A form as it is shown: the values of its fields, and their errors.
 
-use super::failure::{Failure, conflict_text};
-use super::language::Texts;
-use super::visit::Visit;
-use crate::error::{AdminDecision, Conflict, Error, Missing, Reason, Rejection};
+use super::failure::{PageError, conflict_text};
+use super::language::PageTexts;
+use super::visit::PageRequest;
+use crate::error::{AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 
-/// Where an error stands that no single field is to blame for.
+/// The field name of an error that no single field has caused.
 pub(super) const WHOLE: &str = "form";
 
 /// Values and errors by the names of the fields.
 #[derive(Debug, Default)]
-pub(super) struct Form {
+pub(super) struct PageForm {
     values: Vec<(&'static str, String)>,
     errors: Vec<(&'static str, String)>,
 }
 
-/// The fields by the names that the console has for them, and what is said where one cannot be used.
+/// The fields by the names that the console has for them, and the text for a value that cannot be used.
 const FIELDS: [(&str, &str, &str); 8] = [
     ("name", "name", "error.name"),
     ("group", "group", "error.group"),
@@ -27,54 +27,58 @@ const FIELDS: [(&str, &str, &str); 8] = [
     ("reason", "reason", "error.reason"),
 ];
 
-// === impl Form ===
+// === impl PageForm ===
 
-impl Form {
-    /// What was sent in these fields.
-    pub(super) fn sent(visit: &Visit, names: &[&'static str]) -> Self {
+impl PageForm {
+    /// The values that were sent in these fields.
+    pub(super) fn sent(visit: &PageRequest, names: &[&'static str]) -> Self {
         let values = names.iter().map(|name| (*name, visit.sent(name).to_owned())).collect();
         Self { values, errors: Vec::new() }
     }
 
-    /// The same with one more value.
+    /// The same form with one more value.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.values.push((name, value.into()));
         self
     }
 
-    /// The same with one more error.
+    /// The same form with one more error.
     pub(super) fn wrong(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.errors.push((name, text.into()));
         self
     }
 
-    /// What the console says of it, beside the field that it is about.
+    /// Adds the console's error beside the field that it is about.
     ///
     /// # Errors
     ///
-    /// Where it is not about the form.
-    pub(super) fn refused(self, texts: Texts, error: Error) -> Result<Self, Failure> {
+    /// Returns an error if the console's error is not about the form.
+    pub(super) fn refused(self, texts: PageTexts, error: Error) -> Result<Self, PageError> {
         match error {
             Error::Invalid(rejection) => {
                 let (field, text) = spoken(texts, &rejection);
                 Ok(self.wrong(field, text))
             }
-            Error::NotFound(Missing::Named { .. } | Missing::User(_)) => Ok(self.wrong("user", texts.of("error.user"))),
-            Error::NotFound(Missing::Group(_)) => Ok(self.wrong("group", texts.of("error.group"))),
+            Error::NotFound(MissingResource::Named { .. } | MissingResource::User(_)) => {
+                Ok(self.wrong("user", texts.of("error.user")))
+            }
+            Error::NotFound(MissingResource::Group(_)) => Ok(self.wrong("group", texts.of("error.group"))),
             Error::AdminDecision(AdminDecision::LatestEnd(_)) => {
                 Ok(self.wrong("expires_on", texts.of("error.latest_end")))
             }
             Error::AdminDecision(_) => Ok(self.wrong(WHOLE, texts.of("error.key_locked"))),
             Error::Conflict(conflict) => {
-                let is_name =
-                    matches!(conflict, Conflict::UserExists(_) | Conflict::GroupExists(_) | Conflict::Exists(_));
+                let is_name = matches!(
+                    conflict,
+                    ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_) | ResourceConflict::Exists(_)
+                );
                 Ok(self.wrong(if is_name { "name" } else { WHOLE }, texts.of(conflict_text(&conflict))))
             }
             other => Err(other.into()),
         }
     }
 
-    /// Whether anything is wrong.
+    /// True if the form has an error.
     pub(super) fn is_wrong(&self) -> bool {
         !self.errors.is_empty()
     }
@@ -92,17 +96,17 @@ impl Form {
     }
 }
 
-/// The field and the text for what the console says.
-fn spoken(texts: Texts, rejection: &Rejection) -> (&'static str, String) {
+/// The field and the text for an error of the console.
+fn spoken(texts: PageTexts, rejection: &Rejection) -> (&'static str, String) {
     let param = rejection.param.as_deref().unwrap_or_default();
     let param = param.split('[').next().unwrap_or_default();
     let Some((_, field, text)) = FIELDS.iter().find(|(name, _, _)| *name == param) else {
         return (WHOLE, texts.of("error.form").to_owned());
     };
     let text = match rejection.reason {
-        Some(Reason::MissingParameter | Reason::StringBelowMin) => "error.missing",
-        // Everything else that is written is the name of something.
-        Some(Reason::StringAboveMax) if *field != "reason" => "error.too_long",
+        Some(RejectionReason::MissingParameter | RejectionReason::StringBelowMin) => "error.missing",
+        // Every other text field is the name of something.
+        Some(RejectionReason::StringAboveMax) if *field != "reason" => "error.too_long",
         _ => text,
     };
     (field, texts.of(text).to_owned())

@@ -1,28 +1,28 @@
-//! Numbers and moments as people read them.
+//! Numbers and times in readable form.
 
 use chrono::{DateTime, Utc};
 
-/// A count of any width; templates hand on references to references.
-pub(super) trait Number {
-    /// The count, as far as it fits.
+/// A count of any width; templates pass references to references.
+pub(super) trait CountValue {
+    /// The count; a larger number becomes the largest one.
     fn count(&self) -> i64;
 }
 
 /// A count that may be missing.
-pub(super) trait MaybeNumber {
+pub(super) trait OptionalCountValue {
     /// The count.
     fn maybe(&self) -> Option<i64>;
 }
 
-/// A moment.
-pub(super) trait Moment {
-    /// The moment.
+/// A time.
+pub(super) trait DateTimeValue {
+    /// The time.
     fn moment(&self) -> DateTime<Utc>;
 }
 
 macro_rules! numbers {
     ($($kind:ty)*) => {
-        $(impl Number for $kind {
+        $(impl CountValue for $kind {
             fn count(&self) -> i64 {
                 i64::try_from(*self).unwrap_or(i64::MAX)
             }
@@ -32,37 +32,37 @@ macro_rules! numbers {
 
 numbers!(i64 u64 usize u8 u16 u32);
 
-impl<T: Number + ?Sized> Number for &T {
+impl<T: CountValue + ?Sized> CountValue for &T {
     fn count(&self) -> i64 {
         (**self).count()
     }
 }
 
-impl<T: Number> MaybeNumber for Option<T> {
+impl<T: CountValue> OptionalCountValue for Option<T> {
     fn maybe(&self) -> Option<i64> {
-        self.as_ref().map(Number::count)
+        self.as_ref().map(CountValue::count)
     }
 }
 
-impl<T: MaybeNumber + ?Sized> MaybeNumber for &T {
+impl<T: OptionalCountValue + ?Sized> OptionalCountValue for &T {
     fn maybe(&self) -> Option<i64> {
         (**self).maybe()
     }
 }
 
-impl Moment for DateTime<Utc> {
+impl DateTimeValue for DateTime<Utc> {
     fn moment(&self) -> DateTime<Utc> {
         *self
     }
 }
 
-impl<T: Moment + ?Sized> Moment for &T {
+impl<T: DateTimeValue + ?Sized> DateTimeValue for &T {
     fn moment(&self) -> DateTime<Utc> {
         (**self).moment()
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub(super) fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::from(if number < 0 { "-" } else { "" });
@@ -75,22 +75,22 @@ pub(super) fn grouped(number: i64) -> String {
     text
 }
 
-/// A moment for machines, as `<time datetime>` wants it.
+/// Formats a time for machines, as `<time datetime>` requires it.
 pub(super) fn machine(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A moment for people, to the minute. The script makes it local.
+/// Formats a time for people, to the minute. The script converts it to local time.
 pub(super) fn human(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// A moment for people, to the second. The script makes it local.
+/// Formats a time for people, to the second. The script converts it to local time.
 pub(super) fn instant(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// What browsers call themselves, and what they are called. Those that pretend to be others come before the others.
+/// The marks of browsers in `User-Agent`, and their names. Browsers that pretend to be others come before the others.
 const BROWSERS: [(&str, &str); 7] = [
     ("Edg/", "Edge"),
     ("OPR/", "Opera"),
@@ -118,7 +118,7 @@ pub(super) fn browser(agent: &str) -> Option<String> {
     Some(format!("{name} {version}{}", system.unwrap_or_default()))
 }
 
-/// A duration in milliseconds, in the unit that reads best.
+/// Formats a duration in milliseconds, in the unit that reads best.
 pub(super) fn latency(milliseconds: i64) -> String {
     match milliseconds {
         ..1_000 => format!("{milliseconds} ms"),

@@ -1,46 +1,46 @@
-//! What every page has around its own matter: language, theme, who is signed in, where one is, and what was just done.
+//! The layout of every page: language, theme, signed-in user, section, and a notice about a finished change.
 
-use super::assets::{LINKS, Links};
-use super::format::Number;
-use super::language::{Language, Texts};
+use super::assets::{AssetLinks, LINKS};
+use super::format::CountValue;
+use super::language::{Language, PageTexts};
 
-/// Light or dark.
+/// The color theme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Theme {
-    /// As the device says.
+    /// The setting of the device.
     Auto,
     Light,
     Dark,
 }
 
-/// Whoever is signed in, as the frame shows them.
+/// The signed-in user as the layout shows it.
 #[derive(Debug, Clone)]
-pub(super) struct Who {
+pub(super) struct SignedInUser {
     pub(super) name: String,
     pub(super) is_admin: bool,
 }
 
-/// Something said above a page.
+/// A notice above a page.
 #[derive(Debug, Clone)]
-pub(super) struct Notice {
+pub(super) struct PageNotice {
     /// `good`, `warn` or `bad`.
     pub(super) kind: &'static str,
     pub(super) text: String,
 }
 
-/// The frame of one page.
+/// The layout of one page.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) texts: Texts,
+pub(super) struct PageLayout {
+    pub(super) texts: PageTexts,
     pub(super) language: Language,
     pub(super) theme: Theme,
-    pub(super) links: &'static Links,
-    pub(super) who: Option<Who>,
+    pub(super) links: &'static AssetLinks,
+    pub(super) who: Option<SignedInUser>,
     /// The token of the forms on this page.
     pub(super) csrf: String,
-    /// Where a change of language or theme comes back to; without one there is no such change on this page.
+    /// The address to return to after a change of language or theme; without one the page does not offer the change.
     pub(super) back: Option<String>,
-    pub(super) notice: Option<Notice>,
+    pub(super) notice: Option<PageNotice>,
     /// The section, by the first segment of its path.
     pub(super) here: &'static str,
 }
@@ -51,11 +51,11 @@ pub(super) struct NavItem {
     pub(super) icon: &'static str,
     pub(super) label: &'static str,
     pub(super) is_here: bool,
-    /// Whether it is the first of those for admins.
+    /// True if the entry is the first of those for admins.
     pub(super) begins_admin: bool,
 }
 
-/// Path, section and text; the last ones are for admins.
+/// Path, section and text; the last entries are for admins.
 const NAV: [(&str, &str, &str); 8] = [
     ("/start", "start", "nav.start"),
     ("/keys", "keys", "nav.keys"),
@@ -71,10 +71,10 @@ const NAV_FOR_ALL: usize = 4;
 // === impl Theme ===
 
 impl Theme {
-    /// In the order in which they are offered.
+    /// All themes, in the order in which they are offered.
     pub(super) const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
 
-    /// By its code; [`Theme::Auto`] for whatever is none.
+    /// The theme with this code; [`Theme::Auto`] for any other text.
     pub(super) fn of(code: Option<&str>) -> Self {
         Self::ALL.into_iter().find(|theme| Some(theme.code()) == code).unwrap_or(Self::Auto)
     }
@@ -100,21 +100,21 @@ impl Theme {
     }
 }
 
-// === impl Notice ===
+// === impl PageNotice ===
 
-impl Notice {
+impl PageNotice {
     pub(super) fn icon(&self) -> &'static str {
         if self.kind == "good" { "tick" } else { "warn" }
     }
 }
 
-// === impl Page ===
+// === impl PageLayout ===
 
-impl Page {
-    /// The frame of a page without anybody signed in and without forms.
+impl PageLayout {
+    /// The layout of a page without a signed-in user and without forms.
     pub(super) fn bare(language: Language, theme: Theme) -> Self {
         Self {
-            texts: Texts(language),
+            texts: PageTexts(language),
             language,
             theme,
             links: &LINKS,
@@ -134,7 +134,7 @@ impl Page {
         self.texts.put(key, place, value)
     }
 
-    pub(super) fn count(&self, key: &str, number: impl Number) -> String {
+    pub(super) fn count(&self, key: &str, number: impl CountValue) -> String {
         self.texts.count(key, number.count())
     }
 

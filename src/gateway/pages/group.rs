@@ -1,86 +1,86 @@
-//! One group: its settings, in a form if it stands in the store.
+//! The page of one group: its settings, in a form if the group is in the store.
 
 use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::desk::Desk;
-use super::failure::{Failure, rendered};
-use super::form::{Form, WHOLE};
-use super::frame::Page;
-use super::visit::{Shown, Visit};
+use super::desk::PageContext;
+use super::failure::{PageError, rendered};
+use super::form::{PageForm, WHOLE};
+use super::frame::PageLayout;
+use super::visit::{PageRequest, PageResponse};
 use crate::error::Error;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
 /// A field of the form, and the setting that it shows.
-struct Field {
+struct PolicyField {
     name: &'static str,
     label: &'static str,
     setting: &'static str,
-    kind: Kind,
+    kind: PolicyFieldKind,
 }
 
-/// The form of a setting.
+/// The kind of a form field.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PolicyFieldKind {
     /// A text or a word.
     Text,
-    /// A box to be ticked.
+    /// A checkbox.
     Tick,
     /// A list, one item on each line.
     Lines,
-    /// The name of a variable, where a secret is.
+    /// The name of a variable that holds a secret.
     Variable,
 }
 
-const FIELDS: [Field; 14] = [
-    Field::new("delivery", "group.delivery", "/delivery", Kind::Text),
-    Field::new("image_deadline", "group.image_deadline", "/image_deadline", Kind::Text),
-    Field::new("fallback", "group.fallback", "/fallback", Kind::Text),
-    Field::new("inject_image_tool", "group.inject", "/inject_image_tool", Kind::Tick),
-    Field::new("text_models", "group.text_models", "/text_models", Kind::Lines),
-    Field::new("tools", "group.tools", "/tools", Kind::Lines),
-    Field::new("words", "group.words", "/filter/words", Kind::Lines),
-    Field::new("patterns", "group.patterns", "/filter/patterns", Kind::Lines),
-    Field::new("base_url", "group.base_url", "/filter/moderation/base_url", Kind::Text),
-    Field::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", Kind::Tick),
-    Field::new("api_key", "group.api_key", "/filter/moderation/api_key", Kind::Variable),
-    Field::new("model", "group.model", "/filter/moderation/model", Kind::Text),
-    Field::new("on_error", "group.on_error", "/filter/moderation/on_error", Kind::Text),
-    Field::new("timeout", "group.timeout", "/filter/moderation/timeout", Kind::Text),
+const FIELDS: [PolicyField; 14] = [
+    PolicyField::new("delivery", "group.delivery", "/delivery", PolicyFieldKind::Text),
+    PolicyField::new("image_deadline", "group.image_deadline", "/image_deadline", PolicyFieldKind::Text),
+    PolicyField::new("fallback", "group.fallback", "/fallback", PolicyFieldKind::Text),
+    PolicyField::new("inject_image_tool", "group.inject", "/inject_image_tool", PolicyFieldKind::Tick),
+    PolicyField::new("text_models", "group.text_models", "/text_models", PolicyFieldKind::Lines),
+    PolicyField::new("tools", "group.tools", "/tools", PolicyFieldKind::Lines),
+    PolicyField::new("words", "group.words", "/filter/words", PolicyFieldKind::Lines),
+    PolicyField::new("patterns", "group.patterns", "/filter/patterns", PolicyFieldKind::Lines),
+    PolicyField::new("base_url", "group.base_url", "/filter/moderation/base_url", PolicyFieldKind::Text),
+    PolicyField::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", PolicyFieldKind::Tick),
+    PolicyField::new("api_key", "group.api_key", "/filter/moderation/api_key", PolicyFieldKind::Variable),
+    PolicyField::new("model", "group.model", "/filter/moderation/model", PolicyFieldKind::Text),
+    PolicyField::new("on_error", "group.on_error", "/filter/moderation/on_error", PolicyFieldKind::Text),
+    PolicyField::new("timeout", "group.timeout", "/filter/moderation/timeout", PolicyFieldKind::Text),
 ];
-/// Lists that can be there and empty, which allows nothing, and the boxes that say so.
+/// Lists that can be empty, which allows nothing, and the checkboxes that say so.
 const NONE: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
 /// The digest of the stored policy that the form was filled in from.
 const SHOWN: &str = "shown";
-/// The box that says that what the form does not show may go.
+/// The checkbox that allows the loss of settings that the form does not show.
 const REPLACE: &str = "replace";
-/// The value of a ticked box.
+/// The value of a checked box.
 const TICKED: &str = "yes";
 
 #[derive(Template)]
 #[template(path = "group.html", config = "src/gateway/pages/askama.toml")]
 struct GroupPage {
-    page: Page,
+    page: PageLayout,
     group: types::Group,
     of_file: bool,
-    /// The settings of a group that stands in the file.
+    /// The settings of a group that is in the file.
     facts: Vec<(&'static str, String)>,
     path: String,
-    /// What is stored, if the form cannot show all of it or somebody has changed it.
+    /// The stored settings, if the form cannot show all of them or another actor has changed them.
     stored: Option<String>,
-    form: Form,
+    form: PageForm,
     deliveries: Vec<String>,
     fallbacks: Vec<String>,
     on_errors: Vec<String>,
 }
 
-/// The page of a group.
-pub(super) async fn show(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> {
+/// Shows the page of a group.
+pub(super) async fn show(desk: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
     if !desk.is_admin() {
-        return Err(Failure::Denied);
+        return Err(PageError::Denied);
     }
     let (group, stored) = desk.console().retrieve_stored_group(desk.actor()?, name).await?;
     let form = form_of(&parsed(&stored)).with(SHOWN, digest(&stored));
@@ -88,13 +88,13 @@ pub(super) async fn show(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> 
     Ok(show_with(desk, StatusCode::OK, (group, stored), form))
 }
 
-/// Shows the page, with what is stored if the form cannot say it.
+/// Shows the page, with the stored settings if the form cannot express them.
 fn show_with(
-    desk: &Desk<'_>,
+    desk: &PageContext<'_>,
     status: StatusCode,
     (group, stored): (types::Group, Option<String>),
-    form: Form,
-) -> Shown {
+    form: PageForm,
+) -> PageResponse {
     let words = Console::words_of_groups;
     let template = GroupPage {
         page: desk.page("groups"),
@@ -111,8 +111,8 @@ fn show_with(
     rendered(status, &template)
 }
 
-/// Gives a group the policy of the form.
-pub(super) async fn change(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure> {
+/// Sets the policy of a group from the form.
+pub(super) async fn change(desk: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
     let (group, stored) = desk.console().retrieve_stored_group(desk.actor()?, name).await?;
     let of_file = group.source == types::GroupSource::File;
     if !of_file && desk.visit.sent(SHOWN) != digest(&stored) {
@@ -127,7 +127,7 @@ pub(super) async fn change(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure
     let policy = read(&|name| desk.visit.sent_as_is(name));
     let body = json!({ "policy": policy }).to_string();
     let error = match desk.console().update_group(desk.actor()?, name, body.as_bytes()).await {
-        Ok(_) => return Ok(Shown::see(&format!("/groups/{}?done=policy", super::visit::encoded(&group.name)))),
+        Ok(_) => return Ok(PageResponse::see(&format!("/groups/{}?done=policy", super::visit::encoded(&group.name)))),
         Err(error) => error,
     };
     let form = sent(desk.visit).with(SHOWN, digest(&stored));
@@ -141,12 +141,12 @@ pub(super) async fn change(desk: &Desk<'_>, name: &str) -> Result<Shown, Failure
     Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, (group, hidden), form))
 }
 
-/// The settings that are stored; none if they cannot be read.
+/// The stored settings; none if they cannot be read.
 fn parsed(stored: &str) -> Value {
     serde_json::from_str(stored).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
-/// What is stored, if the form would lose some of it.
+/// The stored settings, if the form would lose some of them.
 fn hidden(stored: &str) -> Option<String> {
     let policy = parsed(stored);
     let form = form_of(&policy);
@@ -155,7 +155,7 @@ fn hidden(stored: &str) -> Option<String> {
     (!is_read || said != essential(policy)).then(|| pretty(stored))
 }
 
-/// The same settings without those that say what is so without them, which no form shows.
+/// The same settings without those that equal the default, which no form shows.
 fn essential(mut policy: Value) -> Value {
     let is_nothing = |value: &Value| *value == json!(false) || *value == json!([]) || *value == json!({});
     if let Some(filter) = policy.get_mut("filter").and_then(Value::as_object_mut) {
@@ -175,19 +175,19 @@ fn pretty(stored: &str) -> String {
     read.map_or_else(|_| stored.to_owned(), |policy| format!("{policy:#}"))
 }
 
-/// What tells one stored policy from another.
+/// A digest that tells one stored policy from another.
 fn digest(stored: &str) -> String {
     Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The settings of a group, as the console tells them.
+/// The settings of a group as the console returns them.
 fn policy_of(group: &types::Group) -> Value {
     serde_json::to_value(&group.policy).unwrap_or_default()
 }
 
-/// The form as the policy fills it in.
-fn form_of(policy: &Value) -> Form {
-    let mut form = Form::default();
+/// The form, filled in from the policy.
+fn form_of(policy: &Value) -> PageForm {
+    let mut form = PageForm::default();
     for field in &FIELDS {
         form = form.with(field.name, field.shown(policy));
     }
@@ -199,8 +199,8 @@ fn form_of(policy: &Value) -> Form {
 }
 
 /// The form as it was sent.
-fn sent(visit: &Visit) -> Form {
-    let form = FIELDS.iter().fold(Form::default(), |form, field| form.with(field.name, visit.sent(field.name)));
+fn sent(visit: &PageRequest) -> PageForm {
+    let form = FIELDS.iter().fold(PageForm::default(), |form, field| form.with(field.name, visit.sent(field.name)));
     let form = form.with(REPLACE, visit.sent(REPLACE));
     NONE.iter().fold(form, |form, (_, none)| form.with(none, visit.sent(none)))
 }
@@ -211,7 +211,7 @@ fn facts_of(policy: &Value) -> Vec<(&'static str, String)> {
     shown.map(|field| (field.label, field.shown(policy))).collect()
 }
 
-/// The policy that a form says. What is left empty is not set.
+/// The policy that a form expresses. A field that is left empty is not set.
 fn read<'a>(sent: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
     let mut policy = Map::new();
     for field in &FIELDS {
@@ -227,7 +227,7 @@ fn read<'a>(sent: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
     policy
 }
 
-/// Puts a value at its place, in tables that are made where they are needed.
+/// Puts a value at its place, and creates the tables around it if necessary.
 fn put(table: &mut Map<String, Value>, setting: &str, value: Value) {
     let setting = setting.trim_start_matches('/');
     let Some((name, rest)) = setting.split_once('/') else {
@@ -240,7 +240,7 @@ fn put(table: &mut Map<String, Value>, setting: &str, value: Value) {
     }
 }
 
-/// The field of the form for what the console calls `policy.filter.words[3]`.
+/// The form field for a console parameter such as `policy.filter.words[3]`.
 fn field_of(param: &str) -> &'static str {
     let setting = param.strip_prefix("policy").unwrap_or_default().replace('.', "/");
     let setting = setting.split('[').next().unwrap_or_default();
@@ -248,10 +248,10 @@ fn field_of(param: &str) -> &'static str {
     found.map_or(WHOLE, |field| field.name)
 }
 
-// === impl Field ===
+// === impl PolicyField ===
 
-impl Field {
-    const fn new(name: &'static str, label: &'static str, setting: &'static str, kind: Kind) -> Self {
+impl PolicyField {
+    const fn new(name: &'static str, label: &'static str, setting: &'static str, kind: PolicyFieldKind) -> Self {
         Self { name, label, setting, kind }
     }
 
@@ -260,30 +260,30 @@ impl Field {
         let Some(value) = policy.pointer(self.setting) else { return String::new() };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self.kind {
-            Kind::Text => text(value),
-            Kind::Tick => if *value == Value::Bool(true) { TICKED } else { "" }.to_owned(),
-            Kind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
-            // That of a file is told where it stands.
-            Kind::Variable => {
+            PolicyFieldKind::Text => text(value),
+            PolicyFieldKind::Tick => if *value == Value::Bool(true) { TICKED } else { "" }.to_owned(),
+            PolicyFieldKind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
+            // A secret from a file is shown by the path of the file.
+            PolicyFieldKind::Variable => {
                 ["env", "file"].into_iter().find_map(|from| value.get(from)).map(text).unwrap_or_default()
             }
         }
     }
 
-    /// The setting that the form says, unless it is left empty.
+    /// The setting that the form expresses; `None` if the field is empty.
     fn read(&self, sent: &str) -> Option<Value> {
         let text = sent.trim();
         if text.is_empty() {
             return None;
         }
         Some(match self.kind {
-            Kind::Text => text.into(),
-            Kind::Tick => (text == TICKED).into(),
-            Kind::Lines => {
+            PolicyFieldKind::Text => text.into(),
+            PolicyFieldKind::Tick => (text == TICKED).into(),
+            PolicyFieldKind::Lines => {
                 let lines = sent.lines().map(|line| line.trim_end_matches('\r'));
                 lines.filter(|line| !line.trim().is_empty()).collect()
             }
-            Kind::Variable => json!({ "env": text }),
+            PolicyFieldKind::Variable => json!({ "env": text }),
         })
     }
 }
@@ -310,10 +310,10 @@ mod tests {
             let names = FIELDS.iter().map(|field| field.name).chain(NONE.iter().map(|(_, none)| *none));
             let mut body = url::form_urlencoded::Serializer::new(String::new());
             for name in names {
-                // As a browser sends the lines of a text.
+                // A browser ends each line of a text with CR and LF.
                 body.append_pair(name, &form.value(name).replace('\n', "\r\n"));
             }
-            let visit = Visit::with_form(body.finish().as_bytes());
+            let visit = PageRequest::with_form(body.finish().as_bytes());
             assert_eq!(Value::Object(read(&|name| visit.sent_as_is(name))), policy);
             assert_eq!(hidden(&policy.to_string()), None);
         }

@@ -1,36 +1,36 @@
-//! Which host a browser may name, and what our own address is for it.
+//! The hosts that a browser may name, and the gateway's own address for each.
 //!
-//! Whoever can make a browser look us up under a name of their own (DNS rebinding) could read our pages with it. So
-//! names have to be known: that of `public_url` where there is one, else only `localhost` and literal addresses, which
-//! nobody can point elsewhere. What a proxy says of the host is not looked at.
+//! If a browser can be made to look up the gateway under a foreign name (DNS rebinding), the owner of that name could
+//! read its pages. Therefore only known names are accepted: that of `public_url` if it is set, else only `localhost`
+//! and literal addresses, which cannot be pointed elsewhere. The host that a proxy reports is ignored.
 
 use std::net::Ipv6Addr;
 
 use http::uri::Authority;
 
-/// The address that the settings give the gateway.
+/// The address of the gateway in the settings.
 #[derive(Debug, Clone)]
-pub(super) struct Public {
+pub(super) struct PublicAddress {
     /// Scheme, host and port.
     pub(super) origin: String,
-    /// Host and port, without a port that goes without saying.
+    /// Host and port; a default port is left out.
     pub(super) host: String,
     pub(super) is_https: bool,
 }
 
-/// The address under which a browser has reached us, such as `http://127.0.0.1:8080`.
+/// The address under which a browser has reached the gateway, such as `http://127.0.0.1:8080`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct SiteOrigin {
     origin: String,
     is_secure: bool,
 }
 
-// === impl Home ===
+// === impl SiteOrigin ===
 
-impl Home {
-    /// The address that fits the host of a request; nothing where the host is not ours.
-    pub(super) fn of(host: Option<&str>, public: Option<&Public>) -> Option<Self> {
-        let name = Name::read(host?)?;
+impl SiteOrigin {
+    /// The address for the host of a request; `None` if the host is not one of the gateway.
+    pub(super) fn of(host: Option<&str>, public: Option<&PublicAddress>) -> Option<Self> {
+        let name = HostAndPort::read(host?)?;
         match public {
             None => name.is_local().then(|| Self { origin: format!("http://{}", name.text(80)), is_secure: false }),
             Some(public) => {
@@ -41,29 +41,29 @@ impl Home {
         }
     }
 
-    /// Scheme, host and port, as a browser says them in `Origin`.
+    /// Scheme, host and port, as a browser sends them in `Origin`.
     pub(super) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Whether cookies may ask for an encrypted way.
+    /// True if cookies may require an encrypted connection.
     pub(super) const fn is_secure(&self) -> bool {
         self.is_secure
     }
 }
 
 /// A host with its port.
-struct Name {
+struct HostAndPort {
     host: String,
     port: Option<u16>,
 }
 
-// === impl Name ===
+// === impl HostAndPort ===
 
-impl Name {
+impl HostAndPort {
     fn read(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
-        // Nothing before the host, and behind it a port or nothing.
+        // Only a port or nothing may follow the host, and nothing may precede it.
         let port = match text.strip_prefix(authority.host())? {
             "" => None,
             rest => Some(
@@ -73,7 +73,7 @@ impl Name {
         Some(Self { host: authority.host().to_ascii_lowercase(), port })
     }
 
-    /// Whether nobody else can say what it stands for.
+    /// True if the name cannot be pointed to another machine.
     fn is_local(&self) -> bool {
         let bare = self.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         match bare {
@@ -83,7 +83,7 @@ impl Name {
         }
     }
 
-    /// Without the port where it goes without saying.
+    /// The host and port; the default port is left out.
     fn text(&self, usual: u16) -> String {
         match self.port.filter(|port| *port != usual) {
             Some(port) => format!("{}:{port}", self.host),
@@ -96,13 +96,13 @@ impl Name {
 mod tests {
     use super::*;
 
-    fn home(host: &str, public: Option<&Public>) -> Option<String> {
-        Home::of(Some(host), public).map(|home| home.origin)
+    fn home(host: &str, public: Option<&PublicAddress>) -> Option<String> {
+        SiteOrigin::of(Some(host), public).map(|home| home.origin)
     }
 
-    fn public(origin: &str) -> Public {
+    fn public(origin: &str) -> PublicAddress {
         let (scheme, host) = origin.split_once("://").unwrap();
-        Public { origin: origin.to_owned(), host: host.to_owned(), is_https: scheme == "https" }
+        PublicAddress { origin: origin.to_owned(), host: host.to_owned(), is_https: scheme == "https" }
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         ] {
             assert_eq!(home(foreign, None), None, "{foreign}");
         }
-        assert_eq!(Home::of(None, None), None);
+        assert_eq!(SiteOrigin::of(None, None), None);
     }
 
     #[test]
@@ -152,10 +152,10 @@ mod tests {
         {
             assert_eq!(home(foreign, Some(&https)), None, "{foreign}");
         }
-        assert!(Home::of(Some("images.example"), Some(&https)).unwrap().is_secure());
+        assert!(SiteOrigin::of(Some("images.example"), Some(&https)).unwrap().is_secure());
         let plain = public("http://images.example:8080");
         assert_eq!(home("images.example:8080", Some(&plain)).as_deref(), Some("http://images.example:8080"));
         assert_eq!(home("images.example", Some(&plain)), None);
-        assert!(!Home::of(Some("images.example:8080"), Some(&plain)).unwrap().is_secure());
+        assert!(!SiteOrigin::of(Some("images.example:8080"), Some(&plain)).unwrap().is_secure());
     }
 }

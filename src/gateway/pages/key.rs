@@ -1,44 +1,44 @@
-//! One key: what is known of it, how it is used, and what can be done to it.
+//! The page of one key: its properties, its usage, and its forms.
 
 use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::{Desk, day_of, end_of};
-use super::examples::{Example, examples};
-use super::failure::{Failure, rendered};
-use super::form::{Form, WHOLE};
-use super::frame::Page;
-use super::keys::{Turned, first_turn, show_secret};
-use super::route::KeyAct;
-use super::visit::Shown;
+use super::desk::{PageContext, day_of, end_of};
+use super::examples::{CodeExample, examples};
+use super::failure::{PageError, rendered};
+use super::form::{PageForm, WHOLE};
+use super::frame::PageLayout;
+use super::keys::{FormRefusal, first_turn, show_secret};
+use super::route::KeyFormAction;
+use super::visit::PageResponse;
 use crate::wire::admin::types;
 
-/// How long the former secret of a rotated key may stay good.
-struct Grace {
+/// The time for which the former secret of a rotated key stays valid.
+struct GracePeriod {
     seconds: i64,
     label: &'static str,
 }
 
-const GRACES: [Grace; 5] = [
-    Grace { seconds: 0, label: "grace.none" },
-    Grace { seconds: 3_600, label: "grace.hour" },
-    Grace { seconds: 86_400, label: "grace.day" },
-    Grace { seconds: 604_800, label: "grace.week" },
-    Grace { seconds: 2_592_000, label: "grace.month" },
+const GRACES: [GracePeriod; 5] = [
+    GracePeriod { seconds: 0, label: "grace.none" },
+    GracePeriod { seconds: 3_600, label: "grace.hour" },
+    GracePeriod { seconds: 86_400, label: "grace.day" },
+    GracePeriod { seconds: 604_800, label: "grace.week" },
+    GracePeriod { seconds: 2_592_000, label: "grace.month" },
 ];
 
 #[derive(Template)]
 #[template(path = "key.html", config = "src/gateway/pages/askama.toml")]
 struct KeyPage {
-    page: Page,
+    page: PageLayout,
     key: types::Key,
     path: String,
-    form: Form,
+    form: PageForm,
     once: String,
-    graces: &'static [Grace],
-    examples: Vec<Example>,
-    /// Whether it lets anybody in.
+    graces: &'static [GracePeriod],
+    examples: Vec<CodeExample>,
+    /// True if the key is active.
     is_good: bool,
     /// True if the viewer can neither enable nor rotate the key.
     is_locked: bool,
@@ -47,22 +47,27 @@ struct KeyPage {
 #[derive(Template)]
 #[template(path = "delete.html", config = "src/gateway/pages/askama.toml")]
 pub(super) struct DeletePage {
-    pub(super) page: Page,
+    pub(super) page: PageLayout,
     pub(super) name: String,
     pub(super) action: String,
     pub(super) back: String,
 }
 
-/// The page of a key.
-pub(super) async fn show(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+/// Shows the page of a key.
+pub(super) async fn show(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let key = desk.console().retrieve_key(desk.actor()?, id).await?;
     show_with(desk, StatusCode::OK, key, None)
 }
 
-fn show_with(desk: &Desk<'_>, status: StatusCode, key: types::Key, form: Option<Form>) -> Result<Shown, Failure> {
+fn show_with(
+    desk: &PageContext<'_>,
+    status: StatusCode,
+    key: types::Key,
+    form: Option<PageForm>,
+) -> Result<PageResponse, PageError> {
     let as_it_is = || {
         let day = key.expires_at.map(day_of).unwrap_or_default();
-        Form::default().with("name", key.name.clone()).with("expires_on", day)
+        PageForm::default().with("name", key.name.clone()).with("expires_on", day)
     };
     let template = KeyPage {
         page: desk.page("keys"),
@@ -78,40 +83,40 @@ fn show_with(desk: &Desk<'_>, status: StatusCode, key: types::Key, form: Option<
     Ok(rendered(status, &template))
 }
 
-/// Asks before a key is deleted.
-pub(super) async fn ask_delete(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+/// Asks for confirmation before a key is deleted.
+pub(super) async fn ask_delete(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let key = desk.console().retrieve_key(desk.actor()?, id).await?;
     let back = format!("/keys/{}", key.id);
     let template = DeletePage { page: desk.page("keys"), name: key.name, action: format!("{back}/delete"), back };
     Ok(rendered(StatusCode::OK, &template))
 }
 
-/// Does something to a key.
-pub(super) async fn act(desk: &Desk<'_>, id: &str, act: KeyAct) -> Result<Shown, Failure> {
+/// Carries out a form on a key.
+pub(super) async fn act(desk: &PageContext<'_>, id: &str, act: KeyFormAction) -> Result<PageResponse, PageError> {
     match act {
-        KeyAct::Disable => enable(desk, id, false).await,
-        KeyAct::Enable => enable(desk, id, true).await,
-        KeyAct::Change => change(desk, id).await,
-        KeyAct::Rotate => rotate(desk, id).await,
-        KeyAct::Delete => {
+        KeyFormAction::Disable => enable(desk, id, false).await,
+        KeyFormAction::Enable => enable(desk, id, true).await,
+        KeyFormAction::Change => change(desk, id).await,
+        KeyFormAction::Rotate => rotate(desk, id).await,
+        KeyFormAction::Delete => {
             desk.console().delete_key(desk.actor()?, id).await?;
-            Ok(Shown::see("/keys?done=deleted"))
+            Ok(PageResponse::see("/keys?done=deleted"))
         }
     }
 }
 
-async fn enable(desk: &Desk<'_>, id: &str, enabled: bool) -> Result<Shown, Failure> {
+async fn enable(desk: &PageContext<'_>, id: &str, enabled: bool) -> Result<PageResponse, PageError> {
     let body = json!({ "enabled": enabled }).to_string();
     let key = desk.console().update_key(desk.actor()?, id, body.as_bytes()).await?;
-    Ok(Shown::see(&format!("/keys/{}?done={}", key.id, if enabled { "enabled" } else { "disabled" })))
+    Ok(PageResponse::see(&format!("/keys/{}?done={}", key.id, if enabled { "enabled" } else { "disabled" })))
 }
 
-async fn change(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+async fn change(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let before = desk.console().retrieve_key(desk.actor()?, id).await?;
-    let form = Form::sent(desk.visit, &["name", "expires_on"]);
+    let form = PageForm::sent(desk.visit, &["name", "expires_on"]);
     let day = form.value("expires_on");
     let mut body = json!({ "name": form.value("name") });
-    // A day that was not touched is not sent, so that a moment within it stays to the second.
+    // A day that was not changed is not sent, so that the exact time within it is kept.
     if day != before.expires_at.map(day_of).unwrap_or_default() {
         match (day, end_of(day)) {
             ("", _) => body["never_expires"] = true.into(),
@@ -123,7 +128,7 @@ async fn change(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
         }
     }
     match desk.console().update_key(desk.actor()?, id, body.to_string().as_bytes()).await {
-        Ok(key) => Ok(Shown::see(&format!("/keys/{}?done=saved", key.id))),
+        Ok(key) => Ok(PageResponse::see(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
             let form = form.refused(desk.texts, error)?;
             show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
@@ -131,14 +136,14 @@ async fn change(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
     }
 }
 
-async fn rotate(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+async fn rotate(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let before = desk.console().retrieve_key(desk.actor()?, id).await?;
     let path = format!("/keys/{}", before.id);
     let turn = match first_turn(desk, "again.rotate", "again.to_key", &path) {
         Ok(turn) => turn,
-        Err(Turned::Again(shown)) => return Ok(*shown),
-        Err(Turned::Stale) => {
-            let form = Form::default().with("name", before.name.clone()).wrong(WHOLE, desk.texts.of("error.stale"));
+        Err(FormRefusal::Again(shown)) => return Ok(*shown),
+        Err(FormRefusal::Stale) => {
+            let form = PageForm::default().with("name", before.name.clone()).wrong(WHOLE, desk.texts.of("error.stale"));
             return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
         }
     };
@@ -149,7 +154,7 @@ async fn rotate(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
         Ok(created) => Ok(show_secret(desk, created, "rotated.title")),
         Err(error) => {
             desk.once().undo(&turn);
-            let form = Form::default().with("name", before.name.clone()).refused(desk.texts, error)?;
+            let form = PageForm::default().with("name", before.name.clone()).refused(desk.texts, error)?;
             show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
         }
     }

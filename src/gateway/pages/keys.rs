@@ -1,22 +1,22 @@
-//! The keys: those there are, and a new one.
+//! The keys: a list, and a form for a new one.
 
 use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::desk::{Desk, end_of};
-use super::examples::{Example, examples};
-use super::failure::{Failure, rendered};
-use super::form::Form;
-use super::frame::Page;
-use super::once::Turn;
-use super::visit::{Fields, Shown};
+use super::desk::{PageContext, end_of};
+use super::examples::{CodeExample, examples};
+use super::failure::{PageError, rendered};
+use super::form::PageForm;
+use super::frame::PageLayout;
+use super::once::FormNonceStatus;
+use super::visit::{PageResponse, UrlEncodedFields};
 use crate::error::Error;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 use chrono::{DateTime, Utc};
 
-/// So many keys stand on one page (ours).
+/// The maximum number of keys on one page (ours).
 const PER_PAGE: i64 = 50;
 
 const STATES: [types::KeyState; 4] =
@@ -25,25 +25,25 @@ const STATES: [types::KeyState; 4] =
 #[derive(Template)]
 #[template(path = "keys.html", config = "src/gateway/pages/askama.toml")]
 struct KeysPage {
-    page: Page,
+    page: PageLayout,
     keys: types::KeyList,
     groups: Vec<types::Group>,
     states: &'static [types::KeyState],
-    query: Fields,
+    query: UrlEncodedFields,
     is_filtered: bool,
-    /// Whether the form for a new key stands open.
+    /// True if the form for a new key is open.
     is_open: bool,
-    form: Form,
+    form: PageForm,
     once: String,
     newer: Option<String>,
     older: Option<String>,
 }
 
-/// The page of something that is shown once.
+/// The page of a secret that is shown once.
 #[derive(Template)]
 #[template(path = "secret.html", config = "src/gateway/pages/askama.toml")]
 pub(super) struct SecretPage {
-    pub(super) page: Page,
+    pub(super) page: PageLayout,
     pub(super) title: &'static str,
     pub(super) name: String,
     pub(super) label: &'static str,
@@ -51,27 +51,27 @@ pub(super) struct SecretPage {
     pub(super) secret: String,
     pub(super) until: Option<DateTime<Utc>>,
     pub(super) until_label: &'static str,
-    pub(super) examples: Vec<Example>,
+    pub(super) examples: Vec<CodeExample>,
     pub(super) next: String,
     pub(super) next_label: &'static str,
 }
 
-/// The page of a form that came a second time.
+/// The page for a form that was sent a second time.
 #[derive(Template)]
 #[template(path = "again.html", config = "src/gateway/pages/askama.toml")]
-struct AgainPage {
-    page: Page,
+struct RepeatedFormPage {
+    page: PageLayout,
     text: &'static str,
     link: String,
     link_label: &'static str,
 }
 
-/// The list.
-pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    show_with(desk, StatusCode::OK, Form::default().with("group", "default")).await
+/// Shows the list.
+pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    show_with(desk, StatusCode::OK, PageForm::default().with("group", "default")).await
 }
 
-async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Shown, Failure> {
+async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
     let visit = desk.visit;
     let asked = |name: &str| visit.asked(name).map(str::to_owned);
     let query = ListKeysQuery {
@@ -102,14 +102,14 @@ async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Sh
     Ok(rendered(status, &template))
 }
 
-/// The address of what is older than this.
-pub(super) fn after(visit: &super::Visit, path: &str, id: &str) -> String {
+/// The address of the page with the rows that are older than this one.
+pub(super) fn after(visit: &super::PageRequest, path: &str, id: &str) -> String {
     format!("{path}?{}", visit.query.with("before", Some(id)))
 }
 
-/// Makes a key, and shows its secret in this answer and never again.
-pub(super) async fn create(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    let form = Form::sent(desk.visit, &["name", "group", "expires_on", "user"]);
+/// Creates a key, and shows its secret in this answer and never again.
+pub(super) async fn create(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::sent(desk.visit, &["name", "group", "expires_on", "user"]);
     let body = match body(&form) {
         Ok(body) => body,
         Err(()) => {
@@ -119,8 +119,8 @@ pub(super) async fn create(desk: &Desk<'_>) -> Result<Shown, Failure> {
     };
     let turn = match first_turn(desk, "again.key", "again.to_key", "/keys") {
         Ok(turn) => turn,
-        Err(Turned::Again(shown)) => return Ok(*shown),
-        Err(Turned::Stale) => {
+        Err(FormRefusal::Again(shown)) => return Ok(*shown),
+        Err(FormRefusal::Stale) => {
             let form = form.wrong(super::form::WHOLE, desk.texts.of("error.stale"));
             return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
@@ -138,12 +138,12 @@ pub(super) async fn create(desk: &Desk<'_>) -> Result<Shown, Failure> {
     }
 }
 
-async fn refused(desk: &Desk<'_>, form: Form, error: Error) -> Result<Shown, Failure> {
+async fn refused(desk: &PageContext<'_>, form: PageForm, error: Error) -> Result<PageResponse, PageError> {
     let form = form.refused(desk.texts, error)?;
     show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await
 }
 
-fn body(form: &Form) -> Result<Map<String, Value>, ()> {
+fn body(form: &PageForm) -> Result<Map<String, Value>, ()> {
     let mut body = Map::new();
     for name in ["name", "group", "user"] {
         if !form.value(name).is_empty() {
@@ -156,37 +156,37 @@ fn body(form: &Form) -> Result<Map<String, Value>, ()> {
     Ok(body)
 }
 
-/// Why a form that makes something does not.
-pub(super) enum Turned {
-    /// It has already; this page says so.
-    Again(Box<Shown>),
-    /// It is too old.
+/// The reason why a form creates nothing.
+pub(super) enum FormRefusal {
+    /// The form was already used; this page says so.
+    Again(Box<PageResponse>),
+    /// The form is too old.
     Stale,
 }
 
-/// The turn of a form that makes something, where it is its first.
+/// Returns the head of the nonce if a form that creates something is sent for the first time.
 pub(super) fn first_turn(
-    desk: &Desk<'_>,
+    desk: &PageContext<'_>,
     text: &'static str,
     link_label: &'static str,
     path: &str,
-) -> Result<String, Turned> {
+) -> Result<String, FormRefusal> {
     match desk.turn() {
-        Turn::First(head) => Ok(head),
-        Turn::Stale => Err(Turned::Stale),
-        Turn::Again(made) => {
+        FormNonceStatus::First(head) => Ok(head),
+        FormNonceStatus::Stale => Err(FormRefusal::Stale),
+        FormNonceStatus::Again(made) => {
             let link = made.map_or_else(|| path.to_owned(), |id| format!("{path}/{id}"));
-            let page = AgainPage { page: desk.page(""), text, link, link_label };
-            Err(Turned::Again(Box::new(rendered(StatusCode::CONFLICT, &page))))
+            let page = RepeatedFormPage { page: desk.page(""), text, link, link_label };
+            Err(FormRefusal::Again(Box::new(rendered(StatusCode::CONFLICT, &page))))
         }
     }
 }
 
-/// The one page with the secret of a key.
-pub(super) fn show_secret(desk: &Desk<'_>, created: types::CreatedKey, title: &'static str) -> Shown {
+/// The only page with the secret of a key.
+pub(super) fn show_secret(desk: &PageContext<'_>, created: types::CreatedKey, title: &'static str) -> PageResponse {
     let secret = created.secret.expose().to_owned();
     let mut page = desk.page("keys");
-    // A change of language would load another page, and the secret would be gone.
+    // A change of language would load another page, and the secret would be lost.
     page.back = None;
     let template = SecretPage {
         page,

@@ -1,13 +1,13 @@
 //! The languages of the pages, and every text in each of them.
 //!
 //! The catalogues are data: `texts/en.json` and `texts/zh.json`, with the same keys and the same `{places}`; the tests
-//! hold them against each other and against their use.
+//! compare them with each other and with the keys in use.
 
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::LazyLock;
 
-/// A language that the pages speak.
+/// A language of the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     /// English.
@@ -18,35 +18,36 @@ pub(super) enum Language {
 
 /// The texts of one language.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Texts(pub(super) Language);
+pub(super) struct PageTexts(pub(super) Language);
 
-type Catalogue = HashMap<String, String>;
+type TextCatalogue = HashMap<String, String>;
 
-static EN: LazyLock<Catalogue> = LazyLock::new(|| read(include_str!("texts/en.json")));
-static ZH: LazyLock<Catalogue> = LazyLock::new(|| read(include_str!("texts/zh.json")));
+static EN: LazyLock<TextCatalogue> = LazyLock::new(|| read(include_str!("texts/en.json")));
+static ZH: LazyLock<TextCatalogue> = LazyLock::new(|| read(include_str!("texts/zh.json")));
 
-/// A catalogue that cannot be read is empty, and every text is then its key; the tests see to it that it can.
-fn read(json: &str) -> Catalogue {
+/// Reads a catalogue. If it cannot be read it is empty, and every text is then its key; the tests check that it can be
+/// read.
+fn read(json: &str) -> TextCatalogue {
     serde_json::from_str(json).unwrap_or_default()
 }
 
 // === impl Language ===
 
 impl Language {
-    /// In the order in which they are offered.
+    /// All languages, in the order in which they are offered.
     pub(super) const ALL: [Self; 2] = [Self::En, Self::Zh];
 
-    /// The language of a visit: the one that was chosen, else the first of those the browser asks for, else English.
+    /// The language of a request: the chosen one, else the first of those that the browser accepts, else English.
     pub(super) fn of(chosen: Option<&str>, accepted: &str) -> Self {
         chosen.and_then(Self::from_code).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
     }
 
-    /// By its code.
+    /// The language with this code.
     pub(super) fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|language| language.code() == code)
     }
 
-    /// As a cookie and a form say it.
+    /// The code, as in a cookie and in a form.
     pub(super) const fn code(self) -> &'static str {
         match self {
             Self::En => "en",
@@ -54,7 +55,7 @@ impl Language {
         }
     }
 
-    /// As `<html lang>` says it.
+    /// The tag, as in `<html lang>`.
     pub(super) const fn tag(self) -> &'static str {
         match self {
             Self::En => "en",
@@ -62,7 +63,7 @@ impl Language {
         }
     }
 
-    /// What its speakers call it.
+    /// The name of the language in the language itself.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::En => "English",
@@ -85,27 +86,27 @@ impl Language {
     }
 }
 
-// === impl Texts ===
+// === impl PageTexts ===
 
-impl Texts {
+impl PageTexts {
     /// The text of a key.
     pub(super) fn of<'k>(self, key: &'k str) -> &'k str
     where
         'static: 'k,
     {
-        let catalogue: &'static Catalogue = match self.0 {
+        let catalogue: &'static TextCatalogue = match self.0 {
             Language::En => &EN,
             Language::Zh => &ZH,
         };
         catalogue.get(key).map_or(key, String::as_str)
     }
 
-    /// The text of a key with something put into its one place.
+    /// The text of a key with a value in its one place.
     pub(super) fn put(self, key: &str, place: &str, value: impl Display) -> String {
         self.of(key).replace(&format!("{{{place}}}"), &value.to_string())
     }
 
-    /// The text of a key for so many: `key.one` or `key.other`, with the number in the place `{n}`.
+    /// The text of a key for a number: `key.one` or `key.other`, with the number in the place `{n}`.
     pub(super) fn count(self, key: &str, number: i64) -> String {
         let form = if number == 1 { "one" } else { "other" };
         self.put(&format!("{key}.{form}"), "n", super::format::grouped(number))

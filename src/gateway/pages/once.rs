@@ -1,93 +1,94 @@
-//! A form that makes something is good once: whoever loads its answer again does not make a second one.
+//! Makes a form that creates something valid only once, so that reloading its answer does not create a second one.
 //!
-//! The browser brings the same form again when a page is loaded anew that was the answer to a form. The answer holds a
-//! secret that is shown once, so it cannot be given again; what was made can be named. Which forms have been used is
-//! kept in memory, and forms of an earlier process are not good at all.
+//! A browser sends the same form again if the answer to the form is reloaded. The answer holds a secret that is shown
+//! once, so it cannot be given again; the created object can be named. Used forms are kept in memory, and forms of an
+//! earlier process are not valid at all.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::guard::{Seal, random};
+use super::guard::{FormSigningKey, random};
 
-/// The field that holds the mark of the form.
+/// The field that holds the nonce of the form.
 pub(super) const ONCE_FIELD: &str = "once";
 
-/// So long a form may wait in a browser (ours): as long as a session does.
+/// The time for which a form may wait in a browser (ours): as long as a session lasts.
 const GOOD_SECONDS: i64 = 12 * 60 * 60;
-/// So many used forms are remembered (ours). Beyond it, forms wait until the oldest are past.
+/// The maximum number of used forms that are remembered (ours). Beyond it, forms are refused until the oldest have
+/// expired.
 const USED_MAX: usize = 100_000;
 const PURPOSE: &str = "once";
 
 /// The forms that have been used.
 #[derive(Default)]
-pub(super) struct Once(Mutex<HashMap<String, Used>>);
+pub(super) struct FormNonceStore(Mutex<HashMap<String, FormNonceEntry>>);
 
-struct Used {
+struct FormNonceEntry {
     until: i64,
     made: Option<String>,
 }
 
-/// What becomes of a form.
+/// The status of a form.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It is the first time; the mark is needed again when the thing is made, or is not.
+pub(super) enum FormNonceStatus {
+    /// The form is used for the first time; the text is needed again when the object is created, or is not.
     First(String),
-    /// It was used already, for this.
+    /// The form was already used, to create this.
     Again(Option<String>),
-    /// It is too old, or not ours.
+    /// The form is too old or not valid, or no further form can be remembered.
     Stale,
 }
 
-// === impl Once ===
+// === impl FormNonceStore ===
 
-impl Once {
-    /// A new mark, bound to a session.
+impl FormNonceStore {
+    /// Issues a nonce that is bound to a session.
     ///
     /// # Errors
     ///
-    /// Where the machine has no randomness.
-    pub(super) fn issue(seal: &Seal, session: &str, now: i64) -> Result<String, getrandom::Error> {
+    /// Returns an error if the machine has no randomness.
+    pub(super) fn issue(seal: &FormSigningKey, session: &str, now: i64) -> Result<String, getrandom::Error> {
         let head = format!("{now}.{}", random()?);
         Ok(format!("{head}.{}", seal.mark(PURPOSE, &format!("{head}.{session}"))))
     }
 
-    /// Takes the turn of a form.
-    pub(super) fn begin(&self, seal: &Seal, session: &str, mark: &str, now: i64) -> Turn {
-        let Some((head, proof)) = mark.rsplit_once('.') else { return Turn::Stale };
+    /// Checks the nonce of a form, and marks it as used.
+    pub(super) fn begin(&self, seal: &FormSigningKey, session: &str, mark: &str, now: i64) -> FormNonceStatus {
+        let Some((head, proof)) = mark.rsplit_once('.') else { return FormNonceStatus::Stale };
         let issued = head.split('.').next().and_then(|text| text.parse::<i64>().ok());
         let Some(until) = issued.map(|at| at.saturating_add(GOOD_SECONDS)).filter(|until| *until > now) else {
-            return Turn::Stale;
+            return FormNonceStatus::Stale;
         };
         if !seal.holds(PURPOSE, &format!("{head}.{session}"), proof) {
-            return Turn::Stale;
+            return FormNonceStatus::Stale;
         }
         let mut used = self.used();
         if let Some(earlier) = used.get(head) {
-            return Turn::Again(earlier.made.clone());
+            return FormNonceStatus::Again(earlier.made.clone());
         }
         if used.len() >= USED_MAX {
             used.retain(|_, used| used.until > now);
         }
         if used.len() >= USED_MAX {
-            return Turn::Stale;
+            return FormNonceStatus::Stale;
         }
-        used.insert(head.to_owned(), Used { until, made: None });
-        Turn::First(head.to_owned())
+        used.insert(head.to_owned(), FormNonceEntry { until, made: None });
+        FormNonceStatus::First(head.to_owned())
     }
 
-    /// Says what was made.
+    /// Records the created object.
     pub(super) fn made(&self, head: &str, what: &str) {
         if let Some(used) = self.used().get_mut(head) {
             used.made = Some(what.to_owned());
         }
     }
 
-    /// Nothing was made: the form may come again.
+    /// Releases the nonce: nothing was created, so the form may be sent again.
     pub(super) fn undo(&self, head: &str) {
         self.used().remove(head);
     }
 
-    fn used(&self) -> MutexGuard<'_, HashMap<String, Used>> {
+    fn used(&self) -> MutexGuard<'_, HashMap<String, FormNonceEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,33 +101,37 @@ mod tests {
 
     #[test]
     fn a_form_is_good_once_and_says_later_what_it_has_made() {
-        let (once, seal) = (Once::default(), Seal::new().unwrap());
-        let mark = Once::issue(&seal, "session", NOW).unwrap();
-        let Turn::First(head) = once.begin(&seal, "session", &mark, NOW + 1) else { panic!("refused") };
-        assert_eq!(once.begin(&seal, "session", &mark, NOW + 1), Turn::Again(None), "while it is being made");
+        let (once, seal) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let mark = FormNonceStore::issue(&seal, "session", NOW).unwrap();
+        let FormNonceStatus::First(head) = once.begin(&seal, "session", &mark, NOW + 1) else { panic!("refused") };
+        assert_eq!(
+            once.begin(&seal, "session", &mark, NOW + 1),
+            FormNonceStatus::Again(None),
+            "while it is being made"
+        );
         once.made(&head, "key_1");
-        assert_eq!(once.begin(&seal, "session", &mark, NOW + 2), Turn::Again(Some("key_1".to_owned())));
+        assert_eq!(once.begin(&seal, "session", &mark, NOW + 2), FormNonceStatus::Again(Some("key_1".to_owned())));
     }
 
     #[test]
     fn a_form_that_made_nothing_may_come_again() {
-        let (once, seal) = (Once::default(), Seal::new().unwrap());
-        let mark = Once::issue(&seal, "session", NOW).unwrap();
-        let Turn::First(head) = once.begin(&seal, "session", &mark, NOW) else { panic!("refused") };
+        let (once, seal) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let mark = FormNonceStore::issue(&seal, "session", NOW).unwrap();
+        let FormNonceStatus::First(head) = once.begin(&seal, "session", &mark, NOW) else { panic!("refused") };
         once.undo(&head);
-        assert!(matches!(once.begin(&seal, "session", &mark, NOW), Turn::First(_)));
+        assert!(matches!(once.begin(&seal, "session", &mark, NOW), FormNonceStatus::First(_)));
     }
 
     #[test]
     fn a_form_of_another_session_or_process_or_day_is_stale() {
-        let (once, seal) = (Once::default(), Seal::new().unwrap());
-        let mark = Once::issue(&seal, "session", NOW).unwrap();
-        assert_eq!(once.begin(&seal, "another", &mark, NOW), Turn::Stale);
-        assert_eq!(once.begin(&Seal::new().unwrap(), "session", &mark, NOW), Turn::Stale);
-        assert_eq!(once.begin(&seal, "session", &mark, NOW + GOOD_SECONDS), Turn::Stale);
+        let (once, seal) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let mark = FormNonceStore::issue(&seal, "session", NOW).unwrap();
+        assert_eq!(once.begin(&seal, "another", &mark, NOW), FormNonceStatus::Stale);
+        assert_eq!(once.begin(&FormSigningKey::new().unwrap(), "session", &mark, NOW), FormNonceStatus::Stale);
+        assert_eq!(once.begin(&seal, "session", &mark, NOW + GOOD_SECONDS), FormNonceStatus::Stale);
         let later = mark.replacen(&NOW.to_string(), &(NOW + 1000).to_string(), 1);
         for forged in ["", ".", "a.b.c", "9999999999.x.y", &later, &mark[1..]] {
-            assert_eq!(once.begin(&seal, "session", forged, NOW), Turn::Stale, "{forged}");
+            assert_eq!(once.begin(&seal, "session", forged, NOW), FormNonceStatus::Stale, "{forged}");
         }
     }
 }

@@ -1,42 +1,42 @@
-//! Who may sign in, and somebody new.
+//! The users: a list, and a form to invite one.
 
 use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::Desk;
-use super::failure::{Failure, rendered};
-use super::form::{Form, WHOLE};
-use super::frame::Page;
-use super::keys::{SecretPage, Turned, after, first_turn};
-use super::visit::Shown;
+use super::desk::PageContext;
+use super::failure::{PageError, rendered};
+use super::form::{PageForm, WHOLE};
+use super::frame::PageLayout;
+use super::keys::{FormRefusal, SecretPage, after, first_turn};
+use super::visit::PageResponse;
 use crate::wire::admin::server::ListUsersQuery;
 use crate::wire::admin::types;
 
-/// So many stand on one page (ours).
+/// The number of rows on one page (ours).
 const PER_PAGE: i64 = 50;
 
 #[derive(Template)]
 #[template(path = "people.html", config = "src/gateway/pages/askama.toml")]
 struct PeoplePage {
-    page: Page,
+    page: PageLayout,
     users: types::UserList,
     groups: Vec<types::Group>,
     search: String,
     is_open: bool,
-    form: Form,
+    form: PageForm,
     once: String,
     newer: Option<String>,
     older: Option<String>,
 }
 
-/// The list.
-pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    let form = Form::default().with("role", "member").with("groups", "default");
+/// Shows the list.
+pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::default().with("role", "member").with("groups", "default");
     show_with(desk, StatusCode::OK, form).await
 }
 
-async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Shown, Failure> {
+async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
     let visit = desk.visit;
     let query = ListUsersQuery {
         before: visit.asked("before").map(str::to_owned),
@@ -60,17 +60,17 @@ async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Sh
     Ok(rendered(status, &template))
 }
 
-/// Invites somebody, and shows their link in this answer and never again.
-pub(super) async fn invite(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    let mut form = Form::sent(desk.visit, &["name", "role"]);
+/// Invites a user, and shows the link in this answer and never again.
+pub(super) async fn invite(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let mut form = PageForm::sent(desk.visit, &["name", "role"]);
     let groups: Vec<String> = chosen_groups(desk);
     for group in &groups {
         form = form.with("groups", group.clone());
     }
     let turn = match first_turn(desk, "again.user", "again.to_user", "/people") {
         Ok(turn) => turn,
-        Err(Turned::Again(shown)) => return Ok(*shown),
-        Err(Turned::Stale) => {
+        Err(FormRefusal::Again(shown)) => return Ok(*shown),
+        Err(FormRefusal::Stale) => {
             let form = form.wrong(WHOLE, desk.texts.of("error.stale"));
             return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
@@ -89,19 +89,19 @@ pub(super) async fn invite(desk: &Desk<'_>) -> Result<Shown, Failure> {
     }
 }
 
-/// The groups that are ticked.
-pub(super) fn chosen_groups(desk: &Desk<'_>) -> Vec<String> {
+/// The groups that are selected.
+pub(super) fn chosen_groups(desk: &PageContext<'_>) -> Vec<String> {
     desk.visit.form.as_ref().map_or_else(|_| Vec::new(), |form| form.all("groups").map(str::to_owned).collect())
 }
 
-/// The one page with a one-time link.
+/// The only page with a one-time link.
 pub(super) fn show_link(
-    desk: &Desk<'_>,
+    desk: &PageContext<'_>,
     user: &str,
     name: String,
     link: &types::OneTimeLink,
     title: &'static str,
-) -> Shown {
+) -> PageResponse {
     let mut page = desk.page("people");
     page.back = None;
     let template = SecretPage {

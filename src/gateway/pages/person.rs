@@ -1,50 +1,50 @@
-//! One user: what they may do, and what can be done to them.
+//! The page of one user: its permissions and its forms.
 
 use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::Desk;
-use super::failure::{Failure, rendered};
-use super::form::{Form, WHOLE};
-use super::frame::Page;
-use super::keys::{Turned, first_turn};
+use super::desk::PageContext;
+use super::failure::{PageError, rendered};
+use super::form::{PageForm, WHOLE};
+use super::frame::PageLayout;
+use super::keys::{FormRefusal, first_turn};
 use super::people::{chosen_groups, show_link};
-use super::route::PersonAct;
-use super::visit::Shown;
+use super::route::PersonFormAction;
+use super::visit::PageResponse;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 
 #[derive(Template)]
 #[template(path = "person.html", config = "src/gateway/pages/askama.toml")]
 struct PersonPage {
-    page: Page,
+    page: PageLayout,
     user: types::User,
     groups: Vec<types::Group>,
     /// The keys that were disabled because the user left their group.
     stopped: Vec<types::Key>,
     path: String,
-    form: Form,
+    form: PageForm,
     once: String,
 }
 
-/// The page of a user.
-pub(super) async fn show(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+/// Shows the page of a user.
+pub(super) async fn show(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     if !desk.is_admin() {
-        return Err(Failure::Denied);
+        return Err(PageError::Denied);
     }
     let user = desk.console().retrieve_user(desk.actor()?, id).await?;
     show_with(desk, StatusCode::OK, user, None).await
 }
 
 async fn show_with(
-    desk: &Desk<'_>,
+    desk: &PageContext<'_>,
     status: StatusCode,
     user: types::User,
-    form: Option<Form>,
-) -> Result<Shown, Failure> {
+    form: Option<PageForm>,
+) -> Result<PageResponse, PageError> {
     let as_it_is = || {
-        let form = Form::default().with("role", user.role.to_string());
+        let form = PageForm::default().with("role", user.role.to_string());
         user.groups.iter().fold(form, |form, group| form.with("groups", group.clone()))
     };
     let groups = desk.console().list_groups(desk.actor()?).await?.data;
@@ -63,7 +63,7 @@ async fn show_with(
 /// Enough for this page; the list of keys shows all of them.
 const MOST_STOPPED: i64 = 100;
 
-async fn stopped(desk: &Desk<'_>, user: &types::User) -> Result<Vec<types::Key>, Failure> {
+async fn stopped(desk: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
         before: None,
         group: None,
@@ -76,28 +76,28 @@ async fn stopped(desk: &Desk<'_>, user: &types::User) -> Result<Vec<types::Key>,
     Ok(disabled.into_iter().filter(|key| key.locked == Some(types::KeyLock::LeftGroup)).collect())
 }
 
-/// Does something to a user.
-pub(super) async fn act(desk: &Desk<'_>, id: &str, act: PersonAct) -> Result<Shown, Failure> {
+/// Carries out a form on a user.
+pub(super) async fn act(desk: &PageContext<'_>, id: &str, act: PersonFormAction) -> Result<PageResponse, PageError> {
     let (console, actor) = (desk.console(), desk.actor()?);
     let user = console.retrieve_user(actor, id).await?;
-    let done = |word: &str| Ok(Shown::see(&format!("/people/{}?done={word}", user.id)));
+    let done = |word: &str| Ok(PageResponse::see(&format!("/people/{}?done={word}", user.id)));
     match act {
-        PersonAct::Reset => return reset(desk, user).await,
-        PersonAct::SignOut => {
+        PersonFormAction::Reset => return reset(desk, user).await,
+        PersonFormAction::SignOut => {
             console.sign_out_user(actor, id).await?;
             return done("ended");
         }
-        PersonAct::Change | PersonAct::Disable | PersonAct::Enable => {}
+        PersonFormAction::Change | PersonFormAction::Disable | PersonFormAction::Enable => {}
     }
     let (body, word) = match act {
-        PersonAct::Disable => (json!({ "enabled": false }), "user-disabled"),
-        PersonAct::Enable => (json!({ "enabled": true }), "user-enabled"),
+        PersonFormAction::Disable => (json!({ "enabled": false }), "user-disabled"),
+        PersonFormAction::Enable => (json!({ "enabled": true }), "user-enabled"),
         _ => (json!({ "role": desk.visit.sent("role"), "groups": chosen_groups(desk) }), "saved"),
     };
     match console.update_user(actor, id, body.to_string().as_bytes()).await {
         Ok(_) => done(word),
         Err(error) => {
-            let form = Form::default().with("role", user.role.to_string());
+            let form = PageForm::default().with("role", user.role.to_string());
             let form = user.groups.iter().fold(form, |form, group| form.with("groups", group.clone()));
             let form = form.refused(desk.texts, error)?;
             show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
@@ -105,8 +105,8 @@ pub(super) async fn act(desk: &Desk<'_>, id: &str, act: PersonAct) -> Result<Sho
     }
 }
 
-/// Makes a link for another password, and shows it in this answer and never again.
-async fn reset(desk: &Desk<'_>, user: types::User) -> Result<Shown, Failure> {
+/// Creates a link for a new password, and shows it in this answer and never again.
+async fn reset(desk: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
     let path = format!("/people/{}", user.id);
     match first_turn(desk, "again.reset", "again.to_user", &path) {
         Ok(turn) => match desk.console().reset_user(desk.actor()?, &user.id).await {
@@ -116,9 +116,10 @@ async fn reset(desk: &Desk<'_>, user: types::User) -> Result<Shown, Failure> {
                 Err(error.into())
             }
         },
-        Err(Turned::Again(shown)) => Ok(*shown),
-        Err(Turned::Stale) => {
-            let form = Form::default().with("role", user.role.to_string()).wrong(WHOLE, desk.texts.of("error.stale"));
+        Err(FormRefusal::Again(shown)) => Ok(*shown),
+        Err(FormRefusal::Stale) => {
+            let form =
+                PageForm::default().with("role", user.role.to_string()).wrong(WHOLE, desk.texts.of("error.stale"));
             show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
         }
     }

@@ -1,20 +1,20 @@
-//! Language and theme: kept in the browser, chosen with one button each.
+//! Language and theme: stored in the browser, chosen with one button each.
 
 use cookie::Cookie;
 use http::Method;
 
-use super::desk::Desk;
+use super::desk::PageContext;
 use super::frame::Theme;
 use super::language::Language;
-use super::route::{Found, find};
-use super::visit::Shown;
+use super::route::{RouteMatch, find};
+use super::visit::PageResponse;
 
 pub(super) const LANGUAGE_COOKIE: &str = "imagate_language";
 pub(super) const THEME_COOKIE: &str = "imagate_theme";
 
-/// Keeps what was chosen and goes back to where it was chosen.
-pub(super) fn change(desk: &Desk<'_>) -> Shown {
-    let mut shown = Shown::see(&local(desk.visit.sent("back")));
+/// Stores the choice and returns to the page where it was made.
+pub(super) fn change(desk: &PageContext<'_>) -> PageResponse {
+    let mut shown = PageResponse::see(&local(desk.visit.sent("back")));
     if let Some(language) = Language::from_code(desk.visit.sent("language")) {
         shown = shown.set(&kept(desk, LANGUAGE_COOKIE, language.code()));
     }
@@ -25,16 +25,16 @@ pub(super) fn change(desk: &Desk<'_>) -> Shown {
     shown
 }
 
-fn kept(desk: &Desk<'_>, name: &'static str, value: &'static str) -> Cookie<'static> {
+fn kept(desk: &PageContext<'_>, name: &'static str, value: &'static str) -> Cookie<'static> {
     let year = cookie::time::Duration::days(365);
     desk.cookie(name, value.to_owned()).max_age(year).build()
 }
 
-/// The path if it is one of ours that can be shown, else the keys: a form must not lead anybody elsewhere.
+/// The path if it is one of the gateway's pages, else that of the keys: a form must not lead a user elsewhere.
 pub(super) fn local(path: &str) -> String {
     let bare = path.split(['?', '#']).next().unwrap_or_default();
     let is_plain = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    let is_ours = is_plain && matches!(find(&Method::GET, bare), Found::Here(_));
+    let is_ours = is_plain && matches!(find(&Method::GET, bare), RouteMatch::Here(_));
     if is_ours { path.to_owned() } else { "/keys".to_owned() }
 }
 

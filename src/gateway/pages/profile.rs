@@ -1,37 +1,37 @@
-//! Whoever is signed in: their password, where else they are signed in, and their admin tokens.
+//! The profile of the signed-in user: password, other sessions, and admin tokens.
 
 use askama::Template;
 use chrono::{DateTime, Utc};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::desk::{Desk, end_of};
+use super::desk::{PageContext, end_of};
 use super::door::refused;
-use super::failure::{Failure, rendered};
-use super::form::{Form, WHOLE};
-use super::frame::Page;
-use super::keys::{SecretPage, Turned, first_turn};
-use super::visit::Shown;
-use crate::gateway::people::PeopleError;
+use super::failure::{PageError, rendered};
+use super::form::{PageForm, WHOLE};
+use super::frame::PageLayout;
+use super::keys::{FormRefusal, SecretPage, first_turn};
+use super::visit::PageResponse;
+use crate::gateway::people::IdentityError;
 use crate::wire::admin::server::ListTokensQuery;
 use crate::wire::admin::types;
 
 #[derive(Template)]
 #[template(path = "profile.html", config = "src/gateway/pages/askama.toml")]
 struct ProfilePage {
-    page: Page,
+    page: PageLayout,
     name: String,
     role: types::Role,
     groups: Vec<String>,
-    sessions: Vec<SeenSession>,
+    sessions: Vec<SessionView>,
     tokens: Vec<types::Token>,
-    /// Of the password and of the token.
-    form: Form,
+    /// The form of the password and of the token.
+    form: PageForm,
     once: String,
 }
 
 /// A session as the page shows it.
-struct SeenSession {
+struct SessionView {
     is_this: bool,
     address: String,
     agent: String,
@@ -39,14 +39,14 @@ struct SeenSession {
     last_seen_at: DateTime<Utc>,
 }
 
-/// The page.
-pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    show_with(desk, StatusCode::OK, Form::default()).await
+/// Shows the page.
+pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    show_with(desk, StatusCode::OK, PageForm::default()).await
 }
 
-async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Shown, Failure> {
+async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
     let session = desk.session()?;
-    let user = session.actor.user().ok_or(Failure::NotFound)?;
+    let user = session.actor.user().ok_or(PageError::NotFound)?;
     let seen = desk.people().sessions(&user.id).await?;
     let tokens = ListTokensQuery { user: Some(user.id.to_string()) };
     let template = ProfilePage {
@@ -56,7 +56,7 @@ async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Sh
         groups: user.groups.clone(),
         sessions: seen
             .into_iter()
-            .map(|row| SeenSession {
+            .map(|row| SessionView {
                 is_this: row.id == session.id,
                 address: row.address,
                 agent: row.agent,
@@ -71,15 +71,15 @@ async fn show_with(desk: &Desk<'_>, status: StatusCode, form: Form) -> Result<Sh
     Ok(rendered(status, &template))
 }
 
-/// Sets another password. Every other session ends with it.
-pub(super) async fn change_password(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    let wrong = |field: &'static str, key: &'static str| Form::default().wrong(field, desk.texts.of(key));
+/// Sets another password, which ends every other session.
+pub(super) async fn change_password(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let wrong = |field: &'static str, key: &'static str| PageForm::default().wrong(field, desk.texts.of(key));
     let new = desk.visit.sent_as_is("password");
     let form = if new == desk.visit.sent_as_is("again") {
         match desk.people().change_password(desk.session()?, desk.visit.sent_as_is("old"), new).await {
-            Ok(()) => return Ok(Shown::see("/profile?done=password")),
-            Err(PeopleError::Wrong) => wrong("old", "error.old"),
-            Err(error) => refused(desk, Form::default(), error)?,
+            Ok(()) => return Ok(PageResponse::see("/profile?done=password")),
+            Err(IdentityError::Wrong) => wrong("old", "error.old"),
+            Err(error) => refused(desk, PageForm::default(), error)?,
         }
     } else {
         wrong("again", "error.again")
@@ -87,17 +87,17 @@ pub(super) async fn change_password(desk: &Desk<'_>) -> Result<Shown, Failure> {
     show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await
 }
 
-/// Ends every session, this one too.
-pub(super) async fn sign_out_everywhere(desk: &Desk<'_>) -> Result<Shown, Failure> {
+/// Ends every session, including this one.
+pub(super) async fn sign_out_everywhere(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let actor = desk.actor()?;
-    let user = actor.user().ok_or(Failure::NotFound)?;
+    let user = actor.user().ok_or(PageError::NotFound)?;
     desk.people().sign_out_everywhere(actor, &user.id.to_string()).await?;
-    Ok(Shown::see("/sign-in?done=signed-out").set(&desk.session_cookie(None)))
+    Ok(PageResponse::see("/sign-in?done=signed-out").set(&desk.session_cookie(None)))
 }
 
-/// Makes an admin token, and shows it in this answer and never again.
-pub(super) async fn create_token(desk: &Desk<'_>) -> Result<Shown, Failure> {
-    let form = Form::sent(desk.visit, &["name", "expires_on"]);
+/// Creates an admin token, and shows it in this answer and never again.
+pub(super) async fn create_token(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::sent(desk.visit, &["name", "expires_on"]);
     let mut body = Map::from_iter([("name".to_owned(), Value::from(form.value("name")))]);
     match (form.value("expires_on"), end_of(form.value("expires_on"))) {
         ("", _) => {}
@@ -109,8 +109,8 @@ pub(super) async fn create_token(desk: &Desk<'_>) -> Result<Shown, Failure> {
     }
     let turn = match first_turn(desk, "again.token", "again.to_profile", "/profile") {
         Ok(turn) => turn,
-        Err(Turned::Again(shown)) => return Ok(*shown),
-        Err(Turned::Stale) => {
+        Err(FormRefusal::Again(shown)) => return Ok(*shown),
+        Err(FormRefusal::Stale) => {
             let form = form.wrong(WHOLE, desk.texts.of("error.stale"));
             return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
@@ -124,7 +124,7 @@ pub(super) async fn create_token(desk: &Desk<'_>) -> Result<Shown, Failure> {
     }
 }
 
-fn show_token(desk: &Desk<'_>, created: types::CreatedToken) -> Shown {
+fn show_token(desk: &PageContext<'_>, created: types::CreatedToken) -> PageResponse {
     let mut page = desk.page("profile");
     page.back = None;
     let template = SecretPage {
@@ -143,8 +143,8 @@ fn show_token(desk: &Desk<'_>, created: types::CreatedToken) -> Shown {
     rendered(StatusCode::OK, &template)
 }
 
-/// Takes a token back.
-pub(super) async fn revoke_token(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+/// Revokes an admin token.
+pub(super) async fn revoke_token(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     desk.console().delete_token(desk.actor()?, id).await?;
-    Ok(Shown::see("/profile?done=revoked"))
+    Ok(PageResponse::see("/profile?done=revoked"))
 }

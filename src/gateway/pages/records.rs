@@ -1,21 +1,21 @@
-//! What became of each request.
+//! The records: the outcome of each request.
 
 use askama::Template;
 use chrono::{DateTime, NaiveTime, Utc};
 use http::StatusCode;
 
-use super::desk::{Desk, end_of};
-use super::failure::{Failure, rendered};
-use super::form::Form;
-use super::frame::Page;
+use super::desk::{PageContext, end_of};
+use super::failure::{PageError, rendered};
+use super::form::PageForm;
+use super::frame::PageLayout;
 use super::keys::after;
 use super::usage::file;
-use super::visit::Shown;
+use super::visit::PageResponse;
 use crate::gateway::console::Console;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
-/// So many stand on one page (ours).
+/// The number of rows on one page (ours).
 const PER_PAGE: i64 = 50;
 
 /// The fields of the form.
@@ -33,10 +33,10 @@ const STATES: [types::RecordState; 6] = [
 #[derive(Template)]
 #[template(path = "records.html", config = "src/gateway/pages/askama.toml")]
 struct RecordsPage {
-    page: Page,
+    page: PageLayout,
     records: types::RecordList,
     states: &'static [types::RecordState],
-    form: Form,
+    form: PageForm,
     download: String,
     is_filtered: bool,
     newer: Option<String>,
@@ -46,18 +46,18 @@ struct RecordsPage {
 #[derive(Template)]
 #[template(path = "record.html", config = "src/gateway/pages/askama.toml")]
 struct RecordPage {
-    page: Page,
+    page: PageLayout,
     record: types::Record,
     images: String,
     cost: Option<String>,
-    /// Input and output, each by images and text.
-    tokens: Option<Tokens>,
-    /// The same of the text model, which does not count them apart.
-    host_tokens: Option<Tokens>,
+    /// The input and output tokens, each split into images and text.
+    tokens: Option<TokenBreakdown>,
+    /// The same of the text model, which does not split them.
+    host_tokens: Option<TokenBreakdown>,
 }
 
 /// Tokens as the page shows them.
-struct Tokens {
+struct TokenBreakdown {
     input: Option<u64>,
     input_image: Option<u64>,
     input_text: Option<u64>,
@@ -67,8 +67,8 @@ struct Tokens {
     total: Option<u64>,
 }
 
-/// The list.
-pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
+/// Shows the list.
+pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, form) = query(desk, PER_PAGE);
     let records = desk.console().list_records(desk.actor()?, &query).await?;
     let visit = desk.visit;
@@ -85,28 +85,28 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
     Ok(rendered(StatusCode::OK, &template))
 }
 
-/// One record with everything that is kept of it.
-pub(super) async fn one(desk: &Desk<'_>, id: &str) -> Result<Shown, Failure> {
+/// Shows one record with all its details.
+pub(super) async fn one(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let record = desk.console().retrieve_record(desk.actor()?, id).await?;
     let template = RecordPage {
         page: desk.page("records"),
         images: images(&record),
         cost: record.cost_usd.map(|cost| format!("{cost:.4} USD")),
-        tokens: record.usage.as_ref().map(Tokens::of),
-        host_tokens: record.host_usage.as_ref().map(Tokens::of),
+        tokens: record.usage.as_ref().map(TokenBreakdown::of),
+        host_tokens: record.host_usage.as_ref().map(TokenBreakdown::of),
         record,
     };
     Ok(rendered(StatusCode::OK, &template))
 }
 
-/// The list as a file.
-pub(super) async fn table(desk: &Desk<'_>) -> Result<Shown, Failure> {
+/// Returns the list as a file.
+pub(super) async fn table(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let (query, _) = query(desk, PER_PAGE);
     let csv = desk.console().sheet_of_records(desk.actor()?, &query).await?;
     Ok(file(&csv, "records.csv"))
 }
 
-fn query(desk: &Desk<'_>, limit: i64) -> (ListRecordsQuery, Form) {
+fn query(desk: &PageContext<'_>, limit: i64) -> (ListRecordsQuery, PageForm) {
     let visit = desk.visit;
     let asked = |name: &str| visit.asked(name).map(str::to_owned);
     let query = ListRecordsQuery {
@@ -120,7 +120,7 @@ fn query(desk: &Desk<'_>, limit: i64) -> (ListRecordsQuery, Form) {
         until: visit.asked("until").and_then(end_of),
         user: asked("user").filter(|_| desk.is_admin()),
     };
-    let mut form = Form::default();
+    let mut form = PageForm::default();
     for name in FILTERS {
         form = form.with(name, visit.query.get(name));
     }
@@ -131,7 +131,7 @@ fn beginning_of(day: &str) -> Option<DateTime<Utc>> {
     Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
 }
 
-/// What the images really were, in their order.
+/// The actual properties of the images, in their order.
 fn images(record: &types::Record) -> String {
     let image = |image: &types::RecordImage| {
         let parts = [image.size.as_deref(), image.output_format.as_deref(), image.quality.as_deref()];
@@ -140,9 +140,9 @@ fn images(record: &types::Record) -> String {
     record.delivered.iter().map(image).collect::<Vec<_>>().join("; ")
 }
 
-// === impl Tokens ===
+// === impl TokenBreakdown ===
 
-impl Tokens {
+impl TokenBreakdown {
     fn of(usage: &types::RecordUsage) -> Self {
         let (input, output) = (usage.input_tokens_details.as_ref(), usage.output_tokens_details.as_ref());
         Self {

@@ -3,28 +3,28 @@
 use askama::Template;
 use http::StatusCode;
 
-use super::desk::Desk;
-use super::examples::{Example, examples};
-use super::failure::{Failure, rendered};
-use super::frame::Page;
-use super::visit::Shown;
+use super::desk::PageContext;
+use super::examples::{CodeExample, examples};
+use super::failure::{PageError, rendered};
+use super::frame::PageLayout;
+use super::visit::PageResponse;
 use crate::wire::admin::server::{ListKeysQuery, ListRecordsQuery};
 use crate::wire::admin::types;
 
 #[derive(Template)]
 #[template(path = "start.html", config = "src/gateway/pages/askama.toml")]
 struct StartPage {
-    page: Page,
+    page: PageLayout,
     key: Option<types::Key>,
     record: Option<types::Record>,
-    /// How many steps are done.
+    /// The number of finished steps.
     done: u8,
-    /// Only the line for a terminal: one thing at a time.
-    examples: Vec<Example>,
+    /// Only the example for a terminal, to keep the page simple.
+    examples: Vec<CodeExample>,
 }
 
-/// The steps, each ticked when what it asks for is there.
-pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
+/// Shows the steps; each is ticked if its result exists.
+pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let one = types::PageLimit::new(1).ok();
     let own = desk.actor()?.user().map(|user| user.id.to_string());
     let keys = ListKeysQuery { before: None, group: None, limit: one, search: None, state: None, user: own.clone() };
@@ -45,7 +45,11 @@ pub(super) async fn show(desk: &Desk<'_>) -> Result<Shown, Failure> {
 }
 
 /// The record of the newest image of a user or a key.
-async fn newest(desk: &Desk<'_>, user: Option<String>, key: Option<String>) -> Result<Option<types::Record>, Failure> {
+async fn newest(
+    desk: &PageContext<'_>,
+    user: Option<String>,
+    key: Option<String>,
+) -> Result<Option<types::Record>, PageError> {
     let records = ListRecordsQuery {
         before: None,
         end_user: None,

@@ -1,4 +1,4 @@
-//! What holds for every page: the texts, the templates, and which forms are believed.
+//! Checks of every page: its texts, its templates, and the forms that it accepts.
 
 mod forms;
 mod templates;

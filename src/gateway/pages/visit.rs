@@ -1,4 +1,4 @@
-//! What a browser asks, and what it is shown: the words of HTTP without the server that speaks it.
+//! Page requests and page responses: the terms of HTTP without its server.
 
 use std::net::IpAddr;
 
@@ -10,26 +10,26 @@ use url::form_urlencoded;
 
 /// One request of a browser.
 #[derive(Debug)]
-pub(crate) struct Visit {
-    /// GET, POST or whatever it was.
+pub(crate) struct PageRequest {
+    /// The method.
     pub(crate) method: Method,
     /// The path as it came, still encoded.
     pub(crate) path: String,
-    /// What stands behind the question mark.
-    pub(crate) query: Fields,
-    /// What a form has sent, or why it was not read.
-    pub(crate) form: Result<Fields, Unreadable>,
+    /// The query of the address.
+    pub(crate) query: UrlEncodedFields,
+    /// The fields of the form, or the reason why it was not read.
+    pub(crate) form: Result<UrlEncodedFields, FormReadError>,
     /// The headers `Cookie`, joined.
     pub(crate) cookies: String,
-    /// The one host that the request names; nothing where it names none, or two.
+    /// The one host that the request names; `None` if it names none, or two.
     pub(crate) host: Option<String>,
     /// The header `Origin`.
     pub(crate) origin: Option<String>,
     /// The header `Sec-Fetch-Site`.
     pub(crate) fetch_site: Option<String>,
-    /// Who is connected.
+    /// The address of the peer.
     pub(crate) address: IpAddr,
-    /// The header `User-Agent`, cut short.
+    /// The header `User-Agent`, shortened.
     pub(crate) agent: String,
     /// The header `Accept-Language`.
     pub(crate) languages: String,
@@ -37,80 +37,80 @@ pub(crate) struct Visit {
     pub(crate) known_tags: String,
 }
 
-/// Why a form was not read.
+/// The reason why a form was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// It is larger than a form of ours can be.
+pub(crate) enum FormReadError {
+    /// The form is larger than any form of the gateway.
     TooLarge,
-    /// It is no form, or did not arrive.
+    /// The body is no form, or did not arrive.
     NoForm,
 }
 
-/// Names with values, in the order in which they came.
+/// Names with values, in the order of their arrival.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Fields(Vec<(String, String)>);
+pub(crate) struct UrlEncodedFields(Vec<(String, String)>);
 
-/// What a browser is shown.
+/// The answer to a browser.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct PageResponse {
     /// The status.
     pub(crate) status: StatusCode,
-    /// All of its headers.
+    /// All headers of the answer.
     pub(crate) headers: HeaderMap,
     /// The page.
     pub(crate) body: Bytes,
 }
 
-// === impl Visit ===
+// === impl PageRequest ===
 
-impl Visit {
-    /// The value of a cookie; nothing where it comes twice, for then somebody else has planted one of them.
+impl PageRequest {
+    /// The value of a cookie; `None` if it occurs twice, because then one of them was planted.
     pub(super) fn cookie(&self, name: &str) -> Option<String> {
         let mut found = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
         let first = found.next()?;
         found.next().is_none().then(|| first.value().to_owned())
     }
 
-    /// Whether something is to be changed.
+    /// True if the request is to change something.
     pub(super) fn is_post(&self) -> bool {
         self.method == Method::POST
     }
 
-    /// A field of the form, without blanks around it; empty where it was not sent.
+    /// A field of the form, without blanks around it; empty if it was not sent.
     pub(super) fn sent(&self, name: &str) -> &str {
         self.form.as_ref().map_or("", |form| form.get(name)).trim()
     }
 
-    /// A field of the form to the letter, as a password is.
+    /// A field of the form without any change, as a password needs it.
     pub(super) fn sent_as_is(&self, name: &str) -> &str {
         self.form.as_ref().map_or("", |form| form.get(name))
     }
 
-    /// What was asked for behind the question mark, without blanks around it; nothing where it is empty.
+    /// A value of the query, without blanks around it; `None` if it is empty.
     pub(super) fn asked(&self, name: &str) -> Option<&str> {
         Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
     }
 
-    /// The same to the letter, for what others have named.
+    /// The same value without any change, for names that others have chosen.
     pub(super) fn exactly(&self, name: &str) -> Option<String> {
         self.asked(name).map(|_| self.query.get(name).to_owned())
     }
 }
 
-/// A name as a part of a path.
+/// Encodes a name as a part of a path.
 pub(super) fn encoded(name: &str) -> String {
     percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]
-impl Visit {
-    /// A visit that sends this form.
+impl PageRequest {
+    /// A request that sends this form.
     pub(super) fn with_form(encoded: &[u8]) -> Self {
         Self {
             method: Method::POST,
             path: "/".to_owned(),
-            query: Fields::default(),
-            form: Ok(Fields::read(encoded)),
+            query: UrlEncodedFields::default(),
+            form: Ok(UrlEncodedFields::read(encoded)),
             cookies: String::new(),
             host: None,
             origin: None,
@@ -123,15 +123,15 @@ impl Visit {
     }
 }
 
-// === impl Fields ===
+// === impl UrlEncodedFields ===
 
-impl Fields {
-    /// Reads what stands behind a question mark, or the body of a form.
+impl UrlEncodedFields {
+    /// Reads the query of an address, or the body of a form.
     pub(crate) fn read(encoded: &[u8]) -> Self {
         Self(form_urlencoded::parse(encoded).into_owned().collect())
     }
 
-    /// The first value of this name; empty where there is none.
+    /// The first value of this name; empty if there is none.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -141,7 +141,7 @@ impl Fields {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same as text, with one name changed or, without a value, left out.
+    /// The same fields as text, with one name changed or, without a value, left out.
     pub(super) fn with(&self, name: &str, value: Option<&str>) -> String {
         let kept = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
         let mut text = form_urlencoded::Serializer::new(String::new());
@@ -153,35 +153,35 @@ impl Fields {
     }
 }
 
-// === impl Shown ===
+// === impl PageResponse ===
 
-impl Shown {
+impl PageResponse {
     /// A page of HTML.
     pub(super) fn html(status: StatusCode, html: String) -> Self {
         Self::of(status, "text/html; charset=utf-8", html.into())
     }
 
-    /// Whatever it is, by its type.
+    /// An answer of this type.
     pub(super) fn of(status: StatusCode, kind: &'static str, body: Bytes) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         Self { status, headers, body }
     }
 
-    /// "See there instead", with GET. The address is one of ours: it begins with one slash.
+    /// A redirect with GET. The address is a path of the gateway: it begins with one slash.
     pub(super) fn see(path: &str) -> Self {
         let mut headers = HeaderMap::new();
         headers.extend(HeaderValue::try_from(path).map(|path| (LOCATION, path)));
         Self { status: StatusCode::SEE_OTHER, headers, body: Bytes::new() }
     }
 
-    /// The same with one more header.
+    /// The same answer with one more header.
     pub(super) fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.headers.extend(HeaderValue::try_from(value).map(|value| (name, value)));
         self
     }
 
-    /// The same with one more cookie.
+    /// The same answer with one more cookie.
     pub(super) fn set(mut self, cookie: &Cookie<'_>) -> Self {
         if let Ok(value) = HeaderValue::try_from(cookie.to_string()) {
             self.headers.append(SET_COOKIE, value);

@@ -1,69 +1,69 @@
-//! What the templates say of values: numbers, moments, states. They call it on the page that every one of them has.
+//! The words of the templates for values: numbers, times, states. They are methods of the layout, which every page has.
 
 use super::desk::day_of;
-use super::format::{self, MaybeNumber, Moment, Number};
-use super::frame::{Page, Theme};
+use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
+use super::frame::{PageLayout, Theme};
 use super::language::Language;
 use crate::gateway::names;
 use crate::gateway::store::UserId;
 use crate::wire::admin::types;
 
-/// What stands for a number that is not there.
+/// The sign for an absent number.
 fn dash() -> String {
     "–".to_owned()
 }
 
-// === impl Page ===
+// === impl PageLayout ===
 
 #[expect(clippy::unused_self, reason = "a template reaches functions only through what it is given")]
-impl Page {
-    pub(super) fn number(&self, number: impl Number) -> String {
+impl PageLayout {
+    pub(super) fn number(&self, number: impl CountValue) -> String {
         format::grouped(number.count())
     }
 
-    /// True if this user has a page, which the owner of unowned keys has not.
+    /// True if this user has a page. The owner of keys without an owner has none.
     pub(super) fn is_person(&self, user: &str) -> bool {
         user != UserId::NOBODY
     }
 
-    /// The name with every character visible.
+    /// The name with every character made visible.
     pub(super) fn shown(&self, name: impl AsRef<str>) -> String {
         names::shown(name.as_ref()).into_owned()
     }
 
-    /// A number where there is one.
-    pub(super) fn number_or_dash(&self, number: impl MaybeNumber) -> String {
+    /// The number, or a dash if it is absent.
+    pub(super) fn number_or_dash(&self, number: impl OptionalCountValue) -> String {
         number.maybe().map_or_else(dash, format::grouped)
     }
 
-    pub(super) fn latency(&self, milliseconds: impl MaybeNumber) -> String {
+    pub(super) fn latency(&self, milliseconds: impl OptionalCountValue) -> String {
         milliseconds.maybe().map_or_else(dash, format::latency)
     }
 
-    pub(super) fn machine(&self, at: impl Moment) -> String {
+    pub(super) fn machine(&self, at: impl DateTimeValue) -> String {
         format::machine(at.moment())
     }
 
-    pub(super) fn human(&self, at: impl Moment) -> String {
+    pub(super) fn human(&self, at: impl DateTimeValue) -> String {
         format::human(at.moment())
     }
 
-    /// To the second.
-    pub(super) fn instant(&self, at: impl Moment) -> String {
+    /// The time to the second.
+    pub(super) fn instant(&self, at: impl DateTimeValue) -> String {
         format::instant(at.moment())
     }
 
-    /// The last day on which something is good that ends at a moment.
-    pub(super) fn last_day(&self, at: impl Moment) -> String {
+    /// The last day on which something is valid that ends at this time.
+    pub(super) fn last_day(&self, at: impl DateTimeValue) -> String {
         day_of(at.moment())
     }
 
-    /// What a browser and its system are called, where they are known.
+    /// The name of a browser and its system, if they are known.
     pub(super) fn browser(&self, agent: &str) -> Option<String> {
         format::browser(agent)
     }
 
-    pub(super) fn day(&self, at: impl Moment) -> String {
+    pub(super) fn day(&self, at: impl DateTimeValue) -> String {
         at.moment().date_naive().to_string()
     }
 
@@ -88,7 +88,7 @@ impl Page {
         }
     }
 
-    /// The state of a key, which also tells if only an admin can change it.
+    /// The state of a key; it also tells if only an admin can change it.
     pub(super) fn key_word(&self, key: &types::Key) -> &'static str {
         match (&key.state, &key.locked) {
             (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",
@@ -189,7 +189,7 @@ impl Page {
         }
     }
 
-    /// Why it does not serve.
+    /// The reason why the account does not serve.
     pub(super) fn account_why<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
         account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
     }
@@ -204,7 +204,7 @@ impl Page {
         }
     }
 
-    /// What else is known; nothing where there is nothing.
+    /// The details of the entry; empty if there are none.
     pub(super) fn details(&self, entry: &types::AuditEntry) -> String {
         let known = entry.details.iter().filter(|(_, value)| !value.is_null());
         let pairs = known.map(|(name, value)| match value {

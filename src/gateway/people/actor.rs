@@ -1,11 +1,11 @@
-//! Somebody who was recognised, with what they may do.
+//! An authenticated user of the console, with its rights.
 
 use std::net::IpAddr;
 
-use crate::gateway::store::{Act, ActorKind, Role, Timestamp, UserId, UserRow};
+use crate::gateway::store::{ActorKind, AuditContext, Timestamp, UserId, UserRole, UserRow};
 
-/// Somebody who was recognised. Only a session, an admin token or the admin token of the settings makes one, so holding
-/// it proves that they were checked.
+/// An authenticated user of the console. Only a session, an admin token or the admin token of the settings makes one,
+/// so holding it proves that the credentials were checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Actor {
     kind: ActorKind,
@@ -20,48 +20,48 @@ impl Actor {
         Self { kind, user: Some(user), address: None }
     }
 
-    /// Whoever has presented the admin token of the settings. To be made by nobody but who has checked it.
+    /// Returns the actor with the admin token of the settings. To be called only after that token was checked.
     pub(crate) const fn of_settings() -> Self {
         Self { kind: ActorKind::Settings, user: None, address: None }
     }
 
-    /// The same, from there.
+    /// Returns the same actor, with the address that its request comes from.
     pub(crate) fn at(self, address: IpAddr) -> Self {
         Self { address: Some(address), ..self }
     }
 
-    /// The user, where it is one.
+    /// Returns the user; `None` for the admin token of the settings.
     pub(crate) fn user(&self) -> Option<&UserRow> {
         self.user.as_ref()
     }
 
-    /// From where they come, where that is known.
+    /// Returns the address that the request comes from, if it is known.
     pub(crate) const fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
-    /// What they may do.
-    pub(crate) fn role(&self) -> Role {
-        self.user.as_ref().map_or(Role::Admin, |user| user.role)
+    /// Returns the role; the admin token of the settings has the role of an admin.
+    pub(crate) fn role(&self) -> UserRole {
+        self.user.as_ref().map_or(UserRole::Admin, |user| user.role)
     }
 
-    /// Whether they may do everything.
+    /// Returns true if the actor is an admin.
     pub(crate) fn is_admin(&self) -> bool {
-        self.role() == Role::Admin
+        self.role() == UserRole::Admin
     }
 
-    /// Whose things they see and change: everybody's where it is `None`, and else only their own. To be passed with every
-    /// query and every change, so that what is not theirs does not exist for them.
+    /// Returns the owner of the objects that the actor sees and changes: `None` for all owners, or else the actor's own
+    /// user. To be passed with every query and every change, so that other users' objects do not exist for the actor.
     pub(crate) fn owner(&self) -> Option<&UserId> {
         self.user.as_ref().filter(|_| !self.is_admin()).map(|user| &user.id)
     }
 
-    /// What the audit trail says of them if they change something now.
-    pub(crate) fn act(&self) -> Act {
+    /// Returns the audit context for a change that the actor makes now.
+    pub(crate) fn act(&self) -> AuditContext {
         let address = self.address.map(|address| address.to_string());
         match &self.user {
-            None => Act::settings(address),
-            Some(user) => Act {
+            None => AuditContext::settings(address),
+            Some(user) => AuditContext {
                 kind: self.kind,
                 user: Some(user.id.clone()),
                 name: user.name.clone(),

@@ -1,4 +1,4 @@
-//! What time it is. In tests it stands still until it is moved; nobody else can move it.
+//! The time. In tests it stands still until a test moves it; no other code can move it.
 
 use std::time::Instant;
 
@@ -16,18 +16,18 @@ impl Clock {
         Self
     }
 
-    /// The moment on the wall, for what is stored.
+    /// Returns the wall clock time, for everything that is stored.
     pub(super) fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
-    /// The moment of this process, which no clock can move, for what is counted here.
+    /// Returns the monotonic time of this process, which no clock change can move, for limits that are counted here.
     pub(super) fn instant(&self) -> Instant {
         Instant::now()
     }
 }
 
-/// A clock that stands still.
+/// A clock that stands still until a test moves it.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct Clock(std::sync::Mutex<(Timestamp, Instant)>);
@@ -35,7 +35,7 @@ pub(super) struct Clock(std::sync::Mutex<(Timestamp, Instant)>);
 #[cfg(test)]
 impl Clock {
     pub(super) fn new() -> Self {
-        // Behind it there is room to go back.
+        // The instant is far from its origin, so that a test can go back.
         Self(std::sync::Mutex::new((Timestamp::now(), Instant::now() + std::time::Duration::from_secs(1 << 30))))
     }
 

@@ -1,56 +1,56 @@
-//! Why people are not let in, or not changed.
+//! The errors of sign-in and of changes to users, groups, links and tokens.
 
 use std::time::Duration;
 
 use crate::gateway::store::StoreError;
 
-/// Why nothing was done.
+/// The reason why nothing was done.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PeopleError {
-    /// No such name, or another password, or nobody who may sign in. There are no finer kinds: they would tell a stranger
-    /// who exists.
+pub(crate) enum IdentityError {
+    /// The name or the password is wrong, or the user may not sign in. There are no finer kinds, because they would
+    /// reveal which users exist.
     #[error("the name or the password is wrong")]
     Wrong,
-    /// Too many tries.
+    /// There were too many attempts.
     #[error("too many tries; try again in {} seconds", retry_after.as_secs())]
     Slow {
-        /// When the next one may come, in whole seconds.
+        /// The time until the next attempt is allowed, in whole seconds.
         retry_after: Duration,
     },
-    /// The link was used, is over, or never was one.
+    /// The link was used, has expired, or never existed.
     #[error("the link is not good, or not any more")]
     Link,
-    /// What was given cannot be used.
+    /// A value cannot be used.
     #[error("{why}")]
     Field {
-        /// Such as `name`, `password` or `groups`.
+        /// The field, such as `name`, `password` or `groups`.
         field: &'static str,
-        /// A sentence for whoever gave it.
+        /// The problem, as a sentence for the author of the request.
         why: String,
     },
-    /// Nobody would be left who can sign in and do everything.
+    /// No admin who can sign in would be left.
     #[error("the last admin who can sign in must stay one")]
     LastAdmin,
-    /// Somebody or something has that name.
+    /// The name is already used.
     #[error("there is one of that name already")]
     Taken,
-    /// There is none, or it is somebody else's.
+    /// There is no such object, or it belongs to another user.
     #[error("there is none of that name or id")]
     Unknown,
-    /// It stands in the settings, which alone can change it.
+    /// It is in the settings file, and only the file can change it.
     #[error("it stands in the configuration file, which alone can change it")]
     OfFile,
-    /// Keys are in the group.
+    /// The group has keys.
     #[error("there are keys in the group")]
     InUse,
-    /// The database.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-// === impl PeopleError ===
+// === impl IdentityError ===
 
-impl PeopleError {
+impl IdentityError {
     pub(super) fn field(field: &'static str, why: impl Into<String>) -> Self {
         Self::Field { field, why: why.into() }
     }

@@ -1,102 +1,112 @@
-//! Groups of keys. Those of the settings are there, and only the settings change them.
+//! Groups of keys. The groups of the settings file always exist, and only the file changes them.
 
 use std::sync::PoisonError;
 
-use super::{People, PeopleError};
+use super::{IdentityError, IdentityService};
 use crate::gateway::config::DEFAULT_GROUP;
 use crate::gateway::names;
-use crate::gateway::store::{Act, GroupDeleted, GroupRow};
+use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupRow};
 
-/// A group, with where it stands.
+/// A group, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Group {
-    /// What the store knows of it.
+pub(crate) struct KeyGroup {
+    /// The row of the group in the store.
     pub(crate) row: GroupRow,
-    /// Whether it stands in the settings.
+    /// True if the group is in the settings file.
     pub(crate) of_file: bool,
 }
 
-// === impl People ===
+// === impl IdentityService ===
 
-impl People {
-    /// Every group, by name.
+impl IdentityService {
+    /// Returns every group, by name.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn groups(&self) -> Result<Vec<Group>, PeopleError> {
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn groups(&self) -> Result<Vec<KeyGroup>, IdentityError> {
         let rows = self.store.list_groups().await?;
         Ok(rows.into_iter().map(|row| self.group(row)).collect())
     }
 
-    /// True if the store has settings for the group of that name.
+    /// Returns true if the store has settings for the group with this name.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn has_policy(&self, name: &str) -> Result<bool, PeopleError> {
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn has_policy(&self, name: &str) -> Result<bool, IdentityError> {
         let groups = self.store.group_policies().await?;
         Ok(groups.iter().any(|(group, policy)| group == name && policy != "{}"))
     }
 
-    /// The group with that id or name.
+    /// Returns the group with this id or name.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Unknown`] where there is none.
-    pub(crate) async fn find_group(&self, handle: &str) -> Result<Group, PeopleError> {
-        let is_it = |group: &Group| group.row.id.as_str() == handle || group.row.name == handle;
-        self.groups().await?.into_iter().find(is_it).ok_or(PeopleError::Unknown)
+    /// [`IdentityError::Unknown`] if there is none.
+    pub(crate) async fn find_group(&self, handle: &str) -> Result<KeyGroup, IdentityError> {
+        let is_it = |group: &KeyGroup| group.row.id.as_str() == handle || group.row.name == handle;
+        self.groups().await?.into_iter().find(is_it).ok_or(IdentityError::Unknown)
     }
 
-    /// Makes a group with these settings, which have been checked.
+    /// Makes a group with these settings, which were checked before.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Taken`] where there is one of that name.
-    pub(crate) async fn make_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Group, PeopleError> {
-        let name = names::name(name).ok_or_else(|| PeopleError::field("name", names::bad_name("group")))?;
+    /// [`IdentityError::Taken`] if a group has that name; [`IdentityError::Field`] for a name that cannot be used.
+    pub(crate) async fn make_group(
+        &self,
+        act: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<KeyGroup, IdentityError> {
+        let name = names::name(name).ok_or_else(|| IdentityError::field("name", names::bad_name("group")))?;
         let made = self.store.create_group(act, &name, policy).await?;
-        made.map(|row| self.group(row)).ok_or(PeopleError::Taken)
+        made.map(|row| self.group(row)).ok_or(IdentityError::Taken)
     }
 
-    /// Gives the group with that id or name these settings, which have been checked, in place of its former ones.
+    /// Replaces the settings of the group with this id or name by these, which were checked before.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::OfFile`] for a group of the settings.
-    pub(crate) async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Group, PeopleError> {
+    /// [`IdentityError::OfFile`] for a group of the settings file.
+    pub(crate) async fn change_group(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<KeyGroup, IdentityError> {
         let group = self.find_group(handle).await?;
         if group.of_file {
-            return Err(PeopleError::OfFile);
+            return Err(IdentityError::OfFile);
         }
         let changed = self.store.change_group(act, group.row.id.as_str(), policy).await?;
-        changed.map(|row| self.group(row)).ok_or(PeopleError::Unknown)
+        changed.map(|row| self.group(row)).ok_or(IdentityError::Unknown)
     }
 
-    /// Deletes the group with that id or name.
+    /// Deletes the group with this id or name.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::OfFile`] for a group of the settings, [`PeopleError::InUse`] while keys are in it, and for the one
-    /// that is always there.
-    pub(crate) async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupRow, PeopleError> {
+    /// [`IdentityError::OfFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has keys, and
+    /// for the default group, which always exists.
+    pub(crate) async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
         let group = self.find_group(handle).await?;
         if group.of_file {
-            return Err(PeopleError::OfFile);
+            return Err(IdentityError::OfFile);
         }
         if group.row.name == DEFAULT_GROUP {
-            return Err(PeopleError::InUse);
+            return Err(IdentityError::InUse);
         }
         match self.store.delete_group(act, group.row.id.as_str()).await? {
-            GroupDeleted::Done(group) => Ok(group),
-            GroupDeleted::Unknown => Err(PeopleError::Unknown),
-            GroupDeleted::InUse(_) => Err(PeopleError::InUse),
+            GroupDeletionOutcome::Done(group) => Ok(group),
+            GroupDeletionOutcome::Unknown => Err(IdentityError::Unknown),
+            GroupDeletionOutcome::InUse(_) => Err(IdentityError::InUse),
         }
     }
 
-    fn group(&self, row: GroupRow) -> Group {
+    fn group(&self, row: GroupRow) -> KeyGroup {
         let of_file = self.of_file.read().unwrap_or_else(PoisonError::into_inner).contains(&row.name);
-        Group { row, of_file }
+        KeyGroup { row, of_file }
     }
 }

@@ -1,25 +1,25 @@
-//! Texts that are shown to one person once, and to no log.
+//! Texts that are shown to one person once and never logged.
 
 use std::fmt;
 
-/// A text that opens something.
+/// A text that gives access to something.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Hidden(String);
+pub(crate) struct SecretText(String);
 
-// === impl Hidden ===
+// === impl SecretText ===
 
-impl Hidden {
+impl SecretText {
     pub(super) fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text, for whom it is meant.
+    /// Returns the text, for the person that it is meant for.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("[redacted]")
     }

@@ -1,60 +1,70 @@
-//! How often somebody may try a password.
+//! Limits password attempts.
 //!
-//! Three limits, each a bucket that empties with time (the generic cell rate algorithm): for an account from an address,
-//! for an address, and for an account from everywhere. The last does not hold where that account has signed in before,
-//! so that nobody can keep others out by trying their names. Pure: time is an argument.
+//! There are three limits, each a bucket that empties with time (the generic cell rate algorithm): for an account from
+//! an address, for an address, and for an account from all addresses. The last limit does not apply to an address from
+//! which that account has signed in before, so that repeated attempts with a name cannot lock out its user. Pure: time
+//! is an argument.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many tries come at once, and how long one takes to be forgotten (all ours).
+/// The number of attempts that may come at once, and the time after which one is forgotten (all ours).
 #[derive(Clone, Copy)]
-struct Rate {
+struct RateLimit {
     at_once: u32,
     each: Duration,
 }
 
-const PAIR: Rate = Rate { at_once: 5, each: Duration::from_secs(30) };
-const ADDRESS: Rate = Rate { at_once: 30, each: Duration::from_secs(2) };
-const ACCOUNT: Rate = Rate { at_once: 20, each: Duration::from_secs(10) };
+const PAIR: RateLimit = RateLimit { at_once: 5, each: Duration::from_secs(30) };
+const ADDRESS: RateLimit = RateLimit { at_once: 30, each: Duration::from_secs(2) };
+const ACCOUNT: RateLimit = RateLimit { at_once: 20, each: Duration::from_secs(10) };
 
-/// With so many buckets it is time to look for empty ones.
+/// The number of buckets above which empty ones are removed.
 const MANY: usize = 10_000;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Bucket {
+enum RateLimitKey {
     Pair(String, IpAddr),
     Address(IpAddr),
     Account(String),
 }
 
-/// The buckets that are not empty, each with the moment when it will be.
+/// The buckets that are not empty, each with the moment at which it will be.
 #[derive(Default)]
-pub(super) struct Limits(Mutex<HashMap<Bucket, Instant>>);
+pub(super) struct PasswordRateLimiter(Mutex<HashMap<RateLimitKey, Instant>>);
 
-/// A try that was let through, to be taken back if the password was right.
-pub(super) struct Try {
-    buckets: Vec<(Bucket, Rate)>,
+/// An attempt that was allowed; it is taken back if the password was right.
+pub(super) struct RateLimitPermit {
+    buckets: Vec<(RateLimitKey, RateLimit)>,
 }
 
-// === impl Limits ===
+// === impl PasswordRateLimiter ===
 
-impl Limits {
-    /// Counts a try from an address on an account; the error says how long to wait. One that is refused is not counted.
-    pub(super) fn begin(&self, account: &str, address: IpAddr, now: Instant) -> Result<Try, Duration> {
+impl PasswordRateLimiter {
+    /// Counts an attempt from an address on an account; the error is the time to wait. A refused attempt is not
+    /// counted.
+    pub(super) fn begin(&self, account: &str, address: IpAddr, now: Instant) -> Result<RateLimitPermit, Duration> {
         let address = network(address);
-        self.take(vec![(Bucket::Pair(account.to_owned(), address), PAIR), (Bucket::Address(address), ADDRESS)], now)
+        self.take(
+            vec![(RateLimitKey::Pair(account.to_owned(), address), PAIR), (RateLimitKey::Address(address), ADDRESS)],
+            now,
+        )
     }
 
-    /// Counts the same try on the account wherever it comes from.
-    pub(super) fn widen(&self, tried: Try, account: &str, now: Instant) -> Result<Try, Duration> {
-        let more = self.take(vec![(Bucket::Account(account.to_owned()), ACCOUNT)], now)?;
-        Ok(Try { buckets: tried.buckets.into_iter().chain(more.buckets).collect() })
+    /// Counts the same attempt on the account, independent of its address.
+    pub(super) fn widen(
+        &self,
+        tried: RateLimitPermit,
+        account: &str,
+        now: Instant,
+    ) -> Result<RateLimitPermit, Duration> {
+        let more = self.take(vec![(RateLimitKey::Account(account.to_owned()), ACCOUNT)], now)?;
+        Ok(RateLimitPermit { buckets: tried.buckets.into_iter().chain(more.buckets).collect() })
     }
 
-    fn take(&self, buckets: Vec<(Bucket, Rate)>, now: Instant) -> Result<Try, Duration> {
+    fn take(&self, buckets: Vec<(RateLimitKey, RateLimit)>, now: Instant) -> Result<RateLimitPermit, Duration> {
         let mut empty_at = self.lock();
         if empty_at.len() >= MANY {
             empty_at.retain(|_, moment| *moment > now);
@@ -68,37 +78,38 @@ impl Limits {
             let moment = empty_at.entry(bucket.clone()).or_insert(now);
             *moment = (*moment).max(now) + rate.each;
         }
-        Ok(Try { buckets })
+        Ok(RateLimitPermit { buckets })
     }
 
-    /// The password was right: the try was none, and neither were those before it from the same address.
-    pub(super) fn forgive(&self, tried: Try) {
+    /// Takes back the attempt, because the password was right, and forgets the earlier ones on that account from that
+    /// address.
+    pub(super) fn forgive(&self, tried: RateLimitPermit) {
         let mut empty_at = self.lock();
         for (bucket, rate) in tried.buckets {
             match (&bucket, empty_at.get_mut(&bucket)) {
-                (Bucket::Pair(..), _) => drop(empty_at.remove(&bucket)),
+                (RateLimitKey::Pair(..), _) => drop(empty_at.remove(&bucket)),
                 (_, Some(moment)) => *moment = moment.checked_sub(rate.each).unwrap_or(*moment),
                 (_, None) => {}
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Bucket, Instant>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RateLimitKey, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// === impl Rate ===
+// === impl RateLimit ===
 
-impl Rate {
-    /// How long until a bucket that is empty at that moment takes one more.
+impl RateLimit {
+    /// Returns the time until a bucket that is empty at that moment accepts one more attempt.
     fn wait(self, empty_at: Option<Instant>, now: Instant) -> Duration {
         let filled = empty_at.map_or(Duration::ZERO, |moment| moment.saturating_duration_since(now));
         (filled + self.each).saturating_sub(self.each * self.at_once)
     }
 }
 
-/// Whoever has one address of IPv6 has a whole network of them.
+/// Returns the address to count; for IPv6 its network, because a client with one address usually has the whole network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -110,7 +121,7 @@ fn network(address: IpAddr) -> IpAddr {
 }
 
 #[cfg(test)]
-impl Limits {
+impl PasswordRateLimiter {
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }

@@ -1,13 +1,15 @@
-//! One-time links: the first admin, invitations, forgotten passwords.
+//! One-time links: for the first admin, for invitations, and for forgotten passwords.
 
 use std::time::Duration;
 
-use super::{Hidden, Opened, Origin, People, PeopleError, passwords, users};
-use crate::gateway::store::{Act, NewLink, Purpose, Redeemed, SecretHash, StoreError, Timestamp, random_base62};
+use super::{IdentityError, IdentityService, IssuedSession, SecretText, SignInOrigin, passwords, users};
+use crate::gateway::store::{
+    AuditContext, LinkRedemption, NewLink, OneTimeLinkPurpose, SecretHash, StoreError, Timestamp, random_base62,
+};
 
-/// Shown in a terminal to whoever sits there (ours).
+/// Short, because the operator sees the link in a terminal at once (ours).
 const SETUP: Duration = Duration::from_secs(30 * 60);
-/// Sent to somebody who may be away (ours).
+/// Long, because the invited person may be away (ours).
 pub(super) const INVITATION: Duration = Duration::from_secs(72 * 3600);
 pub(super) const RESET: Duration = Duration::from_secs(24 * 3600);
 
@@ -16,97 +18,102 @@ const LETTERS: usize = 43;
 
 /// A link that works once.
 #[derive(Debug)]
-pub(crate) struct OneTime {
-    /// What stands in it.
-    pub(crate) token: Hidden,
-    /// What it is for.
-    pub(crate) purpose: Purpose,
-    /// From when on it is no longer good.
+pub(crate) struct IssuedLink {
+    /// The token in the link.
+    pub(crate) token: SecretText,
+    /// The purpose of the link.
+    pub(crate) purpose: OneTimeLinkPurpose,
+    /// The time at which it expires.
     pub(crate) expires_at: Timestamp,
 }
 
-/// What a link does for whoever has it.
+/// The effect of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LinkFor {
-    /// What it is for.
-    pub(crate) purpose: Purpose,
-    /// For whom; nobody yet where it makes the first admin.
+pub(crate) struct LinkDetails {
+    /// The purpose of the link.
+    pub(crate) purpose: OneTimeLinkPurpose,
+    /// The name of the user; `None` for the link that makes the first admin.
     pub(crate) name: Option<String>,
 }
 
-// === impl OneTime ===
+// === impl IssuedLink ===
 
-impl OneTime {
-    /// Where the link leads, to be put behind the address of the gateway.
+impl IssuedLink {
+    /// Returns the path of the link, to be appended to the address of the gateway.
     pub(crate) fn path(&self) -> String {
         let place = match self.purpose {
-            Purpose::Setup => "setup",
-            Purpose::Invitation | Purpose::Reset => "invitation",
+            OneTimeLinkPurpose::Setup => "setup",
+            OneTimeLinkPurpose::Invitation | OneTimeLinkPurpose::Reset => "invitation",
         };
         format!("/{place}/{}", self.token.expose())
     }
 }
 
-// === impl People ===
+// === impl IdentityService ===
 
-impl People {
-    /// The link that makes the first admin, in place of any that was made before. `None` for ever once there is an admin.
+impl IdentityService {
+    /// Makes the link for the first admin, which replaces any earlier one; `None` once an admin has been set up.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn setup_link(&self) -> Result<Option<OneTime>, PeopleError> {
-        // Nearly every start of an installation finds it done, and a read waits for nobody.
+    /// Returns an error if the store cannot be read or written.
+    pub(crate) async fn setup_link(&self) -> Result<Option<IssuedLink>, IdentityError> {
+        // At nearly every start there is an admin already, and a read does not wait for a writer.
         if self.store.is_set_up().await? {
             return Ok(None);
         }
-        let (link, one_time) = self.new_link(Purpose::Setup, SETUP)?;
-        let act = Act { at: self.clock.now(), ..Act::system() };
+        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Setup, SETUP)?;
+        let act = AuditContext { at: self.clock.now(), ..AuditContext::system() };
         Ok(self.store.make_setup_link(&act, &link).await?.then_some(one_time))
     }
 
-    /// What a link is for.
+    /// Returns the effect of a link.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Link`] where it is not good.
-    pub(crate) async fn look(&self, token: &str) -> Result<LinkFor, PeopleError> {
+    /// [`IdentityError::Link`] if the link is not valid.
+    pub(crate) async fn look(&self, token: &str) -> Result<LinkDetails, IdentityError> {
         if !is_random_text(token) {
-            return Err(PeopleError::Link);
+            return Err(IdentityError::Link);
         }
-        let link = self.store.find_link(&self.link_hash(token), self.clock.now()).await?.ok_or(PeopleError::Link)?;
-        Ok(LinkFor { purpose: link.purpose, name: link.user.map(|user| user.name) })
+        let link = self.store.find_link(&self.link_hash(token), self.clock.now()).await?.ok_or(IdentityError::Link)?;
+        Ok(LinkDetails { purpose: link.purpose, name: link.user.map(|user| user.name) })
     }
 
-    /// Makes the first admin, and signs them in.
+    /// Makes the first admin, and signs it in.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Link`] where the link is not good, also where another browser was faster; [`PeopleError::Field`] for
-    /// a name or password that cannot be used, and the link stays good.
+    /// [`IdentityError::Link`] if the link is not valid, also if another browser was faster; [`IdentityError::Field`]
+    /// for a name or password that cannot be used, and then the link stays valid.
     pub(crate) async fn set_up(
         &self,
         token: &str,
         name: &str,
         password: &str,
-        origin: &Origin,
-    ) -> Result<Opened, PeopleError> {
-        if self.look(token).await?.purpose != Purpose::Setup {
-            return Err(PeopleError::Link);
+        origin: &SignInOrigin,
+    ) -> Result<IssuedSession, IdentityError> {
+        if self.look(token).await?.purpose != OneTimeLinkPurpose::Setup {
+            return Err(IdentityError::Link);
         }
         let name = users::check_name(name)?;
         passwords::check(password, &name)?;
         self.redeem(token, Some(&name), password, origin).await
     }
 
-    /// Sets the password of whoever the link is for, ends their former sessions, and signs them in.
+    /// Sets the password of the user that the link is for, ends its former sessions, and signs it in.
     ///
     /// # Errors
     ///
-    /// As for the first admin.
-    pub(crate) async fn accept(&self, token: &str, password: &str, origin: &Origin) -> Result<Opened, PeopleError> {
+    /// The errors of [`Self::set_up`].
+    pub(crate) async fn accept(
+        &self,
+        token: &str,
+        password: &str,
+        origin: &SignInOrigin,
+    ) -> Result<IssuedSession, IdentityError> {
         let link = self.look(token).await?;
-        let name = link.name.ok_or(PeopleError::Link)?;
+        let name = link.name.ok_or(IdentityError::Link)?;
         passwords::check(password, &name)?;
         self.redeem(token, None, password, origin).await
     }
@@ -116,23 +123,31 @@ impl People {
         token: &str,
         name: Option<&str>,
         password: &str,
-        origin: &Origin,
-    ) -> Result<Opened, PeopleError> {
-        // The link was looked at before, so that nobody makes us hash without one.
+        origin: &SignInOrigin,
+    ) -> Result<IssuedSession, IdentityError> {
+        // The link was checked before, so that a client without one cannot cause a hash.
         let password = self.passwords.hash(password).await?;
         let act = self.act_of(None, origin);
         let (session, cookie) = self.new_session(origin, act.at)?;
-        let redeemed =
-            Redeemed { link: self.link_hash(token), name: name.map(str::to_owned), password, session: session.clone() };
-        let user = self.store.redeem(&act, &redeemed).await?.ok_or(PeopleError::Link)?;
+        let redeemed = LinkRedemption {
+            link: self.link_hash(token),
+            name: name.map(str::to_owned),
+            password,
+            session: session.clone(),
+        };
+        let user = self.store.redeem(&act, &redeemed).await?.ok_or(IdentityError::Link)?;
         Ok(self.opened(user, &session, cookie))
     }
 
-    pub(super) fn new_link(&self, purpose: Purpose, life: Duration) -> Result<(NewLink, OneTime), StoreError> {
+    pub(super) fn new_link(
+        &self,
+        purpose: OneTimeLinkPurpose,
+        life: Duration,
+    ) -> Result<(NewLink, IssuedLink), StoreError> {
         let token = random_text()?;
         let expires_at = self.clock.now() + life;
         let link = NewLink { hash: self.link_hash(token.expose()), expires_at };
-        Ok((link, OneTime { token, purpose, expires_at }))
+        Ok((link, IssuedLink { token, purpose, expires_at }))
     }
 
     fn link_hash(&self, token: &str) -> SecretHash {
@@ -140,13 +155,13 @@ impl People {
     }
 }
 
-/// Whether this can be what [`random_text`] has made: what cannot costs no query.
+/// Returns true if the text has the form of [`random_text`]; a text of another form costs no query.
 pub(super) fn is_random_text(text: &str) -> bool {
     text.len() == LETTERS && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// 256 bits that nobody can guess.
-pub(super) fn random_text() -> Result<Hidden, StoreError> {
+/// Returns a text with 256 random bits.
+pub(super) fn random_text() -> Result<SecretText, StoreError> {
     let letters = random_base62::<LETTERS>()?;
-    Ok(Hidden::new(letters.map(char::from).iter().collect()))
+    Ok(SecretText::new(letters.map(char::from).iter().collect()))
 }

@@ -1,4 +1,4 @@
-//! Passwords: which are good enough, and what is kept of them.
+//! Passwords: the rules for them, and their hashes.
 //!
 //! Argon2id with the parameters that its crate recommends. It takes tens of milliseconds and 19 MiB, so only a few are
 //! computed at once, and none on the threads that serve requests.
@@ -12,25 +12,25 @@ use argon2::password_hash::phc::PasswordHash as Phc;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::Semaphore;
 
-use super::PeopleError;
+use super::IdentityError;
 use crate::gateway::store::{PasswordHash, StoreError};
 
-/// How many are computed at once (ours).
+/// The number of hashes that are computed at once (ours).
 const AT_ONCE: usize = 2;
-/// How long a password is. The upper end keeps a stranger from making us hash megabytes.
+/// The length of a password in characters. The upper bound keeps clients from making the gateway hash megabytes.
 const LENGTH: std::ops::RangeInclusive<usize> = 12..=256;
 
 /// Computes hashes, a few at a time.
-pub(super) struct Passwords {
+pub(super) struct PasswordHashService {
     turns: Arc<Semaphore>,
-    /// How many were computed.
+    /// The number of hashes that were computed.
     #[cfg(test)]
     pub(super) computed: AtomicUsize,
 }
 
-// === impl Passwords ===
+// === impl PasswordHashService ===
 
-impl Passwords {
+impl PasswordHashService {
     pub(super) fn new() -> Self {
         Self {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
@@ -39,7 +39,7 @@ impl Passwords {
         }
     }
 
-    /// What is kept of a password.
+    /// Returns the hash of a password, as it is stored.
     pub(super) async fn hash(&self, password: &str) -> Result<PasswordHash, StoreError> {
         let password = password.to_owned();
         self.compute(move || {
@@ -49,9 +49,9 @@ impl Passwords {
         .await?
     }
 
-    /// Whether this is the password. Without a hash to compare with it takes the same time and is not.
+    /// Returns true if the hash is of this password. Without a hash the result is false after the same time.
     pub(super) async fn verify(&self, password: &str, hash: Option<PasswordHash>) -> Result<bool, StoreError> {
-        // Nobody has chosen one of another length, and megabytes are not worth hashing.
+        // No stored password has another length, and megabytes are not worth hashing.
         let Some(hash) = hash.filter(|_| has_length(password)) else {
             self.hash("nobody's").await?;
             return Ok(false);
@@ -65,11 +65,11 @@ impl Passwords {
     }
 
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|error| StoreError::Refused(error.into()))?;
         #[cfg(test)]
         self.computed.fetch_add(1, Ordering::Relaxed);
-        // The turn goes with the work: whoever asks may leave, and the work goes on.
+        // The permit moves into the work, which goes on if the caller leaves.
         let work = move || {
             let _turn = turn;
             work()
@@ -78,14 +78,14 @@ impl Passwords {
     }
 }
 
-/// Whether a password is one that somebody may choose.
-pub(super) fn check(password: &str, name: &str) -> Result<(), PeopleError> {
+/// Returns an error if a password cannot be chosen by the user with this name.
+pub(super) fn check(password: &str, name: &str) -> Result<(), IdentityError> {
     if !has_length(password) {
         let (least, most) = (LENGTH.start(), LENGTH.end());
-        return Err(PeopleError::field("password", format!("the password must have {least} to {most} characters")));
+        return Err(IdentityError::field("password", format!("the password must have {least} to {most} characters")));
     }
     if password.to_lowercase() == name.to_lowercase() {
-        return Err(PeopleError::field("password", "the password must not be the name"));
+        return Err(IdentityError::field("password", "the password must not be the name"));
     }
     Ok(())
 }
@@ -104,10 +104,10 @@ mod tests {
 
     use super::*;
 
-    /// Whoever connects, asks and leaves at once would else have as many computed beside each other as they like.
+    /// Otherwise a client that connects, asks and leaves at once could cause any number of computations side by side.
     #[tokio::test]
     async fn work_that_nobody_waits_for_any_more_still_has_its_turn() {
-        let passwords = Passwords::new();
+        let passwords = PasswordHashService::new();
         let (began, begun) = channel();
         let (go, wait) = channel::<()>();
         let work = move || began.send(()).is_ok() && wait.recv().is_ok();

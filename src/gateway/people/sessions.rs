@@ -1,4 +1,4 @@
-//! Sessions: what a cookie stands for, and how long.
+//! Sessions: the meaning of a session cookie, and its lifetime.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,53 +6,53 @@ use std::time::Duration;
 
 use super::links::{is_random_text, random_text};
 use super::sign_in::slow;
-use super::{Actor, Hidden, Origin, People, PeopleError, passwords};
+use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, passwords};
 use crate::gateway::store::{
-    Act, ActorKind, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
+    ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
 };
 
-/// A session that nobody uses ends (ours).
+/// The time without use after which a session ends (ours).
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// And every session ends (ours).
+/// The longest life of a session (ours).
 const ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How fresh it is kept when a session was last used.
+/// The precision of the stored time of the last use.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// What is kept of what a browser calls itself.
+/// The number of characters of a user agent that are stored.
 const AGENT_CHARS: usize = 200;
 
-/// A session just opened: the only time that its cookie is known.
+/// A new session; the value of its cookie is known only now.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct IssuedSession {
     /// The value of the cookie.
-    pub(crate) cookie: Hidden,
+    pub(crate) cookie: SecretText,
     /// The session.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "the pages send a browser on, and it comes back with the cookie")
     )]
-    pub(crate) session: Session,
+    pub(crate) session: UserSession,
 }
 
-/// Somebody who is signed in.
+/// A session of a user who is signed in.
 #[derive(Clone)]
-pub(crate) struct Session {
-    /// Its id, which opens nothing.
+pub(crate) struct UserSession {
+    /// The id of the session, which gives no access.
     pub(crate) id: SessionId,
-    /// Who it is.
+    /// The user of the session, as an actor.
     pub(crate) actor: Actor,
-    /// What every form of this session must bring back.
+    /// The token that every form of this session must send.
     pub(crate) csrf: String,
 }
 
-// === impl People ===
+// === impl IdentityService ===
 
-impl People {
-    /// The session of a cookie; `None` where it is over or never was one.
+impl IdentityService {
+    /// Returns the session of a cookie; `None` if it is over or never existed.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn session(&self, cookie: &str) -> Result<Option<Session>, PeopleError> {
+    /// Returns an error if the store fails.
+    pub(crate) async fn session(&self, cookie: &str) -> Result<Option<UserSession>, IdentityError> {
         if !is_random_text(cookie) {
             return Ok(None);
         }
@@ -69,27 +69,27 @@ impl People {
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn sign_out(&self, session: &Session) -> Result<(), PeopleError> {
+    /// Returns an error if the store cannot be written.
+    pub(crate) async fn sign_out(&self, session: &UserSession) -> Result<(), IdentityError> {
         Ok(self.store.end_session(&session.actor.act(), &session.id).await?)
     }
 
-    /// Ends every session of a user, and says how many there were. Members end their own only.
+    /// Ends every session of a user, and returns their number. A member can end only its own.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Unknown`] where there is no such user, or it is somebody else.
-    pub(crate) async fn sign_out_everywhere(&self, actor: &Actor, user: &str) -> Result<u64, PeopleError> {
+    /// [`IdentityError::Unknown`] if there is no such user, or if a member names another user.
+    pub(crate) async fn sign_out_everywhere(&self, actor: &Actor, user: &str) -> Result<u64, IdentityError> {
         let user = self.find_for(actor, user).await?;
         Ok(self.store.end_sessions(&actor.act(), &user.id).await?)
     }
 
-    /// The sessions of a user that are not over, newest first.
+    /// Returns the sessions of a user that are not over, newest first.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, PeopleError> {
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, IdentityError> {
         let now = self.clock.now();
         let mut sessions = self.store.list_sessions(user).await?;
         sessions.retain(|row| lasts(row, now));
@@ -100,40 +100,49 @@ impl People {
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Wrong`] for another old password, [`PeopleError::Slow`] after too many of them,
-    /// [`PeopleError::Field`] for a new one that cannot be used.
-    pub(crate) async fn change_password(&self, session: &Session, old: &str, new: &str) -> Result<(), PeopleError> {
-        let user = session.actor.user().ok_or(PeopleError::Unknown)?;
+    /// [`IdentityError::Wrong`] if the old password is wrong, [`IdentityError::Slow`] after too many wrong ones,
+    /// [`IdentityError::Field`] for a new one that cannot be used.
+    pub(crate) async fn change_password(
+        &self,
+        session: &UserSession,
+        old: &str,
+        new: &str,
+    ) -> Result<(), IdentityError> {
+        let user = session.actor.user().ok_or(IdentityError::Unknown)?;
         passwords::check(new, &user.name)?;
-        let address = session.actor.address().ok_or(PeopleError::Wrong)?;
+        let address = session.actor.address().ok_or(IdentityError::Wrong)?;
         let tried = self.limits.begin(&user.name, address, self.clock.instant()).map_err(slow)?;
-        let act = Act { at: self.clock.now(), ..session.actor.act() };
+        let act = AuditContext { at: self.clock.now(), ..session.actor.act() };
         if !self.passwords.verify(old, self.store.password_of(&user.id).await?).await? {
             self.store.note_refusal(&act, Some(user)).await?;
-            return Err(PeopleError::Wrong);
+            return Err(IdentityError::Wrong);
         }
         self.limits.forgive(tried);
         let hash = self.passwords.hash(new).await?;
         Ok(self.store.set_password(&act, &user.id, &hash, &session.id).await?)
     }
 
-    /// The value of a cookie for forms before anybody has signed in.
+    /// Returns the value of a cookie for forms before sign-in.
     ///
     /// # Errors
     ///
-    /// Where the system has no random bytes.
+    /// Returns an error if the system has no random bytes.
     #[expect(clippy::unused_self, reason = "whoever asks has the people, and no business with how it is made")]
-    pub(crate) fn visitor_cookie(&self) -> Result<Hidden, PeopleError> {
+    pub(crate) fn visitor_cookie(&self) -> Result<SecretText, IdentityError> {
         Ok(random_text()?)
     }
 
-    /// What every form must bring back that was given to whoever has this cookie.
+    /// Returns the token that every form must send that was given to a browser with this cookie.
     pub(crate) fn form_token(&self, cookie: &str) -> String {
         let hash = self.pepper.hash_of("form", cookie.as_bytes());
         hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    pub(super) fn new_session(&self, origin: &Origin, now: Timestamp) -> Result<(NewSession, Hidden), StoreError> {
+    pub(super) fn new_session(
+        &self,
+        origin: &SignInOrigin,
+        now: Timestamp,
+    ) -> Result<(NewSession, SecretText), StoreError> {
         let cookie = random_text()?;
         let session = NewSession {
             id: SessionId::random()?,
@@ -146,13 +155,13 @@ impl People {
         Ok((session, cookie))
     }
 
-    pub(super) fn opened(&self, user: UserRow, new: &NewSession, cookie: Hidden) -> Opened {
-        Opened { session: self.session_of(new.id.clone(), user, cookie.expose()), cookie }
+    pub(super) fn opened(&self, user: UserRow, new: &NewSession, cookie: SecretText) -> IssuedSession {
+        IssuedSession { session: self.session_of(new.id.clone(), user, cookie.expose()), cookie }
     }
 
-    fn session_of(&self, id: SessionId, user: UserRow, cookie: &str) -> Session {
+    fn session_of(&self, id: SessionId, user: UserRow, cookie: &str) -> UserSession {
         let actor = Actor::of_user(ActorKind::User, user);
-        Session { id, actor, csrf: self.form_token(cookie) }
+        UserSession { id, actor, csrf: self.form_token(cookie) }
     }
 
     fn cookie_hash(&self, cookie: &str) -> SecretHash {
@@ -170,14 +179,14 @@ fn lasts(row: &SessionRow, now: Timestamp) -> bool {
 
 // === impl Session ===
 
-impl Session {
-    /// The same, with the address that this request comes from.
+impl UserSession {
+    /// Returns the same session, with the address that this request comes from.
     pub(crate) fn at(self, address: IpAddr) -> Self {
         Self { actor: self.actor.at(address), ..self }
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for UserSession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Session").field("id", &self.id).field("actor", &self.actor).finish_non_exhaustive()
     }

@@ -1,31 +1,37 @@
-//! Signing in with a name and a password.
+//! Signs users in with a name and a password.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::limits::Try;
-use super::{Opened, People, PeopleError};
+use super::limits::RateLimitPermit;
+use super::{IdentityError, IdentityService, IssuedSession};
 use crate::gateway::names;
-use crate::gateway::store::{Act, ActorKind, UserRow};
+use crate::gateway::store::{ActorKind, AuditContext, UserRow};
 
-/// What is known of whoever knocks.
+/// The origin of a sign-in.
 #[derive(Debug, Clone)]
-pub(crate) struct Origin {
+pub(crate) struct SignInOrigin {
     /// The address that the connection comes from.
     pub(crate) address: IpAddr,
-    /// What the browser calls itself.
+    /// The user agent of the browser.
     pub(crate) agent: String,
 }
 
-// === impl People ===
+// === impl IdentityService ===
 
-impl People {
-    /// Opens a session for whoever knows the password. It never continues an older one.
+impl IdentityService {
+    /// Opens a session if the password is right. It never continues an older one.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Wrong`] whatever is wrong, [`PeopleError::Slow`] before anything is computed.
-    pub(crate) async fn sign_in(&self, name: &str, password: &str, origin: &Origin) -> Result<Opened, PeopleError> {
+    /// [`IdentityError::Wrong`] whatever is wrong; [`IdentityError::Slow`] after too many attempts, before a hash is
+    /// computed.
+    pub(crate) async fn sign_in(
+        &self,
+        name: &str,
+        password: &str,
+        origin: &SignInOrigin,
+    ) -> Result<IssuedSession, IdentityError> {
         let composed = names::composed(name);
         let account = short(&composed);
         let tried = self.limits.begin(account, origin.address, self.clock.instant()).map_err(slow)?;
@@ -48,20 +54,20 @@ impl People {
             }
         }
         self.store.note_refusal(&act, user.as_ref()).await?;
-        Err(PeopleError::Wrong)
+        Err(IdentityError::Wrong)
     }
 
-    async fn user_named(&self, name: &str) -> Result<Option<UserRow>, PeopleError> {
+    async fn user_named(&self, name: &str) -> Result<Option<UserRow>, IdentityError> {
         Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 
     async fn widen(
         &self,
-        tried: Try,
+        tried: RateLimitPermit,
         account: &str,
         user: Option<&UserRow>,
-        origin: &Origin,
-    ) -> Result<Try, PeopleError> {
+        origin: &SignInOrigin,
+    ) -> Result<RateLimitPermit, IdentityError> {
         let known = match user {
             Some(user) => self.store.knows_address(&user.id, &origin.address.to_string()).await?,
             None => false,
@@ -69,11 +75,11 @@ impl People {
         if known { Ok(tried) } else { self.limits.widen(tried, account, self.clock.instant()).map_err(slow) }
     }
 
-    pub(super) fn act_of(&self, user: Option<&UserRow>, origin: &Origin) -> Act {
-        Act {
+    pub(super) fn act_of(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {
+        AuditContext {
             kind: ActorKind::User,
             user: user.map(|user| user.id.clone()),
-            // What was typed as a name may be a password.
+            // An unknown name is not recorded, because the text may be a password.
             name: user.map_or_else(|| "somebody".to_owned(), |user| user.name.clone()),
             address: Some(origin.address.to_string()),
             at: self.clock.now(),
@@ -81,12 +87,12 @@ impl People {
     }
 }
 
-pub(super) fn slow(wait: Duration) -> PeopleError {
+pub(super) fn slow(wait: Duration) -> IdentityError {
     let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    PeopleError::Slow { retry_after: Duration::from_secs(whole.max(1)) }
+    IdentityError::Slow { retry_after: Duration::from_secs(whole.max(1)) }
 }
 
-/// Names are short; what is longer is counted as its beginning.
+/// Returns the beginning of a name, which is what the limits count; valid names are not longer.
 fn short(name: &str) -> &str {
     let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(place, _)| place);
     &name[..end]

@@ -1,4 +1,4 @@
-//! Who is let in, who is not, for how long, and what is told of it.
+//! Sign-in and sessions: the users that are admitted and refused, for how long, and the records of it.
 
 mod links;
 mod sign_in;
@@ -13,25 +13,29 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::store::testing::fresh;
-use crate::gateway::store::{Act, PeopleStore as _, Role, SqliteStore, UserChange, UserFilter, UserRow};
+use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
 
 const PASSWORD: &str = "correct horse battery";
 
 struct Fixture {
-    people: People,
+    people: IdentityService,
     store: Arc<SqliteStore>,
     dir: TempDir,
 }
 
-fn people_of(store: &Arc<SqliteStore>) -> People {
-    People::new(Arc::clone(store) as Arc<dyn Store>, Pepper::new(store.pepper_key()), vec!["default".to_owned()])
+fn people_of(store: &Arc<SqliteStore>) -> IdentityService {
+    IdentityService::new(
+        Arc::clone(store) as Arc<dyn Store>,
+        Pepper::new(store.pepper_key()),
+        vec!["default".to_owned()],
+    )
 }
 
-fn from(address: &str) -> Origin {
-    Origin { address: address.parse().unwrap(), agent: "a browser".to_owned() }
+fn from(address: &str) -> SignInOrigin {
+    SignInOrigin { address: address.parse().unwrap(), agent: "a browser".to_owned() }
 }
 
-fn home() -> Origin {
+fn home() -> SignInOrigin {
     from("192.0.2.1")
 }
 
@@ -41,29 +45,29 @@ impl Fixture {
         Self { people: people_of(&store), store, dir }
     }
 
-    /// With an admin called ada.
-    async fn set_up() -> (Self, Opened) {
+    /// Creates a fixture with an admin called ada.
+    async fn set_up() -> (Self, IssuedSession) {
         let fixture = Self::new().await;
         let link = fixture.people.setup_link().await.unwrap().unwrap();
         let opened = fixture.people.set_up(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
         (fixture, opened)
     }
 
-    /// Somebody who has accepted an invitation.
-    async fn join(&self, name: &str, role: Role) -> Opened {
-        let (_, link) = self.people.invite(&Act::command(), name, role, &[]).await.unwrap();
+    /// Invites a user and accepts the invitation.
+    async fn join(&self, name: &str, role: UserRole) -> IssuedSession {
+        let (_, link) = self.people.invite(&AuditContext::command(), name, role, &[]).await.unwrap();
         self.people.accept(link.token.expose(), PASSWORD, &home()).await.unwrap()
     }
 
-    async fn is_open(&self, opened: &Opened) -> bool {
+    async fn is_open(&self, opened: &IssuedSession) -> bool {
         self.people.session(opened.cookie.expose()).await.unwrap().is_some()
     }
 
-    async fn sign_in(&self, name: &str, password: &str, address: &str) -> Result<Opened, PeopleError> {
+    async fn sign_in(&self, name: &str, password: &str, address: &str) -> Result<IssuedSession, IdentityError> {
         self.people.sign_in(name, password, &from(address)).await
     }
 
-    /// The actions of the trail, oldest first.
+    /// Returns the rows of the audit trail, oldest first.
     async fn trail(&self) -> Vec<AuditRow> {
         let filter = AuditFilter { limit: 1000, ..AuditFilter::default() };
         let mut rows = self.people.audit(&filter).await.unwrap().items;

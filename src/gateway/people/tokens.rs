@@ -1,41 +1,41 @@
-//! Admin tokens: what programs sign in with. A token is worth what its user is worth at that moment.
+//! Admin tokens, with which programs sign in. A token has the rights that its user has at that moment.
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 
-use super::{Actor, Hidden, People, PeopleError};
-use crate::gateway::keys::{Secret, SecretKind};
+use super::{Actor, IdentityError, IdentityService, SecretText};
+use crate::gateway::keys::{BearerSecret, BearerSecretKind};
 use crate::gateway::names;
-use crate::gateway::store::{Act, ActorKind, AdminTokenRow, SecretHash, Timestamp, TokenId, UserId, UserRow};
+use crate::gateway::store::{ActorKind, AdminTokenRow, AuditContext, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
-/// How fresh it is kept when a token was last used.
+/// The precision of the stored time of the last use.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
-// === impl People ===
+// === impl IdentityService ===
 
-impl People {
-    /// Makes a token for a user. The secret is shown now and never again.
+impl IdentityService {
+    /// Makes a token for a user. The secret is returned now and never again.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Field`] for a name or an end that cannot be used.
+    /// [`IdentityError::Field`] for a name or an expiry time that cannot be used.
     pub(crate) async fn make_token(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserRow,
         name: &str,
         expires_at: Option<Timestamp>,
-    ) -> Result<(AdminTokenRow, Hidden), PeopleError> {
-        let name = names::name(name).ok_or_else(|| PeopleError::field("name", names::bad_name("token")))?;
+    ) -> Result<(AdminTokenRow, SecretText), IdentityError> {
+        let name = names::name(name).ok_or_else(|| IdentityError::field("name", names::bad_name("token")))?;
         if expires_at.is_some_and(|end| end <= act.at || end > Timestamp::LAST) {
-            return Err(PeopleError::field("expires_at", "the end of the token must lie in the future"));
+            return Err(IdentityError::field("expires_at", "the end of the token must lie in the future"));
         }
         if user.disabled_at.is_some() {
-            return Err(PeopleError::field("user", "the user is disabled"));
+            return Err(IdentityError::field("user", "the user is disabled"));
         }
-        let secret = Secret::generate(SecretKind::AdminToken)?;
+        let secret = BearerSecret::generate(BearerSecretKind::AdminToken)?;
         let token = AdminTokenRow {
             id: TokenId::random()?,
             public_id: secret.public_id(),
@@ -47,41 +47,42 @@ impl People {
             last_used_at: None,
         };
         self.store.insert_admin_token(act, &token, &self.token_hash(&secret)).await?;
-        Ok((token, Hidden::new(secret.expose().to_owned())))
+        Ok((token, SecretText::new(secret.expose().to_owned())))
     }
 
-    /// The tokens of a user or of everybody, newest first.
+    /// Returns the tokens of a user, or of all users, newest first.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, PeopleError> {
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, IdentityError> {
         Ok(self.store.list_admin_tokens(owner).await?)
     }
 
-    /// Deletes the token with that id or public id.
+    /// Deletes the token with this id or public id.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Unknown`] where there is none, or it is somebody else's.
+    /// [`IdentityError::Unknown`] if there is none, or if it belongs to another user.
     pub(crate) async fn revoke(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
-    ) -> Result<AdminTokenRow, PeopleError> {
-        self.store.delete_admin_token(act, handle, owner).await?.ok_or(PeopleError::Unknown)
+    ) -> Result<AdminTokenRow, IdentityError> {
+        self.store.delete_admin_token(act, handle, owner).await?.ok_or(IdentityError::Unknown)
     }
 
-    /// Whom an admin token stands for. What has not its form costs no query.
+    /// Returns the actor that an admin token stands for; `None` if it is not valid. A text of another form costs no
+    /// query.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn admit_token(&self, presented: &[u8]) -> Result<Option<Actor>, PeopleError> {
-        let Some(secret) = Secret::parse(SecretKind::AdminToken, presented) else { return Ok(None) };
+    /// Returns an error if the store cannot be read, or if the use cannot be noted.
+    pub(crate) async fn admit_token(&self, presented: &[u8]) -> Result<Option<Actor>, IdentityError> {
+        let Some(secret) = BearerSecret::parse(BearerSecretKind::AdminToken, presented) else { return Ok(None) };
         let found = self.store.find_admin_token(&secret.public_id()).await?;
-        // The same work whether there is one.
+        // The same work, if there is such a token or not.
         let presented = self.token_hash(&secret);
         let stored = found.as_ref().map_or(&SecretHash([0; 32]), |(_, hash, _)| hash);
         let genuine = verify_slices_are_equal(&presented.0, &stored.0).is_ok();
@@ -93,7 +94,7 @@ impl People {
         Ok(Some(Actor::of_user(ActorKind::Token, user)))
     }
 
-    async fn note_use(&self, token: &TokenId, now: Timestamp) -> Result<(), PeopleError> {
+    async fn note_use(&self, token: &TokenId, now: Timestamp) -> Result<(), IdentityError> {
         {
             let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
             let last = touched.get(token).copied();
@@ -105,7 +106,7 @@ impl People {
         Ok(self.store.touch_admin_token(token, now).await?)
     }
 
-    fn token_hash(&self, secret: &Secret) -> SecretHash {
+    fn token_hash(&self, secret: &BearerSecret) -> SecretHash {
         self.pepper.hash_of("admin token", secret.expose().as_bytes())
     }
 }

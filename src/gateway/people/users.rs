@@ -1,93 +1,94 @@
-//! Users: who there is, and what changes them.
+//! Users: they are found, invited and changed here.
 
 use super::links::{INVITATION, RESET};
-use super::{Actor, OneTime, People, PeopleError};
+use super::{Actor, IdentityError, IdentityService, IssuedLink};
 use crate::gateway::names;
 use crate::gateway::store::{
-    Act, KeyRow, NewUser, Page, Purpose, Role, StoreError, UserChange, UserChanged, UserFilter, UserRow,
+    AuditContext, KeyRow, ListPage, NewUser, OneTimeLinkPurpose, StoreError, UserChange, UserChangeOutcome, UserFilter,
+    UserRole, UserRow,
 };
 
-/// What ids of users begin with. A name that did could be taken for one.
+/// The prefix of the ids of users. A name with this prefix could be mistaken for an id.
 const ID: &str = "usr_";
 
-/// The number of admins read to find two who can sign in.
+/// The number of admins that are read to find two who can sign in.
 const MOST_ADMINS: u32 = 1000;
 
-// === impl People ===
+// === impl IdentityService ===
 
-impl People {
-    /// Adds a user, and makes the link that lets them choose a password.
+impl IdentityService {
+    /// Adds a user, and makes the link with which the user chooses a password.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Taken`] for a name that is; [`PeopleError::Field`] for one that cannot be used, or a group that there
-    /// is not.
+    /// [`IdentityError::Taken`] for a name that is already used; [`IdentityError::Field`] for a name that cannot be
+    /// used, or a group that does not exist.
     pub(crate) async fn invite(
         &self,
-        act: &Act,
+        act: &AuditContext,
         name: &str,
-        role: Role,
+        role: UserRole,
         groups: &[String],
-    ) -> Result<(UserRow, OneTime), PeopleError> {
+    ) -> Result<(UserRow, IssuedLink), IdentityError> {
         let name = check_name(name)?;
-        let (link, one_time) = self.new_link(Purpose::Invitation, INVITATION)?;
+        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Invitation, INVITATION)?;
         let new = NewUser { name, role, groups: groups.to_vec() };
         let invited = self.store.invite_user(act, &new, &link).await.map_err(|error| match error {
-            StoreError::Conflict => PeopleError::Taken,
+            StoreError::Conflict => IdentityError::Taken,
             error => error.into(),
         })?;
         Ok((changed(invited)?.0, one_time))
     }
 
-    /// Makes the link that lets a user choose another password. The one they have stays good until then.
+    /// Makes the link with which a user chooses another password. The current password stays valid until then.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Unknown`] where there is no such user; [`PeopleError::Field`] where they are disabled.
-    pub(crate) async fn reset(&self, act: &Act, handle: &str) -> Result<(UserRow, OneTime), PeopleError> {
+    /// [`IdentityError::Unknown`] if there is no such user; [`IdentityError::Field`] if the user is disabled.
+    pub(crate) async fn reset(&self, act: &AuditContext, handle: &str) -> Result<(UserRow, IssuedLink), IdentityError> {
         let user = self.find(handle).await?;
-        let (link, one_time) = self.new_link(Purpose::Reset, RESET)?;
+        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Reset, RESET)?;
         if !self.store.make_reset_link(act, &user.id, &link).await? {
-            return Err(PeopleError::field("user", "the user is disabled"));
+            return Err(IdentityError::field("user", "the user is disabled"));
         }
         Ok((user, one_time))
     }
 
-    /// A part of the users, newest first.
+    /// Returns a page of the users, newest first.
     ///
     /// # Errors
     ///
-    /// Where the store has trouble.
-    pub(crate) async fn page(&self, filter: &UserFilter) -> Result<Page<UserRow>, PeopleError> {
+    /// Returns an error if the store cannot be read.
+    pub(crate) async fn page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, IdentityError> {
         Ok(self.store.page_users(filter).await?)
     }
 
-    /// The user with that id or name.
+    /// Returns the user with this id or name.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Unknown`] where there is none.
-    pub(crate) async fn find(&self, handle: &str) -> Result<UserRow, PeopleError> {
-        self.store.find_user(handle).await?.ok_or(PeopleError::Unknown)
+    /// [`IdentityError::Unknown`] if there is none.
+    pub(crate) async fn find(&self, handle: &str) -> Result<UserRow, IdentityError> {
+        self.store.find_user(handle).await?.ok_or(IdentityError::Unknown)
     }
 
-    /// The same, as far as this actor may know of them: members know of themselves only.
+    /// Like [`Self::find`], as far as this actor may see users: a member sees only itself.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Unknown`] where there is none, or it is not theirs to know.
-    pub(crate) async fn find_for(&self, actor: &Actor, handle: &str) -> Result<UserRow, PeopleError> {
+    /// [`IdentityError::Unknown`] if there is none, or if the actor may not see the user.
+    pub(crate) async fn find_for(&self, actor: &Actor, handle: &str) -> Result<UserRow, IdentityError> {
         let user = self.find(handle).await?;
-        if actor.owner().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(PeopleError::Unknown) }
+        if actor.owner().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(IdentityError::Unknown) }
     }
 
-    /// The user of that name, made as a member without a password if there is none: what commands do for the keys of
-    /// programs.
+    /// Returns the user with this name; if there is none, makes a member without a password. Commands use this for the
+    /// keys of programs.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Field`] for a name that cannot be used.
-    pub(crate) async fn ensure(&self, act: &Act, name: &str) -> Result<UserRow, PeopleError> {
+    /// [`IdentityError::Field`] for a name that cannot be used.
+    pub(crate) async fn ensure(&self, act: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
         // A user whose name was stored before the rules for names can still be found.
         match self.store.find_user(name).await?.filter(|user| user.name == name) {
             Some(user) => Ok(user),
@@ -99,74 +100,79 @@ impl People {
     ///
     /// # Errors
     ///
-    /// [`PeopleError::LastAdmin`] where nobody would be left, and nothing has changed then.
-    pub(crate) async fn change(&self, act: &Act, handle: &str, change: UserChange) -> Result<UserRow, PeopleError> {
+    /// [`IdentityError::LastAdmin`] if no admin would be left; then nothing has changed.
+    pub(crate) async fn change(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        change: UserChange,
+    ) -> Result<UserRow, IdentityError> {
         self.change_all(act, handle, &[change]).await
     }
 
-    /// Makes several changes, all of them or none.
+    /// Makes several changes, either all of them or none.
     ///
     /// # Errors
     ///
-    /// As for one.
+    /// The errors of [`Self::change`].
     pub(crate) async fn change_all(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         changes: &[UserChange],
-    ) -> Result<UserRow, PeopleError> {
+    ) -> Result<UserRow, IdentityError> {
         Ok(self.change_with_keys(act, handle, changes).await?.0)
     }
 
-    /// The same, with the keys that were disabled because the user left their group.
+    /// Like [`Self::change_all`], and also returns the keys that were disabled because the user left their group.
     ///
     /// # Errors
     ///
     /// The errors of [`Self::change`].
     pub(crate) async fn change_with_keys(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         changes: &[UserChange],
-    ) -> Result<(UserRow, Vec<KeyRow>), PeopleError> {
+    ) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
         changed(self.store.change_user(act, handle, changes).await?)
     }
 
-    /// The owner of a key for which a command names none: nobody before there is an admin, and afterwards the only
-    /// admin.
+    /// Returns the owner of a key for which a command names none: the owner of unowned keys before there is an admin,
+    /// and afterwards the only admin who can sign in.
     ///
     /// # Errors
     ///
-    /// [`PeopleError::Field`] if there are several admins.
-    pub(crate) async fn default_owner(&self) -> Result<UserRow, PeopleError> {
+    /// [`IdentityError::Field`] unless exactly one admin can sign in.
+    pub(crate) async fn default_owner(&self) -> Result<UserRow, IdentityError> {
         if !self.store.is_set_up().await? {
             return Ok(UserRow::nobody());
         }
-        let filter = UserFilter { role: Some(Role::Admin), limit: MOST_ADMINS, ..UserFilter::default() };
+        let filter = UserFilter { role: Some(UserRole::Admin), limit: MOST_ADMINS, ..UserFilter::default() };
         let admins = self.store.page_users(&filter).await?.items;
         let mut admins = admins.into_iter().filter(|user| user.has_password && user.disabled_at.is_none());
         match (admins.next(), admins.next()) {
             (Some(only), None) => Ok(only),
-            _ => Err(PeopleError::field("user", "there is more than one admin: say with --user whose key it is")),
+            _ => Err(IdentityError::field("user", "there is more than one admin: say with --user whose key it is")),
         }
     }
 }
 
-fn changed(changed: UserChanged) -> Result<(UserRow, Vec<KeyRow>), PeopleError> {
+fn changed(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
     match changed {
-        UserChanged::Done(user, keys) => Ok((user, keys)),
-        UserChanged::Unknown => Err(PeopleError::Unknown),
-        UserChanged::LastAdmin => Err(PeopleError::LastAdmin),
-        UserChanged::NoGroup(name) => Err(PeopleError::field("groups", format!("there is no group {name}"))),
+        UserChangeOutcome::Done(user, keys) => Ok((user, keys)),
+        UserChangeOutcome::Unknown => Err(IdentityError::Unknown),
+        UserChangeOutcome::LastAdmin => Err(IdentityError::LastAdmin),
+        UserChangeOutcome::NoGroup(name) => Err(IdentityError::field("groups", format!("there is no group {name}"))),
     }
 }
 
-/// The name as it is stored.
-pub(super) fn check_name(name: &str) -> Result<String, PeopleError> {
+/// Returns the name as it is stored, or an error if it cannot be used.
+pub(super) fn check_name(name: &str) -> Result<String, IdentityError> {
     let checked = names::person(name);
-    let name = checked.map_err(|why| PeopleError::field("name", names::bad_because("user", why)))?;
+    let name = checked.map_err(|why| IdentityError::field("name", names::bad_because("user", why)))?;
     if name.starts_with(ID) {
-        return Err(PeopleError::field("name", format!("the name of the user must not begin with {ID}, as ids do")));
+        return Err(IdentityError::field("name", format!("the name of the user must not begin with {ID}, as ids do")));
     }
     Ok(name)
 }

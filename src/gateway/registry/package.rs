@@ -1,7 +1,7 @@
-//! The packages of a manifest that is published.
+//! The packages of a published manifest.
 //!
-//! Decides by the stamp that was taken before a package was checked whether a file is still the one that was found good: nothing
-//! else is handed out, and nothing that the manifest does not name.
+//! This module uses the stamp that was taken before a package was checked to decide whether the file is still the one
+//! that passed the check. It opens no other file, and none that the manifest does not name.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::EntityTag;
-use super::stamps::Stamp;
-use crate::manifest::{Manifest, Source};
+use super::stamps::FileStamp;
+use crate::manifest::{Manifest, SourceFile};
 
-/// A package that was checked.
+/// A package that passed the check.
 #[derive(Debug)]
 pub(crate) struct PublishedPackage {
-    stamp: Stamp,
-    /// The entity tag: its checksum.
+    stamp: FileStamp,
+    /// The entity tag, which is the checksum of the package.
     pub(crate) tag: EntityTag,
 }
 
-/// The packages that a manifest names, each with its stamp of those that were taken before the check.
+/// Returns the packages that a manifest names, each with its stamp from before the check.
 pub(super) fn packages(
-    source: &Source,
+    source: &SourceFile,
     folder: &Path,
-    stamps: &[Stamp],
+    stamps: &[FileStamp],
 ) -> Result<HashMap<String, Arc<PublishedPackage>>, String> {
     let manifest = Manifest::read(source).map_err(|error| error.to_string())?;
-    let stamps: HashMap<PathBuf, &Stamp> = stamps.iter().map(|stamp| (stamp.path().to_owned(), stamp)).collect();
+    let stamps: HashMap<PathBuf, &FileStamp> = stamps.iter().map(|stamp| (stamp.path().to_owned(), stamp)).collect();
     let skills = manifest.registry().skills.iter();
     let package = |skill: &crate::manifest::Skill| {
         let stamp = (*stamps.get(&folder.join(&skill.package))?).clone();
@@ -40,7 +40,8 @@ pub(super) fn packages(
 // === impl PublishedPackage ===
 
 impl PublishedPackage {
-    /// The file from its beginning, and its length; nothing where it is no longer the one that was checked.
+    /// Opens the file at its beginning and returns it with its length; `None` if it is no longer the file that was
+    /// checked.
     pub(crate) async fn open(self: &Arc<Self>) -> Option<(File, u64)> {
         let this = Arc::clone(self);
         tokio::runtime::Handle::current().spawn_blocking(move || this.stamp.open()).await.ok().flatten()

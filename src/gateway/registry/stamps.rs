@@ -1,7 +1,7 @@
-//! Whether a folder is still the one that was looked at.
+//! Detects whether a folder has changed since it was checked.
 //!
-//! Decides by what the system notes of each file and folder, which an editor cannot set back; and that what could not be
-//! read was not looked at.
+//! It compares the metadata that the system keeps for each file and folder and that an editor cannot set back. A file
+//! that could not be read counts as not checked.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -9,29 +9,30 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use crate::manifest::{self, Files, FilesError, Listed};
+use crate::manifest::{self, FilesError, FolderEntry, RepositoryFiles};
 
-/// A file or folder as it was; a link is not followed.
+/// The state of a file or folder at one moment. Links are not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     path: PathBuf,
-    /// Nothing where nothing was there.
-    state: Option<State>,
+    /// `None` if nothing existed at the path.
+    state: Option<FileStampState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
+struct FileStampState {
     bytes: u64,
     modified: SystemTime,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
-/// Which file it is, and when anything of it was changed last, its rights and its times too.
-type Identity = (u64, u64, i64, i64);
+/// The identity of a file (device and inode) and the time of its last change, including changes of its rights and
+/// times.
+type FileIdentity = (u64, u64, i64, i64);
 
-// === impl Stamp ===
+// === impl FileStamp ===
 
-impl Stamp {
+impl FileStamp {
     pub(super) fn of(path: PathBuf) -> Self {
         let state = state(&path);
         Self { path, state }
@@ -45,8 +46,8 @@ impl Stamp {
         state(&self.path) == self.state
     }
 
-    /// Opens the file and says how long it is, if it is still as it was: what has taken its place is not opened, and what takes
-    /// it in that very moment is not handed out.
+    /// Opens the file and returns its length, if it is unchanged. A file that has replaced it is not opened, and one
+    /// that replaces it at that very moment is not returned.
     pub(super) fn open(&self) -> Option<(File, u64)> {
         let before = self.state.as_ref().filter(|_| self.still_holds())?;
         let file = File::open(&self.path).ok()?;
@@ -55,43 +56,43 @@ impl Stamp {
     }
 }
 
-fn state(path: &Path) -> Option<State> {
+fn state(path: &Path) -> Option<FileStampState> {
     state_of(&std::fs::symlink_metadata(path).ok()?)
 }
 
-fn state_of(metadata: &Metadata) -> Option<State> {
+fn state_of(metadata: &Metadata) -> Option<FileStampState> {
     let modified = metadata.modified().ok()?;
-    Some(State { bytes: metadata.len(), modified, identity: identity(metadata) })
+    Some(FileStampState { bytes: metadata.len(), modified, identity: identity(metadata) })
 }
 
 #[cfg(unix)]
-fn identity(metadata: &Metadata) -> Identity {
+fn identity(metadata: &Metadata) -> FileIdentity {
     use std::os::unix::fs::MetadataExt as _;
     (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
 }
 
 #[cfg(not(unix))]
-fn identity(_metadata: &Metadata) -> Identity {
-    Identity::default()
+fn identity(_metadata: &Metadata) -> FileIdentity {
+    FileIdentity::default()
 }
 
-/// These paths and the folders on their way. What leads elsewhere is nothing of ours.
+/// Returns these paths and all of their parent folders. Paths that lead out of the folder are left out.
 pub(super) fn inside<'a>(paths: impl Iterator<Item = &'a str>) -> BTreeSet<PathBuf> {
     let is_inside = |path: &&Path| path.components().all(|part| matches!(part, Component::Normal(_)));
     let ancestors = paths.map(Path::new).filter(is_inside).flat_map(Path::ancestors);
     ancestors.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned).collect()
 }
 
-/// Files, and whether each of them that was asked for could be read.
-pub(super) struct Noting<'a> {
-    files: &'a dyn Files,
+/// Files, with a note of whether each requested one could be read.
+pub(super) struct TrackedFiles<'a> {
+    files: &'a dyn RepositoryFiles,
     failed: AtomicBool,
 }
 
-// === impl Noting ===
+// === impl TrackedFiles ===
 
-impl<'a> Noting<'a> {
-    pub(super) fn new(files: &'a dyn Files) -> Self {
+impl<'a> TrackedFiles<'a> {
+    pub(super) fn new(files: &'a dyn RepositoryFiles) -> Self {
         Self { files, failed: AtomicBool::new(false) }
     }
 
@@ -107,16 +108,16 @@ impl<'a> Noting<'a> {
     }
 }
 
-impl Files for Noting<'_> {
+impl RepositoryFiles for TrackedFiles<'_> {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         self.note(self.files.read(path, limit))
     }
 
-    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
+    fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
         self.note(self.files.list(path))
     }
 
-    fn metadata(&self, path: &str) -> Result<Option<manifest::Metadata>, FilesError> {
+    fn metadata(&self, path: &str) -> Result<Option<manifest::FileMetadata>, FilesError> {
         self.note(self.files.metadata(path))
     }
 

@@ -1,4 +1,4 @@
-//! One look at a time, for everybody, at everything that can have changed.
+//! The folder is checked once at a time, for all requests, and every part of it that can have changed.
 
 use std::fs;
 use std::future::Future as _;
@@ -7,9 +7,9 @@ use std::task::{Context, Waker};
 use tempfile::TempDir;
 
 use super::*;
-use crate::manifest::{FilesError, Listed, Metadata};
+use crate::manifest::{FileMetadata, FilesError, FolderEntry};
 
-/// Our own skills, in a folder that can be changed.
+/// Makes a folder with the skills of this repository, which a test can change.
 fn folder() -> TempDir {
     let folder = TempDir::new().expect("a folder");
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/skills");
@@ -38,7 +38,7 @@ fn a_file_whose_length_and_time_stay_is_looked_at_again() {
     let mut bad = good.clone();
     *bad.last_mut().expect("a byte") ^= 1;
     put(&bad);
-    let registry = Registry::new(folder.path());
+    let registry = RegistryPublisher::new(folder.path());
     registry.look();
     assert!(registry.lock().published.is_none());
     put(&good);
@@ -53,7 +53,7 @@ fn a_folder_that_takes_the_place_of_a_link_to_it_is_looked_at_again() {
     let (packages, elsewhere) = (folder.path().join("packages"), folder.path().join("elsewhere"));
     fs::rename(&packages, &elsewhere).expect("it is moved");
     std::os::unix::fs::symlink("elsewhere", &packages).expect("a link");
-    let registry = Registry::new(folder.path());
+    let registry = RegistryPublisher::new(folder.path());
     registry.look();
     assert!(registry.lock().published.is_none());
     fs::remove_file(&packages).expect("the link");
@@ -62,19 +62,19 @@ fn a_folder_that_takes_the_place_of_a_link_to_it_is_looked_at_again() {
     assert!(registry.lock().published.is_some());
 }
 
-/// Files of which nothing can be opened, as where the process has too many open.
+/// Files that cannot be opened, as if the process had too many open files.
 struct Full<'a>(&'a Checkout);
 
-impl Files for Full<'_> {
+impl RepositoryFiles for Full<'_> {
     fn read(&self, path: &str, _limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         Err(FilesError::Unreadable { path: path.to_owned(), reason: "too many open files".to_owned() })
     }
 
-    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
+    fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
         self.0.list(path)
     }
 
-    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError> {
+    fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {
         self.0.metadata(path)
     }
 }
@@ -82,14 +82,14 @@ impl Files for Full<'_> {
 #[test]
 fn what_could_not_be_read_was_not_looked_at() {
     let folder = folder();
-    let registry = Registry::new(folder.path());
+    let registry = RegistryPublisher::new(folder.path());
     let (checkout, source) = registry.read().expect("a manifest");
     let full = Full(&checkout);
-    let noting = Noting::new(&full);
+    let noting = TrackedFiles::new(&full);
     assert!(publish(&noting, &source).is_err() && !noting.was_read());
-    let noting = Noting::new(&checkout);
+    let noting = TrackedFiles::new(&checkout);
     assert!(publish(&noting, &source).is_ok() && noting.was_read());
-    // And where the manifest itself is the one: nothing is kept by which the next look could be spared.
+    // The manifest itself cannot be read: no stamp is kept that could avoid the next check.
     fs::remove_file(folder.path().join(MANIFEST)).expect("it was there");
     registry.look();
     assert!(registry.lock().seen.is_none());
@@ -98,7 +98,7 @@ fn what_could_not_be_read_was_not_looked_at() {
 #[test]
 fn whoever_asks_during_the_first_look_is_given_what_it_finds() {
     let folder = folder();
-    let registry = Arc::new(Registry::new(folder.path()));
+    let registry = Arc::new(RegistryPublisher::new(folder.path()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let answers = runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
@@ -114,11 +114,11 @@ fn whoever_asks_during_the_first_look_is_given_what_it_finds() {
 #[test]
 fn a_look_that_nobody_waits_for_any_more_is_still_the_only_one() {
     let folder = folder();
-    let registry = Arc::new(Registry::new(folder.path()));
+    let registry = Arc::new(RegistryPublisher::new(folder.path()));
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
     let _inside = runtime.enter();
     let (go, wait) = std::sync::mpsc::channel::<()>();
-    // The one thread for such work is taken, so the look cannot begin.
+    // The only thread for such work is busy, so the check cannot begin.
     let taken = runtime.spawn_blocking(move || wait.recv());
     {
         let mut asked = std::pin::pin!(registry.published());

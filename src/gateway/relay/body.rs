@@ -1,4 +1,4 @@
-//! The caller's body: drives the upstream's from the caller's own connection.
+//! The caller's body, which drives the upstream's from the caller's own connection.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -11,51 +11,51 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::caller_pace::CallerPace;
-use super::course::Course;
-use super::prove::Proven;
-use super::rewrite::Summary;
-use super::tap::{Broken, Step};
+use super::course::AnswerRelay;
+use super::prove::ProvenAnswer;
+use super::rewrite::AnswerSummary;
+use super::tap::{RelayError, RelayStep};
 use crate::tables::HEARTBEAT_SECONDS;
 
-/// How an answer ended.
+/// The way in which an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Complete, and the caller was there to the end.
+pub(crate) enum RelayOutcome {
+    /// The answer is complete, and the caller was there to the end.
     Complete,
     /// The caller had left.
     Left,
-    /// It broke off.
-    Broken(Broken),
+    /// The answer broke off.
+    Broken(RelayError),
 }
 
 /// Work to be done before the caller sees the end of the answer.
-pub(crate) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type ClosingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Told once how the answer ended.
-pub(crate) type OnEnd = Box<dyn FnOnce(Ending, Summary) -> Closing + Send>;
+/// Called once with the outcome of the answer.
+pub(crate) type EndCallback = Box<dyn FnOnce(RelayOutcome, AnswerSummary) -> ClosingFuture + Send>;
 
 /// The body of the answer to the caller.
 ///
-/// When the caller of a plain answer leaves, the upstream's answer is read to its end all the same: it is paid for, and
-/// it is recorded. A caller of events who leaves cancels the upstream's work.
+/// If the caller of a plain answer leaves, the upstream's answer is still read to its end: it is paid for, and it is
+/// recorded. If the caller of events leaves, the upstream's work is cancelled.
 pub(crate) struct RelayBody {
-    state: State,
+    state: RelayBodyState,
     queue: VecDeque<Bytes>,
-    on_end: Option<OnEnd>,
+    on_end: Option<EndCallback>,
     /// The error as an event, in the words of the contract.
     error: String,
     heartbeat: Pin<Box<Sleep>>,
     /// Resolves when the answer must end because the process stops.
-    cutoff: Option<Cutoff>,
+    cutoff: Option<CutoffFuture>,
     pace: CallerPace,
 }
 
-type Cutoff = Pin<Box<WaitForCancellationFutureOwned>>;
+type CutoffFuture = Pin<Box<WaitForCancellationFutureOwned>>;
 
-enum State {
-    Relaying(Course),
+enum RelayBodyState {
+    Relaying(AnswerRelay),
     /// The upstream is done; the last bytes wait for the record.
-    Closing(Closing, Result<Bytes, Broken>),
+    Closing(ClosingFuture, Result<Bytes, RelayError>),
     Ended,
 }
 
@@ -64,11 +64,11 @@ const BEAT: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 // === impl RelayBody ===
 
 impl RelayBody {
-    /// A body that tells `on_end` how it ended, and lets it finish before the caller sees the end. `error` is the data of
-    /// the event that a caller of events gets when the answer breaks off.
-    pub(crate) fn new(proven: Proven, error: String, on_end: OnEnd) -> Self {
+    /// Makes a body that tells `on_end` how it ended, and lets it finish before the caller sees the end. `error` is the
+    /// data of the event that a caller of events gets if the answer breaks off.
+    pub(crate) fn new(proven: ProvenAnswer, error: String, on_end: EndCallback) -> Self {
         Self {
-            state: State::Relaying(proven.course),
+            state: RelayBodyState::Relaying(proven.course),
             queue: VecDeque::new(),
             on_end: Some(on_end),
             error,
@@ -78,68 +78,70 @@ impl RelayBody {
         }
     }
 
-    /// The same body, ended early when `cutoff` is cancelled: with an event in a stream, otherwise by breaking off.
+    /// Ends the body early if `cutoff` is cancelled: with an event in a stream, otherwise by breaking off.
     pub(crate) fn until(mut self, cutoff: &CancellationToken) -> Self {
         self.cutoff = Some(Box::pin(cutoff.clone().cancelled_owned()));
         self
     }
 
-    fn close(&mut self, ending: Ending, summary: Summary, last: Result<Bytes, Broken>) {
-        let closing: Closing = match self.on_end.take() {
+    fn close(&mut self, ending: RelayOutcome, summary: AnswerSummary, last: Result<Bytes, RelayError>) {
+        let closing: ClosingFuture = match self.on_end.take() {
             Some(on_end) => on_end(ending, summary),
             None => Box::pin(std::future::ready(())),
         };
-        self.state = State::Closing(closing, last);
+        self.state = RelayBodyState::Closing(closing, last);
     }
 
     /// Notes that the caller asks for more, and gives the upstream the time that it was away. Returns whether the
     /// caller is fast enough.
     fn come_back(&mut self) -> bool {
         let (away, enough) = self.pace.come_back(Instant::now());
-        if let State::Relaying(course) = &mut self.state {
+        if let RelayBodyState::Relaying(course) = &mut self.state {
             course.postpone(away);
             return enough;
         }
         true
     }
 
-    /// Continues without the caller. If the caller of an image stream was `slow`, the stream is read to its end, where
-    /// the tokens are reported.
+    /// Continues without the caller. If the caller of an image stream was `slow`, the stream is read to its end, which
+    /// reports the tokens.
     fn leave(&mut self, slow: bool) {
-        let state = std::mem::replace(&mut self.state, State::Ended);
+        let state = std::mem::replace(&mut self.state, RelayBodyState::Ended);
         match (state, self.on_end.take()) {
-            (State::Relaying(course), Some(on_end)) if course.streams() && !(slow && course.draws()) => {
+            (RelayBodyState::Relaying(course), Some(on_end)) if course.streams() && !(slow && course.draws()) => {
                 let summary = course.summary();
-                // Dropping it closes the connection to the upstream at once.
+                // The drop closes the connection to the upstream at once.
                 drop(course);
-                alone(on_end(Ending::Left, summary));
+                alone(on_end(RelayOutcome::Left, summary));
             }
-            (State::Relaying(course), Some(on_end)) => alone(Box::pin(finish(course, self.cutoff.take(), on_end))),
+            (RelayBodyState::Relaying(course), Some(on_end)) => {
+                alone(Box::pin(finish(course, self.cutoff.take(), on_end)));
+            }
             // The upstream is done. The record is closed even though the caller has left.
-            (State::Closing(closing, _), _) => alone(closing),
-            (State::Relaying(_) | State::Ended, _) => {}
+            (RelayBodyState::Closing(closing, _), _) => alone(closing),
+            (RelayBodyState::Relaying(_) | RelayBodyState::Ended, _) => {}
         }
     }
 
-    /// One look at the upstream: whether there is something new to look at here.
+    /// Polls the upstream once. Ready if there is something new to handle here.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let State::Relaying(course) = &mut self.state else { return Poll::Ready(()) };
+        let RelayBodyState::Relaying(course) = &mut self.state else { return Poll::Ready(()) };
         if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
-            let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(Broken::Cutoff));
-            self.close(Ending::Broken(Broken::Cutoff), summary, last);
+            let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(RelayError::Cutoff));
+            self.close(RelayOutcome::Broken(RelayError::Cutoff), summary, last);
             return Poll::Ready(());
         }
         match course.poll_step(cx) {
-            Poll::Ready(Ok(Step::Pieces(pieces))) => {
+            Poll::Ready(Ok(RelayStep::Pieces(pieces))) => {
                 if !pieces.is_empty() {
                     self.heartbeat.as_mut().reset(Instant::now() + BEAT);
                 }
                 self.queue.extend(pieces);
             }
-            Poll::Ready(Ok(Step::End(tail, summary))) => self.close(Ending::Complete, *summary, Ok(tail)),
+            Poll::Ready(Ok(RelayStep::End(tail, summary))) => self.close(RelayOutcome::Complete, *summary, Ok(tail)),
             Poll::Ready(Err(broken)) => {
                 let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(broken));
-                self.close(Ending::Broken(broken), summary, last);
+                self.close(RelayOutcome::Broken(broken), summary, last);
             }
             Poll::Pending => {
                 ready!(self.heartbeat.as_mut().poll(cx));
@@ -153,15 +155,15 @@ impl RelayBody {
 
 impl Body for RelayBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = RelayError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let this = &mut *self;
         if !this.come_back() {
             tracing::warn!("a caller takes its answer too slowly: the rest is read without it");
             this.queue.clear();
             this.leave(true);
-            return Poll::Ready(Some(Err(Broken::Slow)));
+            return Poll::Ready(Some(Err(RelayError::Slow)));
         }
         loop {
             if let Some(piece) = this.queue.pop_front() {
@@ -169,20 +171,20 @@ impl Body for RelayBody {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             match &mut this.state {
-                State::Relaying(_) => ready!(this.poll_upstream(cx)),
-                State::Closing(closing, last) => {
+                RelayBodyState::Relaying(_) => ready!(this.poll_upstream(cx)),
+                RelayBodyState::Closing(closing, last) => {
                     ready!(closing.as_mut().poll(cx));
                     let last = last.clone();
-                    this.state = State::Ended;
+                    this.state = RelayBodyState::Ended;
                     return Poll::Ready(Some(last.map(Frame::data)));
                 }
-                State::Ended => return Poll::Ready(None),
+                RelayBodyState::Ended => return Poll::Ready(None),
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, RelayBodyState::Ended)
     }
 }
 
@@ -192,8 +194,8 @@ impl Drop for RelayBody {
     }
 }
 
-/// Reads an answer to its end for nobody, so that its tokens are known.
-async fn finish(mut course: Course, cutoff: Option<Cutoff>, on_end: OnEnd) {
+/// Reads an answer to its end without a caller, so that its tokens are known.
+async fn finish(mut course: AnswerRelay, cutoff: Option<CutoffFuture>, on_end: EndCallback) {
     let cutoff = async move {
         match cutoff {
             Some(cutoff) => cutoff.await,
@@ -203,27 +205,27 @@ async fn finish(mut course: Course, cutoff: Option<Cutoff>, on_end: OnEnd) {
     let read = async {
         loop {
             match std::future::poll_fn(|cx| course.poll_step(cx)).await {
-                Ok(Step::Pieces(_)) => {}
-                Ok(Step::End(_, summary)) => break Ok(*summary),
+                Ok(RelayStep::Pieces(_)) => {}
+                Ok(RelayStep::End(_, summary)) => break Ok(*summary),
                 Err(broken) => break Err(broken),
             }
         }
     };
     let read = tokio::select! {
         read = read => read,
-        () = cutoff => Err(Broken::Cutoff),
+        () = cutoff => Err(RelayError::Cutoff),
     };
     let (ending, summary) = match read {
-        Ok(summary) => (Ending::Left, summary),
-        Err(broken) => (Ending::Broken(broken), course.summary()),
+        Ok(summary) => (RelayOutcome::Left, summary),
+        Err(broken) => (RelayOutcome::Broken(broken), course.summary()),
     };
     on_end(ending, summary).await;
 }
 
-/// Lets work go on without the connection it belonged to.
+/// Continues work without the connection that it belonged to.
 ///
-/// It holds an open record, so shutdown waits for it through the ledger, and the answer's own limits bound it.
-fn alone(work: Closing) {
+/// The work holds an open record, so shutdown waits for it through the ledger, and the answer's own limits bound it.
+fn alone(work: ClosingFuture) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         drop(runtime.spawn(work));
     }

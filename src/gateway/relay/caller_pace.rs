@@ -1,4 +1,4 @@
-//! Measures how fast a caller reads an answer, without I/O, so that a slow caller can be told from one that is gone,
+//! Measures how fast a caller reads an answer, without I/O, so that a slow caller can be told from one that has left,
 //! and neither counts against the upstream.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
 const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 
-/// The bytes that the caller has read lately, and the time that it took.
+/// The bytes that the caller has read recently, and the time that it took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallerPace {
     /// The time at which the last piece was handed over, until the caller comes back.
@@ -46,7 +46,7 @@ impl CallerPace {
 mod tests {
     use super::*;
 
-    /// The time in seconds after which a caller is too slow that takes a piece of `bytes` bytes every `pause` seconds.
+    /// Returns the seconds after which a caller that takes a piece of `bytes` bytes every `pause` seconds is too slow.
     fn given_up(bytes: usize, pause: u64) -> Option<u64> {
         let (mut pace, begin) = (CallerPace::default(), Instant::now());
         (1..500).find_map(|count| {

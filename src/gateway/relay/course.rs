@@ -1,4 +1,4 @@
-//! The way of an answer from the upstream to the caller: written anew around its images, or passed on as it is.
+//! The relay of an answer from the upstream to the caller: written anew around its images, or passed on as it is.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -6,47 +6,47 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::gathered::Gathered;
-use super::pass::Pass;
-use super::rewrite::Summary;
-use super::tap::{Broken, Step, Tap, Without};
-use crate::image::Facts;
+use super::gathered::CombinedAnswer;
+use super::pass::ResponsePassthrough;
+use super::rewrite::AnswerSummary;
+use super::tap::{AnswerWithoutImage, ImageRelay, RelayError, RelayStep};
+use crate::image::ImageProperties;
 
 /// An answer between the upstream and the caller.
 #[derive(Debug)]
-pub(super) enum Course {
+pub(super) enum AnswerRelay {
     /// Images, as the image endpoints answer.
-    Images(Box<Tap>),
-    /// A response, as the upstream says it.
-    Response(Box<Pass>),
-    /// Images that are all there.
-    Gathered(Box<Gathered>),
+    Images(Box<ImageRelay>),
+    /// A response, byte for byte as the upstream sends it.
+    Response(Box<ResponsePassthrough>),
+    /// Images that are all complete.
+    Gathered(Box<CombinedAnswer>),
 }
 
-/// Calls the same function of what is still coming; of what is all there the answer is known.
+/// Calls the same function of an answer that is still coming; for a combined answer the result is known.
 macro_rules! either {
     ($course:expr, $name:ident($($argument:expr),*), $gathered:expr) => {
         match $course {
-            Course::Images(course) => course.$name($($argument),*),
-            Course::Response(course) => course.$name($($argument),*),
-            Course::Gathered(_) => $gathered,
+            AnswerRelay::Images(course) => course.$name($($argument),*),
+            AnswerRelay::Response(course) => course.$name($($argument),*),
+            AnswerRelay::Gathered(_) => $gathered,
         }
     };
 }
 
-// === impl Course ===
+// === impl AnswerRelay ===
 
-impl Course {
-    /// The next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
+impl AnswerRelay {
+    /// Returns the next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
         if let Self::Gathered(gathered) = self {
             return gathered.poll_step(cx);
         }
         either!(self, poll_step(cx), Poll::Pending)
     }
 
-    /// Reads once: how many bytes, or `None` at the end of the body. The end is told again whenever it is asked for.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
+    /// Reads once: returns the number of bytes, or `None` at the end of the body and on each later call.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
         either!(self, poll_read(cx), Poll::Ready(Ok(None)))
     }
 
@@ -59,8 +59,8 @@ impl Course {
         }
     }
 
-    /// What the answer held so far.
-    pub(super) fn summary(&self) -> Summary {
+    /// Returns the content of the answer so far.
+    pub(super) fn summary(&self) -> AnswerSummary {
         match self {
             Self::Images(course) => course.summary(),
             Self::Response(course) => course.summary(),
@@ -68,18 +68,18 @@ impl Course {
         }
     }
 
-    /// Whether it has really begun.
+    /// True if the answer has really begun.
     pub(super) fn proven(&self) -> bool {
         either!(self, proven(), true)
     }
 
-    /// Whether everything that was asked for is there.
+    /// True if everything that was requested is there.
     pub(super) fn complete(&self) -> bool {
         either!(self, complete(), true)
     }
 
-    /// What the first image is, and whether more bytes could still tell.
-    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first(&self) -> (Option<ImageProperties>, bool) {
         match self {
             Self::Images(course) => course.first(),
             Self::Response(course) => course.first(),
@@ -87,17 +87,17 @@ impl Course {
         }
     }
 
-    /// What goes out when it breaks off: events, or nothing, so that the transfer itself breaks.
+    /// Returns the bytes that go out if the answer breaks off: events, or nothing, so that the transfer itself breaks.
     pub(super) fn break_off(&mut self, error: &str) -> Option<Bytes> {
         either!(self, break_off(error), None)
     }
 
-    /// What keeps the connection awake, where something may stand here.
+    /// Returns the bytes that keep the connection open, if they may be sent here.
     pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
         either!(self, heartbeat(), None)
     }
 
-    /// Whether anything is kept of what comes before an image, so that it must not be much.
+    /// True if the bytes before an image are held in memory, so that they must be few.
     pub(super) const fn holds_back(&self) -> bool {
         match self {
             Self::Images(course) => course.holds_back(),
@@ -105,7 +105,7 @@ impl Course {
         }
     }
 
-    /// What the upstream said beside its image, of an answer that is whole.
+    /// Returns the members other than the image that the upstream sent, for an answer that is complete.
     pub(super) fn take_members(&mut self) -> Map<String, Value> {
         match self {
             Self::Images(course) => course.take_members(),
@@ -113,18 +113,18 @@ impl Course {
         }
     }
 
-    /// True for an image stream, which is over soon.
+    /// True for an answer of images, which is over soon.
     pub(super) const fn draws(&self) -> bool {
         !matches!(self, Self::Response(_))
     }
 
-    /// Whether the caller gets events.
+    /// True if the caller gets events.
     pub(super) fn streams(&self) -> bool {
         either!(self, streams(), false)
     }
 
-    /// What a whole answer that never began says instead.
-    pub(super) fn without_image(&self) -> Option<Without> {
+    /// Returns the content of a complete answer that never began.
+    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         either!(self, without_image(), None)
     }
 }

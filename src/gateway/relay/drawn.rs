@@ -1,111 +1,115 @@
-//! A response that was asked for one image: the image is taken out of it, and the words around it are judged.
+//! Reads a response that was requested for one image: extracts the image, and judges the members around it.
 //!
-//! It comes as events or whole, and is told to the same [`Sink`] that answers of the image endpoints are told to. The image
-//! stands in it twice, in the event of its item and in the response at the end: the first counts, the copy is skipped. The
-//! tokens come last, so the end of an image waits for them; but an image that is whole counts whatever breaks behind it.
+//! The response comes as events or whole, and goes to the same [`AnswerSink`] as answers of the image endpoints. It has
+//! the image twice, in the event of its item and in the response at the end: the first counts, the copy is skipped. The
+//! tokens come last, so the end of an image waits for them; a complete image counts even if the rest breaks.
 
 mod found;
 
 use bytes::Bytes;
 
-use self::found::Found;
-use super::fill::Usage;
-use super::frames::{Frames, Stretch};
-use super::intake::Silence;
-use super::lexer::{Malformed, Sink};
-use super::scan::Scan;
-use super::tap::Without;
+use self::found::ImageToolContent;
+use super::fill::AnswerUsage;
+use super::frames::{SseFrameScanner, SseFrameSpan};
+use super::intake::UpstreamActivity;
+use super::lexer::{AnswerSink, AnswerSyntaxError};
+use super::scan::JsonScanner;
+use super::tap::AnswerWithoutImage;
 
-/// A response on its way in.
+/// A response that is being read.
 #[derive(Debug)]
-pub(super) struct Drawn {
-    input: Input,
-    found: Found,
-    /// Anything but comments has come since this was last asked.
+pub(super) struct ImageToolResponse {
+    input: ImageToolInput,
+    found: ImageToolContent,
+    /// True if anything but comments has come since the last query.
     progressed: bool,
 }
 
-/// The shape that comes in, known from its first byte.
+/// The incoming shape, known from its first byte.
 #[derive(Debug)]
-enum Input {
+enum ImageToolInput {
     Unknown,
-    Answer(Scan),
-    Events { frames: Frames, scan: Scan, data: Data },
+    Answer(JsonScanner),
+    Events { frames: SseFrameScanner, scan: JsonScanner, data: ImageToolDataKind },
 }
 
-/// The data of the current event so far.
+/// The type of the current event's data so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Data {
+enum ImageToolDataKind {
     None,
     Object,
-    /// Something else, such as the end mark of other APIs.
+    /// Another value, such as the end mark of other APIs.
     Other,
 }
 
-// === impl Drawn ===
+// === impl ImageToolResponse ===
 
-impl Drawn {
+impl ImageToolResponse {
     pub(super) fn new() -> Self {
-        Self { input: Input::Unknown, found: Found::default(), progressed: false }
+        Self { input: ImageToolInput::Unknown, found: ImageToolContent::default(), progressed: false }
     }
 
     /// Reads the next piece.
-    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl Sink) -> Result<(), Malformed> {
-        if let Input::Unknown = self.input {
+    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        if let ImageToolInput::Unknown = self.input {
             let Some(first) = piece.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
             self.input = match first {
-                b'{' | b'[' | b'<' => Input::Answer(Scan::within("response")),
-                _ => Input::Events { frames: Frames::new(), scan: Scan::new(), data: Data::None },
+                b'{' | b'[' | b'<' => ImageToolInput::Answer(JsonScanner::within("response")),
+                _ => ImageToolInput::Events {
+                    frames: SseFrameScanner::new(),
+                    scan: JsonScanner::new(),
+                    data: ImageToolDataKind::None,
+                },
             };
         }
         match self.input {
-            Input::Unknown => Ok(()),
-            Input::Answer(_) => self.push_answer(piece, sink),
-            Input::Events { .. } => self.push_events(piece, sink),
+            ImageToolInput::Unknown => Ok(()),
+            ImageToolInput::Answer(_) => self.push_answer(piece, sink),
+            ImageToolInput::Events { .. } => self.push_events(piece, sink),
         }
     }
 
-    /// Nothing more comes: an image that is whole counts.
-    pub(super) fn settle(&mut self, sink: &mut impl Sink) {
+    /// Ends the answer: a complete image counts.
+    pub(super) fn settle(&mut self, sink: &mut impl AnswerSink) {
         self.found.settle(sink);
     }
 
-    /// Whether the upstream has said its last word, good or bad.
+    /// True if the upstream has sent its final event or response, good or bad.
     pub(super) const fn is_over(&self) -> bool {
         self.found.is_over()
     }
 
-    /// What the upstream may be doing while nothing comes.
-    pub(super) const fn silence(&self) -> Silence {
+    /// Returns the activity that may explain a silence of the upstream.
+    pub(super) const fn silence(&self) -> UpstreamActivity {
         match self.input {
-            Input::Answer(_) => Silence::Sending,
-            Input::Events { .. } if self.found.in_image() => Silence::Sending,
-            Input::Unknown | Input::Events { .. } => Silence::Working,
+            ImageToolInput::Answer(_) => UpstreamActivity::Sending,
+            ImageToolInput::Events { .. } if self.found.in_image() => UpstreamActivity::Sending,
+            ImageToolInput::Unknown | ImageToolInput::Events { .. } => UpstreamActivity::Working,
         }
     }
 
-    /// Whether anything but comments has come since this was last asked: a heartbeat is no progress.
+    /// True if anything but comments has come since the last call: a heartbeat is not progress.
     pub(super) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progressed)
     }
 
-    /// Every token of the call, those of the text model too.
-    pub(super) fn usage(&self) -> Option<Usage> {
+    /// Returns all tokens of the call, those of the text model too.
+    pub(super) fn usage(&self) -> Option<AnswerUsage> {
         self.found.usage()
     }
 
-    /// The text model, as the upstream names it.
+    /// Returns the text model, as the upstream names it.
     pub(super) fn host_model(&self) -> Option<String> {
         self.found.host_model()
     }
 
-    /// What the upstream says instead of an image.
-    pub(super) fn without_image(&self) -> Option<Without> {
+    /// Returns the content of the answer if it has no image.
+    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         self.found.without_image()
     }
 
-    fn push_answer(&mut self, piece: &Bytes, sink: &mut impl Sink) -> Result<(), Malformed> {
-        let Input::Answer(scan) = &mut self.input else { return Ok(()) };
+    fn push_answer(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        let ImageToolInput::Answer(scan) = &mut self.input else { return Ok(()) };
         self.progressed = true;
         let was_done = scan.is_done();
         self.found.read_on(scan, piece, piece, sink)?;
@@ -115,36 +119,36 @@ impl Drawn {
         Ok(())
     }
 
-    fn push_events(&mut self, piece: &Bytes, sink: &mut impl Sink) -> Result<(), Malformed> {
-        let Input::Events { frames, scan, data } = &mut self.input else { return Ok(()) };
+    fn push_events(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        let ImageToolInput::Events { frames, scan, data } = &mut self.input else { return Ok(()) };
         let mut at = 0;
         while at < piece.len() && !self.found.is_over() {
             let (length, stretch) = frames.next(&piece[at..]);
             let part = &piece[at..at + length];
             at += length;
             match stretch {
-                Stretch::Data => {
+                SseFrameSpan::Data => {
                     self.progressed = true;
                     data.begin(part);
-                    let is_object = *data == Data::Object;
+                    let is_object = *data == ImageToolDataKind::Object;
                     is_object.then(|| self.found.read_on(scan, piece, part, sink)).transpose()?;
                 }
-                Stretch::End { .. } => {
-                    let scan = std::mem::replace(scan, Scan::new());
-                    let is_object = std::mem::replace(data, Data::None) == Data::Object;
+                SseFrameSpan::End { .. } => {
+                    let scan = std::mem::replace(scan, JsonScanner::new());
+                    let is_object = std::mem::replace(data, ImageToolDataKind::None) == ImageToolDataKind::Object;
                     is_object.then(|| self.found.end_event(&scan, sink)).transpose()?;
                 }
-                Stretch::Other => {}
+                SseFrameSpan::Other => {}
             }
         }
         Ok(())
     }
 }
 
-// === impl Data ===
+// === impl ImageToolDataKind ===
 
-impl Data {
-    /// Looks at what data begins with.
+impl ImageToolDataKind {
+    /// Decides the type of the data by its beginning.
     fn begin(&mut self, part: &[u8]) {
         if *self != Self::None {
             return;

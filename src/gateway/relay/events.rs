@@ -1,58 +1,58 @@
-//! The upstream's answer becomes the events of the contract while it passes.
+//! Turns the upstream's answer into the events of the contract while it passes.
 //!
-//! Exactly two field lines for each event, one line of JSON, no end mark; at most as many partial images as were asked
-//! for, numbered from 0, and exactly one final image. Events beside those are not passed on: official SDKs take every
-//! event for an image. An upstream that answers with plain JSON is read too: its image becomes the final event.
+//! Each event has exactly two field lines, one line of JSON, and no end mark. At most the requested number of partial
+//! images go out, numbered from 0, and exactly one final image. Other events are not passed on: official SDKs take any
+//! event for an image. A plain JSON answer of an upstream is read too: its image becomes the final event.
 //! It carries the event table of the specification.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::fill::{self, Asked};
-use super::item::{Item, Kind};
-use super::lexer::Sink;
-use super::rewrite::{DeliveredImage, Summary, write_members};
+use super::fill::{self, RequestedAnswer};
+use super::item::{ImageItem, ImageItemKind};
+use super::lexer::AnswerSink;
+use super::rewrite::{AnswerSummary, DeliveredImage, write_members};
 use super::unlisted;
-use crate::image::Facts;
+use crate::image::ImageProperties;
 
-/// A comment that keeps connections and proxies awake; no client takes it for an event.
+/// A comment that keeps connections and proxies open; no client takes it for an event.
 pub(crate) const HEARTBEAT: &[u8] = b": keep-alive\n\n";
 
-/// Turns what the lexer finds into events.
+/// Turns the content that the lexer finds into events.
 #[derive(Debug)]
-pub(super) struct Events {
-    asked: Asked,
+pub(super) struct SseAnswerWriter {
+    asked: RequestedAnswer,
     ready: Vec<Bytes>,
     text: Vec<u8>,
     /// Members of a plain answer, which come before and after its image.
     members: Map<String, Value>,
-    item: Item,
+    item: ImageItem,
     next_event: Option<Option<String>>,
-    /// The name of the current frame has gone out before its data.
+    /// True if the name of the current frame has gone out before its data.
     named: bool,
     something: bool,
     partials: u32,
-    /// The first image that began, partial or not.
-    first: Option<Facts>,
+    /// The properties of the first image that began, partial or not.
+    first: Option<ImageProperties>,
     begun: bool,
-    /// The final image, once it is complete: what it is, and the rest of its frame.
-    done: Option<Option<Facts>>,
-    usage: Option<fill::Usage>,
+    /// The properties of the final image, once it is complete.
+    done: Option<Option<ImageProperties>>,
+    usage: Option<fill::AnswerUsage>,
     error: Option<Map<String, Value>>,
-    /// A final event without an image: what it says instead.
+    /// The members of a final event without an image.
     blank: Option<Map<String, Value>>,
 }
 
-// === impl Events ===
+// === impl SseAnswerWriter ===
 
-impl Events {
-    pub(super) fn new(asked: Asked) -> Self {
+impl SseAnswerWriter {
+    pub(super) fn new(asked: RequestedAnswer) -> Self {
         Self {
             asked,
             ready: Vec::new(),
             text: Vec::new(),
             members: Map::new(),
-            item: Item::default(),
+            item: ImageItem::default(),
             next_event: None,
             named: true,
             something: false,
@@ -66,74 +66,74 @@ impl Events {
         }
     }
 
-    /// Whether a first image has begun.
+    /// True if a first image has begun.
     pub(super) const fn proven(&self) -> bool {
         self.begun
     }
 
-    /// Whether the final event is whole.
+    /// True if the final event is complete.
     pub(super) const fn complete(&self) -> bool {
         self.done.is_some() && self.item.is_event()
     }
 
-    /// The upstream has said that it failed.
+    /// True if the upstream has stated that it failed.
     pub(super) const fn failed(&self) -> bool {
         self.error.is_some()
     }
 
-    /// An event has said that there is no image.
+    /// True if an event has stated that there is no image.
     pub(super) const fn said(&self) -> bool {
         self.error.is_some() || self.blank.is_some()
     }
 
-    /// What the first image is, and whether more bytes could still tell.
-    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first(&self) -> (Option<ImageProperties>, bool) {
         (self.first.or(self.item.facts), self.first.is_none() && self.item.may_still_tell())
     }
 
-    /// Where an image should be there was something else.
+    /// True if there was another value in place of an image.
     pub(super) const fn something(&self) -> bool {
         self.something
     }
 
-    /// The pieces that can go out now.
+    /// Returns the pieces that can go out now.
     pub(super) fn take(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.ready)
     }
 
-    /// What the upstream said instead of sending an image.
+    /// Returns the members that the upstream sent instead of an image.
     pub(super) fn members(&self) -> Map<String, Value> {
         self.error.as_ref().or(self.blank.as_ref()).unwrap_or(&self.members).clone()
     }
 
-    /// The rest of the final frame.
+    /// Returns the rest of the final frame.
     pub(super) fn finish(&mut self) -> Bytes {
         let mut tail = std::mem::take(&mut self.text);
         let name = self.name();
         let mut item = std::mem::take(&mut self.item);
-        // What a plain answer says beside its images belongs to its one event.
+        // The members of a plain answer, except for its images, belong to its only event.
         item.members.extend(std::mem::take(&mut self.members));
         self.write_rest(&mut tail, item, &name, None);
         Bytes::from(tail)
     }
 
-    /// What the answer held so far.
-    pub(super) fn summary(&self) -> Summary {
+    /// Returns the content of the answer so far.
+    pub(super) fn summary(&self) -> AnswerSummary {
         let name = |key| fill::name(&self.item.members, key).or_else(|| fill::name(&self.members, key));
         let quality = fill::quality(&self.item.members, "quality").or_else(|| fill::quality(&self.members, "quality"));
         let image = |facts| DeliveredImage { facts, quality: quality.map(str::to_owned) };
-        Summary {
+        AnswerSummary {
             delivered: self.done.map(image).into_iter().collect(),
             usage: self.usage.or_else(|| fill::of_answer(&self.members)),
             image_model: name("model").map(str::to_owned),
-            ..Summary::default()
+            ..AnswerSummary::default()
         }
     }
 
-    /// What goes out when the answer breaks off: the frame that has begun becomes one that every client takes for an
-    /// error, and a frame of its own says it once more for clients that only look at the last one.
+    /// Returns the bytes that go out if the answer breaks off: the frame that has begun becomes one that every client
+    /// takes for an error, and a separate frame repeats it for clients that only read the last one.
     pub(super) fn break_off(&mut self, error: &str) -> Bytes {
-        // The end of an image may still wait for what comes behind it.
+        // The end of an image may still wait for the members after it.
         let mut text = std::mem::take(&mut self.text);
         if self.item.begun {
             if !self.item.ended {
@@ -146,7 +146,7 @@ impl Events {
         Bytes::from(text)
     }
 
-    /// Whether a comment may stand here: between frames, never within one.
+    /// True if a comment may be sent here: between frames, never within one.
     pub(super) const fn between_frames(&self) -> bool {
         !self.item.begun
     }
@@ -156,35 +156,35 @@ impl Events {
             return false;
         }
         match self.item.kind() {
-            Kind::Partial => self.partials < self.asked.partials,
-            Kind::Completed | Kind::Unknown => true,
-            Kind::Error | Kind::Other => false,
+            ImageItemKind::Partial => self.partials < self.asked.partials,
+            ImageItemKind::Completed | ImageItemKind::Unknown => true,
+            ImageItemKind::Error | ImageItemKind::Other => false,
         }
     }
 
     fn begin(&mut self) {
         self.item.begun = true;
         self.begun = true;
-        // Without intermediate images there is only one thing that an event with an image can be.
-        self.named = self.item.kind() != Kind::Unknown || self.asked.partials == 0;
+        // Without intermediate images, an event with an image can be of one type only.
+        self.named = self.item.kind() != ImageItemKind::Unknown || self.asked.partials == 0;
         let opening = if self.named {
             let name = self.name();
             format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"")
         } else {
-            // Its name goes out behind its data, where it is as good.
+            // Its name goes out after its data, which has the same effect.
             "data: {\"b64_json\":\"".to_owned()
         };
         self.text.extend_from_slice(opening.as_bytes());
     }
 
     fn name(&self) -> String {
-        let end = if self.item.kind() == Kind::Partial { "partial_image" } else { "completed" };
+        let end = if self.item.kind() == ImageItemKind::Partial { "partial_image" } else { "completed" };
         format!("{}.{end}", self.asked.events)
     }
 
-    /// The frame of the current item is complete, now that it is known what it is.
+    /// Ends the frame of the current item, whose type is now known.
     fn end_frame(&mut self) {
-        if self.item.kind() == Kind::Partial {
+        if self.item.kind() == ImageItemKind::Partial {
             let mut text = std::mem::take(&mut self.text);
             let name = self.name();
             let item = std::mem::take(&mut self.item);
@@ -197,8 +197,8 @@ impl Events {
         }
     }
 
-    /// Every member after the image, and the end of the frame.
-    fn write_rest(&self, out: &mut Vec<u8>, item: Item, name: &str, index: Option<u32>) {
+    /// Writes every member after the image, and the end of the frame.
+    fn write_rest(&self, out: &mut Vec<u8>, item: ImageItem, name: &str, index: Option<u32>) {
         let (found, facts) = (item.members, item.facts);
         let mut members = fill::event_members(&self.asked, &found, facts);
         members.extend(unlisted::of_answer(&found));
@@ -217,7 +217,7 @@ impl Events {
     }
 }
 
-impl Sink for Events {
+impl AnswerSink for SseAnswerWriter {
     fn member(&mut self, key: String, value: Value) {
         self.members.insert(key, value);
     }
@@ -229,7 +229,7 @@ impl Sink for Events {
     fn item_start(&mut self) {
         // The image of a plain answer waits for the members that come after it.
         if self.done.is_none() {
-            self.item = Item::new(self.next_event.take());
+            self.item = ImageItem::new(self.next_event.take());
         }
     }
 
@@ -271,9 +271,9 @@ impl Sink for Events {
             return;
         }
         match (self.item.kind(), self.item.begun) {
-            (Kind::Error, false) => self.error = Some(std::mem::take(&mut self.item.members)),
-            (Kind::Partial | Kind::Completed, true) => self.end_frame(),
-            (Kind::Completed, false) if self.item.is_event() => {
+            (ImageItemKind::Error, false) => self.error = Some(std::mem::take(&mut self.item.members)),
+            (ImageItemKind::Partial | ImageItemKind::Completed, true) => self.end_frame(),
+            (ImageItemKind::Completed, false) if self.item.is_event() => {
                 let members = std::mem::take(&mut self.item.members);
                 self.something |= !fill::says_why(&members);
                 self.blank = Some(members);
@@ -283,7 +283,7 @@ impl Sink for Events {
     }
 
     fn event_end(&mut self, name: Option<String>) {
-        if self.done.is_none() && self.item.begun && self.item.kind() == Kind::Unknown {
+        if self.done.is_none() && self.item.begun && self.item.kind() == ImageItemKind::Unknown {
             self.item.call(name);
             self.end_frame();
         }

@@ -1,48 +1,48 @@
-//! The members around the images: what the upstream left out is filled in, what it left open is resolved.
+//! The members around the images: fills in those that the upstream left out, and resolves those that it left open.
 //!
 //! Pure. The types that clients enforce are those of the contract: `created` in whole seconds, `background` and, in
-//! answers, `quality` never `auto`, `size` the pixels really delivered, `usage` complete and whole.
+//! answers, `quality` never `auto`, `size` the pixels really delivered, `usage` complete and in whole numbers.
 
 use serde_json::{Map, Value, json};
 
 use super::unlisted;
-use crate::image::Facts;
+use crate::image::ImageProperties;
 
-/// What the caller asked for, as far as the answer repeats it.
+/// The parts of the request that the answer repeats.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedAnswer {
     /// The model id, verbatim.
     pub(crate) model: String,
-    /// The prompt: what `revised_prompt` falls back to.
+    /// The prompt, the default of `revised_prompt`.
     pub(crate) prompt: String,
-    /// How many images at most.
+    /// The most images in the answer.
     pub(crate) count: usize,
-    /// How many intermediate images at most.
+    /// The most intermediate images in the answer.
     pub(crate) partials: u32,
-    /// What events are called before the dot.
+    /// The prefix of event names, before the dot.
     pub(crate) events: &'static str,
-    /// Whether the caller wants events.
+    /// True if the caller wants events.
     pub(crate) stream: bool,
-    /// Whether the answer is to be one image among others, without anything around it.
+    /// True if the answer is to be one image among others, without anything around it.
     pub(crate) part: bool,
-    /// Such as `low`, unless the model chooses.
+    /// The quality, such as `low`, unless the model chooses.
     pub(crate) quality: Option<String>,
-    /// `<width>x<height>`, unless the model chooses.
+    /// The size as `<width>x<height>`, unless the model chooses.
     pub(crate) size: Option<String>,
     /// `png`, `jpeg` or `webp`.
     pub(crate) output_format: &'static str,
-    /// Unix seconds now.
+    /// The current time in Unix seconds.
     pub(crate) now: i64,
 }
 
-/// The token counts of an answer, as the upstream reported them: one for each model, because each has a price of its own.
+/// The token counts of an answer, as the upstream reported them: one for each model, because each has its own price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct AnswerUsage {
     /// The model that makes images.
     pub(crate) image: Option<TokenCounts>,
     /// The text model that runs the image tool, or makes a response without one.
     pub(crate) host: Option<TokenCounts>,
-    /// All tokens of both.
+    /// All tokens of both models.
     pub(crate) total: u64,
 }
 
@@ -61,18 +61,22 @@ pub(crate) struct TokenCounts {
     pub(crate) output_image: u64,
     /// Text tokens of the answer.
     pub(crate) output_text: u64,
-    /// All of them.
+    /// All tokens of the model.
     pub(crate) total: u64,
 }
 
 /// The word for a quality that the model chooses.
 const AUTO: &str = "auto";
-/// A longer name or word is none.
+/// The most bytes of a name or word. A longer one is ignored.
 const NAME_MAX: usize = 128;
 
-/// Every member of the answer that the document has, but `data`. The words are the upstream's own, also those of a later
-/// version; of the format and the size the image itself decides, where its head tells.
-pub(super) fn members(asked: &Asked, found: &Map<String, Value>, first: Option<Facts>) -> Map<String, Value> {
+/// Returns every member of the answer that the document has, except `data`. The words are the upstream's own, also
+/// those of a later version; the format and the size are those of the image itself, if its head states them.
+pub(super) fn members(
+    asked: &RequestedAnswer,
+    found: &Map<String, Value>,
+    first: Option<ImageProperties>,
+) -> Map<String, Value> {
     let mut out = Map::new();
     let created = found.get("created").or_else(|| found.get("created_at")).and_then(seconds).unwrap_or(asked.now);
     out.insert("created".to_owned(), created.into());
@@ -81,46 +85,50 @@ pub(super) fn members(asked: &Asked, found: &Map<String, Value>, first: Option<F
     out.insert("model".to_owned(), model.into());
     let format = first.map(|facts| facts.format.as_str()).or_else(|| word(found, "output_format"));
     out.insert("output_format".to_owned(), format.unwrap_or(asked.output_format).into());
-    // A quality that nobody has named is not made up.
+    // A quality that neither side names is not made up.
     let quality = quality(found, "quality").or(asked.quality.as_deref());
     out.extend(quality.map(|quality| ("quality".to_owned(), quality.into())));
     let pixels = first.map(|facts| format!("{}x{}", facts.width, facts.height));
     let size = pixels.or_else(|| word(found, "size").map(str::to_owned)).or_else(|| asked.size.clone());
     out.extend(size.map(|size| ("size".to_owned(), size.into())));
-    // Nor are tokens that are not known.
+    // Unknown tokens are not made up either.
     let usage = found.get("usage").and_then(usage);
     out.extend(usage.map(|usage| ("usage".to_owned(), usage)));
     out
 }
 
-/// The quality that the upstream names in this member. `auto` names none.
+/// Returns the quality that the upstream names in this member. `auto` names none.
 pub(super) fn quality<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     word(found, key)
 }
 
-/// The name of a model where a member is one: short, and without anything invisible.
+/// Returns the name of a model if a member is one: short, and without invisible characters.
 pub(super) fn name<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     let said = found.get(key).and_then(Value::as_str)?;
     (!said.is_empty() && said.len() <= NAME_MAX && said.bytes().all(|byte| byte.is_ascii_graphic())).then_some(said)
 }
 
-/// The upstream's word about an image where a member is one, known or not. `auto` leaves open what it is about.
+/// Returns the upstream's word about an image if a member is one, known or not. `auto` states nothing.
 fn word<'a>(found: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     let said = found.get(key).and_then(Value::as_str)?;
     let fits = !said.trim().is_empty() && said.len() <= NAME_MAX && !said.contains(is_hidden);
     (fits && said != AUTO).then_some(said)
 }
 
-/// Control characters, and those that turn a text around or cannot be seen.
+/// True for control characters, and for those that reverse a text or cannot be seen.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Every member of an event that the document has, but its type and its image. The events of the field have neither a
-/// model nor a prompt, so none is added; one that the upstream names is passed. The official types have no event without
-/// a quality, so one that nobody has named is `auto`, which they know.
-pub(super) fn event_members(asked: &Asked, found: &Map<String, Value>, facts: Option<Facts>) -> Map<String, Value> {
+/// Returns every member of an event that the document has, except its type and its image. The real events have neither
+/// a model nor a prompt, so none is added; one that the upstream names is passed on. The official types have no event
+/// without a quality, so an unnamed quality is `auto`, which they know.
+pub(super) fn event_members(
+    asked: &RequestedAnswer,
+    found: &Map<String, Value>,
+    facts: Option<ImageProperties>,
+) -> Map<String, Value> {
     let mut out = members(asked, found, facts);
     if name(found, "model").is_none() {
         out.remove("model");
@@ -134,21 +142,21 @@ pub(super) fn event_members(asked: &Asked, found: &Map<String, Value>, facts: Op
     out
 }
 
-/// Every member of an element of `data` that the document has, but the image.
-pub(super) fn item_members(asked: &Asked, found: &Map<String, Value>) -> Map<String, Value> {
+/// Returns every member of an element of `data` that the document has, except the image.
+pub(super) fn item_members(asked: &RequestedAnswer, found: &Map<String, Value>) -> Map<String, Value> {
     let revised = found.get("revised_prompt").and_then(Value::as_str).unwrap_or(&asked.prompt);
     Map::from_iter([("revised_prompt".to_owned(), revised.into())])
 }
 
-/// The token counts in the form that clients enforce, with whatever else the upstream counts; `None` where there is
-/// nothing that can be counted.
+/// Returns the token counts in the form that clients enforce, with any other counts of the upstream; `None` if nothing
+/// can be counted.
 pub(super) fn usage(said: &Value) -> Option<Value> {
     let mut usage = tokens(said)?.to_json();
     unlisted::complete(&mut usage, said);
     Some(usage)
 }
 
-/// The usage of two images, each with the form of [`usage`]: every count added up.
+/// Adds the usage of two images, each in the form of [`usage`]: every count is added up.
 pub(super) fn add(mut one: Value, other: Value) -> Value {
     match (&mut one, other) {
         (Value::Object(sums), Value::Object(counts)) => {
@@ -169,7 +177,7 @@ pub(super) fn add(mut one: Value, other: Value) -> Value {
     }
 }
 
-/// What an item may say without having an image.
+/// The members that an item without an image may have.
 const WORDS: &[&str] = &[
     "code",
     "content_filter_results",
@@ -186,21 +194,21 @@ const WORDS: &[&str] = &[
     "usage",
 ];
 
-/// Whether a final event without an image says why. One that does not may be about an image that was made.
+/// True if a final event without an image states a reason. One without a reason may be about an image that was made.
 pub(super) fn says_why(members: &Map<String, Value>) -> bool {
     ["error", "message", "refusal", "text"].iter().any(|key| members.get(*key).is_some_and(|value| !value.is_null()))
 }
 
-/// Whether a member of an item can stand for an image that was made: anything but words and an absence.
+/// True if a member of an item can stand for an image that was made: anything except words and `null`.
 pub(super) fn is_something(key: &str, value: &Value) -> bool {
     if key == "response" {
-        // A whole response, at the end of its events: an image is in its output or nowhere.
+        // A whole response, at the end of its events: only its output can hold an image.
         return value.get("output").is_none_or(|output| output.as_array().is_none_or(|output| !output.is_empty()));
     }
     !value.is_null() && !WORDS.contains(&key)
 }
 
-/// Reads the token counts; `None` where there is nothing that can be counted.
+/// Reads the token counts; `None` if nothing can be counted.
 fn tokens(value: &Value) -> Option<TokenCounts> {
     let object = value.as_object()?;
     let input = object.get("input_tokens").and_then(count);
@@ -223,16 +231,16 @@ fn tokens(value: &Value) -> Option<TokenCounts> {
     })
 }
 
-/// Both counts, where there are any.
-pub(crate) fn sum(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
-    either(one, other, |one, other| Usage {
+/// Adds both counts, if there are any.
+pub(crate) fn sum(one: Option<AnswerUsage>, other: Option<AnswerUsage>) -> Option<AnswerUsage> {
+    either(one, other, |one, other| AnswerUsage {
         image: sum_tokens(one.image, other.image),
         host: sum_tokens(one.host, other.host),
         total: one.total.saturating_add(other.total),
     })
 }
 
-/// The same of one model.
+/// Adds the counts of one model.
 fn sum_tokens(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
     either(one, other, TokenCounts::and)
 }
@@ -244,18 +252,18 @@ fn either<T>(one: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> 
     }
 }
 
-/// The token counts of an answer of the image endpoints.
-pub(super) fn of_answer(members: &Map<String, Value>) -> Option<Usage> {
-    Usage::of(members.get("usage").and_then(tokens), None)
+/// Returns the token counts of an answer of the image endpoints.
+pub(super) fn of_answer(members: &Map<String, Value>) -> Option<AnswerUsage> {
+    AnswerUsage::of(members.get("usage").and_then(tokens), None)
 }
 
-/// The token counts of a response, in which `usage` counts the tokens of the text model.
-pub(super) fn of_response(response: &Map<String, Value>) -> Option<Usage> {
-    Usage::of(of_images(response), response.get("usage").and_then(tokens))
+/// Returns the token counts of a response, in which `usage` counts the tokens of the text model.
+pub(super) fn of_response(response: &Map<String, Value>) -> Option<AnswerUsage> {
+    AnswerUsage::of(of_images(response), response.get("usage").and_then(tokens))
 }
 
-/// The token counts of the images of a response, as the image endpoints would report them; if the upstream does not count
-/// them apart, those of the whole response.
+/// Returns the token counts of the images of a response, as the image endpoints would report them; if the upstream does
+/// not count them apart, those of the whole response.
 pub(super) fn shown_of_response(response: &Map<String, Value>) -> Option<Value> {
     image_usage(response).and_then(usage).or_else(|| {
         let text = response.get("usage").and_then(tokens)?;
@@ -273,8 +281,8 @@ fn image_usage(response: &Map<String, Value>) -> Option<&Value> {
     response.get("tool_usage")?.get("image_gen")
 }
 
-/// Decodes as much of a head of base64 as is whole, and asks what it is.
-pub(super) fn facts(head: &[u8], probe: fn(&[u8]) -> Option<Facts>) -> Option<Facts> {
+/// Decodes the complete part of a head of base64, and reads the properties of the image in it.
+pub(super) fn facts(head: &[u8], probe: fn(&[u8]) -> Option<ImageProperties>) -> Option<ImageProperties> {
     use base64::Engine as _;
     let plain: Vec<u8> = head.iter().copied().filter(|byte| *byte != b'\\' && *byte != b'=').collect();
     let whole = plain.len() / 4 * 4;
@@ -282,14 +290,14 @@ pub(super) fn facts(head: &[u8], probe: fn(&[u8]) -> Option<Facts>) -> Option<Fa
     probe(&bytes)
 }
 
-/// Whole seconds that fit the clients' types; some upstreams send a fraction.
+/// Returns whole seconds that fit the clients' types; some upstreams send a fraction.
 fn seconds(value: &Value) -> Option<i64> {
     count(value).filter(|seconds| *seconds > 0).and_then(|seconds| u32::try_from(seconds).ok()).map(i64::from)
 }
 
-/// A count in any spelling that is whole and not negative.
+/// Returns a count in any spelling that is whole and not negative.
 fn count(value: &Value) -> Option<u64> {
-    /// Beyond this a float no longer counts one by one.
+    /// Beyond this number a float no longer represents every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     value.as_u64().or_else(|| {
         let float = value.as_f64().filter(|float| (0.0..=EXACT).contains(float))?;
@@ -302,10 +310,10 @@ fn count(value: &Value) -> Option<u64> {
     })
 }
 
-// === impl Usage ===
+// === impl AnswerUsage ===
 
-impl Usage {
-    /// Of both models, where anything is known of either.
+impl AnswerUsage {
+    /// Joins the counts of both models, if there is one of either.
     pub(super) fn of(image: Option<TokenCounts>, host: Option<TokenCounts>) -> Option<Self> {
         let total = sum_tokens(image, host)?.total;
         Some(Self { image, host, total })
@@ -315,7 +323,7 @@ impl Usage {
 // === impl TokenCounts ===
 
 impl TokenCounts {
-    /// Both together.
+    /// Adds both counts.
     const fn and(self, other: Self) -> Self {
         Self {
             input: self.input.saturating_add(other.input),
@@ -328,7 +336,7 @@ impl TokenCounts {
         }
     }
 
-    /// The complete object of the contract.
+    /// Returns the complete object of the contract.
     fn to_json(self) -> Value {
         json!({
             "input_tokens": self.input,

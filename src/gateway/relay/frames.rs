@@ -1,23 +1,23 @@
-//! Where the frames of an event stream end, and where their data is. Nothing is kept of either.
+//! Finds the ends of the frames of an event stream, and the data in them, without keeping either.
 
 use memchr::memchr2;
 
-/// A longer field name is none that anybody reads.
+/// The longest field name that is kept. No field that is read has a longer one.
 const NAME_MAX: usize = 8;
 
-/// Finds its way through a stream of events, in pieces cut anywhere.
+/// Scans a stream of events, in pieces cut anywhere.
 #[derive(Debug)]
-pub(super) struct Frames {
-    line: Line,
+pub(super) struct SseFrameScanner {
+    line: SseFrameLineState,
     name: Vec<u8>,
-    /// A line feed here belongs to the line end before it.
+    /// True if a line feed here belongs to the line end before it.
     after_return: bool,
-    /// Anything but a comment stands in the current frame.
+    /// True if the current frame contains anything but a comment.
     spoken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum SseFrameLineState {
     /// At the beginning of a line.
     Start,
     /// Inside the name of a field.
@@ -26,64 +26,64 @@ enum Line {
     Colon,
     /// Inside data.
     Data,
-    /// Inside what nobody reads.
+    /// Inside a part that is not read.
     Skip,
 }
 
-/// What a stretch of a stream is.
+/// The kind of a stretch of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stretch {
+pub(super) enum SseFrameSpan {
     /// Part of the data of an event.
     Data,
     /// The end of a frame: of an event, or of comments alone.
     End {
-        /// Whether it was an event.
+        /// True if the frame was an event.
         event: bool,
     },
     /// Everything else.
     Other,
 }
 
-// === impl Frames ===
+// === impl SseFrameScanner ===
 
-impl Frames {
+impl SseFrameScanner {
     pub(super) const fn new() -> Self {
-        Self { line: Line::Start, name: Vec::new(), after_return: false, spoken: false }
+        Self { line: SseFrameLineState::Start, name: Vec::new(), after_return: false, spoken: false }
     }
 
-    /// What comes next, and how many bytes of it are here. There must be some.
-    pub(super) fn next(&mut self, rest: &[u8]) -> (usize, Stretch) {
-        let Some(&byte) = rest.first() else { return (0, Stretch::Other) };
+    /// Returns the length of the next stretch in `rest`, and its kind. `rest` must not be empty.
+    pub(super) fn next(&mut self, rest: &[u8]) -> (usize, SseFrameSpan) {
+        let Some(&byte) = rest.first() else { return (0, SseFrameSpan::Other) };
         if std::mem::take(&mut self.after_return) && byte == b'\n' {
-            return (1, Stretch::Other);
+            return (1, SseFrameSpan::Other);
         }
         if matches!(byte, b'\r' | b'\n') {
             self.after_return = byte == b'\r';
             return (1, self.end_of_line());
         }
         match self.line {
-            Line::Data => (end_of_line(rest), Stretch::Data),
-            Line::Colon => {
-                self.line = Line::Data;
-                if byte == b' ' { (1, Stretch::Other) } else { (end_of_line(rest), Stretch::Data) }
+            SseFrameLineState::Data => (end_of_line(rest), SseFrameSpan::Data),
+            SseFrameLineState::Colon => {
+                self.line = SseFrameLineState::Data;
+                if byte == b' ' { (1, SseFrameSpan::Other) } else { (end_of_line(rest), SseFrameSpan::Data) }
             }
-            Line::Skip => (end_of_line(rest), Stretch::Other),
-            Line::Start | Line::Name => {
+            SseFrameLineState::Skip => (end_of_line(rest), SseFrameSpan::Other),
+            SseFrameLineState::Start | SseFrameLineState::Name => {
                 self.name(byte);
-                (1, Stretch::Other)
+                (1, SseFrameSpan::Other)
             }
         }
     }
 
     fn name(&mut self, byte: u8) {
-        if self.line == Line::Start {
+        if self.line == SseFrameLineState::Start {
             self.name.clear();
         }
         self.line = match byte {
-            b':' if self.name.is_empty() => Line::Skip,
-            b':' if matches!(self.name.as_slice(), b"data" | b"\xef\xbb\xbfdata") => Line::Colon,
-            b':' => Line::Skip,
-            _ => Line::Name,
+            b':' if self.name.is_empty() => SseFrameLineState::Skip,
+            b':' if matches!(self.name.as_slice(), b"data" | b"\xef\xbb\xbfdata") => SseFrameLineState::Colon,
+            b':' => SseFrameLineState::Skip,
+            _ => SseFrameLineState::Name,
         };
         self.spoken |= byte != b':' || !self.name.is_empty();
         if byte != b':' && self.name.len() < NAME_MAX {
@@ -91,15 +91,15 @@ impl Frames {
         }
     }
 
-    fn end_of_line(&mut self) -> Stretch {
-        match std::mem::replace(&mut self.line, Line::Start) {
-            Line::Start => Stretch::End { event: std::mem::take(&mut self.spoken) },
-            _ => Stretch::Other,
+    fn end_of_line(&mut self) -> SseFrameSpan {
+        match std::mem::replace(&mut self.line, SseFrameLineState::Start) {
+            SseFrameLineState::Start => SseFrameSpan::End { event: std::mem::take(&mut self.spoken) },
+            _ => SseFrameSpan::Other,
         }
     }
 }
 
-/// Where the line ends, or the piece.
+/// Returns the end of the line, or of the piece.
 fn end_of_line(rest: &[u8]) -> usize {
     memchr2(b'\r', b'\n', rest).unwrap_or(rest.len())
 }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn read(stream: &str, cut: usize) -> (Vec<String>, Vec<bool>) {
-        let (mut frames, mut data, mut ends) = (Frames::new(), vec![String::new()], Vec::new());
+        let (mut frames, mut data, mut ends) = (SseFrameScanner::new(), vec![String::new()], Vec::new());
         for piece in stream.as_bytes().chunks(cut) {
             let mut at = 0;
             while at < piece.len() {
@@ -122,14 +122,14 @@ mod tests {
         (data, ends)
     }
 
-    fn take(stretch: Stretch, text: &str, data: &mut Vec<String>, ends: &mut Vec<bool>) {
+    fn take(stretch: SseFrameSpan, text: &str, data: &mut Vec<String>, ends: &mut Vec<bool>) {
         match stretch {
-            Stretch::Data => data.last_mut().unwrap().push_str(text),
-            Stretch::End { event } => {
+            SseFrameSpan::Data => data.last_mut().unwrap().push_str(text),
+            SseFrameSpan::End { event } => {
                 ends.push(event);
                 data.push(String::new());
             }
-            Stretch::Other => {}
+            SseFrameSpan::Other => {}
         }
     }
 

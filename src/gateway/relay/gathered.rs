@@ -1,7 +1,7 @@
-//! Several answers with one image each become one answer: every image is kept on disk until the last one is decided.
+//! Combines several answers of one image each: every image is kept on disk until the last one is decided.
 //!
-//! So an account is free again as soon as it has drawn, however slowly the caller reads, and before the answer begins it is
-//! known how many images there are. Memory is constant, whatever the images weigh.
+//! So an account is free again as soon as it has drawn, however slowly the caller reads, and the number of images is
+//! known before the answer begins. Memory is constant for images of any size.
 
 use std::io;
 use std::pin::Pin;
@@ -13,64 +13,64 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::course::Course;
-use super::fill::{self, Asked, Usage, sum};
-use super::prove::Proven;
-use super::rewrite::{BEGIN, Summary, write_end};
-use super::tap::{Broken, Step};
-use crate::gateway::spool::{Spooled, Writer};
-use crate::image::{Facts, Source as _};
+use super::course::AnswerRelay;
+use super::fill::{self, AnswerUsage, RequestedAnswer, sum};
+use super::prove::ProvenAnswer;
+use super::rewrite::{AnswerSummary, BEGIN, write_end};
+use super::tap::{RelayError, RelayStep};
+use crate::gateway::spool::{SpoolWriter, SpooledFile};
+use crate::image::{ByteSource as _, ImageProperties};
 
-/// So much of a file is read at once.
+/// The number of bytes of a file that are read at once.
 const READ: usize = 64 * 1024;
 
-/// One image of an answer, kept.
+/// One image of an answer, kept on disk.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SpooledImage {
     /// The element of `data`, as it goes out.
-    element: Arc<Spooled>,
-    /// What the upstream said beside its image.
+    element: Arc<SpooledFile>,
+    /// The members other than the image that the upstream sent.
     members: Map<String, Value>,
-    summary: Summary,
+    summary: AnswerSummary,
 }
 
-/// An image was not kept.
+/// The reason why an image was not kept, and the tokens that were charged all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unkept {
-    /// Its answer broke off, and this was charged all the same.
-    Broken(Broken, Option<Usage>),
-    /// Our own disk did not take it, and this was charged all the same.
-    Disk(io::ErrorKind, Option<Usage>),
+pub(crate) enum SpooledImageError {
+    /// Its answer broke off.
+    Broken(RelayError, Option<AnswerUsage>),
+    /// Our own disk did not take it.
+    Disk(io::ErrorKind, Option<AnswerUsage>),
 }
 
-/// Images that are all there, on their way out.
+/// Images that are all complete, on their way to the caller.
 #[derive(Debug)]
-pub(super) struct Gathered {
-    asked: Asked,
-    images: Vec<Kept>,
-    summary: Summary,
-    /// The image that is being read, and how far.
+pub(super) struct CombinedAnswer {
+    asked: RequestedAnswer,
+    images: Vec<SpooledImage>,
+    summary: AnswerSummary,
+    /// The index of the image that is being read, and the offset in its file.
     at: usize,
     offset: u64,
-    /// The next piece, read on a thread that may wait.
+    /// The next piece, which is read on a blocking thread.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-/// Reads an answer of one image to its end, onto the disk. It is read to its end also where the disk does not take it: the
+/// Reads an answer of one image to its end, onto the disk. It is read to its end even if the disk does not take it: the
 /// tokens come last, and they were paid for.
-pub(crate) async fn keep(proven: Proven, writer: Writer) -> Result<Kept, Unkept> {
+pub(crate) async fn keep(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
     let mut course = proven.course;
     let mut full = None;
     let mut writer = Some(writer);
     loop {
         let step = std::future::poll_fn(|cx| course.poll_step(cx)).await;
         let step = step.map_err(|broken| match full {
-            None => Unkept::Broken(broken, course.summary().usage),
-            Some(kind) => Unkept::Disk(kind, course.summary().usage),
+            None => SpooledImageError::Broken(broken, course.summary().usage),
+            Some(kind) => SpooledImageError::Disk(kind, course.summary().usage),
         })?;
         let (pieces, summary) = match step {
-            Step::Pieces(pieces) => (pieces, None),
-            Step::End(tail, summary) => (vec![tail], Some(*summary)),
+            RelayStep::Pieces(pieces) => (pieces, None),
+            RelayStep::End(tail, summary) => (vec![tail], Some(*summary)),
         };
         for piece in pieces {
             let Some(open) = writer.take() else { break };
@@ -81,42 +81,51 @@ pub(crate) async fn keep(proven: Proven, writer: Writer) -> Result<Kept, Unkept>
         }
         let Some(summary) = summary else { continue };
         let Some(writer) = writer.take() else {
-            return Err(Unkept::Disk(full.unwrap_or(io::ErrorKind::Other), summary.usage));
+            return Err(SpooledImageError::Disk(full.unwrap_or(io::ErrorKind::Other), summary.usage));
         };
-        return Ok(Kept { element: writer.finish(), members: course.take_members(), summary });
+        return Ok(SpooledImage { element: writer.finish(), members: course.take_members(), summary });
     }
 }
 
-/// One answer of these images, of which there must be one. `lost` was charged for those that are not among them.
-pub(crate) fn gather(images: Vec<Kept>, asked: Asked, lost: Option<Usage>) -> Proven {
+/// Combines these images, at least one, into one answer. `lost` was charged for images that are not among them.
+pub(crate) fn gather(images: Vec<SpooledImage>, asked: RequestedAnswer, lost: Option<AnswerUsage>) -> ProvenAnswer {
     let charged = images.iter().map(|image| image.summary.usage).fold(lost, sum);
-    let named = |name: fn(&Summary) -> Option<String>| images.iter().find_map(|image| name(&image.summary));
-    let summary = Summary {
+    let named = |name: fn(&AnswerSummary) -> Option<String>| images.iter().find_map(|image| name(&image.summary));
+    let summary = AnswerSummary {
         delivered: images.iter().flat_map(|image| image.summary.delivered.iter().cloned()).collect(),
         usage: charged,
         image_model: named(|summary| summary.image_model.clone()),
         host_model: named(|summary| summary.host_model.clone()),
         response_id: None,
     };
-    Proven { course: Course::Gathered(Box::new(Gathered { asked, images, summary, at: 0, offset: 0, reading: None })) }
+    ProvenAnswer {
+        course: AnswerRelay::Gathered(Box::new(CombinedAnswer {
+            asked,
+            images,
+            summary,
+            at: 0,
+            offset: 0,
+            reading: None,
+        })),
+    }
 }
 
-// === impl Kept ===
+// === impl SpooledImage ===
 
-impl Kept {
-    /// What the image is, where its head told.
-    pub(crate) fn facts(&self) -> Option<Facts> {
+impl SpooledImage {
+    /// Returns the properties of the image, if its head stated them.
+    pub(crate) fn facts(&self) -> Option<ImageProperties> {
         self.summary.delivered.first()?.facts
     }
 }
 
-// === impl Gathered ===
+// === impl CombinedAnswer ===
 
-impl Gathered {
-    /// The next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
+impl CombinedAnswer {
+    /// Returns the next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
         let Some(image) = self.images.get(self.at) else {
-            return Poll::Ready(Ok(Step::End(self.end(), Box::new(self.summary.clone()))));
+            return Poll::Ready(Ok(RelayStep::End(self.end(), Box::new(self.summary.clone()))));
         };
         let (file, offset) = (&image.element, self.offset);
         let reading = self.reading.get_or_insert_with(|| {
@@ -129,7 +138,7 @@ impl Gathered {
             Ok(piece) => piece,
             Err(error) => {
                 tracing::error!(%error, "an image that was kept cannot be read back");
-                return Poll::Ready(Err(Broken::Lost));
+                return Poll::Ready(Err(RelayError::Lost));
             }
         };
         let before = (offset == 0).then(|| Bytes::from_static(if self.at == 0 { BEGIN } else { b"," }));
@@ -137,7 +146,7 @@ impl Gathered {
         if self.offset == file.len() {
             (self.at, self.offset) = (self.at + 1, 0);
         }
-        Poll::Ready(Ok(Step::Pieces(before.into_iter().chain([piece]).collect())))
+        Poll::Ready(Ok(RelayStep::Pieces(before.into_iter().chain([piece]).collect())))
     }
 
     fn end(&self) -> Bytes {
@@ -150,17 +159,17 @@ impl Gathered {
         Bytes::from(end)
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    pub(super) fn summary(&self) -> AnswerSummary {
         self.summary.clone()
     }
 
-    /// What the first image is, where its head told.
-    pub(super) fn first(&self) -> Option<Facts> {
-        self.images.first().and_then(Kept::facts)
+    /// Returns the properties of the first image, if its head stated them.
+    pub(super) fn first(&self) -> Option<ImageProperties> {
+        self.images.first().and_then(SpooledImage::facts)
     }
 }
 
-fn read(file: &Spooled, offset: u64) -> io::Result<Bytes> {
+fn read(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
     let left = file.len() - offset;
     let mut buffer = vec![0; usize::try_from(left).map_or(READ, |left| left.min(READ))];
     let count = file.read_at(offset, &mut buffer)?;

@@ -1,4 +1,4 @@
-//! The upstream's body, read under the limits of its answer.
+//! Reads the upstream's body under the limits of its answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,63 +8,67 @@ use bytes::Bytes;
 use http_body::Body as _;
 use tokio::time::{Instant, Sleep};
 
-use super::tap::{Broken, Limits};
+use super::tap::{AnswerTimeouts, RelayError};
 use crate::gateway::upstream::{ReplyBody, ReplyError};
 use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
 
-/// What is only being sent comes at this rate at least, averaged over this time of waiting.
+/// The least rate of bytes that only have to be sent, averaged over this time of waiting.
 const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
-/// One wait counts for no more (ours): it may have been the caller who did not come back in time.
+/// The most time that one wait counts for (ours): the cause may have been a caller that did not come back in time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// So much is read in one turn (ours): an upstream that always has more would keep a worker to itself, and with as many
-/// of them as there are workers nobody else would be served.
+/// The most bytes that are read in one turn (ours): an upstream that always has more would occupy a worker, and with as
+/// many of them as there are workers no other task would run.
 const TURN: usize = 256 * 1024;
-/// A frame counts for as much at least, however little is in it: a look at it is work as well.
+/// The least number of bytes that a frame counts for, however few it has: reading it is work as well.
 const FRAME_MIN: usize = 4 * 1024;
 
 /// The bytes of an answer as they come.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct UpstreamBodyReader {
     body: ReplyBody,
-    limits: Limits,
+    limits: AnswerTimeouts,
     timer: Pin<Box<Sleep>>,
-    /// The timer runs only while somebody waits for the upstream: a caller who does not read is not the upstream's fault.
+    /// True while the upstream is waited for. The timer runs only then: a caller that does not read is not its fault.
     waiting: bool,
-    pace: Pace,
-    /// Bytes that may still come: an answer without end is none.
+    pace: UpstreamPace,
+    /// The number of bytes that may still come. It bounds an endless answer.
     room: u64,
-    /// What was read without anybody else having had a turn.
+    /// The number of bytes that were read since other tasks last had a turn.
     turn: usize,
 }
 
-/// How fast an answer comes while it is only being sent.
+/// The rate of an answer while it only has to be sent.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct UpstreamPace {
     since: Option<Instant>,
     waited: Duration,
     bytes: u64,
 }
 
-/// What the upstream may be doing while nothing comes.
+/// The activity that may explain a silence of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Silence {
+pub(super) enum UpstreamActivity {
     /// A model works: before the first byte, and between two events.
     Working,
-    /// Nothing: the bytes are there and only have to be sent.
+    /// Nothing else: the bytes are there and only have to be sent.
     Sending,
 }
 
-// === impl Intake ===
+// === impl UpstreamBodyReader ===
 
-impl Intake {
-    pub(super) fn new(body: ReplyBody, limits: Limits, room: u64) -> Self {
+impl UpstreamBodyReader {
+    pub(super) fn new(body: ReplyBody, limits: AnswerTimeouts, room: u64) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(limits.until));
-        Self { body, limits, timer, waiting: false, pace: Pace::default(), room, turn: 0 }
+        Self { body, limits, timer, waiting: false, pace: UpstreamPace::default(), room, turn: 0 }
     }
 
-    /// The next bytes, perhaps none of them; `None` at the end of the body, after which it is not to be asked again.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, silence: Silence) -> Poll<Result<Option<Bytes>, Broken>> {
+    /// Returns the next bytes, possibly none; `None` at the end of the body, after which it must not be called again.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        silence: UpstreamActivity,
+    ) -> Poll<Result<Option<Bytes>, RelayError>> {
         if self.turn >= TURN {
             self.turn = 0;
             cx.waker().wake_by_ref();
@@ -77,20 +81,20 @@ impl Intake {
                 self.start_waiting(silence);
                 self.pace.wait(silence, Instant::now());
                 ready!(self.timer.as_mut().poll(cx));
-                return Poll::Ready(Err(Broken::Timeout));
+                return Poll::Ready(Err(RelayError::Timeout));
             }
         };
         let Some(frame) = frame else { return Poll::Ready(Ok(None)) };
-        let frame = frame.map_err(|ReplyError| Broken::Connection)?;
+        let frame = frame.map_err(|ReplyError| RelayError::Connection)?;
         self.turn += frame.data_ref().map_or(0, Bytes::len).max(FRAME_MIN);
         let Ok(data) = frame.into_data() else { return Poll::Ready(Ok(Some(Bytes::new()))) };
-        self.room = self.room.checked_sub(data.len() as u64).ok_or(Broken::Endless)?;
+        self.room = self.room.checked_sub(data.len() as u64).ok_or(RelayError::Endless)?;
         if !self.pace.suffices(data.len() as u64, Instant::now()) {
-            return Poll::Ready(Err(Broken::Timeout));
+            return Poll::Ready(Err(RelayError::Timeout));
         }
         // While the upstream always has more bytes, the timer is never polled.
         if Instant::now() >= self.limits.until {
-            return Poll::Ready(Err(Broken::Timeout));
+            return Poll::Ready(Err(RelayError::Timeout));
         }
         Poll::Ready(Ok(Some(data)))
     }
@@ -104,36 +108,36 @@ impl Intake {
         }
     }
 
-    /// Something came that shows that the upstream works; its own heartbeat does not.
+    /// Notes that the upstream has shown progress; its own heartbeat does not count.
     pub(super) const fn progressed(&mut self) {
         self.waiting = false;
     }
 
-    /// Starts the clock, unless it runs.
-    fn start_waiting(&mut self, silence: Silence) {
+    /// Starts the timer, unless it runs.
+    fn start_waiting(&mut self, silence: UpstreamActivity) {
         if std::mem::replace(&mut self.waiting, true) {
             return;
         }
         let idle: Duration = match silence {
-            Silence::Working => self.limits.event_idle,
-            Silence::Sending => self.limits.idle,
+            UpstreamActivity::Working => self.limits.event_idle,
+            UpstreamActivity::Sending => self.limits.idle,
         };
         self.timer.as_mut().reset(self.limits.until.min(Instant::now() + idle));
     }
 }
 
-// === impl Pace ===
+// === impl UpstreamPace ===
 
-impl Pace {
-    /// There is nothing to read.
-    fn wait(&mut self, silence: Silence, now: Instant) {
+impl UpstreamPace {
+    /// Notes that there is nothing to read.
+    fn wait(&mut self, silence: UpstreamActivity, now: Instant) {
         match silence {
-            Silence::Working => *self = Self::default(),
-            Silence::Sending => drop(self.since.get_or_insert(now)),
+            UpstreamActivity::Working => *self = Self::default(),
+            UpstreamActivity::Sending => drop(self.since.get_or_insert(now)),
         }
     }
 
-    /// So many bytes came: whether that is fast enough.
+    /// Notes that bytes have come. Returns true if they are fast enough.
     fn suffices(&mut self, bytes: u64, now: Instant) -> bool {
         self.bytes += bytes;
         self.waited += self.since.take().map_or(Duration::ZERO, |since| (now - since).min(WAIT_MAX));
@@ -153,9 +157,9 @@ mod tests {
 
     use super::*;
 
-    /// Pieces of so many bytes, each after so many seconds of waiting: how long that is taken, in seconds.
-    fn taken(bytes: u64, pause: u64, silence: Silence) -> Option<u64> {
-        let (mut pace, begun) = (Pace::default(), Instant::now());
+    /// Returns the seconds for which pieces of this size, each after this pause, are accepted.
+    fn taken(bytes: u64, pause: u64, silence: UpstreamActivity) -> Option<u64> {
+        let (mut pace, begun) = (UpstreamPace::default(), Instant::now());
         (1..200).find_map(|count| {
             let now = begun + Duration::from_secs(pause * count);
             pace.wait(silence, now - Duration::from_secs(pause));
@@ -170,19 +174,21 @@ mod tests {
         }
     }
 
-    /// How many turns others have while so many pieces of one length are read that are all there.
+    /// Returns the number of turns that other tasks have while this many available pieces of one length are read.
     #[expect(clippy::disallowed_methods, reason = "a test counts with it")]
     async fn turns_of_others(pieces: usize, length: usize) -> usize {
         let piece = Bytes::from(vec![b' '; length]);
         let body = ReplyBody::Scripted((0..pieces).map(|_| Ok(piece.clone())).collect());
         let until = Instant::now() + Duration::from_secs(60);
-        let limits = Limits { idle: WINDOW, event_idle: WINDOW, until };
-        let mut intake = Intake::new(body, limits, u64::MAX);
+        let limits = AnswerTimeouts { idle: WINDOW, event_idle: WINDOW, until };
+        let mut intake = UpstreamBodyReader::new(body, limits, u64::MAX);
         let turns = Arc::new(AtomicUsize::new(0));
         let others = Arc::clone(&turns);
         let counting = tokio::spawn(count(others));
         let mut read = 0;
-        while let Some(data) = std::future::poll_fn(|cx| intake.poll(cx, Silence::Sending)).await.expect("a body") {
+        while let Some(data) =
+            std::future::poll_fn(|cx| intake.poll(cx, UpstreamActivity::Sending)).await.expect("a body")
+        {
             read += data.len();
         }
         counting.abort();
@@ -198,21 +204,21 @@ mod tests {
 
     #[test]
     fn what_drips_is_given_up_and_what_is_only_slow_is_not() {
-        assert_eq!(taken(1024, 1, Silence::Sending), Some(30));
-        assert_eq!(taken(RATE - 1, 1, Silence::Sending), Some(30));
-        assert_eq!(taken(RATE, 1, Silence::Sending), None);
-        assert_eq!(taken(1, 1, Silence::Working), None, "a model works between two events");
+        assert_eq!(taken(1024, 1, UpstreamActivity::Sending), Some(30));
+        assert_eq!(taken(RATE - 1, 1, UpstreamActivity::Sending), Some(30));
+        assert_eq!(taken(RATE, 1, UpstreamActivity::Sending), None);
+        assert_eq!(taken(1, 1, UpstreamActivity::Working), None, "a model works between two events");
     }
 
     #[test]
     fn a_caller_who_does_not_come_back_is_not_the_upstreams_fault() {
         // Five pieces, each of them fetched a minute after it was there.
-        assert_eq!(taken(RATE * 5, 60, Silence::Sending), None);
+        assert_eq!(taken(RATE * 5, 60, UpstreamActivity::Sending), None);
     }
 
     #[test]
     fn without_waiting_nothing_is_too_slow() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
+        let (mut pace, now) = (UpstreamPace::default(), Instant::now());
         assert!((0..100).all(|second| pace.suffices(1, now + Duration::from_secs(second))));
     }
 }

@@ -1,52 +1,52 @@
-//! One image on its way, whatever it came in: its members, and what its first bytes tell.
+//! One image on its way, from any kind of answer: its members, and the properties that its first bytes show.
 
 use serde_json::{Map, Value};
 
 use super::fill;
-use crate::image::{Facts, probe};
+use crate::image::{ImageProperties, probe};
 
-/// So much base64 is looked at to find size and format; a JPEG can carry kilobytes before it tells.
+/// The most base64 that is searched for size and format; a JPEG can have kilobytes before them.
 const HEAD_BASE64: usize = 16 * 1024;
-/// Most files tell within this much.
+/// The beginning in which most files state them.
 const HEAD_FIRST: usize = 64;
 
 /// An element of `data`, or an event.
 #[derive(Debug, Default)]
-pub(super) struct Item {
+pub(super) struct ImageItem {
     pub(super) members: Map<String, Value>,
-    pub(super) facts: Option<Facts>,
-    /// Some of its image has gone out.
+    pub(super) facts: Option<ImageProperties>,
+    /// True if some of its image has gone out.
     pub(super) begun: bool,
-    /// Its image is complete.
+    /// True if its image is complete.
     pub(super) ended: bool,
     head: Vec<u8>,
-    /// It is an event, with the name outside its data.
+    /// Set if the item is an event: the name outside its data.
     event: Option<Option<String>>,
 }
 
-/// What an event says it is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ImageItemKind {
     /// An intermediate image.
     Partial,
     /// A final image. An element of `data` is always one.
     Completed,
     /// The upstream has failed.
     Error,
-    /// Something that nobody asked for.
+    /// Another kind, which was not requested.
     Other,
-    /// It has not said so yet.
+    /// The item has not stated its kind yet.
     Unknown,
 }
 
-// === impl Item ===
+// === impl ImageItem ===
 
-impl Item {
+impl ImageItem {
     pub(super) fn new(event: Option<Option<String>>) -> Self {
         Self { event, ..Self::default() }
     }
 
-    /// The name that stands outside the data, which may come after it.
+    /// Sets the name that is outside the data, which may come after it.
     pub(super) fn call(&mut self, name: Option<String>) {
         self.event = Some(name);
     }
@@ -55,38 +55,38 @@ impl Item {
         self.event.is_some()
     }
 
-    /// What it is, as far as has been read: the type in the data counts before the name outside it.
-    pub(super) fn kind(&self) -> Kind {
-        let Some(name) = &self.event else { return Kind::Completed };
+    /// Returns the kind of the item, as far as it is known: the type in the data counts before the name outside it.
+    pub(super) fn kind(&self) -> ImageItemKind {
+        let Some(name) = &self.event else { return ImageItemKind::Completed };
         let kind = self.members.get("type").and_then(Value::as_str).or(name.as_deref()).unwrap_or_default();
         if kind.is_empty() && !self.members.contains_key("error") {
-            return Kind::Unknown;
+            return ImageItemKind::Unknown;
         }
         match kind.rsplit('.').next().unwrap_or_default() {
-            "partial_image" => Kind::Partial,
-            "completed" => Kind::Completed,
-            // A response that failed, or was cut off by a filter, says so under another name.
-            "error" | "failed" | "incomplete" => Kind::Error,
-            _ if self.members.get("error").is_some_and(Value::is_object) => Kind::Error,
-            _ => Kind::Other,
+            "partial_image" => ImageItemKind::Partial,
+            "completed" => ImageItemKind::Completed,
+            // A response that failed, or was cut off by a filter, states so under another name.
+            "error" | "failed" | "incomplete" => ImageItemKind::Error,
+            _ if self.members.get("error").is_some_and(Value::is_object) => ImageItemKind::Error,
+            _ => ImageItemKind::Other,
         }
     }
 
-    /// Looks at base64 that passes by.
+    /// Collects the beginning of the base64 that passes, and searches it for the properties.
     pub(super) fn look(&mut self, base64: &[u8]) {
         if self.facts.is_some() || self.head.len() >= HEAD_BASE64 {
             return;
         }
         let (before, room) = (self.head.len(), HEAD_BASE64 - self.head.len());
         self.head.extend_from_slice(&base64[..base64.len().min(room)]);
-        // Looked at twice at most: when the usual head is there, and when no more will be kept.
+        // Read at most twice: when the usual head is there, and when no more will be kept.
         let crossed = |mark: usize| before < mark && self.head.len() >= mark;
         if crossed(HEAD_FIRST) || crossed(HEAD_BASE64) {
             self.facts = fill::facts(&self.head, probe);
         }
     }
 
-    /// The image is complete: the last chance to know what it is.
+    /// Ends the image, which is the last chance to find its properties.
     pub(super) fn end(&mut self) {
         self.ended = true;
         if self.facts.is_none() {
@@ -95,7 +95,7 @@ impl Item {
         self.head = Vec::new();
     }
 
-    /// Whether more bytes could still tell what the image is.
+    /// True if more bytes could still show the properties of the image.
     pub(super) fn may_still_tell(&self) -> bool {
         self.begun && !self.ended && self.facts.is_none() && self.head.len() < HEAD_BASE64
     }

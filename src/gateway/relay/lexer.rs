@@ -1,55 +1,55 @@
-//! A push lexer for the two JSON shapes that matter here: an answer, which is an object with an array `data` of objects
-//! with `b64_json`, and an event, which is an object with `b64_json` itself.
+//! A push lexer for the two relevant JSON shapes: an answer, which is an object with an array `data` of objects with
+//! `b64_json`, and an event, which is an object with `b64_json` itself.
 //!
-//! It is handed the upstream's body as it arrives, in pieces cut anywhere, and keeps almost nothing: the base64 goes
-//! to a [`Sink`] as slices of the pieces themselves, every other member is small and is captured whole, up to a bound on
-//! all of them. What is captured is parsed by `serde_json`. Of the base64 itself the beginning is looked at byte by byte,
-//! and of the rest that it is ASCII without line ends: nothing in it can end a string, a line or an event.
+//! It takes the upstream's body as it arrives, in pieces cut anywhere, and keeps almost nothing: the base64 goes to an
+//! [`AnswerSink`] as slices of the pieces themselves; every other member is small and is captured whole, up to a bound
+//! on all of them. `serde_json` parses the captured values. The beginning of the base64 is checked byte by byte, the
+//! rest only for ASCII without line ends: nothing in it can end a string, a line or an event.
 
 use bytes::Bytes;
 use memchr::memchr2;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Members that are not image data are small; what is larger, alone or together, is dropped instead of held.
+/// Members that are not image data are small; larger ones, alone or together, are dropped instead of held.
 const CAPTURE_MAX: usize = 128 * 1024;
 const CAPTURE_ALL_MAX: usize = 256 * 1024;
-/// So much of each image is looked at byte by byte.
+/// The number of bytes of each image that are checked one by one.
 const ALPHABET_SEEN: usize = 64;
-/// Members that decide if there is an image, what it is and what it costs: they must be JSON.
+/// Members that decide if there is an image, its kind and its cost: they must be JSON.
 const DECISIVE: [&str; 4] = ["data", "error", "type", "usage"];
-/// A key longer than this is none that anybody reads.
+/// The longest key that is kept. No member that is read has a longer one.
 const KEY_MAX: usize = 256;
 
-/// What the lexer finds, in the order of the body. An item is an element of `data`, or an event.
-pub(super) trait Sink {
-    /// A member of the answer itself, other than the images.
+/// Receives the content that the lexer finds, in the order of the body. An item is an element of `data`, or an event.
+pub(super) trait AnswerSink {
+    /// Receives a member of the answer itself, other than the images.
     fn member(&mut self, key: String, value: Value);
-    /// The next item is an event, with the name that stands outside its data, if one does.
+    /// Announces an event as the next item, with the name that is outside its data, if there is one.
     fn event(&mut self, name: Option<String>);
-    /// An item begins.
+    /// Begins an item.
     fn item_start(&mut self);
-    /// A member of the current item, other than the image.
+    /// Receives a member of the current item, other than the image.
     fn item_member(&mut self, key: String, value: Value);
-    /// A member of the current item that is too large to hold, or cannot be held.
+    /// Notes a member of the current item that is too large to hold, or cannot be held.
     fn item_unheld(&mut self, key: &str) {
         let _ = key;
     }
-    /// Some bytes of the current item's base64; never empty.
+    /// Receives some bytes of the current item's base64, at least one.
     fn image(&mut self, base64: Bytes);
-    /// The base64 of the current item is complete.
+    /// Ends the base64 of the current item.
     fn image_end(&mut self);
-    /// The current item is complete.
+    /// Ends the current item.
     fn item_end(&mut self);
-    /// The event of the current item is over; only now is it known whether it has a name outside its data.
+    /// Ends the event of the current item; only now its name outside the data is known, if it has one.
     fn event_end(&mut self, name: Option<String>) {
         let _ = name;
     }
 }
 
-/// The body is not the JSON that was promised.
+/// The body is not the promised JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Malformed {
+pub(super) enum AnswerSyntaxError {
     #[error("the body is no JSON object")]
     NotAnObject,
     #[error("unexpected byte 0x{0:02x} between values")]
@@ -64,23 +64,23 @@ pub(super) enum Malformed {
     Truncated,
 }
 
-/// Where the next byte belongs.
+/// The part of the body that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum AnswerLexerState {
     /// Before the opening brace.
     Start,
     /// After `{` or a comma: a key, or (after `{` only) the end.
-    Key { level: Level, first: bool },
+    Key { level: AnswerLexerLevel, first: bool },
     /// Inside a key.
-    InKey { level: Level, escaped: bool },
+    InKey { level: AnswerLexerLevel, escaped: bool },
     /// Between a key and its colon.
-    Colon { level: Level },
+    Colon { level: AnswerLexerLevel },
     /// Before a value.
-    Value { level: Level },
+    Value { level: AnswerLexerLevel },
     /// Inside a value that is captured.
-    Capture { level: Level, kind: Capture },
+    Capture { level: AnswerLexerLevel, kind: AnswerCaptureKind },
     /// After a value: a comma or the end of the level.
-    After { level: Level },
+    After { level: AnswerLexerLevel },
     /// Inside `data`: an element, or (after `[` only) the end.
     Element { first: bool },
     /// Inside the base64.
@@ -89,9 +89,9 @@ enum State {
     Done,
 }
 
-/// Whose members are being read.
+/// The object whose members are being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
+enum AnswerLexerLevel {
     /// The body itself.
     Top,
     /// An element of `data`.
@@ -100,40 +100,40 @@ enum Level {
     Array,
 }
 
-/// How the end of a captured value is known.
+/// The kind of a captured value, which determines its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Capture {
+enum AnswerCaptureKind {
     /// A string: an unescaped quote.
     Text { escaped: bool },
     /// An object or array: its own closing bracket.
     Nested { depth: u32, in_text: bool, escaped: bool },
-    /// A number or word: whatever cannot be part of it.
+    /// A number or word: ends before the first byte that cannot be part of it.
     Bare,
 }
 
-/// The lexer. One for each body.
+/// The lexer. Each body needs its own.
 #[derive(Debug)]
-pub(super) struct Lexer {
-    state: State,
+pub(super) struct AnswerLexer {
+    state: AnswerLexerState,
     key: Vec<u8>,
     captured: Vec<u8>,
-    /// The value being captured is too large to keep.
+    /// True if the value being captured is too large to keep.
     dropped: bool,
-    /// Bytes captured so far, of all values.
+    /// The bytes captured so far, of all values.
     kept: usize,
-    /// Base64 seen so far, of the current image.
+    /// The base64 bytes seen so far, of the current image.
     seen: usize,
-    /// The outermost object is an item itself.
+    /// True if the outermost object is an item itself.
     event: bool,
 }
 
-// === impl Lexer ===
+// === impl AnswerLexer ===
 
-impl Lexer {
-    /// For an answer.
+impl AnswerLexer {
+    /// Makes a lexer for an answer.
     pub(super) const fn new() -> Self {
         Self {
-            state: State::Start,
+            state: AnswerLexerState::Start,
             key: Vec::new(),
             captured: Vec::new(),
             dropped: false,
@@ -143,7 +143,7 @@ impl Lexer {
         }
     }
 
-    /// For an event.
+    /// Makes a lexer for an event.
     pub(super) const fn event() -> Self {
         let mut lexer = Self::new();
         lexer.event = true;
@@ -151,39 +151,45 @@ impl Lexer {
     }
 
     /// Reads the next piece of the body.
-    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl Sink) -> Result<(), Malformed> {
+    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
         let mut at = 0;
         while at < piece.len() {
             at = match self.state {
-                State::Image { escaped } => self.image(piece, at, escaped, sink)?,
-                State::Capture { level, kind } => match kind.text_in(&piece[at..]) {
+                AnswerLexerState::Image { escaped } => self.image(piece, at, escaped, sink)?,
+                AnswerLexerState::Capture { level, kind } => match kind.text_in(&piece[at..]) {
                     0 => at + usize::from(self.capture(piece[at], level, kind, sink)?),
                     text => {
                         self.keep(&piece[at..at + text]);
                         at + text
                     }
                 },
-                State::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
+                AnswerLexerState::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
                 _ => self.between(piece[at], at, sink)?,
             };
         }
         Ok(())
     }
 
-    /// The body has ended.
-    pub(super) fn finish(&self) -> Result<(), Malformed> {
-        if self.state == State::Done { Ok(()) } else { Err(Malformed::Truncated) }
+    /// Checks that the body may end here.
+    pub(super) fn finish(&self) -> Result<(), AnswerSyntaxError> {
+        if self.state == AnswerLexerState::Done { Ok(()) } else { Err(AnswerSyntaxError::Truncated) }
     }
 
-    /// Base64: found by its closing quote alone, so that megabytes cost next to nothing.
-    fn image(&mut self, piece: &Bytes, at: usize, escaped: bool, sink: &mut impl Sink) -> Result<usize, Malformed> {
+    /// Reads base64, of which only the closing quote is searched for, so that megabytes cost next to nothing.
+    fn image(
+        &mut self,
+        piece: &Bytes,
+        at: usize,
+        escaped: bool,
+        sink: &mut impl AnswerSink,
+    ) -> Result<usize, AnswerSyntaxError> {
         if escaped {
             // `\/` is the one escape that base64 can carry; it means the same on the way out.
             if piece[at] != b'/' {
-                return Err(Malformed::Base64);
+                return Err(AnswerSyntaxError::Base64);
             }
             sink.image(piece.slice(at..=at));
-            self.state = State::Image { escaped: false };
+            self.state = AnswerLexerState::Image { escaped: false };
             return Ok(at + 1);
         }
         let end = memchr2(b'"', b'\\', &piece[at..]).map_or(piece.len(), |found| at + found);
@@ -195,122 +201,144 @@ impl Lexer {
         }
         if quote {
             sink.image_end();
-            self.state = State::After { level: Level::Item };
+            self.state = AnswerLexerState::After { level: AnswerLexerLevel::Item };
             return Ok(end + 1);
         }
-        self.state = State::Image { escaped: end < piece.len() };
+        self.state = AnswerLexerState::Image { escaped: end < piece.len() };
         Ok(until)
     }
 
-    fn key(&mut self, piece: &Bytes, at: usize, level: Level, escaped: bool) -> Result<usize, Malformed> {
+    fn key(
+        &mut self,
+        piece: &Bytes,
+        at: usize,
+        level: AnswerLexerLevel,
+        escaped: bool,
+    ) -> Result<usize, AnswerSyntaxError> {
         let byte = piece[at];
         if self.key.len() > KEY_MAX {
-            return Err(Malformed::Value);
+            return Err(AnswerSyntaxError::Value);
         }
         self.key.push(byte);
         self.state = match (escaped, byte) {
-            (false, b'"') => State::Colon { level },
-            (false, b'\\') => State::InKey { level, escaped: true },
-            _ => State::InKey { level, escaped: false },
+            (false, b'"') => AnswerLexerState::Colon { level },
+            (false, b'\\') => AnswerLexerState::InKey { level, escaped: true },
+            _ => AnswerLexerState::InKey { level, escaped: false },
         };
         Ok(at + 1)
     }
 
-    /// One byte of a captured value; whether it was part of it.
-    fn capture(&mut self, byte: u8, level: Level, kind: Capture, sink: &mut impl Sink) -> Result<bool, Malformed> {
+    /// Reads one byte of a captured value. Returns true if it was part of the value.
+    fn capture(
+        &mut self,
+        byte: u8,
+        level: AnswerLexerLevel,
+        kind: AnswerCaptureKind,
+        sink: &mut impl AnswerSink,
+    ) -> Result<bool, AnswerSyntaxError> {
         let next = match kind {
-            Capture::Bare if is_bare(byte) => Some(Capture::Bare),
-            Capture::Bare => {
-                // This byte is not part of the value: it is read again as what follows it.
+            AnswerCaptureKind::Bare if is_bare(byte) => Some(AnswerCaptureKind::Bare),
+            AnswerCaptureKind::Bare => {
+                // This byte is not part of the value: it is read again as the start of the next part.
                 self.value(level, sink)?;
                 return Ok(false);
             }
-            Capture::Text { escaped: true } => Some(Capture::Text { escaped: false }),
-            Capture::Text { .. } if byte == b'"' => None,
-            Capture::Text { .. } => Some(Capture::Text { escaped: byte == b'\\' }),
-            Capture::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
+            AnswerCaptureKind::Text { escaped: true } => Some(AnswerCaptureKind::Text { escaped: false }),
+            AnswerCaptureKind::Text { .. } if byte == b'"' => None,
+            AnswerCaptureKind::Text { .. } => Some(AnswerCaptureKind::Text { escaped: byte == b'\\' }),
+            AnswerCaptureKind::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
         };
         self.keep(&[byte]);
         match next {
-            Some(kind) => self.state = State::Capture { level, kind },
+            Some(kind) => self.state = AnswerLexerState::Capture { level, kind },
             None => self.value(level, sink)?,
         }
         Ok(true)
     }
 
-    /// White space, punctuation and the first byte of values.
-    fn between(&mut self, byte: u8, at: usize, sink: &mut impl Sink) -> Result<usize, Malformed> {
+    /// Reads white space, punctuation and the first byte of values.
+    fn between(&mut self, byte: u8, at: usize, sink: &mut impl AnswerSink) -> Result<usize, AnswerSyntaxError> {
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
             return Ok(at + 1);
         }
         self.state = match (self.state, byte) {
-            (State::Start, b'{') => self.begin_object(sink),
-            (State::Start, _) => return Err(Malformed::NotAnObject),
-            (State::Key { level, .. }, b'"') => {
+            (AnswerLexerState::Start, b'{') => self.begin_object(sink),
+            (AnswerLexerState::Start, _) => return Err(AnswerSyntaxError::NotAnObject),
+            (AnswerLexerState::Key { level, .. }, b'"') => {
                 self.key.clear();
                 self.key.push(b'"');
-                State::InKey { level, escaped: false }
+                AnswerLexerState::InKey { level, escaped: false }
             }
-            (State::Key { level, first: true }, b'}') => self.close(level, sink),
-            (State::Colon { level }, b':') => State::Value { level },
-            (State::Value { level }, _) => self.open(level, byte)?,
-            (State::Element { .. }, b'{') => {
+            (AnswerLexerState::Key { level, first: true }, b'}') => self.close(level, sink),
+            (AnswerLexerState::Colon { level }, b':') => AnswerLexerState::Value { level },
+            (AnswerLexerState::Value { level }, _) => self.open(level, byte)?,
+            (AnswerLexerState::Element { .. }, b'{') => {
                 sink.item_start();
-                State::Key { level: Level::Item, first: true }
+                AnswerLexerState::Key { level: AnswerLexerLevel::Item, first: true }
             }
-            (State::Element { first: true } | State::After { level: Level::Array }, b']') => {
-                State::After { level: Level::Top }
+            (
+                AnswerLexerState::Element { first: true } | AnswerLexerState::After { level: AnswerLexerLevel::Array },
+                b']',
+            ) => AnswerLexerState::After { level: AnswerLexerLevel::Top },
+            (AnswerLexerState::Element { .. }, _) => self.begin(AnswerLexerLevel::Array, byte)?,
+            (AnswerLexerState::After { level: AnswerLexerLevel::Array }, b',') => {
+                AnswerLexerState::Element { first: false }
             }
-            (State::Element { .. }, _) => self.begin(Level::Array, byte)?,
-            (State::After { level: Level::Array }, b',') => State::Element { first: false },
-            (State::After { level }, b',') => State::Key { level, first: false },
-            (State::After { level }, b'}') if level != Level::Array => self.close(level, sink),
-            (State::Done, _) => return Err(Malformed::Surplus),
-            (_, byte) => return Err(Malformed::Unexpected(byte)),
+            (AnswerLexerState::After { level }, b',') => AnswerLexerState::Key { level, first: false },
+            (AnswerLexerState::After { level }, b'}') if level != AnswerLexerLevel::Array => self.close(level, sink),
+            (AnswerLexerState::Done, _) => return Err(AnswerSyntaxError::Surplus),
+            (_, byte) => return Err(AnswerSyntaxError::Unexpected(byte)),
         };
         Ok(at + 1)
     }
 
-    /// The outermost object begins.
-    fn begin_object(&self, sink: &mut impl Sink) -> State {
+    /// Begins the outermost object.
+    fn begin_object(&self, sink: &mut impl AnswerSink) -> AnswerLexerState {
         if self.event {
             sink.item_start();
         }
-        State::Key { level: if self.event { Level::Item } else { Level::Top }, first: true }
+        AnswerLexerState::Key {
+            level: if self.event { AnswerLexerLevel::Item } else { AnswerLexerLevel::Top },
+            first: true,
+        }
     }
 
-    /// The end of an object.
-    fn close(&self, level: Level, sink: &mut impl Sink) -> State {
-        if level == Level::Item {
+    /// Ends an object.
+    fn close(&self, level: AnswerLexerLevel, sink: &mut impl AnswerSink) -> AnswerLexerState {
+        if level == AnswerLexerLevel::Item {
             sink.item_end();
         }
-        if level == Level::Item && !self.event { State::After { level: Level::Array } } else { State::Done }
+        if level == AnswerLexerLevel::Item && !self.event {
+            AnswerLexerState::After { level: AnswerLexerLevel::Array }
+        } else {
+            AnswerLexerState::Done
+        }
     }
 
-    /// The first byte of a member's value: images are passed on, the rest is captured.
-    fn open(&mut self, level: Level, byte: u8) -> Result<State, Malformed> {
+    /// Reads the first byte of a member's value: images are passed on, other values are captured.
+    fn open(&mut self, level: AnswerLexerLevel, byte: u8) -> Result<AnswerLexerState, AnswerSyntaxError> {
         match (level, self.key.as_slice(), byte) {
-            (Level::Top, br#""data""#, b'[') => Ok(State::Element { first: true }),
-            (Level::Item, br#""b64_json""#, b'"') => {
+            (AnswerLexerLevel::Top, br#""data""#, b'[') => Ok(AnswerLexerState::Element { first: true }),
+            (AnswerLexerLevel::Item, br#""b64_json""#, b'"') => {
                 self.seen = 0;
-                Ok(State::Image { escaped: false })
+                Ok(AnswerLexerState::Image { escaped: false })
             }
             _ => self.begin(level, byte),
         }
     }
 
     /// Begins to capture a value.
-    fn begin(&mut self, level: Level, byte: u8) -> Result<State, Malformed> {
+    fn begin(&mut self, level: AnswerLexerLevel, byte: u8) -> Result<AnswerLexerState, AnswerSyntaxError> {
         self.captured.clear();
         self.dropped = false;
         self.keep(&[byte]);
         let kind = match byte {
-            b'"' => Capture::Text { escaped: false },
-            b'{' | b'[' => Capture::Nested { depth: 1, in_text: false, escaped: false },
-            _ if is_bare(byte) => Capture::Bare,
-            _ => return Err(Malformed::Unexpected(byte)),
+            b'"' => AnswerCaptureKind::Text { escaped: false },
+            b'{' | b'[' => AnswerCaptureKind::Nested { depth: 1, in_text: false, escaped: false },
+            _ if is_bare(byte) => AnswerCaptureKind::Bare,
+            _ => return Err(AnswerSyntaxError::Unexpected(byte)),
         };
-        Ok(State::Capture { level, kind })
+        Ok(AnswerLexerState::Capture { level, kind })
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -324,21 +352,23 @@ impl Lexer {
         self.dropped = kept.len() < bytes.len();
     }
 
-    /// A captured value is complete.
-    fn value(&mut self, level: Level, sink: &mut impl Sink) -> Result<(), Malformed> {
-        self.state = State::After { level };
+    /// Ends a captured value.
+    fn value(&mut self, level: AnswerLexerLevel, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        self.state = AnswerLexerState::After { level };
         let value = if self.dropped { Ok(None) } else { read(&self.captured) };
         let key: String = match level {
-            // An element of `data` that is no object carries no image: there is nothing to pass on.
-            Level::Array => return value.map(drop),
-            Level::Item | Level::Top => serde_json::from_slice(&self.key).map_err(|_| Malformed::Value)?,
+            // An element of `data` that is not an object has no image: there is nothing to pass on.
+            AnswerLexerLevel::Array => return value.map(drop),
+            AnswerLexerLevel::Item | AnswerLexerLevel::Top => {
+                serde_json::from_slice(&self.key).map_err(|_| AnswerSyntaxError::Value)?
+            }
         };
-        // What nobody can read costs no image that is paid for, unless it decides if there is one, or what it costs.
+        // An unreadable value does not cost an image that is paid for, unless it decides if there is one, or its cost.
         let value =
             value.or_else(|malformed| if DECISIVE.contains(&key.as_str()) { Err(malformed) } else { Ok(None) })?;
         match (level, value) {
-            (Level::Item, Some(value)) => sink.item_member(key, value),
-            (Level::Item, None) => sink.item_unheld(&key),
+            (AnswerLexerLevel::Item, Some(value)) => sink.item_member(key, value),
+            (AnswerLexerLevel::Item, None) => sink.item_unheld(&key),
             (_, Some(value)) => sink.member(key, value),
             (_, None) => {}
         }
@@ -346,10 +376,10 @@ impl Lexer {
     }
 }
 
-// === impl Capture ===
+// === impl AnswerCaptureKind ===
 
-impl Capture {
-    /// How many of these bytes are nothing but text: found by what ends it alone, as with base64.
+impl AnswerCaptureKind {
+    /// Returns the number of these bytes that are only text. Only the end of the text is searched for, as with base64.
     fn text_in(self, bytes: &[u8]) -> usize {
         match self {
             Self::Text { escaped: false } | Self::Nested { in_text: true, escaped: false, .. } => {
@@ -360,30 +390,30 @@ impl Capture {
     }
 }
 
-/// Reads a captured value. `None` if it is JSON that cannot be held, such as a number without a bound or too many levels,
-/// or one of the words that some upstreams write for no number: the image beside it is paid for.
-pub(super) fn read(json: &[u8]) -> Result<Option<Value>, Malformed> {
+/// Reads a captured value. `None` if it is JSON that cannot be held, such as a number out of range or too many levels,
+/// or one of the words that some upstreams write for no number: the image next to it is paid for.
+pub(super) fn read(json: &[u8]) -> Result<Option<Value>, AnswerSyntaxError> {
     const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
     match serde_json::from_slice(json) {
         Ok(value) => Ok(Some(value)),
         Err(_) if NO_NUMBERS.contains(&json) || serde_json::from_slice::<IgnoredAny>(json).is_ok() => Ok(None),
-        Err(_) => Err(Malformed::Value),
+        Err(_) => Err(AnswerSyntaxError::Value),
     }
 }
 
-/// Looks at the next piece of an image of which so much has been `seen`. Neither the whole alphabet nor the padding is
-/// checked: decoding is the caller's.
-pub(super) fn check_base64(seen: &mut usize, base64: &[u8]) -> Result<(), Malformed> {
+/// Checks the next piece of an image, of which `seen` bytes came before. Neither the whole alphabet nor the padding is
+/// checked: the caller decodes it.
+pub(super) fn check_base64(seen: &mut usize, base64: &[u8]) -> Result<(), AnswerSyntaxError> {
     let beginning = &base64[..base64.len().min(ALPHABET_SEEN.saturating_sub(*seen))];
     *seen = seen.saturating_add(base64.len());
     let in_alphabet = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let fine = beginning.iter().all(in_alphabet) && base64.is_ascii() && memchr2(b'\r', b'\n', base64).is_none();
-    if fine { Ok(()) } else { Err(Malformed::Base64) }
+    if fine { Ok(()) } else { Err(AnswerSyntaxError::Base64) }
 }
 
 /// Follows the brackets of a captured object or array; `None` at its end.
-fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<Capture> {
-    let next = |depth, in_text, escaped| Some(Capture::Nested { depth, in_text, escaped });
+fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<AnswerCaptureKind> {
+    let next = |depth, in_text, escaped| Some(AnswerCaptureKind::Nested { depth, in_text, escaped });
     match (in_text, escaped, byte) {
         (true, true, _) => next(depth, true, false),
         (true, false, b'"') => next(depth, false, false),
@@ -396,7 +426,7 @@ fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<Capture>
     }
 }
 
-/// Bytes of numbers and of `true`, `false` and `null`.
+/// True for bytes of numbers and of `true`, `false` and `null`.
 const fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }

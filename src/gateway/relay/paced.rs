@@ -1,4 +1,4 @@
-//! An answer that is read from disk: its reader must keep the least rate, and a stop ends it.
+//! An answer that is read from disk: its reader must keep the minimum rate, and a stop of the process ends it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,15 +10,15 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::caller_pace::CallerPace;
-use super::tap::Broken;
+use super::tap::RelayError;
 
-/// The time after the cutoff (ours) for the last words of an answer that is still being written: an event that says so.
+/// The time after the cutoff (ours) for the end of an answer that is still being written: an event about the stop.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The reason why a paced answer broke off.
-type BrokeOff = Box<dyn std::error::Error + Send + Sync>;
+type PacedBodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body whose reader is held to the rate of all callers.
+/// A body whose reader must keep the rate that all callers must keep.
 pub(crate) struct PacedBody<B> {
     /// `None` after the body was broken off.
     body: Option<B>,
@@ -30,7 +30,7 @@ pub(crate) struct PacedBody<B> {
 // === impl PacedBody ===
 
 impl<B> PacedBody<B> {
-    /// The same body, broken off if its reader is too slow, and shortly after `cutoff` is cancelled.
+    /// Makes a body that breaks off if its reader is too slow, and shortly after `cutoff` is cancelled.
     pub(crate) fn new(body: B, cutoff: &CancellationToken) -> Self {
         let cutoff = cutoff.clone().cancelled_owned();
         let cutoff = Box::pin(async move {
@@ -40,7 +40,7 @@ impl<B> PacedBody<B> {
         Self { body: Some(body), pace: CallerPace::default(), cutoff }
     }
 
-    fn break_off<T>(&mut self, broken: Broken) -> Poll<Option<Result<T, BrokeOff>>> {
+    fn break_off<T>(&mut self, broken: RelayError) -> Poll<Option<Result<T, PacedBodyError>>> {
         // The dropped body releases the job that waits for this reader.
         self.body = None;
         Poll::Ready(Some(Err(broken.into())))
@@ -49,21 +49,24 @@ impl<B> PacedBody<B> {
 
 impl<B> Body for PacedBody<B>
 where
-    B: Body<Data = Bytes, Error: Into<BrokeOff>> + Unpin,
+    B: Body<Data = Bytes, Error: Into<PacedBodyError>> + Unpin,
 {
     type Data = Bytes;
-    type Error = BrokeOff;
+    type Error = PacedBodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokeOff>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, PacedBodyError>>> {
         let this = &mut *self;
         let (_, enough) = this.pace.come_back(Instant::now());
         if !enough {
             tracing::warn!("a caller takes its answer too slowly and is cut off");
-            return this.break_off(Broken::Slow);
+            return this.break_off(RelayError::Slow);
         }
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         if this.cutoff.as_mut().poll(cx).is_ready() {
-            return this.break_off(Broken::Cutoff);
+            return this.break_off(RelayError::Cutoff);
         }
         let frame = Pin::new(body).poll_frame(cx).map_err(Into::into);
         if let Poll::Ready(Some(Ok(frame))) = &frame {
@@ -107,18 +110,18 @@ mod tests {
         }
     }
 
-    /// A body of so many pieces, and of those that are sent later. It has no end as long as there is a sender.
+    /// Returns a body of `pieces` pieces and of those that are sent later. It has no end as long as there is a sender.
     fn body(pieces: usize) -> (mpsc::Sender<Bytes>, ChannelBody) {
         let (sender, receiver) = mpsc::channel(128);
         (0..pieces).for_each(|_| sender.try_send(Bytes::from(vec![0; PIECE])).unwrap());
         (sender, ChannelBody(receiver))
     }
 
-    /// Reads with this pause after each frame. Returns the number of frames, and why there were no more.
+    /// Reads with this pause after each frame. Returns the number of frames, and the reason for the end.
     async fn take(
-        body: &mut (impl Body<Data = Bytes, Error = BrokeOff> + Unpin),
+        body: &mut (impl Body<Data = Bytes, Error = PacedBodyError> + Unpin),
         pause: u64,
-    ) -> (usize, Option<Broken>) {
+    ) -> (usize, Option<RelayError>) {
         let mut taken = 0;
         while let Some(frame) = body.frame().await {
             if let Err(broken) = frame {
@@ -132,7 +135,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_keeps_the_least_rate_gets_all_of_it_and_who_does_not_is_cut_off() {
-        for (pause, expected) in [(8, (100, None)), (9, (4, Some(Broken::Slow)))] {
+        for (pause, expected) in [(8, (100, None)), (9, (4, Some(RelayError::Slow)))] {
             let (sender, body) = body(100);
             drop(sender);
             let mut body = PacedBody::new(body, &CancellationToken::new());
@@ -164,7 +167,7 @@ mod tests {
             sender.try_send(Bytes::from_static(b"an event that says so")).unwrap();
         };
         let begun = Instant::now();
-        assert_eq!(tokio::join!(take(&mut body, 0), stop).0, (2, Some(Broken::Cutoff)));
+        assert_eq!(tokio::join!(take(&mut body, 0), stop).0, (2, Some(RelayError::Cutoff)));
         assert_eq!(begun.elapsed().as_secs(), 6);
         assert!(body.frame().await.is_none());
         drop(sender);

@@ -1,9 +1,9 @@
-//! A response on its way: byte for byte as the upstream says it, while a tap reads the small things.
+//! Relays a response byte for byte as the upstream sends it, while an observer reads the small values.
 //!
-//! An event goes out when it is whole, unless it is so large that it must hold an image; then its bytes go out as they
-//! come. So a break cuts no small event, and of a large one it is known how to end it. What an upstream says of its own
-//! failure is judged and not passed on: the caller gets the pair of events that every client understands.
-//! It carries the failure sequence and the heartbeats of the contract for this endpoint.
+//! An event goes out when it is complete, unless it is so large that it must hold an image; then its bytes go out as
+//! they come. So a break cuts no small event, and a large one can be completed. A failure that the upstream states is
+//! judged and not passed on: the caller gets the pair of events that every client understands. This module carries the
+//! failure sequence and the heartbeats of the contract for this endpoint.
 
 mod notes;
 
@@ -13,88 +13,88 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
-pub(crate) use self::notes::Told;
-use self::notes::{Meaning, Notes};
+pub(crate) use self::notes::RequestedResponse;
+use self::notes::{ResponseEventKind, ResponseObserver};
 use super::events::HEARTBEAT;
-use super::frames::{Frames, Stretch};
-use super::intake::{Intake, Silence};
-use super::lexer::Malformed;
-use super::rewrite::Summary;
-use super::scan::Scan;
-use super::tap::{Broken, IMAGE_MAX, Limits, MalformedAnswer, Step, Without};
+use super::frames::{SseFrameScanner, SseFrameSpan};
+use super::intake::{UpstreamActivity, UpstreamBodyReader};
+use super::lexer::AnswerSyntaxError;
+use super::rewrite::AnswerSummary;
+use super::scan::JsonScanner;
+use super::tap::{AnswerTimeouts, AnswerWithoutImage, IMAGE_MAX, MalformedAnswer, RelayError, RelayStep};
 use crate::gateway::upstream::ReplyBody;
-use crate::image::Facts;
+use crate::image::ImageProperties;
 use crate::tables::{HOLD_BEFORE_PROOF_BYTES, IMAGE_CALL_HEARTBEAT_SECONDS};
 
-/// A larger event holds an image.
+/// The size above which an event holds an image.
 const EVENT_HOLD: usize = 64 * 1024;
-/// How a failure begins that says what it is before its data.
+/// The beginnings of failures that state their kind before their data.
 const FAILURES: [&[u8]; 2] = [b"event: response.failed", b"event: error"];
-/// White space behind the end of a plain response, as far as it is passed on.
+/// The most bytes of white space after a plain response that are passed on.
 const TAIL_MAX: usize = 1024;
-/// A response may hold so many images of the largest kind, each of them twice (ours).
+/// The most images of the largest kind in a response, each of them sent twice (ours).
 const IMAGES_MAX: u64 = 32;
-/// After so long an agent must hear more than comments, whoever they are from.
+/// The longest time in which an agent may get only comments, from any sender.
 const SIGN_AFTER: Duration = Duration::from_secs(IMAGE_CALL_HEARTBEAT_SECONDS);
 
 /// A response between the upstream and the caller.
 #[derive(Debug)]
-pub(super) struct Pass {
-    pub(super) intake: Intake,
-    input: Input,
-    notes: Notes,
-    /// What can go out.
+pub(super) struct ResponsePassthrough {
+    pub(super) intake: UpstreamBodyReader,
+    input: PassthroughInput,
+    notes: ResponseObserver,
+    /// The pieces that can go out.
     ready: Vec<Bytes>,
-    /// How much has been held back before proof.
+    /// The number of bytes that have been held back before proof.
     held: u64,
     proven: bool,
-    /// The last bytes: they wait for the record.
+    /// The last bytes, which wait for the record.
     tail: BytesMut,
     complete: bool,
-    /// When anything but comments last went out.
+    /// The time at which anything but comments last went out.
     spoke: Instant,
-    over: Option<Result<(), Broken>>,
+    over: Option<Result<(), RelayError>>,
 }
 
-/// The shape that comes in, known from its first byte.
+/// The incoming shape, known from its first byte.
 #[derive(Debug)]
-enum Input {
+enum PassthroughInput {
     Unknown,
-    Answer(Scan),
-    Events(Box<Current>),
+    Answer(JsonScanner),
+    Events(Box<PassthroughEvent>),
 }
 
 /// The event that is being read.
 #[derive(Debug)]
-struct Current {
-    frames: Frames,
-    scan: Scan,
+struct PassthroughEvent {
+    frames: SseFrameScanner,
+    scan: JsonScanner,
     /// Its bytes so far, while it may still be small.
     text: BytesMut,
-    /// Its bytes go out as they come.
+    /// True if its bytes go out as they come.
     flows: bool,
-    /// Its bytes go nowhere: it is a failure.
+    /// True if its bytes are dropped, because it is a failure.
     hushed: bool,
-    data: Data,
+    data: PassthroughDataKind,
     progressed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Data {
+enum PassthroughDataKind {
     None,
     Object,
-    /// Something else, such as the end mark of other APIs.
+    /// Another value, such as the end mark of other APIs.
     Other,
 }
 
-// === impl Pass ===
+// === impl ResponsePassthrough ===
 
-impl Pass {
-    pub(super) fn new(body: ReplyBody, told: Told, limits: Limits) -> Self {
+impl ResponsePassthrough {
+    pub(super) fn new(body: ReplyBody, told: RequestedResponse, limits: AnswerTimeouts) -> Self {
         Self {
-            intake: Intake::new(body, limits, IMAGES_MAX * IMAGE_MAX),
-            input: Input::Unknown,
-            notes: Notes::new(told),
+            intake: UpstreamBodyReader::new(body, limits, IMAGES_MAX * IMAGE_MAX),
+            input: PassthroughInput::Unknown,
+            notes: ResponseObserver::new(told),
             ready: Vec::new(),
             held: 0,
             proven: false,
@@ -105,8 +105,8 @@ impl Pass {
         }
     }
 
-    /// The next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
+    /// Returns the next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
         if self.ready.is_empty() && !self.complete {
             match ready!(self.poll_read(cx)) {
                 Ok(Some(_)) => {}
@@ -116,19 +116,19 @@ impl Pass {
         }
         if self.ready.is_empty() && self.complete {
             let tail = std::mem::take(&mut self.tail).freeze();
-            return Poll::Ready(Ok(Step::End(tail, Box::new(self.summary()))));
+            return Poll::Ready(Ok(RelayStep::End(tail, Box::new(self.summary()))));
         }
-        Poll::Ready(Ok(Step::Pieces(std::mem::take(&mut self.ready))))
+        Poll::Ready(Ok(RelayStep::Pieces(std::mem::take(&mut self.ready))))
     }
 
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
         if let Some(over) = self.over {
             return Poll::Ready(over.map(|()| None));
         }
         let silence = match &self.input {
-            Input::Answer(_) => Silence::Sending,
-            Input::Events(current) if current.flows => Silence::Sending,
-            Input::Unknown | Input::Events(_) => Silence::Working,
+            PassthroughInput::Answer(_) => UpstreamActivity::Sending,
+            PassthroughInput::Events(current) if current.flows => UpstreamActivity::Sending,
+            PassthroughInput::Unknown | PassthroughInput::Events(_) => UpstreamActivity::Working,
         };
         let read = match ready!(self.intake.poll(cx, silence)) {
             Ok(Some(data)) => self.push(&data).map(|()| Some(data.len())),
@@ -143,22 +143,22 @@ impl Pass {
         Poll::Ready(read)
     }
 
-    /// Whether everything that was asked for is there.
+    /// True if everything that was requested is there.
     pub(super) const fn complete(&self) -> bool {
         self.complete
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    pub(super) fn summary(&self) -> AnswerSummary {
         self.notes.summary()
     }
 
-    /// Whether the answer has really begun: an image in it, work on it, or its end.
+    /// True if the answer has really begun: an image in it, work on it, or its end.
     pub(super) const fn proven(&self) -> bool {
         self.proven
     }
 
-    /// What the first image is, and whether more bytes could still tell. In a stream nobody waits for that.
-    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+    /// Returns the properties of the first image, and true if more bytes could show them: never in a stream.
+    pub(super) fn first(&self) -> (Option<ImageProperties>, bool) {
         if self.streams() { (None, false) } else { self.notes.first() }
     }
 
@@ -166,16 +166,16 @@ impl Pass {
         self.notes.stream()
     }
 
-    /// A comment; while an image is made also the event that agents take for a sign of life.
+    /// Returns a comment; while an image is made also the event that agents take for a sign of life.
     pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
-        let between = matches!(&self.input, Input::Events(current) if !current.flows);
-        if !self.streams() || !(between || matches!(self.input, Input::Unknown)) {
+        let between = matches!(&self.input, PassthroughInput::Events(current) if !current.flows);
+        if !self.streams() || !(between || matches!(self.input, PassthroughInput::Unknown)) {
             return None;
         }
         Some(self.sign_of_life().unwrap_or(Bytes::from_static(HEARTBEAT)))
     }
 
-    /// While an image is made, the event that tells so once more, where nothing but comments has gone out for long.
+    /// Returns the event that repeats that an image is being made, if only comments have gone out for long.
     fn sign_of_life(&mut self) -> Option<Bytes> {
         if self.spoke.elapsed() < SIGN_AFTER {
             return None;
@@ -185,14 +185,14 @@ impl Pass {
         Some(Bytes::from(sign))
     }
 
-    /// What goes out when it breaks off: what makes a begun event an error, and the pair of events that every client
-    /// understands; nothing for a plain response, so that the transfer itself breaks.
+    /// Returns the bytes that go out if the answer breaks off: the end that makes a begun event an error, and the pair
+    /// of events that every client understands; nothing for a plain response, so that the transfer itself breaks.
     pub(super) fn break_off(&mut self, error: &str) -> Option<Bytes> {
         if !self.streams() {
             return None;
         }
         let mut text = String::new();
-        if let Input::Events(current) = &self.input
+        if let PassthroughInput::Events(current) = &self.input
             && current.flows
         {
             // Of two types in one object the last one counts, and of two names of one event too.
@@ -206,52 +206,52 @@ impl Pass {
         Some(Bytes::from(text))
     }
 
-    /// The upstream has said that it failed, before anything began.
-    pub(super) fn without_image(&self) -> Option<Without> {
+    /// Returns the content of an answer that failed before anything began.
+    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         let (something, usage) = (self.notes.has_image(), self.notes.usage());
-        self.notes.failure().map(|members| Without { members, something, usage })
+        self.notes.failure().map(|members| AnswerWithoutImage { members, something, usage })
     }
 
-    fn push(&mut self, data: &Bytes) -> Result<(), Broken> {
-        if let Input::Unknown = self.input {
+    fn push(&mut self, data: &Bytes) -> Result<(), RelayError> {
+        if let PassthroughInput::Unknown = self.input {
             let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else {
                 self.hold(Bytes::copy_from_slice(data));
                 return Ok(());
             };
             self.input = match first {
-                b'{' | b'[' | b'<' => Input::Answer(Scan::within("response")),
+                b'{' | b'[' | b'<' => PassthroughInput::Answer(JsonScanner::within("response")),
                 _ if self.streams() => {
                     self.notes.expect_events();
-                    Input::Events(Box::new(Current::new()))
+                    PassthroughInput::Events(Box::new(PassthroughEvent::new()))
                 }
-                // Events that nobody asked for.
+                // Events that were not requested.
                 byte @ (b'e' | b'd' | b':') => {
                     tracing::warn!("the upstream answered with events although one response was asked for");
-                    return Err(MalformedAnswer(Malformed::Unexpected(*byte)).into());
+                    return Err(MalformedAnswer(AnswerSyntaxError::Unexpected(*byte)).into());
                 }
-                byte => return Err(MalformedAnswer(Malformed::Unexpected(*byte)).into()),
+                byte => return Err(MalformedAnswer(AnswerSyntaxError::Unexpected(*byte)).into()),
             };
         }
         match self.input {
-            Input::Unknown => Ok(()),
-            Input::Answer(_) => self.push_answer(data),
-            Input::Events(_) => self.push_events(data),
+            PassthroughInput::Unknown => Ok(()),
+            PassthroughInput::Answer(_) => self.push_answer(data),
+            PassthroughInput::Events(_) => self.push_events(data),
         }
     }
 
-    /// A plain response: it goes out as it comes, but for its last bytes.
-    fn push_answer(&mut self, data: &Bytes) -> Result<(), Broken> {
-        let Input::Answer(scan) = &mut self.input else { return Ok(()) };
+    /// Reads a plain response: it goes out as it comes, except for its last bytes.
+    fn push_answer(&mut self, data: &Bytes) -> Result<(), RelayError> {
+        let PassthroughInput::Answer(scan) = &mut self.input else { return Ok(()) };
         self.intake.progressed();
         let read = if scan.is_done() { 0 } else { scan.push(data, &mut self.notes).map_err(MalformedAnswer)? };
         // The closing brace is the first of the last bytes.
         let out = if scan.is_done() { read.saturating_sub(1) } else { read };
         if data[read..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-            return Err(MalformedAnswer(Malformed::Surplus).into());
+            return Err(MalformedAnswer(AnswerSyntaxError::Surplus).into());
         }
         let last = &data[out..];
         self.tail.extend_from_slice(&last[..last.len().min(TAIL_MAX.saturating_sub(self.tail.len()))]);
-        // Where events were asked for nothing of this goes out, whatever it is.
+        // If events were requested, nothing of this goes out.
         let wanted = !self.streams();
         if out > 0 && wanted {
             self.hold_slice(data.slice(..out));
@@ -260,15 +260,15 @@ impl Pass {
         Ok(())
     }
 
-    fn push_events(&mut self, data: &Bytes) -> Result<(), Broken> {
+    fn push_events(&mut self, data: &Bytes) -> Result<(), RelayError> {
         let mut at = 0;
-        // Where what has not gone out of this piece begins, of an event that flows.
+        // The start of the bytes of this piece that have not gone out, for an event that is passed on as it comes.
         let mut from = 0;
         while at < data.len() && !self.complete && self.over.is_none() {
-            let Input::Events(current) = &mut self.input else { return Ok(()) };
+            let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
             let (length, stretch) = current.frames.next(&data[at..]);
             let end = at + length;
-            if stretch == Stretch::Data {
+            if stretch == SseFrameSpan::Data {
                 current.data(&data[at..end], &mut self.notes).map_err(MalformedAnswer)?;
             }
             if !current.flows && !current.hushed {
@@ -279,7 +279,7 @@ impl Pass {
                 from = end;
             }
             match stretch {
-                Stretch::End { event } => {
+                SseFrameSpan::End { event } => {
                     let rest = data.slice(from..end);
                     self.end_frame(event, rest)?;
                     from = end;
@@ -291,7 +291,7 @@ impl Pass {
         if from < at {
             self.hold_slice(data.slice(from..at));
         }
-        if let Input::Events(current) = &mut self.input {
+        if let PassthroughInput::Events(current) = &mut self.input {
             if current.flows {
                 self.spoke = Instant::now();
             }
@@ -302,16 +302,16 @@ impl Pass {
         Ok(())
     }
 
-    /// An event that is too large to be held begins to flow, unless it is a failure.
+    /// Begins to pass on an event that is too large to be held, unless it is a failure.
     fn look_at_size(&mut self) {
-        let Input::Events(current) = &mut self.input else { return };
+        let PassthroughInput::Events(current) = &mut self.input else { return };
         if current.flows || current.hushed || current.text.len() <= EVENT_HOLD {
             return;
         }
         let text = current.text.split().freeze();
         current.hushed = match self.notes.meaning() {
-            Meaning::Unknown => FAILURES.iter().any(|name| text.starts_with(name)),
-            meaning => meaning == Meaning::Failure,
+            ResponseEventKind::Unknown => FAILURES.iter().any(|name| text.starts_with(name)),
+            meaning => meaning == ResponseEventKind::Failure,
         };
         if !current.hushed {
             current.flows = true;
@@ -320,12 +320,12 @@ impl Pass {
         }
     }
 
-    /// A frame is whole. `rest` is what has not gone out of one that flows.
-    fn end_frame(&mut self, event: bool, rest: Bytes) -> Result<(), Broken> {
-        let Input::Events(current) = &mut self.input else { return Ok(()) };
+    /// Ends a frame. `rest` holds the bytes of a flowing event that have not gone out.
+    fn end_frame(&mut self, event: bool, rest: Bytes) -> Result<(), RelayError> {
+        let PassthroughInput::Events(current) = &mut self.input else { return Ok(()) };
         let meaning = match current.end() {
             Ok(true) => self.notes.end_event(),
-            Ok(false) => Meaning::Preface,
+            Ok(false) => ResponseEventKind::Preface,
             Err(malformed) => return Err(MalformedAnswer(malformed).into()),
         };
         let text = if current.flows { rest } else { current.text.split().freeze() };
@@ -334,21 +334,21 @@ impl Pass {
         }
         (current.flows, current.hushed) = (false, false);
         match meaning {
-            // As a status it would be lost on agents, so the stream begins in order to say it.
-            Meaning::Failure if self.notes.is_for_the_agent() => {
+            // Agents would not see the failure as a status, so the stream begins in order to state it.
+            ResponseEventKind::Failure if self.notes.is_for_the_agent() => {
                 self.proven = true;
-                self.over = Some(Err(Broken::Failed));
+                self.over = Some(Err(RelayError::Failed));
             }
-            Meaning::Failure => return Err(Broken::Failed),
-            Meaning::End => {
+            ResponseEventKind::Failure => return Err(RelayError::Failed),
+            ResponseEventKind::End => {
                 self.tail.extend_from_slice(&text);
                 (self.complete, self.proven) = (true, true);
             }
-            Meaning::Work | Meaning::Unknown => {
+            ResponseEventKind::Work | ResponseEventKind::Unknown => {
                 self.proven = true;
                 self.hold(text);
             }
-            Meaning::Preface => {
+            ResponseEventKind::Preface => {
                 self.proven |= event && self.held > HOLD_BEFORE_PROOF_BYTES;
                 self.hold(text);
                 let sign = if self.proven { self.sign_of_life() } else { None };
@@ -358,7 +358,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Bytes that go out, now or when the answer has begun; they are ours.
+    /// Queues bytes that the relay owns, to go out now or when the answer has begun.
     fn hold(&mut self, bytes: Bytes) {
         if !self.proven {
             self.held += bytes.len() as u64;
@@ -368,33 +368,35 @@ impl Pass {
         }
     }
 
-    /// The same with bytes that are the upstream's: what waits for more of them must be a copy.
+    /// Queues a slice of an upstream piece. It is copied if it must wait for the proof.
     fn hold_slice(&mut self, bytes: Bytes) {
         let bytes = if self.proven { bytes } else { Bytes::copy_from_slice(&bytes) };
         self.hold(bytes);
     }
 
-    /// The body has ended: whether the answer is whole.
-    fn ended(&mut self) -> Result<(), Broken> {
+    /// Ends the body. Returns an error unless the answer is complete.
+    fn ended(&mut self) -> Result<(), RelayError> {
         match &mut self.input {
-            Input::Unknown => Err(MalformedAnswer(Malformed::Truncated).into()),
-            Input::Events(_) => {
+            PassthroughInput::Unknown => Err(MalformedAnswer(AnswerSyntaxError::Truncated).into()),
+            PassthroughInput::Events(_) => {
                 if self.complete {
                     Ok(())
                 } else {
-                    Err(Broken::Unfinished)
+                    Err(RelayError::Unfinished)
                 }
             }
-            Input::Answer(scan) if !scan.is_done() => Err(MalformedAnswer(Malformed::Truncated).into()),
-            Input::Answer(_) => {
+            PassthroughInput::Answer(scan) if !scan.is_done() => {
+                Err(MalformedAnswer(AnswerSyntaxError::Truncated).into())
+            }
+            PassthroughInput::Answer(_) => {
                 let failed = self.notes.end_response();
-                // What has begun is passed on to its end, and says itself that it failed.
+                // An answer that has begun is passed on to its end, and states itself that it failed.
                 if failed && !self.proven {
-                    return Err(Broken::Failed);
+                    return Err(RelayError::Failed);
                 }
                 if self.streams() {
                     tracing::warn!("the upstream answered with one response although events were asked for");
-                    return Err(MalformedAnswer(Malformed::NotAnObject).into());
+                    return Err(MalformedAnswer(AnswerSyntaxError::NotAnObject).into());
                 }
                 self.proven = true;
                 Ok(())
@@ -403,42 +405,42 @@ impl Pass {
     }
 }
 
-// === impl Current ===
+// === impl PassthroughEvent ===
 
-impl Current {
+impl PassthroughEvent {
     fn new() -> Self {
         Self {
-            frames: Frames::new(),
-            scan: Scan::new(),
+            frames: SseFrameScanner::new(),
+            scan: JsonScanner::new(),
             text: BytesMut::new(),
             flows: false,
             hushed: false,
-            data: Data::None,
+            data: PassthroughDataKind::None,
             progressed: false,
         }
     }
 
-    fn data(&mut self, data: &[u8], notes: &mut Notes) -> Result<(), Malformed> {
+    fn data(&mut self, data: &[u8], notes: &mut ResponseObserver) -> Result<(), AnswerSyntaxError> {
         self.progressed = true;
-        if self.data == Data::None {
+        if self.data == PassthroughDataKind::None {
             let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
-            self.data = if *first == b'{' { Data::Object } else { Data::Other };
+            self.data = if *first == b'{' { PassthroughDataKind::Object } else { PassthroughDataKind::Other };
         }
-        if self.data != Data::Object {
+        if self.data != PassthroughDataKind::Object {
             return Ok(());
         }
         let read = self.scan.push(data, notes)?;
         let surplus = data[read..].iter().any(|byte| !byte.is_ascii_whitespace());
-        if surplus { Err(Malformed::Surplus) } else { Ok(()) }
+        if surplus { Err(AnswerSyntaxError::Surplus) } else { Ok(()) }
     }
 
-    /// The frame is over: whether it held an object, which must be whole.
-    fn end(&mut self) -> Result<bool, Malformed> {
-        let data = std::mem::replace(&mut self.data, Data::None);
-        let scan = std::mem::replace(&mut self.scan, Scan::new());
+    /// Ends the frame. Returns true if it held an object, which must be complete.
+    fn end(&mut self) -> Result<bool, AnswerSyntaxError> {
+        let data = std::mem::replace(&mut self.data, PassthroughDataKind::None);
+        let scan = std::mem::replace(&mut self.scan, JsonScanner::new());
         match data {
-            Data::Object if !scan.is_done() => Err(Malformed::Truncated),
-            data => Ok(data == Data::Object),
+            PassthroughDataKind::Object if !scan.is_done() => Err(AnswerSyntaxError::Truncated),
+            data => Ok(data == PassthroughDataKind::Object),
         }
     }
 }

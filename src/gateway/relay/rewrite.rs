@@ -1,52 +1,52 @@
-//! The upstream's answer becomes the JSON of the contract while it passes.
+//! Turns the upstream's answer into the JSON of the contract while it passes.
 //!
 //! Images go out as the very bytes that came in; everything around them is small and is written anew at the end, so
-//! that missing fields are there, `auto` is resolved, and no image goes out that the caller did not ask for. Nothing at
-//! all is written before the first image has begun: until then the answer can still become an error.
-//! An upstream that sends events although none were asked for is read too: its final image becomes the answer.
-//! It carries the response table of the specification.
+//! that missing fields are there, `auto` is resolved, and only requested images go out. Nothing is written before the
+//! first image has begun: until then the answer can still become an error. If an upstream sends events although none
+//! were requested, they are read too: the final image becomes the answer. This module carries the response table of the
+//! specification.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::fill::{self, Asked, Usage};
-use super::item::{Item, Kind};
-use super::lexer::Sink;
+use super::fill::{self, AnswerUsage, RequestedAnswer};
+use super::item::{ImageItem, ImageItemKind};
+use super::lexer::AnswerSink;
 use super::unlisted;
-use crate::image::Facts;
+use crate::image::ImageProperties;
 use crate::wire::one_line;
 
-/// How an answer begins before its first image.
+/// The beginning of an answer, before its first image.
 pub(super) const BEGIN: &[u8] = br#"{"data":["#;
 
-/// Turns what the lexer finds into the pieces of the answer.
+/// Turns the content that the lexer finds into the pieces of the answer.
 #[derive(Debug)]
-pub(super) struct Rewrite {
-    asked: Asked,
+pub(super) struct JsonAnswerWriter {
+    asked: RequestedAnswer,
     /// Pieces that are ready to go out.
     ready: Vec<Bytes>,
     /// Text that goes out before the next image bytes.
     text: Vec<u8>,
     members: Map<String, Value>,
-    item: Item,
+    item: ImageItem,
     next_event: Option<Option<String>>,
     something: bool,
-    /// An event has said that there is no image.
+    /// True if an event has stated that there is no image.
     said: bool,
-    delivered: Vec<Option<Facts>>,
+    delivered: Vec<Option<ImageProperties>>,
     complete: bool,
 }
 
-/// The content of an answer, once it is complete. A name is that of the upstream.
+/// The content of an answer, once it is complete. Each name is the upstream's.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Summary {
-    /// Each image passed on.
+pub(crate) struct AnswerSummary {
+    /// Each image that was passed on.
     pub(crate) delivered: Vec<DeliveredImage>,
-    /// The token counts, where the upstream reported any that can be read.
-    pub(crate) usage: Option<Usage>,
+    /// The token counts, if the upstream reported any that can be read.
+    pub(crate) usage: Option<AnswerUsage>,
     /// The model that makes images.
     pub(crate) image_model: Option<String>,
-    /// The text model beside it.
+    /// The text model, if one ran the image tool.
     pub(crate) host_model: Option<String>,
     /// The id of the response, if it has one.
     pub(crate) response_id: Option<String>,
@@ -55,22 +55,22 @@ pub(crate) struct Summary {
 /// An image that was passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeliveredImage {
-    /// Its format and size, if its head named them.
-    pub(crate) facts: Option<Facts>,
+    /// Its format and size, if its head stated them.
+    pub(crate) facts: Option<ImageProperties>,
     /// The quality that the upstream names.
     pub(crate) quality: Option<String>,
 }
 
-// === impl Rewrite ===
+// === impl JsonAnswerWriter ===
 
-impl Rewrite {
-    pub(super) fn new(asked: Asked) -> Self {
+impl JsonAnswerWriter {
+    pub(super) fn new(asked: RequestedAnswer) -> Self {
         Self {
             asked,
             ready: Vec::new(),
             text: Vec::new(),
             members: Map::new(),
-            item: Item::default(),
+            item: ImageItem::default(),
             next_event: None,
             something: false,
             said: false,
@@ -79,50 +79,50 @@ impl Rewrite {
         }
     }
 
-    /// Whether a first image has begun.
+    /// True if a first image has begun.
     pub(super) fn proven(&self) -> bool {
         !self.delivered.is_empty() || self.item.begun
     }
 
-    /// Whether everything that was asked for is there, although the upstream has not ended.
+    /// True if everything that was requested is there, although the upstream has not ended.
     pub(super) const fn complete(&self) -> bool {
         self.complete
     }
 
-    /// What the first image is, and whether more bytes could still tell.
-    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first(&self) -> (Option<ImageProperties>, bool) {
         match self.delivered.first() {
             Some(facts) => (*facts, false),
             None => (self.item.facts, self.item.may_still_tell()),
         }
     }
 
-    /// Where an image should be there was something else.
+    /// True if there was another value in place of an image.
     pub(super) const fn something(&self) -> bool {
         self.something
     }
 
-    /// An event has said that there is no image.
+    /// True if an event has stated that there is no image.
     pub(super) const fn said(&self) -> bool {
         self.said
     }
 
-    /// The pieces that can go out now.
+    /// Returns the pieces that can go out now.
     pub(super) fn take(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.ready)
     }
 
-    /// The members of the answer, where no image was in it.
+    /// Returns the members of an answer without an image.
     pub(super) const fn members(&self) -> &Map<String, Value> {
         &self.members
     }
 
-    /// The same, for whoever writes them elsewhere.
+    /// Takes the members, for an answer that is written elsewhere.
     pub(super) fn take_members(&mut self) -> Map<String, Value> {
         std::mem::take(&mut self.members)
     }
 
-    /// The end of the answer: closes the images and writes every member.
+    /// Returns the end of the answer: closes the images and writes every member.
     pub(super) fn finish(&mut self) -> Bytes {
         let facts = self.delivered.first().copied().flatten();
         let mut tail = std::mem::take(&mut self.text);
@@ -134,11 +134,11 @@ impl Rewrite {
         Bytes::from(tail)
     }
 
-    /// What the answer held so far.
-    pub(super) fn summary(&self) -> Summary {
+    /// Returns the content of the answer so far.
+    pub(super) fn summary(&self) -> AnswerSummary {
         let quality = fill::quality(&self.members, "quality").map(str::to_owned);
         let image = |facts| DeliveredImage { facts, quality: quality.clone() };
-        Summary {
+        AnswerSummary {
             delivered: self.delivered.iter().copied().map(image).collect(),
             usage: fill::of_answer(&self.members),
             image_model: fill::name(&self.members, "model").map(str::to_owned),
@@ -148,18 +148,18 @@ impl Rewrite {
         }
     }
 
-    /// More images than were asked for are not passed on, and of events only the final ones.
+    /// True if the current image is passed on: at most the requested number, and of events only the final ones.
     fn passes(&self) -> bool {
         !self.item.ended && self.delivered.len() < self.asked.count
-            // No intermediate images were asked for: an event that does not say what it is holds the final one.
-            && matches!(self.item.kind(), Kind::Completed | Kind::Unknown)
+            // No intermediate images were requested: an event that does not state its type holds the final one.
+            && matches!(self.item.kind(), ImageItemKind::Completed | ImageItemKind::Unknown)
     }
 
     fn write(&mut self, text: &[u8]) {
         self.text.extend_from_slice(text);
     }
 
-    /// What an event says of its image is what an answer says of all of them.
+    /// Moves the members that an event has for its image to the answer, where they describe all images.
     fn take_event(&mut self) {
         let prompt = self.item.members.remove("revised_prompt");
         let members = std::mem::take(&mut self.item.members);
@@ -168,7 +168,7 @@ impl Rewrite {
     }
 }
 
-impl Sink for Rewrite {
+impl AnswerSink for JsonAnswerWriter {
     fn member(&mut self, key: String, value: Value) {
         self.members.insert(key, value);
     }
@@ -178,7 +178,7 @@ impl Sink for Rewrite {
     }
 
     fn item_start(&mut self) {
-        self.item = Item::new(self.next_event.take());
+        self.item = ImageItem::new(self.next_event.take());
     }
 
     fn item_member(&mut self, key: String, value: Value) {
@@ -221,13 +221,13 @@ impl Sink for Rewrite {
     fn item_end(&mut self) {
         if !self.item.begun {
             match self.item.kind() {
-                kind @ (Kind::Error | Kind::Completed) if self.item.is_event() => {
-                    self.something |= kind == Kind::Completed && !fill::says_why(&self.item.members);
+                kind @ (ImageItemKind::Error | ImageItemKind::Completed) if self.item.is_event() => {
+                    self.something |= kind == ImageItemKind::Completed && !fill::says_why(&self.item.members);
                     self.take_event();
                     self.said = true;
                 }
-                // What an element says instead of holding an image may be why.
-                Kind::Completed if !self.item.members.is_empty() => {
+                // The members of an element without an image may state the reason.
+                ImageItemKind::Completed if !self.item.members.is_empty() => {
                     let said = std::mem::take(&mut self.item.members);
                     self.members.insert("data".to_owned(), Value::Array(vec![said.into()]));
                 }
@@ -236,7 +236,7 @@ impl Sink for Rewrite {
             return;
         }
         let event = self.item.is_event();
-        // Of several answers that become one, each says something else of its own image.
+        // If several answers become one, each has other members for its own image.
         let own = (event && self.asked.part).then(|| unlisted::of_answer(&self.item.members));
         if event {
             self.take_event();
@@ -247,12 +247,12 @@ impl Sink for Rewrite {
         write_members(&mut self.text, &members);
         self.text.push(b'}');
         self.delivered.push(item.facts);
-        // In an answer the members that matter may come after the last image.
+        // In an answer the relevant members may come after the last image.
         self.complete = event && self.delivered.len() == self.asked.count;
     }
 }
 
-/// The end of an answer behind its images.
+/// Writes the end of an answer after its images.
 pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
     out.push(b']');
     write_members(out, members);

@@ -1,62 +1,62 @@
-//! A push scanner for JSON of any shape: it names what passes by its path, and keeps only what somebody wants.
+//! A push scanner for JSON of any shape: it names each value by its path, and keeps only the wanted ones.
 //!
-//! A long text that nobody wants costs one search for its end. What is wanted is small and captured whole, up to a bound;
-//! of a text that is an image the pieces themselves are handed on to be looked at.
+//! A long text that is not wanted costs one search for its end. Wanted values are small and captured whole, up to a
+//! bound; of an image text, the pieces themselves are handed on to be read.
 
 use memchr::memchr2;
 use serde_json::Value;
 
-use crate::gateway::relay::lexer::{Malformed, read};
+use crate::gateway::relay::lexer::{AnswerSyntaxError, read};
 
-/// Of a larger value only its place is known.
+/// The largest value that is kept. Of a larger one only the path is known.
 const CAPTURE_MAX: usize = 64 * 1024;
-/// As deep as the parsers of the house read.
+/// The greatest depth, as for the other parsers of the crate.
 const DEPTH_MAX: usize = 128;
-/// Nothing that is wanted lies deeper.
+/// The greatest depth of a path. No wanted value is deeper.
 const PATH_DEPTH: usize = 5;
-/// Nobody wants a key of this length or more: only its beginning is known.
+/// The length at which a key is cut. No wanted key has this length or more.
 pub(super) const KEY_MAX: usize = 64;
 
-/// What somebody wants of a value.
+/// The part of a value that a visitor wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum ValueInterest {
     Nothing,
-    /// All of it.
+    /// All of the value.
     Value,
-    /// All of it if it can be read. An unreadable value is left out.
+    /// All of the value if it can be read. An unreadable value is left out.
     Optional,
-    /// A look at its bytes, if it is a text: it is an image.
+    /// The bytes of the value, if it is a text: it is an image.
     Image,
 }
 
-/// Who wants it. A path is `response.output[].result`.
-pub(super) trait Reader {
-    fn wants(&self, path: &str) -> Want;
+/// Receives the wanted values. A path is `response.output[].result`.
+pub(super) trait JsonVisitor {
+    fn wants(&self, path: &str) -> ValueInterest;
     fn value(&mut self, path: &str, value: Value);
-    /// A piece of an image, never empty, and a slice of what was handed over.
+    /// Receives a piece of an image: at least one byte, and a slice of the piece that was pushed.
     fn image(&mut self, path: &str, base64: &[u8]);
     fn image_end(&mut self, path: &str);
-    /// In an image stands what no base64 has.
+    /// Notes that an image contains characters that base64 does not have.
     fn stray(&mut self) {}
-    /// An object or array is over.
+    /// Ends an object or array.
     fn close(&mut self, path: &str) {
         let _ = path;
     }
 }
 
-/// The scanner. One for each value.
+/// The scanner. Each value needs its own.
 #[derive(Debug)]
-pub(super) struct Scan {
-    state: State,
-    /// What is open, outermost first.
-    stack: Vec<Level>,
+pub(super) struct JsonScanner {
+    state: JsonScannerState,
+    /// The open levels, outermost first.
+    stack: Vec<JsonScannerLevel>,
     path: String,
     key: Vec<u8>,
-    capture: Option<Capture>,
+    capture: Option<JsonScannerCapture>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum JsonScannerState {
     /// Before a value.
     Value,
     /// After `{`: a key or the end. After a comma: a key.
@@ -78,42 +78,48 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Level {
+struct JsonScannerLevel {
     array: bool,
     /// The length of its own path.
     path: usize,
 }
 
 #[derive(Debug)]
-struct Capture {
-    /// How many levels were open when it began.
+struct JsonScannerCapture {
+    /// The number of levels that were open when it began.
     depth: usize,
-    /// Nothing fails if it cannot be read.
+    /// True if the value may be unreadable without an error.
     optional: bool,
     bytes: Vec<u8>,
     dropped: bool,
 }
 
-// === impl Scan ===
+// === impl JsonScanner ===
 
-impl Scan {
-    /// For an object whose members are called as they are.
+impl JsonScanner {
+    /// Makes a scanner for an object whose members have their own names as paths.
     pub(super) fn new() -> Self {
         Self::within("")
     }
 
-    /// For an object that stands for the member of this path.
+    /// Makes a scanner for an object at this path.
     pub(super) fn within(path: &str) -> Self {
-        Self { state: State::Value, stack: Vec::new(), path: path.to_owned(), key: Vec::new(), capture: None }
+        Self {
+            state: JsonScannerState::Value,
+            stack: Vec::new(),
+            path: path.to_owned(),
+            key: Vec::new(),
+            capture: None,
+        }
     }
 
-    /// Whether the value is whole.
+    /// True if the value is complete.
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == JsonScannerState::Done
     }
 
-    /// What stands behind a backslash.
-    fn escaped(&mut self, byte: &[u8], image: bool, reader: &mut impl Reader) {
+    /// Reads the character after a backslash.
+    fn escaped(&mut self, byte: &[u8], image: bool, reader: &mut impl JsonVisitor) {
         self.keep(byte);
         // `\/` is the one escape that base64 can carry.
         match byte {
@@ -121,29 +127,29 @@ impl Scan {
             _ if image => reader.stray(),
             _ => {}
         }
-        self.state = State::Text { image, escaped: false };
+        self.state = JsonScannerState::Text { image, escaped: false };
     }
 
-    /// Reads on. Stops behind the end of the value: how many bytes were read.
-    pub(super) fn push(&mut self, piece: &[u8], reader: &mut impl Reader) -> Result<usize, Malformed> {
+    /// Continues to read. Stops after the end of the value, and returns the number of bytes read.
+    pub(super) fn push(&mut self, piece: &[u8], reader: &mut impl JsonVisitor) -> Result<usize, AnswerSyntaxError> {
         let mut at = 0;
-        while at < piece.len() && self.state != State::Done {
+        while at < piece.len() && self.state != JsonScannerState::Done {
             at += match self.state {
-                State::Text { image, escaped: false } => self.text(&piece[at..], image, reader)?,
-                State::Text { image, escaped: true } => {
+                JsonScannerState::Text { image, escaped: false } => self.text(&piece[at..], image, reader)?,
+                JsonScannerState::Text { image, escaped: true } => {
                     self.escaped(&piece[at..=at], image, reader);
                     1
                 }
-                State::InKey { escaped } => {
+                JsonScannerState::InKey { escaped } => {
                     self.in_key(piece[at], escaped)?;
                     1
                 }
-                State::Bare if is_bare(piece[at]) => {
+                JsonScannerState::Bare if is_bare(piece[at]) => {
                     self.keep(&piece[at..=at]);
                     1
                 }
-                State::Bare => {
-                    // This byte is read again as what follows.
+                JsonScannerState::Bare => {
+                    // This byte is read again as the start of the next part.
                     self.end_value(reader)?;
                     0
                 }
@@ -156,9 +162,9 @@ impl Scan {
         Ok(at)
     }
 
-    /// What makes the beginning of an object whole, up to its last brace, if it ends in the middle of an image.
+    /// Returns the text that completes an object that ends in the middle of an image, except for its last brace.
     pub(super) fn closing(&self) -> Option<String> {
-        if self.state != (State::Text { image: true, escaped: false }) {
+        if self.state != (JsonScannerState::Text { image: true, escaped: false }) {
             return None;
         }
         let mut text = "\"".to_owned();
@@ -166,7 +172,7 @@ impl Scan {
         Some(text)
     }
 
-    fn text(&mut self, rest: &[u8], image: bool, reader: &mut impl Reader) -> Result<usize, Malformed> {
+    fn text(&mut self, rest: &[u8], image: bool, reader: &mut impl JsonVisitor) -> Result<usize, AnswerSyntaxError> {
         let end = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
         if image && end > 0 {
             reader.image(&self.path, &rest[..end]);
@@ -177,7 +183,7 @@ impl Scan {
         };
         self.keep(&rest[..=end]);
         if *mark == b'\\' {
-            self.state = State::Text { image, escaped: true };
+            self.state = JsonScannerState::Text { image, escaped: true };
         } else {
             if image {
                 reader.image_end(&self.path);
@@ -187,7 +193,7 @@ impl Scan {
         Ok(end + 1)
     }
 
-    fn in_key(&mut self, byte: u8, escaped: bool) -> Result<(), Malformed> {
+    fn in_key(&mut self, byte: u8, escaped: bool) -> Result<(), AnswerSyntaxError> {
         self.keep(&[byte]);
         if self.key.len() < KEY_MAX {
             self.key.push(byte);
@@ -195,16 +201,16 @@ impl Scan {
         self.state = match (escaped, byte) {
             (false, b'"') => {
                 self.name_member();
-                State::Colon
+                JsonScannerState::Colon
             }
-            (false, b'\\') => State::InKey { escaped: true },
-            (_, b'\r' | b'\n') => return Err(Malformed::Value),
-            _ => State::InKey { escaped: false },
+            (false, b'\\') => JsonScannerState::InKey { escaped: true },
+            (_, b'\r' | b'\n') => return Err(AnswerSyntaxError::Value),
+            _ => JsonScannerState::InKey { escaped: false },
         };
         Ok(())
     }
 
-    /// The path of the member whose key has just ended.
+    /// Sets the path of the member whose key has just ended.
     fn name_member(&mut self) {
         self.path.truncate(self.stack.last().map_or(0, |level| level.path));
         if self.stack.len() <= PATH_DEPTH {
@@ -216,66 +222,68 @@ impl Scan {
         }
     }
 
-    /// White space, punctuation and the first byte of values.
-    fn between(&mut self, byte: u8, reader: &mut impl Reader) -> Result<(), Malformed> {
+    /// Reads white space, punctuation and the first byte of values.
+    fn between(&mut self, byte: u8, reader: &mut impl JsonVisitor) -> Result<(), AnswerSyntaxError> {
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
             return Ok(());
         }
         let array = self.stack.last().is_some_and(|level| level.array);
         match (self.state, byte) {
-            (State::Key { .. }, b'"') => {
+            (JsonScannerState::Key { .. }, b'"') => {
                 self.keep(&[byte]);
                 self.key.clear();
-                self.state = State::InKey { escaped: false };
+                self.state = JsonScannerState::InKey { escaped: false };
             }
-            (State::Colon, b':') => self.step(byte, State::Value),
-            (State::After, b',') => self.step(byte, if array { State::Value } else { State::Key { first: false } }),
-            (State::After, b']') if array => self.close(byte, reader)?,
-            (State::Element, b']') => self.close(byte, reader)?,
-            (State::After, b'}') if !array => self.close(byte, reader)?,
-            (State::Key { first: true }, b'}') => self.close(byte, reader)?,
-            (State::Value | State::Element, _) => self.open(byte, reader)?,
-            _ => return Err(Malformed::Unexpected(byte)),
+            (JsonScannerState::Colon, b':') => self.step(byte, JsonScannerState::Value),
+            (JsonScannerState::After, b',') => {
+                self.step(byte, if array { JsonScannerState::Value } else { JsonScannerState::Key { first: false } });
+            }
+            (JsonScannerState::After, b']') if array => self.close(byte, reader)?,
+            (JsonScannerState::Element, b']') => self.close(byte, reader)?,
+            (JsonScannerState::After, b'}') if !array => self.close(byte, reader)?,
+            (JsonScannerState::Key { first: true }, b'}') => self.close(byte, reader)?,
+            (JsonScannerState::Value | JsonScannerState::Element, _) => self.open(byte, reader)?,
+            _ => return Err(AnswerSyntaxError::Unexpected(byte)),
         }
         Ok(())
     }
 
-    fn step(&mut self, byte: u8, state: State) {
+    fn step(&mut self, byte: u8, state: JsonScannerState) {
         self.keep(&[byte]);
         self.state = state;
     }
 
-    /// The first byte of a value.
-    fn open(&mut self, byte: u8, reader: &impl Reader) -> Result<(), Malformed> {
+    /// Reads the first byte of a value.
+    fn open(&mut self, byte: u8, reader: &impl JsonVisitor) -> Result<(), AnswerSyntaxError> {
         if self.stack.is_empty() && byte != b'{' {
-            return Err(Malformed::NotAnObject);
+            return Err(AnswerSyntaxError::NotAnObject);
         }
         if self.stack.last().is_some_and(|level| level.array) && self.stack.len() <= PATH_DEPTH {
             self.path.truncate(self.stack.last().map_or(0, |level| level.path));
             self.path.push_str("[]");
         }
         let known = !self.stack.is_empty() && self.stack.len() <= PATH_DEPTH && self.capture.is_none();
-        let want = if known { reader.wants(&self.path) } else { Want::Nothing };
-        if matches!(want, Want::Value | Want::Optional) {
-            let (depth, optional) = (self.stack.len(), want == Want::Optional);
-            self.capture = Some(Capture { depth, optional, bytes: Vec::new(), dropped: false });
+        let want = if known { reader.wants(&self.path) } else { ValueInterest::Nothing };
+        if matches!(want, ValueInterest::Value | ValueInterest::Optional) {
+            let (depth, optional) = (self.stack.len(), want == ValueInterest::Optional);
+            self.capture = Some(JsonScannerCapture { depth, optional, bytes: Vec::new(), dropped: false });
         }
         self.keep(&[byte]);
         self.state = match byte {
-            b'{' | b'[' if self.stack.len() == DEPTH_MAX => return Err(Malformed::Value),
+            b'{' | b'[' if self.stack.len() == DEPTH_MAX => return Err(AnswerSyntaxError::Value),
             b'{' | b'[' => {
-                self.stack.push(Level { array: byte == b'[', path: self.path.len() });
-                if byte == b'[' { State::Element } else { State::Key { first: true } }
+                self.stack.push(JsonScannerLevel { array: byte == b'[', path: self.path.len() });
+                if byte == b'[' { JsonScannerState::Element } else { JsonScannerState::Key { first: true } }
             }
-            b'"' => State::Text { image: want == Want::Image, escaped: false },
-            _ if is_bare(byte) => State::Bare,
-            _ => return Err(Malformed::Unexpected(byte)),
+            b'"' => JsonScannerState::Text { image: want == ValueInterest::Image, escaped: false },
+            _ if is_bare(byte) => JsonScannerState::Bare,
+            _ => return Err(AnswerSyntaxError::Unexpected(byte)),
         };
         Ok(())
     }
 
-    /// The end of an object or array.
-    fn close(&mut self, byte: u8, reader: &mut impl Reader) -> Result<(), Malformed> {
+    /// Ends an object or array.
+    fn close(&mut self, byte: u8, reader: &mut impl JsonVisitor) -> Result<(), AnswerSyntaxError> {
         self.keep(&[byte]);
         if let Some(level) = self.stack.pop() {
             self.path.truncate(level.path);
@@ -284,8 +292,8 @@ impl Scan {
         self.end_value(reader)
     }
 
-    /// A value is complete.
-    fn end_value(&mut self, reader: &mut impl Reader) -> Result<(), Malformed> {
+    /// Ends a value.
+    fn end_value(&mut self, reader: &mut impl JsonVisitor) -> Result<(), AnswerSyntaxError> {
         if let Some(capture) = self.capture.take_if(|capture| capture.depth == self.stack.len())
             && !capture.dropped
         {
@@ -293,7 +301,7 @@ impl Scan {
                 read(&capture.bytes).or_else(|malformed| if capture.optional { Ok(None) } else { Err(malformed) })?;
             value.into_iter().for_each(|value| reader.value(&self.path, value));
         }
-        self.state = if self.stack.is_empty() { State::Done } else { State::After };
+        self.state = if self.stack.is_empty() { JsonScannerState::Done } else { JsonScannerState::After };
         Ok(())
     }
 
@@ -306,7 +314,7 @@ impl Scan {
     }
 }
 
-/// Bytes of numbers and of `true`, `false` and `null`.
+/// True for bytes of numbers and of `true`, `false` and `null`.
 const fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
@@ -321,13 +329,13 @@ mod tests {
         image: String,
     }
 
-    impl Reader for Notes {
-        fn wants(&self, path: &str) -> Want {
+    impl JsonVisitor for Notes {
+        fn wants(&self, path: &str) -> ValueInterest {
             match path.rsplit('.').next() {
-                Some("image") => Want::Image,
-                Some("usage" | "type" | "list[]") => Want::Value,
-                Some("other") => Want::Optional,
-                _ => Want::Nothing,
+                Some("image") => ValueInterest::Image,
+                Some("usage" | "type" | "list[]") => ValueInterest::Value,
+                Some("other") => ValueInterest::Optional,
+                _ => ValueInterest::Nothing,
             }
         }
         fn value(&mut self, path: &str, value: Value) {
@@ -343,11 +351,11 @@ mod tests {
         }
     }
 
-    fn read(text: &str, cut: usize) -> Result<(Vec<String>, bool), Malformed> {
-        let (mut scan, mut notes) = (Scan::new(), Notes::default());
+    fn read(text: &str, cut: usize) -> Result<(Vec<String>, bool), AnswerSyntaxError> {
+        let (mut scan, mut notes) = (JsonScanner::new(), Notes::default());
         for piece in text.as_bytes().chunks(cut) {
             if scan.push(piece, &mut notes)? < piece.len() {
-                return Err(Malformed::Surplus);
+                return Err(AnswerSyntaxError::Surplus);
             }
         }
         Ok((notes.lines, scan.is_done()))
@@ -416,12 +424,12 @@ mod tests {
 
     #[test]
     fn an_object_that_ends_within_an_image_can_be_made_whole() {
-        let mut scan = Scan::new();
+        let mut scan = JsonScanner::new();
         let begun = r#"{"type":"t","out":[1,{"image":"AAAA"#;
         scan.push(begun.as_bytes(), &mut Notes::default()).expect("so far");
         let whole = format!("{begun}{}}}", scan.closing().expect("in an image"));
         assert!(serde_json::from_str::<Value>(&whole).is_ok(), "{whole}");
-        let mut scan = Scan::new();
+        let mut scan = JsonScanner::new();
         scan.push(br#"{"type":"t"#, &mut Notes::default()).expect("so far");
         assert_eq!(scan.closing(), None);
     }

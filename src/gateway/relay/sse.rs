@@ -1,75 +1,75 @@
-//! Server-sent events as they arrive, in pieces cut anywhere: line ends, fields and comments go, the data of each event
-//! goes through the lexer as slices of the pieces themselves. An event of 30 MB costs no more memory than one of 30 bytes.
+//! Reads server-sent events in pieces cut anywhere: line ends, fields and comments are removed, and the data of each
+//! event goes through the lexer as slices of the pieces. An event of 30 MB needs no more memory than one of 30 bytes.
 
 use bytes::Bytes;
 use memchr::memchr2;
 
-use super::lexer::{Lexer, Malformed, Sink};
+use super::lexer::{AnswerLexer, AnswerSink, AnswerSyntaxError};
 
-/// Longer field names and event names are none that anybody reads.
+/// The longest field or event name that is kept. No name that is read is longer.
 const NAME_MAX: usize = 64;
 
 /// Reads a stream of events.
 #[derive(Debug)]
-pub(super) struct Sse {
-    line: Line,
+pub(super) struct SseAnswerReader {
+    line: SseLineState,
     field: Vec<u8>,
     name: Vec<u8>,
-    data: Data,
-    lexer: Lexer,
-    /// A line feed here belongs to the line end before it.
+    data: SseDataKind,
+    lexer: AnswerLexer,
+    /// True if a line feed here belongs to the line end before it.
     after_return: bool,
     progressed: bool,
 }
 
-/// Where the next byte belongs.
+/// The part of the stream that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Line {
+enum SseLineState {
     /// At the beginning of a line.
     Start,
     /// Inside the name of a field.
     Field,
     /// After the colon of a field that is read: one space may follow.
-    Colon(Field),
+    Colon(SseField),
     /// Inside its value.
-    Value(Field),
-    /// Inside what nobody reads: a comment or another field.
+    Value(SseField),
+    /// Inside a part that is not read: a comment or another field.
     Skip,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum SseField {
     Event,
     Data,
 }
 
-/// The data of the current event so far.
+/// The type of the current event's data so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Data {
+enum SseDataKind {
     None,
     /// An object, which is read.
     Object,
-    /// Something else, such as the end mark of other APIs.
+    /// Another value, such as the end mark of other APIs.
     Other,
 }
 
-// === impl Sse ===
+// === impl SseAnswerReader ===
 
-impl Sse {
+impl SseAnswerReader {
     pub(super) const fn new() -> Self {
         Self {
-            line: Line::Start,
+            line: SseLineState::Start,
             field: Vec::new(),
             name: Vec::new(),
-            data: Data::None,
-            lexer: Lexer::event(),
+            data: SseDataKind::None,
+            lexer: AnswerLexer::event(),
             after_return: false,
             progressed: false,
         }
     }
 
     /// Reads the next piece.
-    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl Sink) -> Result<(), Malformed> {
+    pub(super) fn push(&mut self, piece: &Bytes, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
         let mut at = 0;
         while at < piece.len() {
             let byte = piece[at];
@@ -83,12 +83,12 @@ impl Sse {
                     self.end_of_line(sink)?;
                     at + 1
                 }
-                Line::Colon(Field::Data) => {
-                    self.line = Line::Value(Field::Data);
+                SseLineState::Colon(SseField::Data) => {
+                    self.line = SseLineState::Value(SseField::Data);
                     at + usize::from(byte == b' ')
                 }
-                Line::Value(Field::Data) => self.data(piece, at, sink)?,
-                Line::Skip => end_of(piece, at),
+                SseLineState::Value(SseField::Data) => self.data(piece, at, sink)?,
+                SseLineState::Skip => end_of(piece, at),
                 _ => {
                     self.byte(byte);
                     at + 1
@@ -98,50 +98,50 @@ impl Sse {
         Ok(())
     }
 
-    /// Whether anything but comments has come since this was last asked: a heartbeat is no progress.
+    /// True if anything but comments has come since the last call: a heartbeat is not progress.
     pub(super) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progressed)
     }
 
-    /// Whether the data of an event has begun and is not whole.
+    /// True if the data of an event has begun and is not complete.
     pub(super) fn in_event(&self) -> bool {
-        self.data == Data::Object
+        self.data == SseDataKind::Object
     }
 
-    /// The stream has ended. An event that is whole counts even if the blank line after it is missing.
-    pub(super) fn finish(&self) -> Result<(), Malformed> {
-        if self.data == Data::Object { self.lexer.finish() } else { Ok(()) }
+    /// Ends the stream. A complete event counts even if the blank line after it is missing.
+    pub(super) fn finish(&self) -> Result<(), AnswerSyntaxError> {
+        if self.data == SseDataKind::Object { self.lexer.finish() } else { Ok(()) }
     }
 
     fn byte(&mut self, byte: u8) {
         self.line = match self.line {
-            Line::Start if byte == b':' => Line::Skip,
-            // Of a byte order mark and of names that are too long nothing is kept.
-            Line::Start => {
+            SseLineState::Start if byte == b':' => SseLineState::Skip,
+            // A byte order mark and names that are too long are not kept.
+            SseLineState::Start => {
                 self.field.clear();
                 self.keep_field(byte);
-                Line::Field
+                SseLineState::Field
             }
-            Line::Field if byte == b':' => match self.field.as_slice() {
-                b"data" | b"\xef\xbb\xbfdata" => Line::Colon(Field::Data),
+            SseLineState::Field if byte == b':' => match self.field.as_slice() {
+                b"data" | b"\xef\xbb\xbfdata" => SseLineState::Colon(SseField::Data),
                 b"event" | b"\xef\xbb\xbfevent" => {
                     self.name.clear();
-                    Line::Colon(Field::Event)
+                    SseLineState::Colon(SseField::Event)
                 }
-                _ => Line::Skip,
+                _ => SseLineState::Skip,
             },
-            Line::Field => {
+            SseLineState::Field => {
                 self.keep_field(byte);
-                Line::Field
+                SseLineState::Field
             }
-            Line::Colon(field) if byte == b' ' => Line::Value(field),
-            Line::Colon(field) | Line::Value(field) => {
+            SseLineState::Colon(field) if byte == b' ' => SseLineState::Value(field),
+            SseLineState::Colon(field) | SseLineState::Value(field) => {
                 if self.name.len() < NAME_MAX {
                     self.name.push(byte);
                 }
-                Line::Value(field)
+                SseLineState::Value(field)
             }
-            Line::Skip => Line::Skip,
+            SseLineState::Skip => SseLineState::Skip,
         };
     }
 
@@ -151,18 +151,18 @@ impl Sse {
         }
     }
 
-    /// A stretch of the current line of data.
-    fn data(&mut self, piece: &Bytes, at: usize, sink: &mut impl Sink) -> Result<usize, Malformed> {
+    /// Reads a stretch of the current line of data.
+    fn data(&mut self, piece: &Bytes, at: usize, sink: &mut impl AnswerSink) -> Result<usize, AnswerSyntaxError> {
         let end = end_of(piece, at);
         self.progressed = true;
-        if self.data == Data::None {
+        if self.data == SseDataKind::None {
             let Some(first) = piece[at..end].iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(end) };
-            self.data = if *first == b'{' { Data::Object } else { Data::Other };
-            if self.data == Data::Object {
+            self.data = if *first == b'{' { SseDataKind::Object } else { SseDataKind::Other };
+            if self.data == SseDataKind::Object {
                 sink.event(self.known_name());
             }
         }
-        if self.data == Data::Object {
+        if self.data == SseDataKind::Object {
             self.lexer.push(&piece.slice(at..end), sink)?;
         }
         Ok(end)
@@ -172,23 +172,23 @@ impl Sse {
         String::from_utf8(self.name.clone()).ok().filter(|name| !name.is_empty())
     }
 
-    fn end_of_line(&mut self, sink: &mut impl Sink) -> Result<(), Malformed> {
-        let blank = self.line == Line::Start;
-        self.line = Line::Start;
+    fn end_of_line(&mut self, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+        let blank = self.line == SseLineState::Start;
+        self.line = SseLineState::Start;
         if blank {
             self.finish()?;
-            if self.data == Data::Object {
+            if self.data == SseDataKind::Object {
                 sink.event_end(self.known_name());
             }
-            self.data = Data::None;
-            self.lexer = Lexer::event();
+            self.data = SseDataKind::None;
+            self.lexer = AnswerLexer::event();
             self.name.clear();
         }
         Ok(())
     }
 }
 
-/// Where the line ends, or the piece.
+/// Returns the end of the line, or of the piece.
 fn end_of(piece: &Bytes, at: usize) -> usize {
     memchr2(b'\r', b'\n', &piece[at..]).map_or(piece.len(), |found| at + found)
 }

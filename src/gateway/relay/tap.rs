@@ -1,4 +1,4 @@
-//! One answer between the upstream and the caller: whatever shape comes in becomes the shape that was asked for.
+//! Relays one answer from the upstream to the caller: any incoming shape becomes the requested shape.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -7,33 +7,33 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::drawn::Drawn;
-use super::events::{Events, HEARTBEAT};
-use super::fill::{self, Asked, Usage};
-use super::intake::{Intake, Silence};
-use super::lexer::{Lexer, Malformed};
-use super::rewrite::{Rewrite, Summary};
-use super::sse::Sse;
+use super::drawn::ImageToolResponse;
+use super::events::{HEARTBEAT, SseAnswerWriter};
+use super::fill::{self, AnswerUsage, RequestedAnswer};
+use super::intake::{UpstreamActivity, UpstreamBodyReader};
+use super::lexer::{AnswerLexer, AnswerSyntaxError};
+use super::rewrite::{AnswerSummary, JsonAnswerWriter};
+use super::sse::SseAnswerReader;
 use crate::gateway::upstream::ReplyBody;
-use crate::image::Facts;
+use crate::image::ImageProperties;
 
-/// No image is larger in base64 (ours: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB of bytes).
+/// The most base64 bytes of an image (ours: 3840x2160 pixels of 16-bit RGBA, uncompressed, are 66 MB of bytes).
 pub(super) const IMAGE_MAX: u64 = 96 * 1024 * 1024;
 
-/// How long an answer may take, from here on.
+/// The time limits of an answer, from here on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Silence between two pieces of an answer.
+pub(crate) struct AnswerTimeouts {
+    /// The longest silence between two pieces of an answer.
     pub(crate) idle: Duration,
-    /// Silence before the first byte and between two events: a model draws meanwhile.
+    /// The longest silence before the first byte and between two events, while a model draws.
     pub(crate) event_idle: Duration,
-    /// The end of all patience.
+    /// The moment at which all waiting ends.
     pub(crate) until: Instant,
 }
 
-/// How an answer broke off.
+/// The reason why an answer broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum RelayError {
     #[error("the upstream's answer is not what was promised: {0}")]
     Malformed(#[from] MalformedAnswer),
     #[error("the upstream's connection broke in the middle of its answer")]
@@ -54,165 +54,174 @@ pub(crate) enum Broken {
     Cutoff,
 }
 
-/// Keeps the lexer's word private to this room.
+/// Keeps the error of the lexer private to the module `relay`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct MalformedAnswer(pub(super) Malformed);
+pub(crate) struct MalformedAnswer(pub(super) AnswerSyntaxError);
 
-/// A whole answer in which no image was found.
+/// A complete answer in which no image was found.
 #[derive(Debug)]
-pub(crate) struct Without {
-    /// Its members, which may say why.
+pub(crate) struct AnswerWithoutImage {
+    /// Its members, which may state the reason.
     pub(crate) members: Map<String, Value>,
-    /// Where an image should be there was something else, such as an address: it may well have been made and paid for.
+    /// True if another value, such as an address, was in place of an image, which may well be made and paid for.
     pub(crate) something: bool,
     /// The tokens that were charged all the same.
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<AnswerUsage>,
 }
 
-/// What one look at the upstream gave.
-pub(super) enum Step {
-    /// Something came; perhaps nothing of it goes out.
+/// The result of one poll of the upstream.
+pub(super) enum RelayStep {
+    /// Bytes have come; possibly none of them go out.
     Pieces(Vec<Bytes>),
-    /// The answer is complete: its last bytes, and what it held.
-    End(Bytes, Box<Summary>),
+    /// The answer is complete: its last bytes and its content.
+    End(Bytes, Box<AnswerSummary>),
 }
 
-/// The upstream's body with everything behind it.
+/// The upstream's body, with its reader and writer.
 #[derive(Debug)]
-pub(super) struct Tap {
-    pub(super) intake: Intake,
-    input: Input,
-    output: Output,
-    /// How the body ended, once it has: it is not asked again.
-    over: Option<Result<(), Broken>>,
+pub(super) struct ImageRelay {
+    pub(super) intake: UpstreamBodyReader,
+    input: ImageRelayInput,
+    output: ImageRelayOutput,
+    /// The end of the body, once reached: the body is not polled again.
+    over: Option<Result<(), RelayError>>,
 }
 
-/// The shape that comes in, known from its first byte.
+/// The incoming shape, known from its first byte.
 #[derive(Debug)]
-enum Input {
+enum ImageRelayInput {
     Unknown,
-    Answer(Lexer),
-    Events(Sse),
+    Answer(AnswerLexer),
+    Events(SseAnswerReader),
     /// A response, whole or in events.
-    Response(Box<Drawn>),
+    Response(Box<ImageToolResponse>),
 }
 
-/// The shape that goes out.
+/// The outgoing shape.
 #[derive(Debug)]
-enum Output {
-    Answer(Rewrite),
-    Events(Events),
+enum ImageRelayOutput {
+    Answer(JsonAnswerWriter),
+    Events(SseAnswerWriter),
 }
 
 /// Calls the same function of either shape.
 macro_rules! either {
     ($output:expr, $name:ident) => {
         match $output {
-            Output::Answer(output) => output.$name(),
-            Output::Events(output) => output.$name(),
+            ImageRelayOutput::Answer(output) => output.$name(),
+            ImageRelayOutput::Events(output) => output.$name(),
         }
     };
 }
 
-// === impl Tap ===
+// === impl ImageRelay ===
 
-impl Tap {
-    /// For an answer of the image endpoints.
-    pub(super) fn new(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
+impl ImageRelay {
+    /// Makes a relay for an answer of the image endpoints.
+    pub(super) fn new(body: ReplyBody, asked: RequestedAnswer, limits: AnswerTimeouts) -> Self {
         let images = u64::try_from(asked.count).unwrap_or(1) + u64::from(asked.partials);
-        Self::reading(Input::Unknown, body, asked, limits, images)
+        Self::reading(ImageRelayInput::Unknown, body, asked, limits, images)
     }
 
-    /// For a response with one image.
-    pub(super) fn of_response(body: ReplyBody, asked: Asked, limits: Limits) -> Self {
-        // The image comes twice, and some upstreams repeat the mask in their first and last words.
+    /// Makes a relay for a response with one image.
+    pub(super) fn of_response(body: ReplyBody, asked: RequestedAnswer, limits: AnswerTimeouts) -> Self {
+        // The image comes twice, and some upstreams repeat the mask in their first and last events.
         let images = u64::from(asked.partials) + 5;
-        Self::reading(Input::Response(Box::new(Drawn::new())), body, asked, limits, images)
+        Self::reading(ImageRelayInput::Response(Box::new(ImageToolResponse::new())), body, asked, limits, images)
     }
 
-    fn reading(input: Input, body: ReplyBody, asked: Asked, limits: Limits, images: u64) -> Self {
-        let output =
-            if asked.stream { Output::Events(Events::new(asked)) } else { Output::Answer(Rewrite::new(asked)) };
-        let intake = Intake::new(body, limits, images.saturating_mul(IMAGE_MAX));
+    fn reading(
+        input: ImageRelayInput,
+        body: ReplyBody,
+        asked: RequestedAnswer,
+        limits: AnswerTimeouts,
+        images: u64,
+    ) -> Self {
+        let output = if asked.stream {
+            ImageRelayOutput::Events(SseAnswerWriter::new(asked))
+        } else {
+            ImageRelayOutput::Answer(JsonAnswerWriter::new(asked))
+        };
+        let intake = UpstreamBodyReader::new(body, limits, images.saturating_mul(IMAGE_MAX));
         Self { intake, input, output, over: None }
     }
 
-    /// The next pieces for the caller.
-    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, Broken>> {
+    /// Returns the next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
         let waiting = either!(&mut self.output, take);
         if !waiting.is_empty() {
-            return Poll::Ready(Ok(Step::Pieces(waiting)));
+            return Poll::Ready(Ok(RelayStep::Pieces(waiting)));
         }
         if !self.complete() {
             match ready!(self.poll_read(cx)) {
-                Ok(Some(_)) => return Poll::Ready(Ok(Step::Pieces(either!(&mut self.output, take)))),
+                Ok(Some(_)) => return Poll::Ready(Ok(RelayStep::Pieces(either!(&mut self.output, take)))),
                 Ok(None) if self.complete() => {}
                 Ok(None) => self.ended()?,
-                // What comes after the final image cannot take it back, even in the same piece.
+                // Bytes after the final image cannot take it back, even in the same piece.
                 Err(_) if self.complete() => {}
                 Err(broken) => return Poll::Ready(Err(broken)),
             }
         }
         let waiting = either!(&mut self.output, take);
         if !waiting.is_empty() {
-            return Poll::Ready(Ok(Step::Pieces(waiting)));
+            return Poll::Ready(Ok(RelayStep::Pieces(waiting)));
         }
         let summary = self.summary();
-        Poll::Ready(Ok(Step::End(either!(&mut self.output, finish), Box::new(summary))))
+        Poll::Ready(Ok(RelayStep::End(either!(&mut self.output, finish), Box::new(summary))))
     }
 
-    /// What the answer held so far.
-    pub(super) fn summary(&self) -> Summary {
+    /// Returns the content of the answer so far.
+    pub(super) fn summary(&self) -> AnswerSummary {
         let summary = either!(&self.output, summary);
-        // The caller reads what the image cost; what the text around it cost was paid as well.
-        let Input::Response(drawn) = &self.input else { return summary };
-        Summary { usage: drawn.usage(), host_model: drawn.host_model(), ..summary }
+        // The caller sees the cost of the image; the text around it was paid for as well.
+        let ImageRelayInput::Response(drawn) = &self.input else { return summary };
+        AnswerSummary { usage: drawn.usage(), host_model: drawn.host_model(), ..summary }
     }
 
-    /// What the upstream said beside its image, of an answer that is whole.
+    /// Returns the members other than the image that the upstream sent, for an answer that is complete.
     pub(super) fn take_members(&mut self) -> Map<String, Value> {
         match &mut self.output {
-            Output::Answer(rewrite) => rewrite.take_members(),
-            Output::Events(events) => events.members(),
+            ImageRelayOutput::Answer(rewrite) => rewrite.take_members(),
+            ImageRelayOutput::Events(events) => events.members(),
         }
     }
 
-    /// Whether anything is kept of what comes before an image.
+    /// True if the bytes before an image are held in memory.
     pub(super) const fn holds_back(&self) -> bool {
-        !matches!(self.input, Input::Response(_))
+        !matches!(self.input, ImageRelayInput::Response(_))
     }
 
     pub(super) fn proven(&self) -> bool {
         either!(&self.output, proven)
     }
 
-    /// What the first image is, and whether more bytes could still tell.
-    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first(&self) -> (Option<ImageProperties>, bool) {
         either!(&self.output, first)
     }
 
-    /// What goes out when it breaks off: an event, or nothing, so that the transfer itself breaks.
+    /// Returns the bytes that go out if the answer breaks off: an event, or none, so that the transfer itself breaks.
     pub(super) fn break_off(&mut self, error: &str) -> Option<Bytes> {
         match &mut self.output {
-            Output::Answer(_) => None,
-            Output::Events(events) => Some(events.break_off(error)),
+            ImageRelayOutput::Answer(_) => None,
+            ImageRelayOutput::Events(events) => Some(events.break_off(error)),
         }
     }
 
-    /// What keeps the connection awake, where the caller gets events and a comment may stand here.
+    /// Returns the bytes that keep the connection open, if the caller gets events and a comment may be sent here.
     pub(super) fn heartbeat(&self) -> Option<Bytes> {
-        let takes = matches!(&self.output, Output::Events(events) if events.between_frames());
+        let takes = matches!(&self.output, ImageRelayOutput::Events(events) if events.between_frames());
         takes.then_some(Bytes::from_static(HEARTBEAT))
     }
 
-    /// Whether the caller gets events.
+    /// True if the caller gets events.
     pub(super) const fn streams(&self) -> bool {
-        matches!(self.output, Output::Events(_))
+        matches!(self.output, ImageRelayOutput::Events(_))
     }
 
-    /// Reads one frame: its length, or `None` at the end of the body. The end is told again whenever it is asked for.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
+    /// Reads one frame: returns its length, or `None` at the end of the body. Each later call returns the end again.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
         if let Some(over) = self.over {
             return Poll::Ready(over.map(|()| None));
         }
@@ -225,13 +234,13 @@ impl Tap {
         Poll::Ready(read)
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, Broken>> {
-        // A model draws before its first byte and between its events; within a plain answer it does not.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
+        // A model draws before its first byte and between its events, but not within a plain answer.
         let silence = match &self.input {
-            Input::Events(sse) if sse.in_event() => Silence::Sending,
-            Input::Unknown | Input::Events(_) => Silence::Working,
-            Input::Answer(_) => Silence::Sending,
-            Input::Response(drawn) => drawn.silence(),
+            ImageRelayInput::Events(sse) if sse.in_event() => UpstreamActivity::Sending,
+            ImageRelayInput::Unknown | ImageRelayInput::Events(_) => UpstreamActivity::Working,
+            ImageRelayInput::Answer(_) => UpstreamActivity::Sending,
+            ImageRelayInput::Response(drawn) => drawn.silence(),
         };
         let data = match ready!(self.intake.poll(cx, silence)) {
             Ok(Some(data)) => data,
@@ -242,9 +251,9 @@ impl Tap {
         };
         let read = self.push(&data);
         let progressed = match &mut self.input {
-            Input::Events(sse) => sse.take_progress(),
-            Input::Response(drawn) => drawn.take_progress(),
-            Input::Unknown | Input::Answer(_) => true,
+            ImageRelayInput::Events(sse) => sse.take_progress(),
+            ImageRelayInput::Response(drawn) => drawn.take_progress(),
+            ImageRelayInput::Unknown | ImageRelayInput::Answer(_) => true,
         };
         if progressed {
             self.intake.progressed();
@@ -254,51 +263,51 @@ impl Tap {
         }
         read?;
         let failed = match (&self.input, &self.output) {
-            (Input::Response(drawn), _) => drawn.is_over() && !self.complete(),
-            (_, Output::Events(events)) => events.failed(),
-            (_, Output::Answer(_)) => false,
+            (ImageRelayInput::Response(drawn), _) => drawn.is_over() && !self.complete(),
+            (_, ImageRelayOutput::Events(events)) => events.failed(),
+            (_, ImageRelayOutput::Answer(_)) => false,
         };
-        Poll::Ready(if failed { Err(Broken::Failed) } else { Ok(Some(data.len())) })
+        Poll::Ready(if failed { Err(RelayError::Failed) } else { Ok(Some(data.len())) })
     }
 
-    /// Nothing more comes: an image that is whole counts, whatever was to follow it.
+    /// Ends the answer: a complete image counts, even if more was to follow it.
     fn settle(&mut self) {
-        if let Input::Response(drawn) = &mut self.input {
+        if let ImageRelayInput::Response(drawn) = &mut self.input {
             match &mut self.output {
-                Output::Answer(output) => drawn.settle(output),
-                Output::Events(output) => drawn.settle(output),
+                ImageRelayOutput::Answer(output) => drawn.settle(output),
+                ImageRelayOutput::Events(output) => drawn.settle(output),
             }
         }
     }
 
-    /// The body has ended: whether the answer is whole.
-    fn ended(&self) -> Result<(), Broken> {
+    /// Ends the body. Returns an error unless the answer is complete.
+    fn ended(&self) -> Result<(), RelayError> {
         match &self.input {
-            Input::Unknown => Err(MalformedAnswer(Malformed::Truncated).into()),
-            Input::Answer(lexer) => lexer.finish().map_err(|malformed| MalformedAnswer(malformed).into()),
-            Input::Events(_) | Input::Response(_) => Err(Broken::Unfinished),
+            ImageRelayInput::Unknown => Err(MalformedAnswer(AnswerSyntaxError::Truncated).into()),
+            ImageRelayInput::Answer(lexer) => lexer.finish().map_err(|malformed| MalformedAnswer(malformed).into()),
+            ImageRelayInput::Events(_) | ImageRelayInput::Response(_) => Err(RelayError::Unfinished),
         }
     }
 
-    /// An answer that is whole and has no image in it: its members, which may say why.
-    pub(super) fn without_image(&self) -> Option<Without> {
+    /// Returns the members of a complete answer without an image, which may state the reason.
+    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         let whole = match &self.input {
-            Input::Response(drawn) => return drawn.without_image(),
-            Input::Unknown => false,
-            Input::Answer(lexer) => lexer.finish().is_ok(),
-            // Events that end without a final image and without an error say nothing of what was made.
-            Input::Events(_) => match &self.output {
-                Output::Answer(rewrite) => rewrite.said(),
-                Output::Events(events) => events.said(),
+            ImageRelayInput::Response(drawn) => return drawn.without_image(),
+            ImageRelayInput::Unknown => false,
+            ImageRelayInput::Answer(lexer) => lexer.finish().is_ok(),
+            // Events that end without a final image and without an error do not show if an image was made.
+            ImageRelayInput::Events(_) => match &self.output {
+                ImageRelayOutput::Answer(rewrite) => rewrite.said(),
+                ImageRelayOutput::Events(events) => events.said(),
             },
         };
         whole.then(|| {
             let (members, something) = match &self.output {
-                Output::Answer(rewrite) => (rewrite.members().clone(), rewrite.something()),
-                Output::Events(events) => (events.members(), events.something()),
+                ImageRelayOutput::Answer(rewrite) => (rewrite.members().clone(), rewrite.something()),
+                ImageRelayOutput::Events(events) => (events.members(), events.something()),
             };
             let usage = fill::of_answer(&members);
-            Without { members, something, usage }
+            AnswerWithoutImage { members, something, usage }
         })
     }
 
@@ -307,21 +316,21 @@ impl Tap {
     }
 
     fn push(&mut self, data: &Bytes) -> Result<(), MalformedAnswer> {
-        if let Input::Unknown = self.input {
+        if let ImageRelayInput::Unknown = self.input {
             let Some(first) = data.iter().find(|byte| !byte.is_ascii_whitespace()) else { return Ok(()) };
             self.input = match first {
-                b'{' | b'[' | b'<' => Input::Answer(Lexer::new()),
-                _ => Input::Events(Sse::new()),
+                b'{' | b'[' | b'<' => ImageRelayInput::Answer(AnswerLexer::new()),
+                _ => ImageRelayInput::Events(SseAnswerReader::new()),
             };
         }
         match (&mut self.input, &mut self.output) {
-            (Input::Unknown, _) => Ok(()),
-            (Input::Response(drawn), Output::Answer(output)) => drawn.push(data, output),
-            (Input::Response(drawn), Output::Events(output)) => drawn.push(data, output),
-            (Input::Answer(lexer), Output::Answer(output)) => lexer.push(data, output),
-            (Input::Answer(lexer), Output::Events(output)) => lexer.push(data, output),
-            (Input::Events(sse), Output::Answer(output)) => sse.push(data, output),
-            (Input::Events(sse), Output::Events(output)) => sse.push(data, output),
+            (ImageRelayInput::Unknown, _) => Ok(()),
+            (ImageRelayInput::Response(drawn), ImageRelayOutput::Answer(output)) => drawn.push(data, output),
+            (ImageRelayInput::Response(drawn), ImageRelayOutput::Events(output)) => drawn.push(data, output),
+            (ImageRelayInput::Answer(lexer), ImageRelayOutput::Answer(output)) => lexer.push(data, output),
+            (ImageRelayInput::Answer(lexer), ImageRelayOutput::Events(output)) => lexer.push(data, output),
+            (ImageRelayInput::Events(sse), ImageRelayOutput::Answer(output)) => sse.push(data, output),
+            (ImageRelayInput::Events(sse), ImageRelayOutput::Events(output)) => sse.push(data, output),
         }
         .map_err(MalformedAnswer)
     }

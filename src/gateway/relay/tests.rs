@@ -1,4 +1,4 @@
-//! The relay against scripted answers: what goes out, byte for byte, and how it ends.
+//! Tests of the relay with scripted answers: the bytes that go out, and the outcome.
 
 mod frame_sizes;
 mod later;
@@ -17,8 +17,8 @@ use crate::image::Format;
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
-fn asked(count: usize) -> Asked {
-    Asked {
+fn asked(count: usize) -> RequestedAnswer {
+    RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a red square".to_owned(),
         count,
@@ -41,15 +41,15 @@ fn broken(body: &str) -> ReplyBody {
     ReplyBody::Scripted([Ok(Bytes::copy_from_slice(body.as_bytes())), Err(ReplyError)].into())
 }
 
-fn limits() -> Limits {
+fn limits() -> AnswerTimeouts {
     let [idle, event_idle, most] = [60, 150, 360].map(Duration::from_secs);
-    Limits { idle, event_idle, until: Instant::now() + most }
+    AnswerTimeouts { idle, event_idle, until: Instant::now() + most }
 }
 
-type Told = Arc<Mutex<Vec<(Ending, Summary)>>>;
+type RelayOutcomeLog = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
 
-fn relay(proven: Proven) -> (RelayBody, Told) {
-    let told = Told::default();
+fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomeLog) {
+    let told = RelayOutcomeLog::default();
     let to = Arc::clone(&told);
     let body = RelayBody::new(
         proven,
@@ -62,15 +62,15 @@ fn relay(proven: Proven) -> (RelayBody, Told) {
     (body, told)
 }
 
-async fn whole(body: &str, count: usize) -> (Value, Summary) {
-    let mut seen: Option<(Value, Summary)> = None;
+async fn whole(body: &str, count: usize) -> (Value, AnswerSummary) {
+    let mut seen: Option<(Value, AnswerSummary)> = None;
     for cut in [1, 3, 50, 100_000] {
         let proven = prove(pieces(body, cut), asked(count), limits()).await.expect("an image");
         let (body, told) = relay(proven);
         let bytes = body.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
         let (ending, summary) = told.lock().unwrap().pop().expect("told");
-        assert_eq!(ending, Ending::Complete);
+        assert_eq!(ending, RelayOutcome::Complete);
         if let Some((first, _)) = &seen {
             assert_eq!(*first, answer, "cut into {cut}");
         }
@@ -121,18 +121,18 @@ async fn an_answer_without_an_image_never_begins() {
         r#"{"data":[{"b64_json":""}],"usage":{}}"#,
         r#"{"error":{"code":"x"}}"#,
     ] {
-        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(NoProof::Ended(_))), "{body}");
+        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(ProofError::Ended(_))), "{body}");
     }
     for body in ["<html></html>", r#"{"data":["#, "", r#"{"data":[]}x"#] {
-        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(NoProof::Malformed)), "{body}");
+        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(ProofError::Malformed)), "{body}");
     }
-    assert!(matches!(prove(broken(r#"{"created":1,"#), asked(1), limits()).await, Err(NoProof::Broken)));
+    assert!(matches!(prove(broken(r#"{"created":1,"#), asked(1), limits()).await, Err(ProofError::Broken)));
 }
 
 #[tokio::test]
 async fn too_much_before_any_image_is_given_up() {
     let body = format!(r#"{{"x":"{}""#, "a".repeat(600 * 1024));
-    assert!(matches!(prove(pieces(&body, 4096), asked(1), limits()).await, Err(NoProof::Malformed)));
+    assert!(matches!(prove(pieces(&body, 4096), asked(1), limits()).await, Err(ProofError::Malformed)));
 }
 
 #[tokio::test]
@@ -144,8 +144,8 @@ async fn an_answer_that_breaks_after_it_has_begun_breaks_the_callers_too() {
         let proven = prove(body, asked(1), limits()).await.expect("an image");
         let (body, told) = relay(proven);
         assert!(body.collect().await.is_err(), "a cut answer must not look whole");
-        let endings: Vec<Ending> = told.lock().unwrap().iter().map(|(ending, _)| *ending).collect();
-        assert!(matches!(endings[..], [Ending::Broken(_)]), "cut {is_cut}: {endings:?}");
+        let endings: Vec<RelayOutcome> = told.lock().unwrap().iter().map(|(ending, _)| *ending).collect();
+        assert!(matches!(endings[..], [RelayOutcome::Broken(_)]), "cut {is_cut}: {endings:?}");
     }
 }
 
@@ -185,13 +185,13 @@ async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
         tokio::task::yield_now().await;
     }
     let told = told.lock().unwrap();
-    assert_eq!(told[0].0, Ending::Left);
+    assert_eq!(told[0].0, RelayOutcome::Left);
     assert_eq!(told[0].1.usage.map(|usage| usage.total), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
-    // A body that says something and then nothing for ever.
+    // A body that sends a piece and then nothing for ever.
     let (writer, body) = silent();
     writer.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
     let proven = prove(body, asked(1), limits()).await.expect("an image");
@@ -207,15 +207,15 @@ fn silent() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
     (writer, ReplyBody::Channel(reader))
 }
 
-fn streaming(partials: u32) -> Asked {
-    Asked { partials, stream: true, ..asked(1) }
+fn streaming(partials: u32) -> RequestedAnswer {
+    RequestedAnswer { partials, stream: true, ..asked(1) }
 }
 
 fn event(name: &str, rest: &str) -> String {
     format!("event: {name}\ndata: {{\"type\":\"{name}\",\"b64_json\":\"{PNG_HEAD}\"{rest}}}\n\n")
 }
 
-async fn streamed(body: ReplyBody, partials: u32) -> (String, Ending, Summary) {
+async fn streamed(body: ReplyBody, partials: u32) -> (String, RelayOutcome, AnswerSummary) {
     let proven = prove(body, streaming(partials), limits()).await.expect("an image");
     let (body, told) = relay(proven);
     let bytes = body.collect().await.expect("a stream never breaks").to_bytes();
@@ -223,7 +223,7 @@ async fn streamed(body: ReplyBody, partials: u32) -> (String, Ending, Summary) {
     (String::from_utf8(bytes.to_vec()).expect("text"), ending, summary)
 }
 
-/// Every frame as its name and its data.
+/// Returns the name and the data of every frame.
 fn frames(stream: &str) -> Vec<(String, Value)> {
     let frames = stream.split_terminator("\n\n").filter(|frame| !frame.starts_with(':'));
     frames
@@ -246,7 +246,7 @@ async fn events_pass_with_every_field_filled_in() {
         + &event("image_generation.completed", USAGE);
     for cut in [1, 5, 70, 100_000] {
         let (stream, ending, summary) = streamed(pieces(&upstream, cut), 2).await;
-        assert_eq!(ending, Ending::Complete);
+        assert_eq!(ending, RelayOutcome::Complete);
         assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
         assert_eq!(summary.delivered.len(), 1);
         let frames = frames(&stream);
@@ -282,7 +282,7 @@ async fn what_was_not_asked_for_is_not_passed_on() {
         names,
         ["image_generation.partial_image", "image_generation.partial_image", "image_generation.completed"]
     );
-    assert_eq!((ending, summary.usage.map(|usage| usage.total)), (Ending::Complete, Some(3)));
+    assert_eq!((ending, summary.usage.map(|usage| usage.total)), (RelayOutcome::Complete, Some(3)));
 }
 
 #[tokio::test]
@@ -309,12 +309,12 @@ async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
     let partial = event("image_generation.partial_image", "");
     let cut = format!("{partial}event: image_generation.completed\ndata: {{\"b64_json\":\"{PNG_HEAD}");
     let said = format!("{partial}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"message\":\"m\"}}}}\n\n");
-    // The image is whole, what should come behind it is not.
+    // The image is complete, the part after it is not.
     let [part, plain] = [format!("{cut}\",\"size\":"), format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"cre"#)];
     let cuts = [&partial, &cut, &part, &plain].map(|text| [pieces(text, 50), broken(text)]);
     for upstream in cuts.into_iter().flatten().chain([pieces(&said, 50)]) {
         let (stream, ending, _) = streamed(upstream, 2).await;
-        assert!(matches!(ending, Ending::Broken(_)), "{ending:?}");
+        assert!(matches!(ending, RelayOutcome::Broken(_)), "{ending:?}");
         assert!(stream.ends_with("event: error\ndata: {\"type\":\"error\",\"message\":\"m\"}\n\n"), "{stream}");
         for frame in stream.split_terminator("\n\n") {
             let data = frame.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
@@ -329,13 +329,13 @@ async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
 async fn events_without_an_image_never_begin() {
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"code\":\"moderation_blocked\"}}\n\n";
     assert!(
-        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(NoProof::Ended(without)) if without.members.contains_key("error"))
+        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(ProofError::Ended(without)) if without.members.contains_key("error"))
     );
     let empty = "event: image_generation.completed\ndata: {\"b64_json\":null}\n\n";
-    // It says neither that it failed nor why, so it may be about an image that was made.
+    // The event states neither a failure nor a reason, so it may be about an image that was made.
     let blank = prove(pieces(empty, 9), streaming(0), limits()).await;
-    assert!(matches!(blank, Err(NoProof::Ended(without)) if without.something));
-    assert!(matches!(prove(broken(": hi\n\n"), streaming(0), limits()).await, Err(NoProof::Broken)));
+    assert!(matches!(blank, Err(ProofError::Ended(without)) if without.something));
+    assert!(matches!(prove(broken(": hi\n\n"), streaming(0), limits()).await, Err(ProofError::Broken)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +369,7 @@ async fn an_upstream_that_only_sends_heartbeats_is_given_up() {
     let begun = Instant::now();
     body.collect().await.expect("a stream never breaks");
     assert_eq!(begun.elapsed().as_secs(), 150);
-    assert_eq!(told.lock().unwrap()[0].0, Ending::Broken(Broken::Timeout));
+    assert_eq!(told.lock().unwrap()[0].0, RelayOutcome::Broken(RelayError::Timeout));
     beats.abort();
 }
 
@@ -380,15 +380,15 @@ async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
     let proven = prove(body, streaming(2), limits()).await.expect("an image");
     let (body, told) = relay(proven);
     drop(body);
-    assert_eq!(told.lock().unwrap()[0].0, Ending::Left);
+    assert_eq!(told.lock().unwrap()[0].0, RelayOutcome::Left);
     assert!(writer.is_closed(), "the upstream's body is gone");
 }
 
-/// What a whole answer without an image says, as it is classed.
+/// Returns the message of a complete answer without an image, in the form by which it is classified.
 async fn said(body: &str, stream: bool) -> (String, bool) {
-    let asked = Asked { stream, ..asked(1) };
+    let asked = RequestedAnswer { stream, ..asked(1) };
     match prove(pieces(body, 9), asked, limits()).await {
-        Err(NoProof::Ended(without)) => (Value::from(without.members).to_string(), without.something),
+        Err(ProofError::Ended(without)) => (Value::from(without.members).to_string(), without.something),
         other => panic!("{body}: {other:?}"),
     }
 }
@@ -410,7 +410,7 @@ async fn why_there_is_no_image_is_kept_whatever_it_came_in() {
     }
     let (members, something) = said(r#"{"created":1,"data":[{"text":"why"}]}"#, false).await;
     assert!(members.contains("why") && !something, "{members}");
-    // Where something may stand for an image, it is said.
+    // A value that may stand for an image is reported.
     assert!(said(r#"{"data":[{"url":"https://images.example/1","text":"why"}]}"#, false).await.1);
     let made = failed.replace("[]", r#"[{"type":"image_generation_call"}]"#);
     assert!(said(&format!("data: {made}\n\n"), true).await.1);
@@ -423,7 +423,7 @@ async fn what_comes_behind_the_final_image_takes_nothing_of_it_away() {
     let both = event("image_generation.partial_image", "") + &twice;
     for cut in [1, 170, 100_000] {
         let (stream, ending, summary) = streamed(pieces(&both, cut), 1).await;
-        assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 1), "{cut}");
+        assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 1), "{cut}");
         assert!(matches!(&*frames(&stream), [(_, first), (_, last)] if first["b64_json"] == last["b64_json"]), "{cut}");
     }
 }
@@ -434,9 +434,9 @@ async fn a_blank_final_event_takes_no_image_away() {
     let good = format!(r#"{{"type":"image_generation.completed","b64_json":"{PNG_HEAD}"}}"#);
     let body = format!("data: {blank}\n\ndata: {good}\n\n");
     for stream in [true, false] {
-        let proven = prove(pieces(&body, 9), Asked { stream, ..asked(1) }, limits()).await.expect("an image");
+        let proven = prove(pieces(&body, 9), RequestedAnswer { stream, ..asked(1) }, limits()).await.expect("an image");
         let (body, told) = relay(proven);
         assert!(String::from_utf8_lossy(&body.collect().await.expect("whole").to_bytes()).contains(PNG_HEAD));
-        assert_eq!(told.lock().unwrap().pop().expect("told").0, Ending::Complete);
+        assert_eq!(told.lock().unwrap().pop().expect("told").0, RelayOutcome::Complete);
     }
 }

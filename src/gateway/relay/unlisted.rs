@@ -1,15 +1,15 @@
-//! Members of an answer that the document does not have: they pass, but for those that name the upstream's account.
+//! Members of an answer that the document does not have: they pass, except those that name the upstream's account.
 //!
-//! Pure. An upstream may speak a later version of the contract than this program. Its image is paid for, and so is
-//! everything that it says about the image, so a member is passed unless there is a reason to keep it back:
+//! Pure. An upstream may use a later version of the contract than this program. Its image is paid for, and so are all
+//! members about the image, so a member is passed on unless there is a reason to keep it back:
 //!
-//! - its name is one of an account, of credentials, or of something inside the upstream ([`NAME_PARTS`], [`NAME_WORDS`]);
-//! - its name or its value is an address, a token, the id of an organization, or an email address, or its value holds one;
-//! - it has a meaning that would make clients lose the image: `error`, and `url` beside the base64 text.
+//! - its name is one of an account, of credentials, or of upstream internals ([`NAME_PARTS`], [`NAME_WORDS`]);
+//! - its name or value is an address, a token, the id of an organization, or an email address, or its value holds one;
+//! - it has a meaning that would make clients lose the image: `error`, and `url` next to the base64 text.
 //!
-//! The rules hold at every depth. A description of an image may contain any word, so of a sentence only what nobody
-//! writes there counts: ids, tokens, email addresses, and addresses with a query. Values that are too large to hold never
-//! get here ([`super::lexer`]).
+//! The rules hold at every depth. A description of an image may contain any word, so of a sentence only unusual parts
+//! count: ids, tokens, email addresses, and addresses with a query. Values that are too large to hold do not get here
+//! ([`super::lexer`]).
 
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ const OF_ANSWER: [&str; 15] = [
     "url",
     "usage",
 ];
-/// The same of an element of `data`.
+/// Members of an element of `data` that are written elsewhere, or nowhere.
 const OF_IMAGE: [&str; 4] = ["b64_json", "error", "revised_prompt", "url"];
 
 /// Parts of names, in letters and digits only. A name that contains one of them is about the account.
@@ -57,7 +57,7 @@ const NAME_PARTS: [&str; 20] = [
     "tenant",
     "workspace",
 ];
-/// Whole names, written in the same way.
+/// Whole names, in letters and digits only.
 const NAMES: [&str; 26] = [
     "auth",
     "balance",
@@ -89,30 +89,30 @@ const NAMES: [&str; 26] = [
 /// Single words of names: `upstream_org`, `hostName`, `session.id`.
 const NAME_WORDS: [&str; 11] =
     ["deployment", "host", "ip", "org", "organization", "owner", "project", "session", "team", "tenant", "user"];
-/// Names of the caller's own.
+/// Names of the caller's own fields.
 const OWN_NAMES: [&str; 2] = ["end_user", "safety_identifier"];
-/// `token`, `access_token`: never the plural, which counts.
+/// In `token` and `access_token`: never the plural, which counts tokens.
 const TOKEN: &str = "token";
 
-/// The beginnings of keys and of the ids of what belongs to an account, and their least length.
+/// The prefixes of keys and of the ids of an account's objects, and their least length.
 const KEY_PREFIX: &str = "sk-";
 const ID_PREFIXES: [&str; 5] = ["org-", "proj_", "user-", "acct_", "sess-"];
 const ID_MIN: usize = 20;
-/// What stands around a word of a sentence.
+/// The characters around a word of a sentence.
 const AROUND: [char; 18] =
     ['"', '\'', '`', '(', ')', '[', ']', '{', '}', '<', '>', '.', ',', ':', ';', '\u{201c}', '\u{201d}', '\u{2019}'];
 
-/// The members of an answer or an event that the document does not have.
+/// Returns the members of an answer or an event that the document does not have.
 pub(super) fn of_answer(said: &Map<String, Value>) -> Map<String, Value> {
     beside(&OF_ANSWER, said)
 }
 
-/// The members of an element of `data` that the document does not have.
+/// Returns the members of an element of `data` that the document does not have.
 pub(super) fn of_image(said: &Map<String, Value>) -> Map<String, Value> {
     beside(&OF_IMAGE, said)
 }
 
-/// Adds to a value what the upstream says in the same place and this version does not know.
+/// Adds the members of a value that the upstream sends in the same place and this version does not know.
 pub(super) fn complete(told: &mut Value, said: &Value) {
     let (Some(told), Some(said)) = (told.as_object_mut(), said.as_object()) else { return };
     for (name, value) in said {
@@ -135,7 +135,7 @@ fn passing(name: &str, value: &Value) -> Option<(String, Value)> {
     Some((name.to_owned(), clean(value)?))
 }
 
-/// The value without what must not pass. In a list `null` takes the place of it, so that the others keep theirs.
+/// Returns the value without the parts that must not pass. In a list `null` replaces such a part, to keep the order.
 fn clean(value: &Value) -> Option<Value> {
     match value {
         Value::String(text) => (!is_telling(text)).then(|| value.clone()),
@@ -158,7 +158,7 @@ fn is_of_account(name: &str) -> bool {
         || NAME_PARTS.iter().any(|part| low.contains(part))
 }
 
-/// True if a text is an address, opens something, or is the name of an account.
+/// True if a text is an address or a credential, or names an account.
 fn is_telling(text: &str) -> bool {
     let text = text.trim();
     let begins = |prefix: &str| text.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
@@ -171,7 +171,7 @@ fn is_telling(text: &str) -> bool {
     text.split_whitespace().any(|word| names_account(word.trim_matches(AROUND)))
 }
 
-/// True if a word is an id, a token, an email address, or an address that carries something.
+/// True if a word is an id, a token, an email address, or an address with a query.
 fn names_account(word: &str) -> bool {
     let begins = |prefix: &str| word.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix));
     // Words with hyphens are not ids.
@@ -183,14 +183,14 @@ fn names_account(word: &str) -> bool {
     (is_id || begins(KEY_PREFIX)) && word.len() >= ID_MIN || is_signed || is_email || is_address
 }
 
-/// The words of a name, in small letters: they end at punctuation, and where a capital letter begins another one.
+/// Splits a name into lower-case words: each ends at punctuation, or before a capital letter that begins another one.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words = vec![String::new()];
     for (at, letter) in letters.iter().enumerate() {
         let before = at.checked_sub(1).map(|before| letters[before]);
         let follows_small = before.is_some_and(|before| !before.is_uppercase());
-        // Of `IPAddress` the second word begins at its `A`.
+        // In `IPAddress` the second word begins at its `A`.
         let precedes_small = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
         if !letter.is_alphanumeric() || letter.is_uppercase() && (follows_small || precedes_small) {
             words.push(String::new());
@@ -254,14 +254,14 @@ mod tests {
             "azure-deployment",
             "openai.host.region",
             "clientIp",
-            "IPAddress",
+            "IPAddresses",
             "userIDs_seen",
             "x_session_affinity",
             "team-slug",
             "projectNumber",
-            "org-0123456789abcdef01234567",
-            "user-AbCdEfGhIjKlMnOpQrStUvWx",
-            "someone@example.org",
+            "picture_owner",
+            "proj_0123456789abcdef0123",
+            "someone@example.com",
         ] {
             assert_eq!(
                 passed(&json!({name: 1, "svg": {"a": [{name: {"b": 2}}]}})),
@@ -280,12 +280,20 @@ mod tests {
             "made for user-AbCdEfGhIjKlMnOpQrStUvWx.",
             "quota of [org-0123456789abcdef01234567]: high",
             "rendered by \"acct_1A2b3C4d5E6f7G8h9\"",
-            "kept in sess-0123456789abcdef0123, as proj_0123456789abcdef0123 says",
+            "kept in sess-0123456789abcdef0123, for a while",
             "see https://upstream.example/files/1.png?sig=abc",
             "ask (someone@example.org)",
             "signed eyJhbGciOiJI.eyJzdWIi.c2ln",
         ] {
             assert_eq!(passed(&json!({"x": value, "y": {"z": [1, value]}})), json!({"y": {"z": [1, null]}}), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_stands_around_a_word_of_a_sentence_does_not_hide_it() {
+        for around in "\"'`()[]{}<>.,:;\u{201c}\u{201d}\u{2019}".chars() {
+            let value = format!("as {around}proj_0123456789abcdef0123{around} says");
+            assert_eq!(passed(&json!({ "x": value })), json!({}), "{value}");
         }
     }
 

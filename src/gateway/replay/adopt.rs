@@ -1,13 +1,13 @@
-//! Finds the job that a retry means.
+//! Finds the job to which a retry belongs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::fingerprint::{Digest, digest};
-use super::follower::Follower;
-use super::orphans::{Candidate, Orphans, Standing};
+use super::fingerprint::{ReplayDigest, digest};
+use super::follower::AnswerReader;
+use super::orphans::{RetryCandidate, RetryableJobState, RetryableJobs};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
 
@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Follows an orphan of the same request, else a job that still has its caller, else a remembered end; `None` if the
 /// retry must run anew.
-pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &SharedTask) -> Option<Follower> {
+pub(super) async fn adopt(orphans: &Arc<RetryableJobs>, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
     let mut changes = orphans.changes();
     let until = Instant::now() + GRACE;
     let (mut wanted, mut hold) = (None, None);
@@ -29,37 +29,48 @@ pub(super) async fn adopt(orphans: &Arc<Orphans>, caller: &Caller, task: &Shared
         // jobs.
         same.sort_by_key(|candidate| (candidate.retries, candidate.place.1));
         let of = |standing| same.iter().filter(move |candidate| candidate.standing == standing);
-        if let Some(follower) = of(Standing::Orphan).find_map(|candidate| orphans.follow(candidate.place)) {
+        if let Some(follower) = of(RetryableJobState::Orphan).find_map(|candidate| orphans.follow(candidate.place)) {
             return Some(follower);
         }
         let over = Instant::now() >= until;
-        if over && let Some(follower) = of(Standing::Attended).find_map(|candidate| orphans.follow(candidate.place)) {
+        if over
+            && let Some(follower) =
+                of(RetryableJobState::Attended).find_map(|candidate| orphans.follow(candidate.place))
+        {
             return Some(follower);
         }
-        if over || of(Standing::Attended).next().is_none() {
-            let remembered = of(Standing::Remembered).find_map(|candidate| orphans.recall(candidate.place));
+        if over || of(RetryableJobState::Attended).next().is_none() {
+            let remembered = of(RetryableJobState::Remembered).find_map(|candidate| orphans.recall(candidate.place));
             // The job runs but cannot be followed, because parts of its answer are no longer available.
-            let lost = over && of(Standing::Attended).next().is_some();
-            return remembered.or_else(|| lost.then(Orphans::unknown));
+            let lost = over && of(RetryableJobState::Attended).next().is_some();
+            return remembered.or_else(|| lost.then(RetryableJobs::unknown));
         }
         // The hold keeps the job until the end of the grace, even if others read it to its end meanwhile.
-        hold = hold.or_else(|| of(Standing::Attended).find_map(|candidate| orphans.hold(candidate.place)));
-        // Whether it changed or the grace is over is seen by looking.
+        hold = hold.or_else(|| of(RetryableJobState::Attended).find_map(|candidate| orphans.hold(candidate.place)));
+        // The next pass of the loop finds out whether the job changed or the grace is over.
         let _ = timeout_at(until, changes.changed()).await;
     }
 }
 
-/// Follows a job whose caller was told to come back and has not come, or recalls its end. That a request says nothing of
-/// being a retry is no objection.
-pub(super) async fn in_progress(orphans: &Arc<Orphans>, caller: &Caller, task: &SharedTask) -> Option<Follower> {
+/// Follows a job whose caller was told to come back and has not done so, or returns its remembered end. The request
+/// need not be marked as a retry.
+pub(super) async fn in_progress(
+    orphans: &Arc<RetryableJobs>,
+    caller: &Caller,
+    task: &SharedTask,
+) -> Option<AnswerReader> {
     let mut candidates = orphans.candidates(caller, task);
-    candidates.retain(|candidate| candidate.retry_expected && candidate.standing != Standing::Attended);
+    candidates.retain(|candidate| candidate.retry_expected && candidate.standing != RetryableJobState::Attended);
     let same = same(candidates, task, &mut None).await;
     same.iter().find_map(|candidate| orphans.follow_expected(candidate.place))
 }
 
-/// Who really is the same request. Files are read only where everything else fits, and once.
-async fn same(candidates: Vec<Candidate>, task: &SharedTask, wanted: &mut Option<Digest>) -> Vec<Candidate> {
+/// Returns the candidates that are the same request. Files are read only if everything else is equal, and only once.
+async fn same(
+    candidates: Vec<RetryCandidate>,
+    task: &SharedTask,
+    wanted: &mut Option<ReplayDigest>,
+) -> Vec<RetryCandidate> {
     let mut same = Vec::new();
     for candidate in candidates {
         let wanted = match wanted {
@@ -72,7 +83,7 @@ async fn same(candidates: Vec<Candidate>, task: &SharedTask, wanted: &mut Option
                 }
             },
         };
-        // What cannot be read is logged where it is let go.
+        // An unreadable file is logged when its task is released.
         if candidate.identity.digest().await.is_ok_and(|digest| digest == wanted) {
             same.push(candidate);
         }

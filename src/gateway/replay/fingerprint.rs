@@ -1,5 +1,5 @@
-//! What makes two requests the same request: operation, fields, the contents of every file, and the turn of an agent
-//! where it names one.
+//! Identifies equal requests by operation, fields, the contents of every file, and the turn of an agent if the request
+//! names one.
 
 use std::hash::BuildHasher as _;
 use std::io;
@@ -11,28 +11,28 @@ use tokio::sync::OnceCell;
 
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::{Job, SharedTask};
-use crate::gateway::spool::Kept;
-use crate::image::Source;
+use crate::gateway::spool::SpooledBytes;
+use crate::image::ByteSource;
 
 /// A hash of a whole request.
-pub(super) type Digest = [u8; 32];
+pub(super) type ReplayDigest = [u8; 32];
 
-/// So much of a file is read at once.
+/// The number of bytes of a file that are read at once.
 const PIECE: usize = 256 * 1024;
 
 /// The digest of a task, computed on first use; until then the task is kept.
-pub(super) struct Identity {
+pub(super) struct RequestIdentity {
     task: Mutex<Option<SharedTask>>,
-    digest: OnceCell<Digest>,
+    digest: OnceCell<ReplayDigest>,
 }
 
-/// SHA-256 of operation, fields and files, or of the body of a request for a response. Files are read on a thread that
-/// may block.
+/// Returns the SHA-256 of operation, fields and files, or of the body of a request for a response. Files are read on a
+/// thread that may block.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read.
-pub(super) async fn digest(task: &SharedTask) -> io::Result<Digest> {
+/// Returns an error if a file cannot be read.
+pub(super) async fn digest(task: &SharedTask) -> io::Result<ReplayDigest> {
     if is_in_memory(task) {
         return digest_here(task);
     }
@@ -44,11 +44,11 @@ pub(super) async fn digest(task: &SharedTask) -> io::Result<Digest> {
 pub(super) fn is_in_memory(task: &SharedTask) -> bool {
     match task {
         SharedTask::Images(job) => job.material().is_none(),
-        SharedTask::Response(job) => matches!(job.body(), Kept::Memory(_)),
+        SharedTask::Response(job) => matches!(job.body(), SpooledBytes::Memory(_)),
     }
 }
 
-fn digest_here(task: &SharedTask) -> io::Result<Digest> {
+fn digest_here(task: &SharedTask) -> io::Result<ReplayDigest> {
     let mut context = Context::new(&SHA256);
     part(&mut context, b"imagate job v1");
     part(&mut context, task.operation().as_bytes());
@@ -63,7 +63,7 @@ fn digest_here(task: &SharedTask) -> io::Result<Digest> {
 }
 
 fn images(context: &mut Context, job: &Job) -> io::Result<()> {
-    // Sorted here too: what order a map of JSON has depends on the features of a crate.
+    // The fields are sorted here too, because the order of a JSON map depends on the features of a crate.
     let mut fields: Vec<_> = job.fields().iter().collect();
     fields.sort_unstable_by_key(|(name, _)| *name);
     context.update(&(fields.len() as u64).to_be_bytes());
@@ -80,13 +80,13 @@ fn images(context: &mut Context, job: &Job) -> io::Result<()> {
     Ok(())
 }
 
-/// Each part says how long it is, so that no two lists of parts look alike.
+/// Adds a part with its length, so that no two lists of parts give the same bytes.
 fn part(context: &mut Context, bytes: &[u8]) {
     context.update(&(bytes.len() as u64).to_be_bytes());
     context.update(bytes);
 }
 
-fn file(context: &mut Context, file: &dyn Source) -> io::Result<()> {
+fn file(context: &mut Context, file: &dyn ByteSource) -> io::Result<()> {
     let length = file.len();
     context.update(&length.to_be_bytes());
     let mut piece = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
@@ -103,14 +103,15 @@ fn file(context: &mut Context, file: &dyn Source) -> io::Result<()> {
     Ok(())
 }
 
-fn bytes(hash: &[u8]) -> Digest {
+fn bytes(hash: &[u8]) -> ReplayDigest {
     let mut digest = [0; 32];
     digest.copy_from_slice(hash);
     digest
 }
 
-/// Whose idempotency key it is, for what: two API keys with the same string do not meet.
-pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> Digest {
+/// Returns the scope of an idempotency key, with its API key and operation: two API keys with the same string do not
+/// conflict.
+pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> ReplayDigest {
     let mut context = Context::new(&SHA256);
     for text in ["imagate replay scope v1", caller.key().as_str(), operation, idempotency_key] {
         part(&mut context, text.as_bytes());
@@ -118,14 +119,14 @@ pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> 
     bytes(context.finish().as_ref())
 }
 
-/// What is stored of a digest. Under the caller's own random string, a stolen database cannot be searched for guesses
-/// at prompts.
-pub(super) fn locked(digest: &Digest, idempotency_key: &str) -> Digest {
+/// Returns the stored form of a digest. It is keyed with the caller's own random string, so that a stolen database
+/// cannot be searched for guessed prompts.
+pub(super) fn locked(digest: &ReplayDigest, idempotency_key: &str) -> ReplayDigest {
     let key = hmac::Key::new(hmac::HMAC_SHA256, idempotency_key.as_bytes());
     bytes(hmac::sign(&key, digest).as_ref())
 }
 
-/// A cheap hash that is the same where the digest is: who differs here need not read files.
+/// Returns a cheap hash that is equal if the digest is: requests with different hashes need not read files.
 pub(super) fn rough(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
     let known = (task.operation(), task.turn());
     match task {
@@ -139,19 +140,19 @@ pub(super) fn rough(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
     }
 }
 
-// === impl Identity ===
+// === impl RequestIdentity ===
 
-impl Identity {
+impl RequestIdentity {
     pub(super) fn of(task: SharedTask) -> Self {
         Self { task: Mutex::new(Some(task)), digest: OnceCell::new() }
     }
 
-    /// The digest. After the first call the task is dropped, and its files with it.
+    /// Returns the digest. After the first call the task is dropped, and its files with it.
     ///
     /// # Errors
     ///
-    /// Where a file cannot be read.
-    pub(super) async fn digest(&self) -> io::Result<Digest> {
+    /// Returns an error if a file cannot be read.
+    pub(super) async fn digest(&self) -> io::Result<ReplayDigest> {
         let digest = self.digest.get_or_try_init(|| async {
             let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
             digest(&task.ok_or(io::ErrorKind::NotFound)?).await
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
     use crate::gateway::rules::generation;
 
-    async fn of(body: &str) -> Digest {
+    async fn of(body: &str) -> ReplayDigest {
         digest(&generation(body.as_bytes(), Utc::now()).unwrap().into()).await.unwrap()
     }
 

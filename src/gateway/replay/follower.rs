@@ -1,4 +1,4 @@
-//! Reads an answer: one that is being written, or one that was.
+//! Reads an answer that is being written, or that is complete.
 
 use std::io;
 use std::pin::Pin;
@@ -9,52 +9,52 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use super::head::Head;
-use super::tape::{Found, Tape};
+use super::head::AnswerHead;
+use super::tape::{AnswerChunk, StoredAnswer};
 
-/// The answer will not come, or not to its end.
+/// The answer will not come, or will not be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer that was followed broke off")]
-pub(crate) struct Broken;
+pub(crate) struct AnswerReaderError;
 
 /// One reader of an answer, from its beginning.
-pub(crate) struct Follower {
-    tape: Arc<Tape>,
+pub(crate) struct AnswerReader {
+    tape: Arc<StoredAnswer>,
     seat: u64,
     ended: bool,
     /// A frame that is being read on a thread that may block, and the number of its bytes that were delivered before.
     reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
-    /// Told at the end whether everything was read.
-    on_leave: Option<OnLeave>,
+    /// Called at the end with true if everything was read.
+    on_leave: Option<LeaveCallback>,
 }
 
-/// Told whether everything was read.
-pub(super) type OnLeave = Box<dyn FnOnce(bool) + Send + Sync>;
+/// Called with true if everything was read.
+pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
 
-// === impl Follower ===
+// === impl AnswerReader ===
 
-impl Follower {
-    pub(super) fn of(tape: &Arc<Tape>) -> Self {
+impl AnswerReader {
+    pub(super) fn of(tape: &Arc<StoredAnswer>) -> Self {
         Self { tape: Arc::clone(tape), seat: tape.sit(), ended: false, reading: None, on_leave: None }
     }
 
-    pub(super) fn told(tape: &Arc<Tape>, on_leave: OnLeave) -> Self {
+    pub(super) fn told(tape: &Arc<StoredAnswer>, on_leave: LeaveCallback) -> Self {
         let mut follower = Self::of(tape);
         follower.on_leave = Some(on_leave);
         follower
     }
 
-    /// A reader of a small answer that is whole.
+    /// Returns a reader of a small, complete answer.
     #[cfg(test)]
-    pub(crate) fn of_whole(head: &Head, bytes: Bytes) -> Self {
-        Self::of(&Arc::new(Tape::from_bytes(head.clone(), bytes)))
+    pub(crate) fn of_whole(head: &AnswerHead, bytes: Bytes) -> Self {
+        Self::of(&Arc::new(StoredAnswer::from_bytes(head.clone(), bytes)))
     }
 
-    fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, Broken> {
+    fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, AnswerReaderError> {
         let frame = frame.map_err(|error| {
             tracing::error!(%error, "a kept answer cannot be read");
             self.ended = true;
-            Broken
+            AnswerReaderError
         })?;
         let bytes = Bytes::from(frame).split_off(skip);
         self.tape.advance(self.seat, bytes.len());
@@ -65,17 +65,20 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// Where nobody will say what became of the job: it may have been paid for.
-    pub(crate) async fn head(&self) -> Result<Head, Broken> {
-        std::future::poll_fn(|cx| self.tape.poll_head(cx, self.seat)).await.ok_or(Broken)
+    /// Returns an error if the outcome of the job will never be known: it may have been paid for.
+    pub(crate) async fn head(&self) -> Result<AnswerHead, AnswerReaderError> {
+        std::future::poll_fn(|cx| self.tape.poll_head(cx, self.seat)).await.ok_or(AnswerReaderError)
     }
 }
 
-impl Body for Follower {
+impl Body for AnswerReader {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = AnswerReaderError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerReaderError>>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -86,18 +89,18 @@ impl Body for Follower {
                 return Poll::Ready(Some(self.take_frame(frame.map_err(io::Error::other).flatten(), skip)));
             }
             match ready!(self.tape.poll_next(cx, self.seat)) {
-                Found::Bytes(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Found::Frame { frames, number, length, skip } => {
+                AnswerChunk::Bytes(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                AnswerChunk::Frame { frames, number, length, skip } => {
                     let reading = tokio::task::spawn_blocking(move || frames.read(number, length));
                     self.reading = Some((reading, skip));
                 }
-                Found::End => {
+                AnswerChunk::End => {
                     self.ended = true;
                     return Poll::Ready(None);
                 }
-                Found::Gone => {
+                AnswerChunk::Gone => {
                     self.ended = true;
-                    return Poll::Ready(Some(Err(Broken)));
+                    return Poll::Ready(Some(Err(AnswerReaderError)));
                 }
             }
         }
@@ -107,7 +110,7 @@ impl Body for Follower {
         self.ended
     }
 
-    /// Exact where the answer is whole, so that it has a length on the wire.
+    /// The size is exact if the answer is complete, so that it has a length on the wire.
     fn size_hint(&self) -> SizeHint {
         match self.tape.left(self.seat) {
             Some(left) => SizeHint::with_exact(left),
@@ -116,7 +119,7 @@ impl Body for Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for AnswerReader {
     fn drop(&mut self) {
         let whole = self.tape.left(self.seat) == Some(0);
         self.tape.leave(self.seat);

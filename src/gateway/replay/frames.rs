@@ -1,7 +1,7 @@
-//! A file in sealed frames: written frame by frame, read at any place, unreadable without its key.
+//! A file of sealed frames: written frame by frame, readable at any position, unreadable without its key.
 //!
-//! Each file has a key of its own, which is never used for another, so the number of a frame is its nonce. A frame that
-//! was changed, moved or cut short does not open.
+//! Each file has a key of its own, which is never used for another file, so the number of a frame is its nonce. A frame
+//! that was changed, moved or truncated cannot be opened.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,22 +15,22 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use super::shelf::PART;
 use crate::gateway::spool::{at, waits};
 
-/// Bytes of a frame before it is sealed. A reader holds one of them.
+/// The bytes of a frame before it is sealed. A reader holds one frame.
 pub(super) const FRAME: usize = 64 * 1024;
 const TAG: usize = 16;
 const STRIDE: u64 = (FRAME + TAG) as u64;
-/// What is sealed here is sealed for nothing else.
+/// The purpose of the seal, so that a frame cannot be opened as anything else.
 const PURPOSE: &[u8] = b"imagate replay frame v1";
 
 /// The key of one file.
 pub(super) struct FileKey([u8; 32]);
 
 /// A file in frames.
-pub(super) struct Frames {
+pub(super) struct SealedFile {
     /// `None` only while it is being dropped.
     file: Option<File>,
     key: LessSafeKey,
-    /// A file without a name goes with its last reader.
+    /// `None` if the file has no name; it is removed with its last reader.
     path: Option<PathBuf>,
     /// True if the file has its final name; before that its name marks it as incomplete.
     whole: AtomicBool,
@@ -47,14 +47,14 @@ impl FileKey {
         Ok(Self(bytes))
     }
 
-    /// A key that was kept sealed.
+    /// Restores a key that was stored sealed.
     pub(super) fn restore(mut bytes: Vec<u8>) -> Option<Self> {
         let key = <[u8; 32]>::try_from(bytes.as_slice()).ok().map(Self);
         bytes.fill(0);
         key
     }
 
-    /// For sealing it in turn.
+    /// Returns the bytes of the key, to be sealed.
     pub(super) fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -67,7 +67,7 @@ impl FileKey {
 impl Drop for FileKey {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Without somebody looking at it the compiler may leave the write out.
+        // Without this use the compiler may remove the write.
         std::hint::black_box(&self.0);
     }
 }
@@ -78,14 +78,14 @@ impl fmt::Debug for FileKey {
     }
 }
 
-// === impl Frames ===
+// === impl SealedFile ===
 
-impl Frames {
+impl SealedFile {
     const fn new(file: Option<File>, key: LessSafeKey, path: Option<PathBuf>, whole: bool) -> Self {
         Self { file, key, path, whole: AtomicBool::new(whole), discarded: AtomicBool::new(false) }
     }
 
-    /// Creates a file that only its owner can read, and its key. [`Frames::finish`] gives it its final name.
+    /// Creates a file that only its owner can read, and its key. [`SealedFile::finish`] gives it its final name.
     pub(super) fn create(path: PathBuf) -> io::Result<(Self, FileKey)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -98,18 +98,18 @@ impl Frames {
         Ok((Self::new(file, cipher, Some(path), false), key))
     }
 
-    /// A new file without a name, whose key nobody keeps.
+    /// Creates a file without a name, whose key is stored nowhere.
     pub(super) fn nameless(folder: &Path) -> io::Result<Self> {
         waits::note();
         let (file, key) = (Some(tempfile::tempfile_in(folder)?), FileKey::random()?.cipher()?);
         Ok(Self::new(file, key, None, false))
     }
 
-    /// A file that was finished before.
+    /// Opens a finished file.
     ///
     /// # Errors
     ///
-    /// Where it is gone, or not as long as it must be.
+    /// Returns an error if the file is missing or has the wrong length.
     pub(super) fn open(path: PathBuf, key: &FileKey, size: u64) -> io::Result<Self> {
         waits::note();
         let file = File::open(&path)?;
@@ -119,18 +119,18 @@ impl Frames {
         Ok(Self::new(Some(file), key.cipher()?, Some(path), true))
     }
 
-    /// Seals a frame and writes it. Each number is written once: a nonce must never come twice.
+    /// Seals a frame and writes it. Each number is written once, because a nonce must not be used twice.
     pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
         let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(PURPOSE), &mut frame);
         sealed.map_err(|_| broken("a frame could not be sealed"))?;
         at::write_all(self.file()?, &frame, number * STRIDE)
     }
 
-    /// Reads a frame of so many bytes.
+    /// Reads a frame of this length.
     ///
     /// # Errors
     ///
-    /// Where it is cut short or is not what was written.
+    /// Returns an error if the frame is truncated or has been changed.
     pub(super) fn read(&self, number: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut frame = vec![0; length + TAG];
         let mut filled = 0;
@@ -153,20 +153,21 @@ impl Frames {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk has trouble, or if the file was discarded meanwhile; then it is gone.
+    /// Returns an error if the disk fails, or if the file was discarded in the meantime; the file is then removed.
     pub(super) fn finish(&self) -> io::Result<()> {
         waits::note();
         self.file()?.sync_data()?;
         if let Some(path) = &self.path {
             std::fs::rename(unfinished(path), path)?;
-            // Either this sees that the file was discarded, or who discards it sees its final name.
+            // Either this call sees that the file was discarded, or the discarding call sees its final name.
             self.whole.store(true, Ordering::SeqCst);
             if self.is_discarded() {
                 remove(path);
                 return Err(io::ErrorKind::NotFound.into());
             }
         }
-        // The name too. Elsewhere a directory cannot be opened as a file, and the system journals its entries.
+        // The name must be durable too. On other systems a directory cannot be opened as a file, and the file system
+        // journals its entries.
         #[cfg(unix)]
         if let Some(folder) = self.path.as_deref().and_then(Path::parent) {
             File::open(folder)?.sync_all()?;
@@ -174,7 +175,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Removes the file when its last holder drops it, whatever its name is by then.
+    /// Removes the file when its last holder drops it, whatever its name is at that time.
     pub(super) fn discard(&self) {
         self.discarded.store(true, Ordering::SeqCst);
     }
@@ -183,7 +184,7 @@ impl Frames {
         self.discarded.load(Ordering::SeqCst)
     }
 
-    /// Takes the name away, as soon as the disk lets it; who reads it now may read on.
+    /// Removes the name as soon as the disk allows it; current readers can read on.
     pub(super) fn remove(&self) {
         self.discard();
         if let Some(path) = self.name() {
@@ -191,7 +192,7 @@ impl Frames {
         }
     }
 
-    /// Empties the file as soon as the disk lets it. Its name stays as long as anybody has it.
+    /// Empties the file as soon as the disk allows it. Its name remains as long as the file has a holder.
     pub(super) fn empty(self: &Arc<Self>) {
         let frames = Arc::clone(self);
         waits::detach(move || {
@@ -202,7 +203,7 @@ impl Frames {
         });
     }
 
-    /// The name that the file has now.
+    /// Returns the current name of the file.
     fn name(&self) -> Option<PathBuf> {
         let path = self.path.as_ref()?;
         Some(if self.whole.load(Ordering::SeqCst) { path.clone() } else { unfinished(path) })
@@ -213,7 +214,7 @@ impl Frames {
     }
 }
 
-impl Drop for Frames {
+impl Drop for SealedFile {
     fn drop(&mut self) {
         // A file that was never made durable cannot be found again.
         let is_useless = !self.whole.load(Ordering::SeqCst) || self.is_discarded();
@@ -227,17 +228,17 @@ impl Drop for Frames {
     }
 }
 
-/// The name of a file that is being written.
+/// Returns the name of a file that is being written.
 fn unfinished(path: &Path) -> PathBuf {
     path.with_added_extension(PART)
 }
 
-/// So many bytes has a file with so many bytes in it.
+/// Returns the length of a file that contains this number of bytes.
 pub(super) fn stored(size: u64) -> u64 {
     size + size.div_ceil(FRAME as u64) * TAG as u64
 }
 
-/// Removes a file that may be gone already. Blocks: not for async code.
+/// Removes a file that may not exist any more. Blocks: not for async code.
 pub(super) fn remove(path: &Path) {
     waits::note();
     match std::fs::remove_file(path) {
@@ -265,24 +266,24 @@ mod tests {
     #[test]
     fn a_file_has_the_length_that_is_foretold() {
         let dir = tempfile::tempdir().unwrap();
-        let (frames, key) = Frames::create(dir.path().join("a")).unwrap();
+        let (frames, key) = SealedFile::create(dir.path().join("a")).unwrap();
         frames.write(0, vec![7; FRAME]).unwrap();
         frames.write(1, vec![8; 3]).unwrap();
         let size = FRAME as u64 + 3;
-        assert!(Frames::open(dir.path().join("a"), &key, size).is_err(), "it is not whole yet");
+        assert!(SealedFile::open(dir.path().join("a"), &key, size).is_err(), "it is not whole yet");
         frames.finish().unwrap();
-        let again = Frames::open(dir.path().join("a"), &key, size).unwrap();
+        let again = SealedFile::open(dir.path().join("a"), &key, size).unwrap();
         assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
         assert_eq!(again.read(0, FRAME).unwrap(), vec![7; FRAME]);
-        assert!(Frames::open(dir.path().join("a"), &key, size + 1).is_err());
+        assert!(SealedFile::open(dir.path().join("a"), &key, size + 1).is_err());
     }
 
     #[test]
     fn a_file_that_is_removed_while_it_gets_its_name_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let (path, aside) = (dir.path().join("a"), dir.path().join("aside"));
-        let (frames, _) = Frames::create(path.clone()).unwrap();
-        // Removing looks for a file that has just been renamed.
+        let (frames, _) = SealedFile::create(path.clone()).unwrap();
+        // The removal looks for a file that has just been renamed.
         std::fs::rename(unfinished(&path), &aside).unwrap();
         frames.remove();
         std::fs::rename(&aside, unfinished(&path)).unwrap();
@@ -295,7 +296,7 @@ mod tests {
     fn a_file_that_was_discarded_goes_with_its_last_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let (frames, _) = Frames::create(path.clone()).unwrap();
+        let (frames, _) = SealedFile::create(path.clone()).unwrap();
         frames.finish().unwrap();
         frames.discard();
         assert!(path.exists());
@@ -307,25 +308,25 @@ mod tests {
     fn nothing_of_it_can_be_read_without_the_key() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let (frames, _) = Frames::create(path.clone()).unwrap();
+        let (frames, _) = SealedFile::create(path.clone()).unwrap();
         frames.write(0, b"a canary in a file".to_vec()).unwrap();
         frames.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"canary"));
-        let (_, other) = Frames::create(dir.path().join("b")).unwrap();
-        assert!(Frames::open(path, &other, 18).unwrap().read(0, 18).is_err());
+        let (_, other) = SealedFile::create(dir.path().join("b")).unwrap();
+        assert!(SealedFile::open(path, &other, 18).unwrap().read(0, 18).is_err());
     }
 
     #[test]
     fn a_frame_that_was_changed_or_moved_does_not_open() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let (frames, key) = Frames::create(path.clone()).unwrap();
+        let (frames, key) = SealedFile::create(path.clone()).unwrap();
         frames.write(0, vec![1; FRAME]).unwrap();
         frames.write(1, vec![2; FRAME]).unwrap();
         frames.finish().unwrap();
         let (one, two) = (std::fs::read(&path).unwrap(), FRAME + TAG);
-        let open = || Frames::open(path.clone(), &key, 2 * FRAME as u64).unwrap();
+        let open = || SealedFile::open(path.clone(), &key, 2 * FRAME as u64).unwrap();
         std::fs::write(&path, [&one[two..], &one[..two]].concat()).unwrap();
         assert!(open().read(0, FRAME).is_err());
         let mut changed = one.clone();
@@ -341,7 +342,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        Frames::create(path.clone()).unwrap().0.finish().unwrap();
+        SealedFile::create(path.clone()).unwrap().0.finish().unwrap();
         assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

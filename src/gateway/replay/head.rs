@@ -1,43 +1,50 @@
-//! The head of an answer, and which errors are answers to stay.
+//! The head of an answer, and the errors that are final answers.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Fault};
+use crate::error::{Error, UpstreamFault};
 
 const JSON: &str = "application/json";
 
-/// What an answer begins with.
+/// The status and headers of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
-    /// The status.
+pub(crate) struct AnswerHead {
+    /// The HTTP status.
     pub(crate) status: u16,
-    /// The type of the body.
+    /// The media type of the body.
     pub(crate) content_type: String,
-    /// The headers that belong to this answer and not to its connection, in small letters.
+    /// The headers that belong to this answer and not to its connection, in lower case.
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-/// An answer that can be written down: what the corridor makes.
-pub(crate) trait Recordable: Send + 'static {
-    /// Its body, which may still be coming.
+/// An answer that can be written down, made by the request flow.
+pub(crate) trait RecordableAnswer: Send + 'static {
+    /// The body, which may still be incomplete.
     type Body: http_body::Body<Data = Bytes, Error: std::fmt::Display + Send> + Send + Unpin + 'static;
 
-    /// The answer in its two parts.
-    fn into_parts(self) -> (Head, Self::Body);
+    /// Splits the answer into its two parts.
+    fn into_parts(self) -> (AnswerHead, Self::Body);
 }
 
-/// Whether a repeat must get this error again: something may have been paid, or the refusal is for good. After any
-/// other nothing was done, so a repeat runs anew.
+/// True if a repeat must get this error again: something may have been paid for, or the refusal is permanent. After any
+/// other error nothing was done, so a repeat runs anew.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
-        Error::Upstream(Fault::Unreachable | Fault::Rejected | Fault::Quota | Fault::Credentials) => false,
         Error::Upstream(
-            Fault::Refused | Fault::NoImage | Fault::Broken | Fault::Timeout | Fault::Mismatch | Fault::Unknown,
+            UpstreamFault::Unreachable | UpstreamFault::Rejected | UpstreamFault::Quota | UpstreamFault::Credentials,
+        ) => false,
+        Error::Upstream(
+            UpstreamFault::Refused
+            | UpstreamFault::NoImage
+            | UpstreamFault::Broken
+            | UpstreamFault::Timeout
+            | UpstreamFault::Mismatch
+            | UpstreamFault::Unknown,
         ) => true,
-        // A fault of ours may have come at any point.
+        // An internal error may have happened at any point.
         Error::Internal => true,
         Error::InvalidKey
         | Error::Denied
@@ -57,30 +64,38 @@ pub(super) fn is_final(error: &Error) -> bool {
     }
 }
 
-/// An error as the answer that its caller gets.
-pub(super) fn written(error: &Error) -> (Head, Bytes) {
+/// Returns an error as the answer that its caller gets.
+pub(super) fn written(error: &Error) -> (AnswerHead, Bytes) {
     let mut headers = BTreeMap::from([("x-should-retry".to_owned(), error.should_retry().to_string())]);
     if let Some(seconds) = error.retry_after() {
         headers.insert("retry-after".to_owned(), seconds.to_string());
     }
-    let head = Head { status: error.code().status(), content_type: JSON.to_owned(), headers };
+    let head = AnswerHead { status: error.code().status(), content_type: JSON.to_owned(), headers };
     (head, Bytes::from(error.body().to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Reset;
+    use crate::error::UsageReset;
 
     #[test]
     fn an_error_that_is_to_be_sent_again_is_never_kept() {
-        for fault in [Fault::Refused, Fault::NoImage, Fault::Broken, Fault::Timeout, Fault::Mismatch] {
+        for fault in [
+            UpstreamFault::Refused,
+            UpstreamFault::NoImage,
+            UpstreamFault::Broken,
+            UpstreamFault::Timeout,
+            UpstreamFault::Mismatch,
+        ] {
             assert!(is_final(&Error::Upstream(fault)), "{fault:?}");
         }
-        for error in [Error::Upstream(Fault::Unreachable), Error::Unavailable, Error::RateLimited { retry_after: 1 }] {
+        for error in
+            [Error::Upstream(UpstreamFault::Unreachable), Error::Unavailable, Error::RateLimited { retry_after: 1 }]
+        {
             assert!(error.should_retry() && !is_final(&error), "{error:?}");
         }
-        assert!(!is_final(&Error::UsageLimit(Reset::default())), "the window opens again");
+        assert!(!is_final(&Error::UsageLimit(UsageReset::default())), "the window opens again");
         assert!(is_final(&Error::Internal));
     }
 
@@ -91,6 +106,6 @@ mod tests {
         assert_eq!(head.headers["x-should-retry"], "true");
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["error"]["code"], "rate_limit_exceeded");
-        assert_eq!(written(&Error::Upstream(Fault::Timeout)).0.headers["x-should-retry"], "false");
+        assert_eq!(written(&Error::Upstream(UpstreamFault::Timeout)).0.headers["x-should-retry"], "false");
     }
 }

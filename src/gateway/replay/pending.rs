@@ -21,7 +21,7 @@ impl PendingWork {
         PendingGuard(self.0.clone())
     }
 
-    /// Resolves when no work is unfinished. The caller bounds the wait.
+    /// Resolves when no work is unfinished. The caller limits the wait.
     pub(super) async fn finished(&self) {
         // The sender lives in `self`, so this cannot fail.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;

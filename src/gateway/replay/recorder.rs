@@ -1,4 +1,4 @@
-//! Writes an answer down as it comes.
+//! Writes an answer down as it arrives.
 
 use std::io;
 use std::sync::Arc;
@@ -7,36 +7,41 @@ use bytes::Bytes;
 use http_body::Body;
 use http_body_util::BodyExt as _;
 
-use super::frames::Frames;
-use super::head::Head;
-use super::room::{Room, in_time, reserve};
-use super::tape::{End, Tape};
+use super::frames::SealedFile;
+use super::head::AnswerHead;
+use super::room::{EvictableStorage, in_time, reserve};
+use super::tape::{StoredAnswer, StoredAnswerEnd};
 
-/// Writes one tape. Dropped without an end, the answer has broken off.
-pub(super) struct Recorder {
-    tape: Arc<Tape>,
-    sink: Option<Sink>,
+/// Writes one stored answer. If it is dropped without an end, the answer has broken off.
+pub(super) struct AnswerRecorder {
+    tape: Arc<StoredAnswer>,
+    sink: Option<RecorderFile>,
 }
 
-/// The file of a tape.
-struct Sink {
-    frames: Arc<Frames>,
-    room: Arc<dyn Room>,
+/// The file of a stored answer.
+struct RecorderFile {
+    frames: Arc<SealedFile>,
+    room: Arc<dyn EvictableStorage>,
     next: u64,
 }
 
-// === impl Recorder ===
+// === impl AnswerRecorder ===
 
-impl Recorder {
-    /// Begins an answer. Without a file it goes from hand to hand, and is not kept.
-    pub(super) fn begin(tape: Arc<Tape>, head: Head, frames: io::Result<Frames>, room: Arc<dyn Room>) -> Self {
+impl AnswerRecorder {
+    /// Begins an answer. Without a file its bytes are passed on to the current readers, and are not kept.
+    pub(super) fn begin(
+        tape: Arc<StoredAnswer>,
+        head: AnswerHead,
+        frames: io::Result<SealedFile>,
+        room: Arc<dyn EvictableStorage>,
+    ) -> Self {
         let frames = frames.inspect_err(|error| tracing::error!(%error, "an answer has no file and is not kept"));
         let frames = frames.ok().map(Arc::new);
         tape.begin(head, frames.clone());
-        Self { tape, sink: frames.map(|frames| Sink { frames, room, next: 0 }) }
+        Self { tape, sink: frames.map(|frames| RecorderFile { frames, room, next: 0 }) }
     }
 
-    /// Writes a whole body; `Err` where it broke off.
+    /// Writes a complete body; returns an error if the body broke off.
     pub(super) async fn pump<B>(&mut self, mut body: B) -> Result<(), B::Error>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -59,14 +64,13 @@ impl Recorder {
         }
     }
 
-    /// Puts the frame in memory into the file. One failure is the end of keeping: what follows would have a gap before
-    /// it.
+    /// Writes the frame in memory to the file. After one failure nothing more is kept: later frames would follow a gap.
     async fn keep(&mut self) -> bool {
         let Some(sink) = &mut self.sink else { return false };
         match sink.keep(&self.tape).await {
             Ok(()) => true,
             Err(error) => {
-                // Its file stays until the last holder is gone: after a kill its name says that the answer is lost.
+                // The file remains until its last holder drops it: after a kill its name shows that the answer is lost.
                 tracing::warn!(%error, "an answer is not kept: it does not fit on disk");
                 self.sink = None;
                 false
@@ -74,41 +78,42 @@ impl Recorder {
         }
     }
 
-    /// All of the body has come. The file, where all of it is there; it may still be in the system's memory.
-    pub(super) async fn close(&mut self) -> Option<Arc<Frames>> {
+    /// Ends the writing after the complete body. Returns the file if it has the complete body, which the operating
+    /// system may still have in memory.
+    pub(super) async fn close(&mut self) -> Option<Arc<SealedFile>> {
         self.keep().await;
         self.sink.as_ref().map(|sink| Arc::clone(&sink.frames))
     }
 
-    /// Readers may see the end.
+    /// Lets readers see the end.
     pub(super) fn end(mut self) {
-        self.tape.end(End::Complete);
+        self.tape.end(StoredAnswerEnd::Complete);
         self.sink = None;
     }
 }
 
-impl Drop for Recorder {
+impl Drop for AnswerRecorder {
     fn drop(&mut self) {
-        // After a good end this says nothing new.
-        self.tape.end(End::Broken);
+        // After a complete end this has no effect.
+        self.tape.end(StoredAnswerEnd::Broken);
         if let Some(sink) = &self.sink {
             sink.frames.remove();
         }
     }
 }
 
-// === impl Sink ===
+// === impl RecorderFile ===
 
-impl Sink {
-    /// Seals and writes on a thread that may block, so that a stalled disk holds up no other task.
-    async fn keep(&mut self, tape: &Tape) -> io::Result<()> {
+impl RecorderFile {
+    /// Seals and writes on a thread that may block, so that a stalled disk delays no other task.
+    async fn keep(&mut self, tape: &StoredAnswer) -> io::Result<()> {
         let frame = tape.tail();
         if frame.is_empty() {
             return Ok(());
         }
         let (room, frames, number) = (Arc::clone(&self.room), Arc::clone(&self.frames), self.next);
         let write = move || {
-            // Making room unlinks older files, which may block too.
+            // Making space removes older files, which may block too.
             let reserved = reserve(&*room, frame.len() as u64)?;
             frames.write(number, frame).map(|()| reserved)
         };

@@ -1,4 +1,5 @@
-//! Room on disk: a bound, the free space that is not for kept answers, and who makes room when either is reached.
+//! Disk space for kept answers: its bound, the free space that is reserved for other data, and the eviction when either
+//! limit is reached.
 
 use std::io;
 use std::sync::Arc;
@@ -9,37 +10,37 @@ use tokio::time::timeout;
 use super::ticket::KEEP_PATIENCE;
 use crate::gateway::spool::FreeSpace;
 
-/// Files are counted in blocks of the disk, so that many small ones are bounded too.
+/// Files are counted in blocks of the disk, so that many small files are bounded too.
 const BLOCK: u64 = 4096;
 
-/// Bytes on disk, of which there are only so many.
+/// A bounded number of bytes on disk.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct DiskBudget {
     max: u64,
     used: AtomicU64,
 }
 
-/// A holder of files that can drop some of them to make room for a new one.
-pub(super) trait Room: Send + Sync {
-    /// What there is.
-    fn budget(&self) -> &Arc<Budget>;
+/// A holder of files that can drop some of them to make space for a new one.
+pub(super) trait EvictableStorage: Send + Sync {
+    /// Returns the budget of the files.
+    fn budget(&self) -> &Arc<DiskBudget>;
 
-    /// The free space of the file system.
+    /// Returns the free space of the file system.
     fn free(&self) -> &FreeSpace;
 
-    /// Lets one file go. `false` where none can.
+    /// Evicts one file. Returns false if none can be evicted.
     fn evict(&self) -> bool;
 }
 
-/// Bytes that are taken, until it is dropped.
+/// Bytes that are reserved until this is dropped.
 #[derive(Debug)]
-pub(super) struct Reserved {
-    budget: Arc<Budget>,
+pub(super) struct DiskReservation {
+    budget: Arc<DiskBudget>,
     bytes: u64,
 }
 
-/// Runs work for an answer that is on its way, on a thread that may block: a stalled disk holds the answer up for
-/// [`KEEP_PATIENCE`] and no longer.
+/// Runs work for an answer in progress, on a thread that may block: a stalled disk delays the answer by at most
+/// [`KEEP_PATIENCE`].
 ///
 /// # Errors
 ///
@@ -52,12 +53,12 @@ pub(super) async fn in_time<T: Send + 'static>(
     worked.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk takes too long")))
 }
 
-/// Makes room for so many bytes that are to be written. Blocks: not for async code.
+/// Reserves space for bytes that are to be written. Blocks: not for async code.
 ///
 /// # Errors
 ///
 /// Returns an error if no answer is left to evict, or if the disk lacks more than all answers hold.
-pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
+pub(super) fn reserve(room: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
     let (missing, budget) = (room.free().missing_for_kept(bytes), room.budget());
     let full = || io::Error::new(io::ErrorKind::StorageFull, "the rest of the disk is not for kept answers");
     let before = budget.used();
@@ -74,24 +75,24 @@ pub(super) fn reserve(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
     reserve_written(room, bytes)
 }
 
-/// Makes room for a file that is there already.
+/// Reserves space for a file that exists already.
 ///
 /// # Errors
 ///
 /// Returns an error if no answer is left to evict.
-pub(super) fn reserve_written(room: &dyn Room, bytes: u64) -> io::Result<Reserved> {
+pub(super) fn reserve_written(room: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
     let (budget, bytes) = (room.budget(), bytes.div_ceil(BLOCK) * BLOCK);
     while !budget.take(bytes) {
         if !room.evict() {
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "kept answers have no more room"));
         }
     }
-    Ok(Reserved { budget: Arc::clone(budget), bytes })
+    Ok(DiskReservation { budget: Arc::clone(budget), bytes })
 }
 
-// === impl Budget ===
+// === impl DiskBudget ===
 
-impl Budget {
+impl DiskBudget {
     pub(super) fn new(max: u64) -> Arc<Self> {
         Arc::new(Self { max, used: AtomicU64::new(0) })
     }
@@ -106,21 +107,21 @@ impl Budget {
     }
 }
 
-// === impl Reserved ===
+// === impl DiskReservation ===
 
-impl Reserved {
-    /// The reserved bytes, rounded up to whole blocks.
+impl DiskReservation {
+    /// Returns the reserved bytes, rounded up to whole blocks.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One for both.
+    /// Merges another reservation into this one.
     pub(super) fn join(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
-impl Drop for Reserved {
+impl Drop for DiskReservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::AcqRel);
     }
@@ -130,14 +131,14 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
-    struct Shelf(Arc<Budget>, std::sync::Mutex<Vec<Reserved>>, FreeSpace);
+    struct EvictableFiles(Arc<DiskBudget>, std::sync::Mutex<Vec<DiskReservation>>, FreeSpace);
 
-    fn shelf(budget: &Arc<Budget>, floor: u64) -> Shelf {
-        Shelf(Arc::clone(budget), std::sync::Mutex::default(), FreeSpace::new(std::env::temp_dir(), floor))
+    fn shelf(budget: &Arc<DiskBudget>, floor: u64) -> EvictableFiles {
+        EvictableFiles(Arc::clone(budget), std::sync::Mutex::default(), FreeSpace::new(std::env::temp_dir(), floor))
     }
 
-    impl Room for Shelf {
-        fn budget(&self) -> &Arc<Budget> {
+    impl EvictableStorage for EvictableFiles {
+        fn budget(&self) -> &Arc<DiskBudget> {
             &self.0
         }
 
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn room_is_made_as_long_as_something_can_go() {
-        let budget = Budget::new(3 * BLOCK);
+        let budget = DiskBudget::new(3 * BLOCK);
         let shelf = shelf(&budget, 0);
         let mut first = reserve(&shelf, BLOCK).unwrap();
         first.join(reserve(&shelf, 1).unwrap());
@@ -169,13 +170,13 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn where_all_of_it_would_not_help_the_disk_none_of_it_goes() {
-        let budget = Budget::new(u64::MAX);
+        let budget = DiskBudget::new(u64::MAX);
         let shelf = shelf(&budget, u64::MAX / 4);
         let kept = reserve_written(&shelf, BLOCK).unwrap();
         shelf.1.lock().unwrap().push(kept);
         assert_eq!(reserve(&shelf, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(shelf.1.lock().unwrap().len(), 1);
-        // Kept answers hold the bytes that the disk lacks: just so many are evicted.
+        // Kept answers hold the bytes that the disk lacks: exactly as many are evicted.
         shelf.1.lock().unwrap().push(reserve_written(&shelf, u64::MAX / 2).unwrap());
         reserve(&shelf, 1).unwrap();
         assert_eq!((shelf.1.lock().unwrap().len(), budget.used()), (1, BLOCK));

@@ -1,7 +1,8 @@
-//! The folder of kept answers: how much lies there, what goes first, what is left over from another life.
+//! The folder of kept answers: its size, the order of eviction, and the files that an earlier process has left.
 //!
-//! The name of a file tells the API key of the answer, its extension whether the answer is complete, and its time its
-//! age. Therefore a start reads the folder and not the database, which may have a row for every request of a day.
+//! The name of a file contains the API key of the answer, its extension shows whether the answer is complete, and its
+//! time is the age of the answer. Therefore a start reads the folder and not the database, which may have a row for
+//! every request of a day.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::FOLDER;
-use super::fingerprint::Digest;
-use super::frames::{FileKey, Frames, remove};
-use super::room::{Budget, Reserved, Room, in_time, reserve_written};
+use super::fingerprint::ReplayDigest;
+use super::frames::{FileKey, SealedFile, remove};
+use super::room::{DiskBudget, DiskReservation, EvictableStorage, in_time, reserve_written};
 use crate::gateway::spool::{FreeSpace, waits};
 use crate::gateway::store::{KeyId, Timestamp};
 
@@ -27,7 +28,7 @@ const LOST: &str = "lost";
 
 /// The kinds of answers that a file can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AnswerFileKind {
     /// The answer for an idempotency key.
     Answer,
     /// The answer of a plain job, which its caller may ask for again.
@@ -42,16 +43,16 @@ pub(super) struct RetentionWindows {
 }
 
 /// Finished answers on disk.
-pub(super) struct Shelf {
+pub(super) struct AnswerFolder {
     folder: PathBuf,
-    budget: Arc<Budget>,
+    budget: Arc<DiskBudget>,
     free: FreeSpace,
     windows: RetentionWindows,
-    finished: Mutex<Finished>,
+    finished: Mutex<AnswerFolderState>,
 }
 
 #[derive(Default)]
-struct Finished {
+struct AnswerFolderState {
     next: u64,
     /// The answers of each API key, by its id.
     owners: HashMap<String, KeyAnswers>,
@@ -65,14 +66,14 @@ struct Finished {
 struct KeyAnswers {
     bytes: u64,
     /// The answers, the oldest first.
-    answers: BTreeMap<u64, Answer>,
+    answers: BTreeMap<u64, AnswerFile>,
 }
 
-struct Answer {
+struct AnswerFile {
     file: String,
     expires_at: Timestamp,
-    /// Nothing for an answer without a byte.
-    reserved: Option<Reserved>,
+    /// `None` for an answer without a byte.
+    reserved: Option<DiskReservation>,
 }
 
 /// A file that an earlier process has left.
@@ -86,19 +87,19 @@ struct LeftoverFile {
 /// The meaning of a file's name.
 enum StoredFile {
     /// The file holds a complete answer.
-    Whole(Kind),
+    Whole(AnswerFileKind),
     /// An answer with this fingerprint was being delivered.
     Lost(String),
 }
 
-// === impl Shelf ===
+// === impl AnswerFolder ===
 
-impl Shelf {
-    /// Takes the folder in the data directory, closed to other users.
+impl AnswerFolder {
+    /// Opens the folder in the data directory, with access for its owner only.
     ///
     /// # Errors
     ///
-    /// Where it cannot be made.
+    /// Returns an error if the folder cannot be created.
     pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: RetentionWindows) -> io::Result<Arc<Self>> {
         let folder = free.folder().join(FOLDER);
         let mut builder = fs::DirBuilder::new();
@@ -108,14 +109,14 @@ impl Shelf {
         builder.create(&folder)?;
         #[cfg(unix)]
         fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        Ok(Arc::new(Self { folder, budget: Budget::new(max_bytes), free, windows, finished: Mutex::default() }))
+        Ok(Arc::new(Self { folder, budget: DiskBudget::new(max_bytes), free, windows, finished: Mutex::default() }))
     }
 
     /// Takes over the files that an earlier process has left, and removes all others.
     ///
     /// # Errors
     ///
-    /// Where the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub(super) fn settle(&self, now: Timestamp) -> io::Result<()> {
         let mut left = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -141,8 +142,8 @@ impl Shelf {
     fn take_over(&self, left: LeftoverFile, now: Timestamp) {
         let LeftoverFile { written, file, found, length } = left;
         let kept = match found {
-            StoredFile::Whole(Kind::Answer) => self.windows.answers,
-            StoredFile::Whole(Kind::Orphan) | StoredFile::Lost(_) => self.windows.orphans,
+            StoredFile::Whole(AnswerFileKind::Answer) => self.windows.answers,
+            StoredFile::Whole(AnswerFileKind::Orphan) | StoredFile::Lost(_) => self.windows.orphans,
         };
         let expires_at = Timestamp::from(DateTime::<Utc>::from(written)) + kept;
         let path = self.folder.join(&file);
@@ -150,7 +151,7 @@ impl Shelf {
             return remove(&path);
         }
         match found {
-            // The row has the details of the answer. A file without a row is never asked for, and expires.
+            // The row has the details of the answer. A file without a row is never requested, and expires.
             StoredFile::Whole(_) => match reserve_written(self, length) {
                 Ok(reserved) => self.put(file, expires_at, Some(reserved)),
                 Err(_) => remove(&path),
@@ -169,24 +170,24 @@ impl Shelf {
     }
 
     /// True if an earlier process was delivering the answer with this fingerprint when it died.
-    pub(super) fn has_lost(&self, fingerprint: &Digest, now: Timestamp) -> bool {
+    pub(super) fn has_lost(&self, fingerprint: &ReplayDigest, now: Timestamp) -> bool {
         self.finished().lost.get(&hex(fingerprint)).is_some_and(|until| *until > now)
     }
 
-    fn finished(&self) -> MutexGuard<'_, Finished> {
+    fn finished(&self) -> MutexGuard<'_, AnswerFolderState> {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`Shelf::create`], on a thread that may block.
+    /// Creates a file like [`AnswerFolder::create`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// The errors of [`Shelf::create`], and one if the disk takes too long.
+    /// Returns the errors of [`AnswerFolder::create`], and one if the disk takes too long.
     pub(super) async fn begin(
         self: &Arc<Self>,
         owner: &KeyId,
-        fingerprint: Option<Digest>,
-    ) -> io::Result<(String, Frames, FileKey)> {
+        fingerprint: Option<ReplayDigest>,
+    ) -> io::Result<(String, SealedFile, FileKey)> {
         let (shelf, owner) = (Arc::clone(self), owner.clone());
         let create = move || shelf.create(&owner, fingerprint.as_ref());
         in_time(&self.free, create).await
@@ -196,10 +197,10 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk has no room for the file, or takes too long.
-    pub(super) async fn nameless(&self) -> io::Result<Frames> {
+    /// Returns an error if the disk has no space for the file, or takes too long.
+    pub(super) async fn nameless(&self) -> io::Result<SealedFile> {
         let folder = self.folder.clone();
-        in_time(&self.free, move || Frames::nameless(&folder)).await
+        in_time(&self.free, move || SealedFile::nameless(&folder)).await
     }
 
     /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
@@ -207,14 +208,18 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk has no room for the file.
-    pub(super) fn create(&self, owner: &KeyId, fingerprint: Option<&Digest>) -> io::Result<(String, Frames, FileKey)> {
+    /// Returns an error if the disk has no space for the file.
+    pub(super) fn create(
+        &self,
+        owner: &KeyId,
+        fingerprint: Option<&ReplayDigest>,
+    ) -> io::Result<(String, SealedFile, FileKey)> {
         let random = uuid::Uuid::new_v4().simple();
         let file = match fingerprint {
-            None => format!("{owner}-{random}.{}", Kind::Answer.as_str()),
-            Some(fingerprint) => format!("{owner}-{}-{random}.{}", hex(fingerprint), Kind::Orphan.as_str()),
+            None => format!("{owner}-{random}.{}", AnswerFileKind::Answer.as_str()),
+            Some(fingerprint) => format!("{owner}-{}-{random}.{}", hex(fingerprint), AnswerFileKind::Orphan.as_str()),
         };
-        let (frames, key) = Frames::create(self.path(&file)?)?;
+        let (frames, key) = SealedFile::create(self.path(&file)?)?;
         Ok((file, frames, key))
     }
 
@@ -231,33 +236,33 @@ impl Shelf {
         waits::detach(move || remove(&path));
     }
 
-    /// A file that was finished before.
+    /// Opens a finished file.
     ///
     /// # Errors
     ///
-    /// Where it is gone or damaged.
-    pub(super) async fn reopen(&self, file: &str, key: FileKey, size: u64) -> io::Result<Frames> {
+    /// Returns an error if the file is missing or damaged.
+    pub(super) async fn reopen(&self, file: &str, key: FileKey, size: u64) -> io::Result<SealedFile> {
         let path = self.path(file)?;
-        self.free.off_worker(move || Frames::open(path, &key, size)).await
+        self.free.off_worker(move || SealedFile::open(path, &key, size)).await
     }
 
-    /// A name from the database must be no more than a name.
+    /// Returns the path of a file; the name from the database must not contain a folder.
     fn path(&self, file: &str) -> io::Result<PathBuf> {
         let plain = Path::new(file).file_name().is_some_and(|name| name == file);
         plain.then(|| self.folder.join(file)).ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// One more finished answer, the newest.
-    pub(super) fn put(&self, file: String, expires_at: Timestamp, reserved: Option<Reserved>) {
+    /// Adds a finished answer, which is the newest.
+    pub(super) fn put(&self, file: String, expires_at: Timestamp, reserved: Option<DiskReservation>) {
         let mut finished = self.finished();
         finished.next += 1;
         let number = finished.next;
         let owned = finished.owners.entry(owner(&file).to_owned()).or_default();
-        owned.bytes += reserved.as_ref().map_or(0, Reserved::bytes);
-        owned.answers.insert(number, Answer { file, expires_at, reserved });
+        owned.bytes += reserved.as_ref().map_or(0, DiskReservation::bytes);
+        owned.answers.insert(number, AnswerFile { file, expires_at, reserved });
     }
 
-    /// Removes what is too old. Blocks: not for async code.
+    /// Removes files that are too old. Blocks: not for async code.
     pub(super) fn expire(&self, now: Timestamp) {
         let mut old = Vec::new();
         {
@@ -273,12 +278,12 @@ impl Shelf {
     }
 }
 
-// === impl Kind ===
+// === impl AnswerFileKind ===
 
-impl Kind {
+impl AnswerFileKind {
     const ALL: [Self; 2] = [Self::Answer, Self::Orphan];
 
-    /// The extension of the names of these files.
+    /// Returns the extension of the names of these files.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -290,10 +295,10 @@ impl Kind {
 // === impl StoredFile ===
 
 impl StoredFile {
-    /// The meaning of a file of this name; `None` if the file is of no use.
+    /// Returns the meaning of a file of this name; `None` if the file is of no use.
     fn of(file: &str) -> Option<Self> {
         let (name, end) = file.rsplit_once('.')?;
-        if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.as_str() == end) {
+        if let Some(kind) = AnswerFileKind::ALL.into_iter().find(|kind| kind.as_str() == end) {
             return Some(Self::Whole(kind));
         }
         let name = if end == PART { name.strip_suffix(".orphan")? } else { name };
@@ -306,12 +311,13 @@ impl StoredFile {
 
 impl KeyAnswers {
     fn count(&mut self) {
-        self.bytes = self.answers.values().filter_map(|answer| answer.reserved.as_ref()).map(Reserved::bytes).sum();
+        self.bytes =
+            self.answers.values().filter_map(|answer| answer.reserved.as_ref()).map(DiskReservation::bytes).sum();
     }
 }
 
-impl Room for Shelf {
-    fn budget(&self) -> &Arc<Budget> {
+impl EvictableStorage for AnswerFolder {
+    fn budget(&self) -> &Arc<DiskBudget> {
         &self.budget
     }
 
@@ -329,16 +335,16 @@ impl Room for Shelf {
     }
 }
 
-// === impl Finished ===
+// === impl AnswerFolderState ===
 
-impl Finished {
-    fn evict(&mut self) -> Option<Answer> {
+impl AnswerFolderState {
+    fn evict(&mut self) -> Option<AnswerFile> {
         let oldest = |owned: &KeyAnswers| owned.answers.keys().next().copied();
         let most = self.owners.iter().max_by_key(|(_, owned)| (owned.bytes, Reverse(oldest(owned))));
         let owner = most.map(|(owner, _)| owner.clone())?;
         let owned = self.owners.get_mut(&owner)?;
         let (_, answer) = owned.answers.pop_first()?;
-        owned.bytes -= answer.reserved.as_ref().map_or(0, Reserved::bytes);
+        owned.bytes -= answer.reserved.as_ref().map_or(0, DiskReservation::bytes);
         if owned.answers.is_empty() {
             self.owners.remove(&owner);
         }
@@ -346,11 +352,11 @@ impl Finished {
     }
 }
 
-/// The id of the API key in a file name. Older versions wrote no id; their files count as those of one owner.
+/// Returns the id of the API key in a file name. Older versions wrote no id; their files count as those of one owner.
 fn owner(file: &str) -> &str {
     file.split_once('-').map_or("", |(owner, _)| owner)
 }
 
-fn hex(digest: &Digest) -> String {
+fn hex(digest: &ReplayDigest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! The room over a real store and real files, with answers that come when a test says so.
+//! Replays with a real store and real files, with answers that a test controls.
 
 mod commits;
 mod expected_retry;
@@ -19,20 +19,20 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::follower::Broken;
+use super::follower::AnswerReaderError;
 use super::*;
-use crate::error::Fault;
+use crate::error::UpstreamFault;
 use crate::gateway::open_keys;
 use crate::gateway::rules::{self, Job};
-use crate::gateway::spool::{EditForm, Spool, Upload};
+use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::SqliteStore;
-use crate::gateway::store::testing::{Double, fresh};
+use crate::gateway::store::testing::{StoreDouble, fresh};
 
-/// An answer of so many bytes comes in pieces of this size.
+/// Answers come in pieces of this size.
 const PIECE: usize = 10_000;
 const MIB: u64 = 1024 * 1024;
 
-/// An answer deadline that no test reaches.
+/// Returns an answer deadline that no test reaches.
 fn later() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
@@ -40,9 +40,9 @@ fn later() -> Instant {
 struct House {
     dir: TempDir,
     store: Arc<SqliteStore>,
-    double: Arc<Double>,
+    double: Arc<StoreDouble>,
     ledger: Ledger,
-    settings: config::Replay,
+    settings: config::ReplayConfig,
     ada: Caller,
     bob: Caller,
 }
@@ -57,28 +57,28 @@ impl House {
             callers.push(keys.admit(Some(format!("Bearer {}", secret.expose()).as_bytes())).await.unwrap());
         }
         let [ada, bob] = <[Caller; 2]>::try_from(callers).unwrap();
-        let settings = config::Replay {
+        let settings = config::ReplayConfig {
             orphans: true,
             orphan_window: Duration::from_secs(300),
             idempotency_window: Duration::from_secs(86_400),
             max_bytes: 64 * MIB,
         };
-        let double = Double::of(Arc::clone(&store) as Arc<dyn Store>);
+        let double = StoreDouble::of(Arc::clone(&store) as Arc<dyn Store>);
         let ledger = Ledger::start_for_test(Arc::clone(&double) as Arc<dyn Store>).await;
         Self { dir, store, double, ledger, settings, ada, bob }
     }
 
-    /// The room. Opened again while the first is still there, it is what a start after a kill finds.
-    async fn open(&self) -> Replay {
+    /// Opens the replays. A second one, opened while the first still exists, finds the state after a kill.
+    async fn open(&self) -> AnswerReplay {
         self.open_as(NodeId::only()).await
     }
 
-    async fn open_as(&self, node: NodeId) -> Replay {
+    async fn open_as(&self, node: NodeId) -> AnswerReplay {
         let (store, ledger) = (Arc::clone(&self.double) as Arc<dyn Store>, self.ledger.clone());
-        Replay::open(&self.settings, self.free(), store, ledger, self.store.vault().clone(), node).await.unwrap()
+        AnswerReplay::open(&self.settings, self.free(), store, ledger, self.store.vault().clone(), node).await.unwrap()
     }
 
-    /// All of the disk.
+    /// The free space of the whole disk.
     fn free(&self) -> FreeSpace {
         FreeSpace::new(self.dir.path().to_owned(), 0)
     }
@@ -89,13 +89,13 @@ impl House {
         }
     }
 
-    /// The names and sizes of what lies on disk.
+    /// Returns the paths and sizes of the files on disk.
     fn files(&self) -> Vec<(std::path::PathBuf, u64)> {
         let entries = std::fs::read_dir(self.dir.path().join(FOLDER)).unwrap().map(Result::unwrap);
         entries.map(|entry| (entry.path(), entry.metadata().unwrap().len())).collect()
     }
 
-    /// Waits until nothing lies there any more: threads of their own remove files.
+    /// Waits until no file is left: files are removed on threads of their own.
     async fn cleared(&self) {
         cleared(&self.dir.path().join(FOLDER)).await;
     }
@@ -105,12 +105,12 @@ impl House {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, 2, 2);
         encoder.set_color(png::ColorType::Rgba);
-        // Not compressed: every picture has the same length.
+        // The image is not compressed, so that every image has the same length.
         encoder.set_compression(png::Compression::NoCompression);
         encoder.write_header().unwrap().write_image_data(&[image; 16]).unwrap();
         let mut writer = spool.begin().unwrap();
         writer.write(&file).unwrap();
-        let images = vec![Upload::new("image", writer.finish())];
+        let images = vec![ImageUpload::new("image", writer.finish())];
         let fields: Map<String, Value> = json!({"model": "gpt-image-2", "prompt": "red"}).as_object().unwrap().clone();
         Arc::new(rules::edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
     }
@@ -132,28 +132,28 @@ fn job(prompt: &str) -> Arc<Job> {
     Arc::new(rules::generation(body.as_bytes(), Utc::now()).unwrap())
 }
 
-fn head() -> Head {
+fn head() -> AnswerHead {
     let headers = BTreeMap::from([("x-imagate-delivery".to_owned(), "match".to_owned())]);
-    Head { status: 200, content_type: "application/json".to_owned(), headers }
+    AnswerHead { status: 200, content_type: "application/json".to_owned(), headers }
 }
 
-/// Bytes of which no two frames are alike.
+/// Returns bytes of which no two frames are equal.
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from((at ^ (at / 251)) % 256).unwrap()).collect()
 }
 
 /// An answer whose body comes from a test.
-struct Made(mpsc::Receiver<Result<Bytes, &'static str>>);
+struct ChannelAnswer(mpsc::Receiver<Result<Bytes, &'static str>>);
 
 type Feed = mpsc::Sender<Result<Bytes, &'static str>>;
 
-impl Made {
+impl ChannelAnswer {
     fn new() -> (Feed, Self) {
         let (feed, body) = mpsc::channel(4096);
         (feed, Self(body))
     }
 
-    /// All of it at once.
+    /// The complete body at once.
     fn whole(bytes: &[u8]) -> Self {
         let (feed, made) = Self::new();
         for piece in bytes.chunks(PIECE) {
@@ -162,7 +162,7 @@ impl Made {
         made
     }
 
-    /// A part of it, and then no more.
+    /// A part of the body, and then an error.
     fn broken(bytes: &[u8]) -> Self {
         let (feed, made) = Self::new();
         feed.try_send(Ok(Bytes::copy_from_slice(bytes))).unwrap();
@@ -171,15 +171,15 @@ impl Made {
     }
 }
 
-impl Recordable for Made {
+impl RecordableAnswer for ChannelAnswer {
     type Body = Self;
 
-    fn into_parts(self) -> (Head, Self) {
+    fn into_parts(self) -> (AnswerHead, Self) {
         (head(), self)
     }
 }
 
-impl Body for Made {
+impl Body for ChannelAnswer {
     type Data = Bytes;
     type Error = &'static str;
 
@@ -188,12 +188,12 @@ impl Body for Made {
     }
 }
 
-async fn read(follower: Follower) -> Result<Vec<u8>, Broken> {
+async fn read(follower: AnswerReader) -> Result<Vec<u8>, AnswerReaderError> {
     follower.collect().await.map(|collected| collected.to_bytes().to_vec())
 }
 
-/// The next so many bytes.
-async fn read_some(follower: &mut Follower, length: usize) -> Vec<u8> {
+/// Reads the next bytes, up to this number.
+async fn read_some(follower: &mut AnswerReader, length: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while read.len() < length {
         read.extend_from_slice(&follower.frame().await.unwrap().unwrap().into_data().unwrap());
@@ -201,8 +201,8 @@ async fn read_some(follower: &mut Follower, length: usize) -> Vec<u8> {
     read
 }
 
-/// The `reason` of an error as its caller reads it.
-async fn reason(follower: Follower) -> String {
+/// Returns the `reason` of an error as its caller reads it.
+async fn reason(follower: AnswerReader) -> String {
     assert_eq!(follower.head().await.unwrap().status, 502);
     let body: Value = serde_json::from_slice(&read(follower).await.unwrap()).unwrap();
     body["error"]["reason"].as_str().unwrap().to_owned()

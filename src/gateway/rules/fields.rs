@@ -1,20 +1,20 @@
-//! One field at a time, by the table that `build.rs` makes of the document.
+//! Checks the fields of a request one at a time, by the table that `build.rs` makes of the document.
 
 use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value};
 
-use crate::error::{Reason, Rejection};
+use crate::error::{Rejection, RejectionReason};
 use crate::image::SizeRequest;
-use crate::tables::{Field, Kind};
+use crate::tables::{Field, FieldKind};
 
-/// What a field may be where that is another thing than the table says: not every model can do everything.
+/// The values that a field may have if they differ from those of the table: not every model can do everything.
 #[derive(Clone, Debug)]
-pub(super) enum Narrowed<'a> {
+pub(super) enum FieldRestriction<'a> {
     /// One of these words.
     Words(Vec<&'a str>),
     /// One of these sizes.
     Sizes(Vec<&'a str>),
-    /// No more than this, and no less than the table says.
+    /// At most this number, and at least the minimum of the table.
     AtMost(i64),
 }
 
@@ -27,33 +27,37 @@ pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     }
 }
 
-/// The body is no JSON at all.
+/// Rejects a body that is not JSON.
 pub(super) fn not_json(error: &serde_json::Error) -> Rejection {
-    Rejection::whole(Reason::InvalidJson, format!("The request body is not valid JSON: {error}."))
+    Rejection::whole(RejectionReason::InvalidJson, format!("The request body is not valid JSON: {error}."))
 }
 
-/// The body is JSON, and no object.
+/// Rejects a body that is JSON but not an object.
 pub(super) fn not_object(found: &str) -> Rejection {
-    Rejection::whole(Reason::InvalidJson, format!("The request body must be a JSON object, but it is {found}."))
+    Rejection::whole(
+        RejectionReason::InvalidJson,
+        format!("The request body must be a JSON object, but it is {found}."),
+    )
 }
 
-/// Checks every field against the table, and makes what is left plain: `null` becomes absence, and whole numbers
-/// their shortest spelling.
+/// Checks every field against the table, and normalizes the rest: `null` becomes absence, and whole numbers get their
+/// shortest spelling.
 ///
-/// Fields of images are not in such a body: they have been read already. `place` is what stands before the names of the
-/// fields in the words of the caller: nothing, or such as `tools[0].`.
+/// Such a body has no image fields: they have been read already. `place` is the prefix of the field names in the words
+/// of the caller: empty, or such as `tools[0].`.
 pub(crate) fn check(place: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
     check_narrowed(place, table, |_| None, body)
 }
 
-/// The same, with another word on some of the fields.
+/// Checks every field like [`check`], with a restriction on some of the fields.
 pub(super) fn check_narrowed<'a>(
     place: &str,
     table: &'static [Field],
-    narrow: impl Fn(&str) -> Option<Narrowed<'a>>,
+    narrow: impl Fn(&str) -> Option<FieldRestriction<'a>>,
     body: &mut Map<String, Value>,
 ) -> Result<(), Rejection> {
-    let table: Vec<&Field> = table.iter().filter(|field| !matches!(field.kind, Kind::Images | Kind::Image)).collect();
+    let table: Vec<&Field> =
+        table.iter().filter(|field| !matches!(field.kind, FieldKind::Images | FieldKind::Image)).collect();
     body.retain(|name, value| !(value.is_null() && table.iter().any(|field| field.name == name && field.nullable)));
     if let Some(name) = body.keys().find(|name| table.iter().all(|field| field.name != name.as_str())) {
         return Err(unknown(format!("{place}{name}")));
@@ -68,45 +72,50 @@ pub(super) fn check_narrowed<'a>(
     Ok(())
 }
 
-/// There is no such parameter.
+/// Rejects a parameter that does not exist.
 pub(super) fn unknown(name: String) -> Rejection {
     let message = format!("Unknown parameter: '{name}'.");
-    Rejection::new(name, Reason::UnknownParameter, message)
+    Rejection::new(name, RejectionReason::UnknownParameter, message)
 }
 
-/// A required parameter is absent.
+/// Rejects the absence of a required parameter.
 pub(super) fn missing(name: String) -> Rejection {
     let message = format!("Missing required parameter: '{name}'.");
-    Rejection::new(name, Reason::MissingParameter, message)
+    Rejection::new(name, RejectionReason::MissingParameter, message)
 }
 
-/// The JSON type of a parameter is another one.
+/// Rejects a parameter with another JSON type.
 pub(super) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
     let message = format!("Invalid type for '{name}': expected {expected}, but got {found} instead.");
-    Rejection::new(name, Reason::InvalidType, message)
+    Rejection::new(name, RejectionReason::InvalidType, message)
 }
 
-fn check_one(name: &str, kind: Kind, narrowed: Option<Narrowed<'_>>, value: &mut Value) -> Result<(), Rejection> {
+fn check_one(
+    name: &str,
+    kind: FieldKind,
+    narrowed: Option<FieldRestriction<'_>>,
+    value: &mut Value,
+) -> Result<(), Rejection> {
     match (kind, narrowed) {
-        (Kind::Integer { min, .. }, Some(Narrowed::AtMost(max))) => integer(name, value, min, max),
-        (_, Some(Narrowed::Words(words))) => choice(name, value, &words),
-        (_, Some(Narrowed::Sizes(sizes))) => one_of_sizes(name, value, &sizes),
+        (FieldKind::Integer { min, .. }, Some(FieldRestriction::AtMost(max))) => integer(name, value, min, max),
+        (_, Some(FieldRestriction::Words(words))) => choice(name, value, &words),
+        (_, Some(FieldRestriction::Sizes(sizes))) => one_of_sizes(name, value, &sizes),
         (kind, _) => check_kind(name, kind, value),
     }
 }
 
-fn check_kind(name: &str, kind: Kind, value: &mut Value) -> Result<(), Rejection> {
+fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Rejection> {
     match kind {
-        Kind::Text { min, max } => text(name, value, min, max),
-        Kind::Integer { min, max } => integer(name, value, min, max),
-        Kind::Choice(words) => choice(name, value, words),
-        Kind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", kind_of(value))),
-        Kind::Size => size(name, value),
-        Kind::Texts => texts(name, value),
-        Kind::TextMap => text_map(name, value),
-        Kind::Moment => moment(name, value),
-        Kind::Day => day(name, value),
-        Kind::Images | Kind::Image => Ok(()),
+        FieldKind::Text { min, max } => text(name, value, min, max),
+        FieldKind::Integer { min, max } => integer(name, value, min, max),
+        FieldKind::Choice(words) => choice(name, value, words),
+        FieldKind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", kind_of(value))),
+        FieldKind::Size => size(name, value),
+        FieldKind::Texts => texts(name, value),
+        FieldKind::TextMap => text_map(name, value),
+        FieldKind::Moment => moment(name, value),
+        FieldKind::Day => day(name, value),
+        FieldKind::Images | FieldKind::Image => Ok(()),
     }
 }
 
@@ -126,7 +135,7 @@ fn moment(name: &str, value: &Value) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     DateTime::parse_from_rfc3339(text).map(drop).map_err(|_| {
         let message = format!("Invalid '{name}': expected a moment with its offset, such as '2026-11-21T03:00:00Z'.");
-        Rejection::new(name, Reason::InvalidValue, message)
+        Rejection::new(name, RejectionReason::InvalidValue, message)
     })
 }
 
@@ -134,25 +143,25 @@ fn day(name: &str, value: &Value) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     text.parse::<NaiveDate>().map(drop).map_err(|_| {
         let message = format!("Invalid '{name}': expected a day, such as '2026-11-21'.");
-        Rejection::new(name, Reason::InvalidValue, message)
+        Rejection::new(name, RejectionReason::InvalidValue, message)
     })
 }
 
 fn text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     let length = text.chars().count() as u64;
-    // A text of nothing but space says nothing: where one is needed, it counts as empty.
+    // White space alone says nothing: if a text is needed, it counts as empty.
     if length < min || (min > 0 && text.trim().is_empty()) {
         let message = format!(
             "Invalid '{name}': empty string. Expected a string with at least {min} character that is no white space."
         );
-        return Err(Rejection::new(name, Reason::StringBelowMin, message));
+        return Err(Rejection::new(name, RejectionReason::StringBelowMin, message));
     }
     if length > max {
         let message = format!(
             "Invalid '{name}': string too long. Expected a string with at most {max} characters, but got {length} instead."
         );
-        return Err(Rejection::new(name, Reason::StringAboveMax, message));
+        return Err(Rejection::new(name, RejectionReason::StringAboveMax, message));
     }
     Ok(())
 }
@@ -163,21 +172,21 @@ fn integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Reje
         let message = format!(
             "Invalid '{name}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
         );
-        return Err(Rejection::new(name, Reason::IntegerBelowMin, message));
+        return Err(Rejection::new(name, RejectionReason::IntegerBelowMin, message));
     }
     if number > max {
         let message = format!(
             "Invalid '{name}': integer above maximum value. Expected a value <= {max}, but got {number} instead."
         );
-        return Err(Rejection::new(name, Reason::IntegerAboveMax, message));
+        return Err(Rejection::new(name, RejectionReason::IntegerAboveMax, message));
     }
     *value = number.into();
     Ok(())
 }
 
-/// A whole number in any of JSON's spellings: `2`, `2.0`, `2e0`.
+/// Reads a whole number in any of JSON's spellings: `2`, `2.0`, `2e0`.
 fn whole(value: &Value) -> Option<i64> {
-    /// Beyond this a float no longer counts one by one.
+    /// Beyond this number a float no longer represents every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let number = value.as_number()?;
     number.as_i64().or_else(|| {
@@ -196,18 +205,18 @@ fn choice(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
         return Ok(());
     }
     let message = format!("Invalid value: '{}'. Supported values are: {}.", clip(word), list(words));
-    Err(Rejection::new(name, Reason::InvalidValue, message))
+    Err(Rejection::new(name, RejectionReason::InvalidValue, message))
 }
 
 fn size(name: &str, value: &Value) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     let parsed = text.parse::<SizeRequest>();
-    parsed
-        .map(drop)
-        .map_err(|error| Rejection::new(name, Reason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text))))
+    parsed.map(drop).map_err(|error| {
+        Rejection::new(name, RejectionReason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text)))
+    })
 }
 
-/// What breaks a rule is told so; of the rest only these can be had.
+/// Checks a size. One that breaks a rule is rejected by that rule; of the others, only these are available.
 fn one_of_sizes(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejection> {
     size(name, value)?;
     let text = value.as_str().unwrap_or_default();
@@ -215,7 +224,7 @@ fn one_of_sizes(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejecti
         return Ok(());
     }
     let message = format!("Invalid size '{}'. Supported values are: {}.", clip(text), list(sizes));
-    Err(Rejection::new(name, Reason::InvalidValue, message))
+    Err(Rejection::new(name, RejectionReason::InvalidValue, message))
 }
 
 pub(super) fn kind_of(value: &Value) -> &'static str {
@@ -230,7 +239,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// As much of a value as belongs into a message.
+/// Cuts a value to a length that fits into a message.
 pub(super) fn clip(text: &str) -> String {
     const MOST: usize = 60;
     let mut short: String = text.chars().take(MOST).collect();
@@ -240,7 +249,7 @@ pub(super) fn clip(text: &str) -> String {
     short
 }
 
-/// `'a', 'b', and 'c'`.
+/// Joins words: `'a', 'b', and 'c'`.
 pub(super) fn list(words: &[&str]) -> String {
     match words {
         [] => String::new(),

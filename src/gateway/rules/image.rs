@@ -1,4 +1,4 @@
-//! A request for images: its fields by the table, then what they may be together, then its input images.
+//! Checks a request for images: its fields by the table, then their combinations, then its input images.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::fields;
-use super::job::{Job, Material};
+use super::job::{EditInput, Job};
 use super::models::{self, ImageModels};
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::config::ImageModel;
-use crate::gateway::spool::{EditForm, Upload};
-use crate::image::{Flaw, Header};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::config::ImageModelSpec;
+use crate::gateway::spool::{EditForm, ImageUpload};
+use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
 
-/// Fields that the gateway understands and the upstream need not see.
+/// Fields that the gateway understands and the upstream does not need.
 const OURS: &[&str] = &["response_format", "safety_identifier"];
-/// Fields that mean something only in a stream.
+/// Fields that have a meaning only in a stream.
 const STREAM: &[&str] = &["partial_images", "stream"];
 const TRANSPARENT: &str = "transparent";
 
@@ -27,21 +27,21 @@ pub(super) fn generation(models: &ImageModels, body: &[u8], received: DateTime<U
     Ok(Job::new(model, &object, forward(&object), received, None))
 }
 
-/// Checks an edit request. Its images were looked at when they came; here they are judged.
+/// Checks an edit request. Its images were read when they came; here they are checked.
 pub(super) fn edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
     let model = settle(models, IMAGE_EDIT_FIELDS, &mut object)?;
     pictures(&form.images, form.mask.as_ref())?;
-    let material = Material { images: form.images, mask: form.mask };
+    let material = EditInput { images: form.images, mask: form.mask };
     Ok(Job::new(model, &object, forward(&object), received, Some(material)))
 }
 
-/// Every rule on fields, alone and together. What an edit and a generation ask for is the same beside the images.
+/// Applies every rule on fields, alone and together. An edit and a generation differ only in the images.
 fn settle(
     models: &ImageModels,
     table: &'static [Field],
     object: &mut Map<String, Value>,
-) -> Result<Arc<ImageModel>, Rejection> {
+) -> Result<Arc<ImageModelSpec>, Rejection> {
     let model = models.of(object.get("model").and_then(Value::as_str));
     fidelity("", &model, object)?;
     transparency("", &model, object)?;
@@ -51,17 +51,18 @@ fn settle(
     Ok(model)
 }
 
-/// Each image must be one; a mask must fit the first image and say which region to change.
-fn pictures(images: &[Upload], mask: Option<&Upload>) -> Result<(), Error> {
-    let first = images
-        .first()
-        .ok_or_else(|| Rejection::new("image", Reason::MissingParameter, "Missing required parameter: 'image'."))?;
+/// Checks the input images: each must be an image; a mask must fit the first one and mark the region to change.
+fn pictures(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Result<(), Error> {
+    let first = images.first().ok_or_else(|| {
+        Rejection::new("image", RejectionReason::MissingParameter, "Missing required parameter: 'image'.")
+    })?;
     for image in images {
         header(image)?;
     }
     let Some(mask) = mask else { return Ok(()) };
     let (reference, found) = (header(first)?.facts, header(mask)?);
-    let refuse = |message: String| Err(Rejection::new(mask.param.clone(), Reason::InvalidValue, message).into());
+    let refuse =
+        |message: String| Err(Rejection::new(mask.param.clone(), RejectionReason::InvalidValue, message).into());
     if found.facts.format != reference.format {
         let (mask, image) = (found.facts.format, reference.format);
         return refuse(format!("Invalid mask: it must have the format of the first image, {image}, but it is {mask}."));
@@ -81,31 +82,33 @@ fn pictures(images: &[Upload], mask: Option<&Upload>) -> Result<(), Error> {
     Ok(())
 }
 
-fn header(upload: &Upload) -> Result<Header, Error> {
+fn header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
     upload.header.map_err(|flaw| match flaw {
-        // Our own disk failed: that says nothing about the image.
-        Flaw::Unreadable(kind) => {
+        // Our own disk failed, which says nothing about the image.
+        ImageFileError::Unreadable(kind) => {
             tracing::error!(%kind, "an upload could not be read back");
             Error::Unavailable
         }
-        flaw => Rejection::new(upload.param.clone(), Reason::InvalidValue, format!("Invalid image: {flaw}")).into(),
+        flaw => {
+            Rejection::new(upload.param.clone(), RejectionReason::InvalidValue, format!("Invalid image: {flaw}")).into()
+        }
     })
 }
 
-/// `input_fidelity` must be omitted; `null` and an empty text are ways to omit it.
-pub(super) fn fidelity(place: &str, model: &ImageModel, object: &mut Map<String, Value>) -> Result<(), Rejection> {
+/// Removes `input_fidelity`, which must be omitted; `null` and an empty text are ways to omit it.
+pub(super) fn fidelity(place: &str, model: &ImageModelSpec, object: &mut Map<String, Value>) -> Result<(), Rejection> {
     match object.remove("input_fidelity") {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(text)) if text.is_empty() => Ok(()),
         Some(_) => {
             let message = format!("The model '{}' does not support the 'input_fidelity' parameter.", model.name);
-            Err(Rejection::new(format!("{place}input_fidelity"), Reason::InvalidValue, message))
+            Err(Rejection::new(format!("{place}input_fidelity"), RejectionReason::InvalidValue, message))
         }
     }
 }
 
-/// Asked for so often that it deserves its own sentence.
-pub(super) fn transparency(place: &str, model: &ImageModel, object: &Map<String, Value>) -> Result<(), Rejection> {
+/// Rejects a transparent background. It is requested so often that it has a message of its own.
+pub(super) fn transparency(place: &str, model: &ImageModelSpec, object: &Map<String, Value>) -> Result<(), Rejection> {
     let asked = object.get("background").and_then(Value::as_str) == Some(TRANSPARENT);
     if !asked || model.backgrounds.iter().any(|word| word == TRANSPARENT) {
         return Ok(());
@@ -114,10 +117,10 @@ pub(super) fn transparency(place: &str, model: &ImageModel, object: &Map<String,
         "Transparent background is not supported for this model. Supported values are: {}.",
         models::backgrounds(model)
     );
-    Err(Rejection::new(format!("{place}background"), Reason::InvalidValue, message))
+    Err(Rejection::new(format!("{place}background"), RejectionReason::InvalidValue, message))
 }
 
-/// What each field allows by itself is not always allowed together with streaming, or without it.
+/// Rejects fields that are allowed alone but not together with streaming, or not without it.
 fn combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
     let number = |name: &str| object.get(name).and_then(Value::as_i64);
     let stream = object.get("stream") == Some(&Value::Bool(true));
@@ -128,11 +131,11 @@ fn combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
     } else {
         return Ok(());
     };
-    Err(Rejection::new(param, Reason::InvalidValue, message))
+    Err(Rejection::new(param, RejectionReason::InvalidValue, message))
 }
 
-/// What a format does not go with: PNG knows no compression that takes something away, and JPEG nothing transparent.
-pub(super) fn together(place: &str, model: &ImageModel, object: &Map<String, Value>) -> Result<(), Rejection> {
+/// Rejects fields that do not fit the format: PNG has no lossy compression, and JPEG no transparency.
+pub(super) fn together(place: &str, model: &ImageModelSpec, object: &Map<String, Value>) -> Result<(), Rejection> {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     let compression = object.get("output_compression").and_then(Value::as_i64).unwrap_or(100);
     let (param, message) = if compression != 100 && !model.compression {
@@ -146,10 +149,10 @@ pub(super) fn together(place: &str, model: &ImageModel, object: &Map<String, Val
     } else {
         return Ok(());
     };
-    Err(Rejection::new(format!("{place}{param}"), Reason::InvalidValue, message))
+    Err(Rejection::new(format!("{place}{param}"), RejectionReason::InvalidValue, message))
 }
 
-/// The request as it goes upstream: the caller's own fields, checked, without what only the gateway understands.
+/// Returns the fields that go upstream: the caller's own, checked, without those that only the gateway understands.
 fn forward(object: &Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
     let successor = forward.get("safety_identifier").cloned();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(patch: Value, param: &str, reason: Reason) {
+    fn refused(patch: Value, param: &str, reason: RejectionReason) {
         let body = with(patch).to_string();
         let rejection = generation(body.as_bytes(), Utc::now()).expect_err(&body);
         assert_eq!(
@@ -208,39 +211,46 @@ mod tests {
 
     #[test]
     fn each_field_beyond_its_bounds_is_named() {
-        refused(json!({"n": 0}), "n", Reason::IntegerBelowMin);
-        refused(json!({"n": 11}), "n", Reason::IntegerAboveMax);
-        refused(json!({"n": "2"}), "n", Reason::InvalidType);
-        refused(json!({"n": 2.5}), "n", Reason::InvalidType);
-        refused(json!({"n": true}), "n", Reason::InvalidType);
-        refused(json!({"n": 1e300}), "n", Reason::IntegerAboveMax);
-        refused(json!({"quality": "hd"}), "quality", Reason::InvalidValue);
-        refused(json!({"size": "1000x1000"}), "size", Reason::InvalidValue);
-        refused(json!({"prompt": " \n"}), "prompt", Reason::StringBelowMin);
-        refused(json!({"prompt": "x".repeat(32_001)}), "prompt", Reason::StringAboveMax);
-        refused(json!({"model": null}), "model", Reason::InvalidType);
-        refused(json!({"model": "dall-e-3"}), "model", Reason::InvalidValue);
-        refused(json!({"style": "vivid"}), "style", Reason::UnknownParameter);
-        refused(json!({"response_format": "url"}), "response_format", Reason::InvalidValue);
-        refused(json!({"background": "transparent"}), "background", Reason::InvalidValue);
-        refused(json!({"input_fidelity": "high"}), "input_fidelity", Reason::InvalidValue);
+        refused(json!({"n": 0}), "n", RejectionReason::IntegerBelowMin);
+        refused(json!({"n": 11}), "n", RejectionReason::IntegerAboveMax);
+        refused(json!({"n": "2"}), "n", RejectionReason::InvalidType);
+        refused(json!({"n": 2.5}), "n", RejectionReason::InvalidType);
+        refused(json!({"n": true}), "n", RejectionReason::InvalidType);
+        refused(json!({"n": 1e300}), "n", RejectionReason::IntegerAboveMax);
+        refused(json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
+        refused(json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
+        refused(json!({"prompt": " \n"}), "prompt", RejectionReason::StringBelowMin);
+        refused(json!({"prompt": "x".repeat(32_001)}), "prompt", RejectionReason::StringAboveMax);
+        refused(json!({"model": null}), "model", RejectionReason::InvalidType);
+        refused(json!({"model": "dall-e-3"}), "model", RejectionReason::InvalidValue);
+        refused(json!({"style": "vivid"}), "style", RejectionReason::UnknownParameter);
+        refused(json!({"response_format": "url"}), "response_format", RejectionReason::InvalidValue);
+        refused(json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
+        refused(json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
     }
 
     #[test]
     fn incompatible_fields_are_named() {
-        refused(json!({"stream": true, "n": 2}), "n", Reason::InvalidValue);
-        refused(json!({"partial_images": 1}), "partial_images", Reason::InvalidValue);
-        refused(json!({"output_compression": 99}), "output_compression", Reason::InvalidValue);
-        refused(json!({"output_compression": 99, "output_format": "png"}), "output_compression", Reason::InvalidValue);
+        refused(json!({"stream": true, "n": 2}), "n", RejectionReason::InvalidValue);
+        refused(json!({"partial_images": 1}), "partial_images", RejectionReason::InvalidValue);
+        refused(json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
+        refused(
+            json!({"output_compression": 99, "output_format": "png"}),
+            "output_compression",
+            RejectionReason::InvalidValue,
+        );
     }
 
     #[test]
     fn what_is_missing_is_named_and_what_is_no_object_is_refused() {
         let rejection = generation(br#"{"model":"gpt-image-2"}"#, Utc::now()).expect_err("no prompt");
-        assert_eq!((rejection.param.as_deref(), rejection.reason), (Some("prompt"), Some(Reason::MissingParameter)));
+        assert_eq!(
+            (rejection.param.as_deref(), rejection.reason),
+            (Some("prompt"), Some(RejectionReason::MissingParameter))
+        );
         for body in ["", "[]", "1", "{", "{\"model\":\"gpt-image-2\",\"prompt\":\"\\ud800\"}", "null"] {
             let rejection = generation(body.as_bytes(), Utc::now()).expect_err(body);
-            assert_eq!((rejection.param, rejection.reason), (None, Some(Reason::InvalidJson)), "{body}");
+            assert_eq!((rejection.param, rejection.reason), (None, Some(RejectionReason::InvalidJson)), "{body}");
         }
     }
 

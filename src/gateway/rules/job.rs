@@ -1,4 +1,4 @@
-//! The ticket: a request that passed every rule.
+//! The job: a request for images that passed every rule.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::models;
-use crate::gateway::config::ImageModel;
-use crate::gateway::spool::Upload;
+use crate::gateway::config::ImageModelSpec;
+use crate::gateway::spool::ImageUpload;
 use crate::image::{Format, Size, SizeRequest};
 
-/// A request that passed every rule. Only this room makes one.
+/// A request that passed every rule. Only the module `rules` makes one.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     model: String,
@@ -26,29 +26,29 @@ pub(crate) struct Job {
     turn: Option<String>,
     received: DateTime<Utc>,
     fields: Map<String, Value>,
-    material: Option<Material>,
-    rules: Arc<ImageModel>,
+    material: Option<EditInput>,
+    rules: Arc<ImageModelSpec>,
 }
 
-/// What an edit starts from.
+/// The input of an edit.
 #[derive(Clone, Debug)]
-pub(crate) struct Material {
-    /// At least one image, each of them checked.
-    pub(crate) images: Vec<Upload>,
+pub(crate) struct EditInput {
+    /// At least one image, all of them checked.
+    pub(crate) images: Vec<ImageUpload>,
     /// The mask, checked against the first image.
-    pub(crate) mask: Option<Upload>,
+    pub(crate) mask: Option<ImageUpload>,
 }
 
 // === impl Job ===
 
 impl Job {
-    /// Of an object that the rules of `model` have passed, and of what of it goes upstream.
+    /// Makes a job from an object that passed the rules of `model`, and from the fields that go upstream.
     pub(super) fn new(
-        model: Arc<ImageModel>,
+        model: Arc<ImageModelSpec>,
         object: &Map<String, Value>,
         forward: Map<String, Value>,
         received: DateTime<Utc>,
-        material: Option<Material>,
+        material: Option<EditInput>,
     ) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str);
         let number = |key: &str| object.get(key).and_then(Value::as_u64);
@@ -72,7 +72,7 @@ impl Job {
         }
     }
 
-    /// The same request at another size and quality, where the model allows both.
+    /// Returns the same job at another size and quality, if the model allows both.
     pub(crate) fn lowered(&self, size: Size, quality: &str) -> Option<Self> {
         if !models::allows(&self.rules, &size.to_string(), quality) {
             return None;
@@ -85,7 +85,7 @@ impl Job {
         Some(lowered)
     }
 
-    /// The same request for one image, as a part of it.
+    /// Returns the same job for one image, as a part of this job.
     pub(crate) fn alone(&self) -> Self {
         let mut alone = self.clone();
         alone.count = 1;
@@ -93,93 +93,93 @@ impl Job {
         alone
     }
 
-    /// The same request as a part of this turn of an agent.
+    /// Returns the same job as a part of this turn of an agent.
     pub(crate) fn within(self, turn: Option<String>) -> Self {
         Self { turn, ..self }
     }
 
-    /// The turn of an agent that this is a part of: the same request in another turn is another request.
+    /// Returns the turn of an agent that the job is a part of. The same request in another turn is another request.
     pub(crate) fn turn(&self) -> Option<&str> {
         self.turn.as_deref()
     }
 
-    /// The operation of the document.
+    /// Returns the operation id in the document.
     pub(crate) const fn operation(&self) -> &'static str {
         if self.material.is_some() { "edit_image" } else { "create_image" }
     }
 
-    /// What its events are called before the dot.
+    /// Returns the prefix of its event names, before the dot.
     pub(crate) const fn events(&self) -> &'static str {
         if self.material.is_some() { "image_edit" } else { "image_generation" }
     }
 
-    /// The model id, verbatim.
+    /// Returns the model id, verbatim.
     pub(crate) fn model(&self) -> &str {
         &self.model
     }
 
-    /// The prompt. It goes upstream and into the answer, never into a log or a record.
+    /// Returns the prompt. It goes upstream and into the answer, never into a log or a record.
     pub(crate) fn prompt(&self) -> &str {
         &self.prompt
     }
 
-    /// Images asked for.
+    /// Returns the number of images that were requested.
     pub(crate) const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Pixels asked for.
+    /// Returns the size that was requested, in pixels.
     pub(crate) const fn size(&self) -> SizeRequest {
         self.size
     }
 
-    /// Whether it takes one of the few places for large images.
+    /// True if the job takes one of the few slots for large images.
     pub(crate) fn is_large(&self) -> bool {
         self.size.exact().is_some_and(Size::is_large)
     }
 
-    /// The quality as asked for, where it was.
+    /// Returns the requested quality, if the request names one.
     pub(crate) fn quality(&self) -> Option<&str> {
         self.quality.as_deref()
     }
 
-    /// File format asked for.
+    /// Returns the file format that was requested.
     pub(crate) const fn format(&self) -> Format {
         self.format
     }
 
-    /// 0 to 100; 100 leaves the most of the picture.
+    /// Returns the quality of the compression, 0 to 100; 100 keeps the most of the picture.
     pub(crate) const fn compression(&self) -> u8 {
         self.compression
     }
 
-    /// Whether events were asked for.
+    /// True if the caller asked for events.
     pub(crate) const fn stream(&self) -> bool {
         self.stream
     }
 
-    /// Intermediate images asked for.
+    /// Returns the number of intermediate images that were requested.
     pub(crate) const fn partials(&self) -> u32 {
         self.partials
     }
 
-    /// The caller's own word for whom this is.
+    /// Returns the caller's own name for the end user of the request.
     pub(crate) fn end_user(&self) -> Option<&str> {
         self.end_user.as_deref()
     }
 
-    /// When the request came.
+    /// Returns the time at which the request came.
     pub(crate) const fn received(&self) -> DateTime<Utc> {
         self.received
     }
 
-    /// The fields that go upstream.
+    /// Returns the fields that go upstream.
     pub(crate) const fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// What an edit starts from; a generation starts from nothing.
-    pub(crate) const fn material(&self) -> Option<&Material> {
+    /// Returns the input of an edit; a generation has none.
+    pub(crate) const fn material(&self) -> Option<&EditInput> {
         self.material.as_ref()
     }
 }

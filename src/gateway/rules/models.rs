@@ -1,44 +1,46 @@
-//! The image models, and what narrows a field for each of them.
+//! The image models, and the restrictions of each model on the fields of a request.
 
 use std::sync::Arc;
 
-use super::fields::{Narrowed, list};
-use crate::gateway::config::ImageModel;
+use super::fields::{FieldRestriction, list};
+use crate::gateway::config::ImageModelSpec;
 
-/// The image models that can be asked for: those of the document, then those that the operator has added.
+/// The available image models: those of the document, then those that the operator has added.
 #[derive(Clone, Debug)]
-pub(crate) struct ImageModels(Arc<[Arc<ImageModel>]>);
+pub(crate) struct ImageModels(Arc<[Arc<ImageModelSpec>]>);
 
 // === impl ImageModels ===
 
 impl ImageModels {
-    /// The models of the document, and these.
-    pub(crate) fn new(added: &[ImageModel]) -> Self {
-        let all = ImageModel::documented().chain(added.iter().cloned());
+    /// Makes the list of the models of the document, and of the added ones.
+    pub(crate) fn new(added: &[ImageModelSpec]) -> Self {
+        let all = ImageModelSpec::documented().chain(added.iter().cloned());
         Self(all.map(Arc::new).collect())
     }
 
-    /// Whether an image model has this id.
+    /// True if an image model has this id.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.0.iter().any(|model| model.id == id)
     }
 
-    /// The model of this id. An absent id stands for the first model, and so does an unknown one until it is refused.
-    pub(super) fn of(&self, id: Option<&str>) -> Arc<ImageModel> {
+    /// Returns the model with this id. The first model stands for an absent id, and for an unknown one until refused.
+    pub(super) fn of(&self, id: Option<&str>) -> Arc<ImageModelSpec> {
         let named = self.0.iter().find(|model| Some(model.id.as_str()) == id);
-        named.cloned().unwrap_or_else(|| Arc::new(ImageModel::first()))
+        named.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::first()))
     }
 
-    /// What a field may be for this model, where the table of the document says another thing.
-    pub(super) fn narrow<'a>(&'a self, model: &'a ImageModel, field: &str) -> Option<Narrowed<'a>> {
+    /// Returns the restriction on a field for this model, if it differs from the table of the document.
+    pub(super) fn narrow<'a>(&'a self, model: &'a ImageModelSpec, field: &str) -> Option<FieldRestriction<'a>> {
         match field {
-            "model" => Some(Narrowed::Words(self.0.iter().map(|model| model.id.as_str()).collect())),
+            "model" => Some(FieldRestriction::Words(self.0.iter().map(|model| model.id.as_str()).collect())),
             "quality" => Some(words(&model.qualities)),
             "output_format" => Some(words(&model.formats)),
             "background" => Some(words(&model.backgrounds)),
-            "size" => model.sizes.as_deref().map(|sizes| Narrowed::Sizes(sizes.iter().map(String::as_str).collect())),
-            "n" => Some(Narrowed::AtMost(model.max_images.into())),
-            "partial_images" => Some(Narrowed::AtMost(model.max_partial_images.into())),
+            "size" => {
+                model.sizes.as_deref().map(|sizes| FieldRestriction::Sizes(sizes.iter().map(String::as_str).collect()))
+            }
+            "n" => Some(FieldRestriction::AtMost(model.max_images.into())),
+            "partial_images" => Some(FieldRestriction::AtMost(model.max_partial_images.into())),
             _ => None,
         }
     }
@@ -50,17 +52,17 @@ impl Default for ImageModels {
     }
 }
 
-fn words(words: &[String]) -> Narrowed<'_> {
-    Narrowed::Words(words.iter().map(String::as_str).collect())
+fn words(words: &[String]) -> FieldRestriction<'_> {
+    FieldRestriction::Words(words.iter().map(String::as_str).collect())
 }
 
-/// The words for a background, for a message.
-pub(super) fn backgrounds(model: &ImageModel) -> String {
+/// Lists the backgrounds of a model, for a message.
+pub(super) fn backgrounds(model: &ImageModelSpec) -> String {
     list(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Whether this size and quality can be asked for.
-pub(super) fn allows(model: &ImageModel, size: &str, quality: &str) -> bool {
+/// True if the model can make this size and quality.
+pub(super) fn allows(model: &ImageModelSpec, size: &str, quality: &str) -> bool {
     let makes = model.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(|known| known == size));
     makes && model.qualities.iter().any(|known| known == quality)
 }
@@ -73,13 +75,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::error::{Reason, Rejection};
+    use crate::error::{Rejection, RejectionReason};
     use crate::gateway::rules::Job;
     use crate::image::Size;
 
-    fn sketch() -> ImageModel {
+    fn sketch() -> ImageModelSpec {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        ImageModel {
+        ImageModelSpec {
             id: "sketch-1".to_owned(),
             name: "sketch-1".to_owned(),
             sizes: Some(words(&["auto", "1024x1024", "3840x2160"])),
@@ -105,11 +107,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(patch: Value, param: &str, reason: Reason, message: &str) {
+    fn refused(patch: Value, param: &str, reason: RejectionReason, message: &str) {
         let rejection = asked("sketch-1", &patch).expect_err("breaks a rule");
         let expected = Rejection::new(param, reason, message);
         assert_eq!(rejection, expected, "{patch}");
-        // The image tool of a response has the same rules; there `n` is no field.
+        // The image tool of a response has the same rules, but no field `n`.
         if param == "n" {
             return;
         }
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_model_is_held_to_its_own_row() {
-        let value = Reason::InvalidValue;
+        let value = RejectionReason::InvalidValue;
         let say = "Invalid size '1536x1024'. Supported values are: 'auto', '1024x1024', and '3840x2160'.";
         refused(json!({"size": "1536x1024"}), "size", value, say);
         let say = "Invalid size '1000x1000'. Width and height must both be divisible by 16.";
@@ -148,7 +150,7 @@ mod tests {
         let say = "Invalid value: 'opaque'. Supported values are: 'auto' and 'transparent'.";
         refused(json!({"background": "opaque"}), "background", value, say);
         let say = "Invalid 'n': integer above maximum value. Expected a value <= 2, but got 3 instead.";
-        refused(json!({"n": 3}), "n", Reason::IntegerAboveMax, say);
+        refused(json!({"n": 3}), "n", RejectionReason::IntegerAboveMax, say);
         let say = "The model 'sketch-1' does not support compression below 100.";
         refused(json!({"output_format": "jpeg", "output_compression": 80}), "output_compression", value, say);
         let say = "The model 'sketch-1' does not support the 'input_fidelity' parameter.";
@@ -162,7 +164,7 @@ mod tests {
         let rejection = asked("sketch-1", &json!({"stream": true, "partial_images": 2})).expect_err("one at most");
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
-            (Some("partial_images"), Some(Reason::IntegerAboveMax))
+            (Some("partial_images"), Some(RejectionReason::IntegerAboveMax))
         );
     }
 
@@ -170,13 +172,13 @@ mod tests {
     fn the_models_of_the_document_keep_their_rules_beside_an_added_one() {
         let rejection = asked("gpt-image-2", &json!({"background": "transparent"})).expect_err("not for this model");
         let say = "Transparent background is not supported for this model. Supported values are: 'auto' and 'opaque'.";
-        assert_eq!(rejection, Rejection::new("background", Reason::InvalidValue, say));
+        assert_eq!(rejection, Rejection::new("background", RejectionReason::InvalidValue, say));
         let rejection = asked("gpt-image-2-2026-04-21", &json!({"input_fidelity": "low"})).expect_err("never");
         assert_eq!(rejection.message, "The model 'gpt-image-2' does not support the 'input_fidelity' parameter.");
         let rejection = asked("sketch-2", &json!({})).expect_err("unknown");
         let say =
             "Invalid value: 'sketch-2'. Supported values are: 'gpt-image-2', 'gpt-image-2-2026-04-21', and 'sketch-1'.";
-        assert_eq!(rejection, Rejection::new("model", Reason::InvalidValue, say));
+        assert_eq!(rejection, Rejection::new("model", RejectionReason::InvalidValue, say));
         assert!(asked("gpt-image-2", &json!({"size": "1536x1024", "quality": "low", "n": 10})).is_ok());
     }
 

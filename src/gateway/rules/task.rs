@@ -1,19 +1,19 @@
-//! What an attempt sends: the ticket of one kind of request or the other.
+//! The task of an attempt: a job of images or a response job.
 
 use std::sync::Arc;
 
 use super::{Job, ResponseJob};
 
-/// The ticket of either kind.
+/// A borrowed job of either kind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Task<'a> {
-    /// Images, at the image endpoints.
+pub(crate) enum TaskRef<'a> {
+    /// A job of the image endpoints.
     Images(&'a Job),
-    /// A response, in which images may be.
+    /// A response, which may contain images.
     Response(&'a ResponseJob),
 }
 
-/// The same with shared ownership.
+/// A shared job of either kind.
 #[derive(Clone, Debug)]
 pub(crate) enum SharedTask {
     /// A job of the image endpoints.
@@ -22,10 +22,10 @@ pub(crate) enum SharedTask {
     Response(Arc<ResponseJob>),
 }
 
-// === impl Task ===
+// === impl TaskRef ===
 
-impl Task<'_> {
-    /// Whether it takes one of the few places for large images.
+impl TaskRef<'_> {
+    /// True if the job takes one of the few slots for large images.
     pub(crate) fn is_large(self) -> bool {
         match self {
             Self::Images(job) => job.is_large(),
@@ -34,13 +34,13 @@ impl Task<'_> {
     }
 }
 
-impl<'a> From<&'a Job> for Task<'a> {
+impl<'a> From<&'a Job> for TaskRef<'a> {
     fn from(job: &'a Job) -> Self {
         Self::Images(job)
     }
 }
 
-impl<'a> From<&'a ResponseJob> for Task<'a> {
+impl<'a> From<&'a ResponseJob> for TaskRef<'a> {
     fn from(job: &'a ResponseJob) -> Self {
         Self::Response(job)
     }
@@ -49,7 +49,7 @@ impl<'a> From<&'a ResponseJob> for Task<'a> {
 // === impl SharedTask ===
 
 impl SharedTask {
-    /// The operation id in the document.
+    /// Returns the operation id in the document.
     pub(crate) fn operation(&self) -> &'static str {
         match self {
             Self::Images(job) => job.operation(),
@@ -65,7 +65,7 @@ impl SharedTask {
         }
     }
 
-    /// The turn of an agent that this is a part of. The same request in another turn is another request.
+    /// Returns the turn of an agent that the job is a part of. The same request in another turn is another request.
     pub(crate) fn turn(&self) -> Option<&str> {
         match self {
             Self::Images(job) => job.turn(),

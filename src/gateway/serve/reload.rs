@@ -10,20 +10,20 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::ServeError;
-use crate::gateway::config::{Config, Difference, Problem};
-use crate::gateway::follow::FollowRequest;
+use crate::gateway::config::{Config, ConfigDifference, ConfigProblem};
+use crate::gateway::follow::GroupRefreshRequest;
 use crate::gateway::manage;
-use crate::gateway::store::{Act, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
+use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
 use crate::gateway::{CurrentGateway, spec};
 
 /// Reads the configuration from the same sources as the start.
-pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<Problem>> + Send + Sync>;
+pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
 
-/// A look at the groups of the store is given up after this (ours), because a stop may wait for it.
+/// A refresh of the groups is given up after this time (ours), because a stop may wait for it.
 const FOLLOW_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The inputs of a reload, and the configuration in force.
-pub(super) struct Reload {
+pub(super) struct ConfigReloader {
     pub(super) read: ConfigReader,
     pub(super) store: Arc<SqliteStore>,
     pub(super) current: CurrentGateway,
@@ -31,21 +31,21 @@ pub(super) struct Reload {
     pub(super) config: Config,
     /// The names and settings of the groups of the store that are in force.
     groups: Vec<(String, String)>,
-    /// True if the last round went well: trouble is logged once.
+    /// True if the last refresh succeeded: a failure is logged once.
     well: bool,
 }
 
 /// The reason why nothing was changed.
 enum ReloadError {
-    Settings(Vec<Problem>),
+    Settings(Vec<ConfigProblem>),
     /// The store already has accounts with these names.
     Taken(Vec<String>),
     Other(ServeError),
 }
 
-// === impl Reload ===
+// === impl ConfigReloader ===
 
-impl Reload {
+impl ConfigReloader {
     pub(super) const fn new(
         read: ConfigReader,
         store: Arc<SqliteStore>,
@@ -60,15 +60,15 @@ impl Reload {
         Arc::clone(self.current.get().config())
     }
 
-    /// Looks at the groups of the store, and tells those who wait for it. One who has left is told nothing.
-    pub(super) async fn follow_for(&mut self, waiting: Vec<FollowRequest>) {
+    /// Refreshes the groups of the store, and tells those who wait for it. One that has left is told nothing.
+    pub(super) async fn follow_for(&mut self, waiting: Vec<GroupRefreshRequest>) {
         let followed = self.follow_groups().await;
         for change in waiting {
             let _ = change.send(followed);
         }
     }
 
-    /// Takes over the settings of the groups in the store, if somebody has changed them. True if they are in force.
+    /// Takes over the settings of the groups in the store if they have changed. Returns true if they are in force.
     async fn follow_groups(&mut self) -> bool {
         let followed = self.attempt_groups().await;
         if let Err(error) = &followed
@@ -113,7 +113,7 @@ impl Reload {
         }
     }
 
-    async fn attempt(&mut self) -> Result<Difference, ReloadError> {
+    async fn attempt(&mut self) -> Result<ConfigDifference, ReloadError> {
         let read = Arc::clone(&self.read);
         let read = tokio::task::spawn_blocking(move || read()).await;
         let mut config = read.map_err(|error| io(std::io::Error::other(error)))?.map_err(ReloadError::Settings)?;
@@ -133,10 +133,10 @@ impl Reload {
         let groups = self.store.group_policies().await?;
         let next = current.under(&config, &groups).await?;
         if config.accounts.iter().any(manage::is_real) {
-            manage::retire_first_key(&config, &self.store, &Act::system()).await?;
+            manage::retire_first_key(&config, &self.store, &AuditContext::system()).await?;
         }
         for group in &config.groups {
-            self.store.ensure_group(&Act::system(), &group.name).await?;
+            self.store.ensure_group(&AuditContext::system(), &group.name).await?;
         }
         for account in &config.accounts {
             self.store.sync_account(spec(account)).await?;

@@ -12,20 +12,20 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::signals::Signals;
+use super::signals::SignalListeners;
 use crate::gateway::Gateway;
 use crate::gateway::config::Config;
 
-/// The minimum time to write the records (ours): the database answers in milliseconds, or not at all.
+/// The shortest time limit on writing the records (ours): the database answers in milliseconds, or not at all.
 pub(super) const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 /// The time after the cutoff to write the answers and the records (ours).
 const CUTOFF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time to close the store, after everything is settled (ours).
+/// The time to close the store after everything is settled (ours).
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The result of a reload; `None` if the process was asked to stop and the reload did not end soon after. What it was
-/// writing then is written as a whole or not at all, and the next start does it again.
+/// The result of a reload; `None` if the process is asked to stop before the reload has ended, which then has a short
+/// time left. Its last write is complete or absent, and the next start repeats it.
 pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: impl Future<Output = ()>) -> Option<T> {
     let mut reload = pin!(reload);
     tokio::select! {
@@ -39,8 +39,7 @@ pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: imp
     None
 }
 
-/// The last work of the process, which nothing that was paid for depends on: until its time is over, or until a further
-/// signal.
+/// Runs the last work of the process until its time is over or a further signal comes. No paid work depends on it.
 pub(super) async fn within(patience: Duration, work: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
     tokio::select! {
         () = work => {}
@@ -54,7 +53,7 @@ pub(super) async fn within(patience: Duration, work: impl Future<Output = ()>, s
 pub(super) async fn leave(
     gateway: &Arc<Gateway>,
     close: impl AsyncFnOnce(Duration) -> bool,
-    signals: &mut Signals,
+    signals: &mut SignalListeners,
     config: &Config,
 ) {
     gateway.leaving().cancel();

@@ -2,15 +2,15 @@
 
 use super::ServeError;
 
-/// The request that a signal stands for.
+/// The request that a signal represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum SignalRequest {
     Stop,
     Reload,
 }
 
 /// The listeners for signals. Created before anything else at a start, so that no signal kills the process.
-pub(crate) struct Signals {
+pub(crate) struct SignalListeners {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -19,9 +19,9 @@ pub(crate) struct Signals {
     hangup: tokio::signal::unix::Signal,
 }
 
-// === impl Signals ===
+// === impl SignalListeners ===
 
-impl Signals {
+impl SignalListeners {
     /// Listens from now on. Must be called within a tokio runtime.
     ///
     /// # Errors
@@ -44,19 +44,19 @@ impl Signals {
 
     /// The next request of any kind. Cancel safe: no signal is lost.
     #[cfg(unix)]
-    pub(super) async fn next(&mut self) -> Request {
+    pub(super) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Request::Stop,
-            _ = self.interrupt.recv() => Request::Stop,
-            _ = self.hangup.recv() => Request::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop,
+            _ = self.interrupt.recv() => SignalRequest::Stop,
+            _ = self.hangup.recv() => SignalRequest::Reload,
         }
     }
 
     #[cfg(not(unix))]
-    pub(super) async fn next(&mut self) -> Request {
+    pub(super) async fn next(&mut self) -> SignalRequest {
         self.stop_asked().await;
-        Request::Stop
+        SignalRequest::Stop
     }
 
     /// Resolves at the next `SIGTERM` or `SIGINT`. Cancel safe: no signal is lost.

@@ -1,7 +1,7 @@
-//! What a start prints for whoever sits at the terminal: on standard output, and only there.
+//! The text that a start prints for the user at the terminal: on standard output, and only there.
 //!
-//! The last line says where the gateway listens; programs wait for it. What stands above it is for people, and for once:
-//! a first key, and the link that makes the first admin.
+//! The last line states the address that the gateway listens on; programs wait for it. The lines above it are for
+//! people and are printed once: a first key, and the link that creates the first admin.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use std::sync::Arc;
 use super::ServeError;
 use crate::gateway::Gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
-use crate::gateway::keys::{Keys, NewKey};
+use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::manage;
-use crate::gateway::people::OneTime;
-use crate::gateway::store::{Act, KeyStore as _, SqliteStore, UserRow};
+use crate::gateway::people::IssuedLink;
+use crate::gateway::store::{AuditContext, KeyStore as _, SqliteStore, UserRow};
 
-/// What a newcomer is handed.
-pub(super) struct Welcome {
+/// The text for a new installation.
+pub(super) struct StartupMessage {
     first_key: Option<String>,
-    set_up: Option<OneTime>,
+    set_up: Option<IssuedLink>,
 }
 
-// === impl Welcome ===
+// === impl StartupMessage ===
 
-impl Welcome {
+impl StartupMessage {
     pub(super) async fn prepare(
         config: &Config,
         store: &Arc<SqliteStore>,
         gateway: &Gateway,
     ) -> Result<Self, ServeError> {
         let first_key = first_key(config, store, gateway.keys()).await?;
-        // Also with configured accounts: the link spends nothing, works once, and ends by itself.
+        // Also with configured accounts: the link costs nothing, works once, and expires.
         Ok(Self { first_key, set_up: gateway.people().setup_link().await? })
     }
 
@@ -59,10 +59,10 @@ impl Welcome {
     }
 }
 
-/// On the very first start with embedded defaults: a key, so that the curl line below it works.
+/// Creates a key on the very first start with embedded defaults, so that the curl line below it works.
 ///
-/// Never with configured accounts: there a key spends money, and what is printed may end up in a log.
-async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Result<Option<String>, ServeError> {
+/// Never with configured accounts: there a key costs money, and printed text may end up in a log.
+async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &ApiKeys) -> Result<Option<String>, ServeError> {
     let implicit = config.accounts.iter().any(|account| account.implicit);
     if !implicit || !store.list_keys().await?.is_empty() {
         return Ok(None);
@@ -80,13 +80,13 @@ async fn first_key(config: &Config, store: &Arc<SqliteStore>, keys: &Keys) -> Re
         expires_at: Some(manage::first_key_end()),
         at_most: None,
     };
-    let created = keys.create(&Act::system(), new).await?;
+    let created = keys.create(&AuditContext::system(), new).await?;
     manage::remember_first_key(config, &created.id)
         .map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
     Ok(Some(created.secret.expose().to_owned()))
 }
 
-/// The address as a client on this machine writes it.
+/// The address that a client on this machine uses.
 fn reachable(local: SocketAddr) -> SocketAddr {
     match local.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local.port()),

@@ -1,4 +1,4 @@
-//! Reads and writes at a place, without a position that copies would share.
+//! Reads and writes at an offset, without a file position that copies would share.
 
 use std::fs::File;
 use std::io;

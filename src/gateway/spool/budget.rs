@@ -1,28 +1,28 @@
 //! Byte budgets: the bytes that unfinished and running requests may hold, in all and for each API key.
 //!
-//! Only bytes that are held count, not those that a request announces, so small requests are not refused for the sake
-//! of large ones. A request beyond a budget is refused; requests that hold bytes already are left alone.
+//! Only bytes that are held count, not the bytes that a request announces, so small requests are not refused because of
+//! large ones. A request beyond a budget is refused; requests that already hold bytes are not affected.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::gateway::config::Uploads;
+use crate::gateway::config::UploadLimits;
 
 /// The budget that a request would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BudgetExceeded {
-    /// Memory for the request bodies of one API key.
+    /// The memory for the request bodies of one API key.
     #[error("the request bodies of this key that are still arriving hold as much memory as one key may use")]
     KeyMemory,
-    /// Disk for the uploads of one API key.
+    /// The disk space for the uploads of one API key.
     #[error("the uploads of this key hold as much of the disk as one key may use")]
     KeyDisk,
-    /// Memory for all request bodies.
+    /// The memory for all request bodies.
     #[error("request bodies that are still arriving hold as much memory as all of them may use")]
     Memory,
-    /// Disk for all uploads.
+    /// The disk space for all uploads.
     #[error("uploads hold as much of the disk as all of them may use")]
     Disk,
     /// The free space of the file system that is reserved for the database.
@@ -32,26 +32,26 @@ pub(crate) enum BudgetExceeded {
 
 /// The bytes held at this moment, and the number of refusals.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Usage {
-    /// Bytes of request bodies in memory.
+pub(crate) struct SpoolUsage {
+    /// The bytes of request bodies in memory.
     pub(crate) memory: u64,
-    /// Bytes of uploads on disk.
+    /// The bytes of uploads on disk.
     pub(crate) disk: u64,
-    /// Refusals since the start.
+    /// The number of refusals since the start.
     pub(crate) refused: u64,
 }
 
 /// All budgets of the process.
 #[derive(Debug)]
-pub(super) struct Budgets {
-    pub(super) memory: Arc<Budget>,
-    pub(super) disk: Arc<Budget>,
+pub(super) struct SpoolBudgets {
+    pub(super) memory: Arc<ByteBudget>,
+    pub(super) disk: Arc<ByteBudget>,
     refused: AtomicU64,
 }
 
-/// The bytes of one kind.
+/// The budget of one kind of bytes.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ByteBudget {
     most: u64,
     most_per_key: u64,
     all: BudgetExceeded,
@@ -65,21 +65,22 @@ struct HeldBytes {
     by_key: HashMap<Arc<str>, u64>,
 }
 
-/// Bytes that count against a budget until this is dropped. Without an owner they count but are never refused: they
-/// belong to answers that were paid for.
+/// Bytes that count against a budget until this is dropped. Without an owner they count but are never refused, because
+/// they belong to answers that were paid for.
 #[derive(Debug)]
 pub(crate) struct BudgetShare {
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     owner: Option<Arc<str>>,
     bytes: u64,
 }
 
-// === impl Budgets ===
+// === impl SpoolBudgets ===
 
-impl Budgets {
-    pub(super) fn new(limits: &Uploads) -> Self {
-        let budget =
-            |most, most_per_key, all, key| Arc::new(Budget { most, most_per_key, all, key, held: Mutex::default() });
+impl SpoolBudgets {
+    pub(super) fn new(limits: &UploadLimits) -> Self {
+        let budget = |most, most_per_key, all, key| {
+            Arc::new(ByteBudget { most, most_per_key, all, key, held: Mutex::default() })
+        };
         Self {
             memory: budget(limits.memory, limits.memory_per_key, BudgetExceeded::Memory, BudgetExceeded::KeyMemory),
             disk: budget(limits.disk, limits.disk_per_key, BudgetExceeded::Disk, BudgetExceeded::KeyDisk),
@@ -87,21 +88,21 @@ impl Budgets {
         }
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> SpoolUsage {
         let refused = self.refused.load(Ordering::Relaxed);
-        Usage { memory: self.memory.held().all, disk: self.disk.held().all, refused }
+        SpoolUsage { memory: self.memory.held().all, disk: self.disk.held().all, refused }
     }
 
-    /// Counts a refusal, and returns it as an error of the disk.
+    /// Counts a refusal and returns it as an I/O error.
     pub(super) fn refuse(&self, exceeded: BudgetExceeded) -> io::Error {
         self.refused.fetch_add(1, Ordering::Relaxed);
         io::Error::new(io::ErrorKind::QuotaExceeded, exceeded)
     }
 }
 
-// === impl Budget ===
+// === impl ByteBudget ===
 
-impl Budget {
+impl ByteBudget {
     pub(super) fn share(self: &Arc<Self>, owner: Option<Arc<str>>) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), owner, bytes: 0 }
     }
@@ -114,7 +115,7 @@ impl Budget {
 // === impl BudgetShare ===
 
 impl BudgetShare {
-    /// Sets the total number of bytes of this share.
+    /// Sets the total number of bytes of this share. Refuses an increase beyond the budget.
     pub(super) fn set(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
         let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
         let mut held = self.budget.held();
@@ -139,7 +140,7 @@ impl BudgetShare {
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        // A smaller number is never refused.
+        // A decrease is never refused.
         let _: Result<(), BudgetExceeded> = self.set(0);
     }
 }

@@ -1,4 +1,5 @@
-//! The free space of the file system, the last of which belongs to the database, and the threads that may block on it.
+//! The free space of the file system, the last part of which is reserved for the database, and the threads that may
+//! block on it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Pool, Spool, waits};
+use super::{Spool, SpoolFilePool, waits};
 
-/// The time between two looks at the free space (ours): as often as the store is polled.
+/// The time between two checks of the free space (ours): as often as the store is polled.
 const EVERY: Duration = Duration::from_millis(500);
 /// The most threads that may block on the disk at once (ours), so that threads are left for other work.
 const DISK_THREADS: usize = 64;
@@ -21,7 +22,7 @@ const DISK_THREADS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct FreeSpace {
     folder: PathBuf,
-    /// So many bytes belong to the database.
+    /// The number of bytes that are reserved for the database.
     floor: u64,
     threads: Arc<Semaphore>,
 }
@@ -33,7 +34,7 @@ impl FreeSpace {
         Self { folder, floor, threads: Arc::new(Semaphore::new(DISK_THREADS)) }
     }
 
-    /// The same for another folder of this disk. The threads are shared.
+    /// Returns the same for another folder of this disk. The threads are shared.
     pub(super) fn of(&self, folder: PathBuf) -> Self {
         Self { folder, floor: self.floor, threads: Arc::clone(&self.threads) }
     }
@@ -48,7 +49,7 @@ impl FreeSpace {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        // Work that was begun continues even if nobody waits for it any more, and keeps its file until it is over.
+        // Work that has begun continues even if its caller stops waiting, and keeps its file until it is over.
         let work = Handle::current().spawn_blocking(move || {
             let result = work();
             drop(permit);
@@ -57,19 +58,19 @@ impl FreeSpace {
         work.await.map_err(io::Error::other)?
     }
 
-    /// True if writing `bytes` more leaves the database its part. Asks the file system.
+    /// True if the database keeps its part after `bytes` more are written. Asks the file system.
     pub(crate) fn leaves(&self, bytes: u64) -> bool {
         self.available().is_none_or(|available| available >= self.floor.saturating_add(bytes))
     }
 
-    /// True if less than half of the database's part is free. Uploads and kept answers end above it, so the database,
-    /// or something else on the disk, has taken it: no caller can bring that about. Asks the file system.
+    /// True if less than half of the database's part is free. Uploads and stored answers stay above that part, so the
+    /// database or something else on the disk has used it: no caller can cause that. Asks the file system.
     pub(super) fn is_short(&self) -> bool {
         self.available().is_some_and(|available| available < self.floor / 2)
     }
 
-    /// The bytes that are missing for an answer that is kept: it leaves twice the floor, so that uploads have room. A
-    /// disk filled by kept answers would take no uploads for days. Asks the file system.
+    /// Returns the number of bytes that are missing for a stored answer. Such an answer must leave twice the floor, so
+    /// that uploads have room: a disk filled by stored answers would accept no uploads for days. Asks the file system.
     pub(crate) fn missing_for_kept(&self, bytes: u64) -> u64 {
         let least = self.floor.saturating_mul(2).saturating_add(bytes);
         self.available().map_or(0, |available| least.saturating_sub(available))
@@ -80,7 +81,7 @@ impl FreeSpace {
         &self.folder
     }
 
-    /// Bytes that may still be written; nothing where the system does not say.
+    /// Returns the number of bytes that may still be written; `None` if the system does not tell.
     #[cfg(unix)]
     fn available(&self) -> Option<u64> {
         waits::note();
@@ -88,7 +89,7 @@ impl FreeSpace {
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// Nobody is asked here.
+    /// The free space is unknown on this platform.
     #[cfg(not(unix))]
     fn available(&self) -> Option<u64> {
         let _ = &self.folder;
@@ -98,7 +99,7 @@ impl FreeSpace {
 
 #[cfg(test)]
 impl FreeSpace {
-    /// Takes all threads, as if the disk stalled.
+    /// Takes all threads, as if the disk had stalled.
     pub(crate) async fn stall(&self) -> tokio::sync::OwnedSemaphorePermit {
         let all = u32::try_from(DISK_THREADS).unwrap();
         Arc::clone(&self.threads).acquire_many_owned(all).await.unwrap()
@@ -108,18 +109,18 @@ impl FreeSpace {
 // === impl Spool ===
 
 impl Spool {
-    /// Begins to look at the free space, until the last one who holds the spool is gone.
+    /// Starts to check the free space, until the last clone of the spool is dropped.
     pub(crate) fn watch(&self) {
         drop(Handle::current().spawn(look_after(Arc::downgrade(&self.pool))));
     }
 
-    /// True if the last look at the disk found that records may soon have no room. No disk is asked for this.
+    /// True if the last check of the disk found that records may soon have no room. Reads a flag and no disk.
     pub(crate) fn is_out_of_space(&self) -> bool {
         self.pool.out_of_space.load(Ordering::Relaxed)
     }
 }
 
-async fn look_after(pool: Weak<Pool>) {
+async fn look_after(pool: Weak<SpoolFilePool>) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -133,7 +134,7 @@ async fn look_after(pool: Weak<Pool>) {
     }
 }
 
-/// Logs a change once, not at each look.
+/// Logs a change once, not at each check.
 fn tell(was_out: bool, is_out: bool) {
     match (was_out, is_out) {
         (false, true) => {

@@ -1,54 +1,54 @@
-//! A body that may be small or large: a little is held in memory, more lies in a file.
+//! A body that may be small or large: a small one is held in memory, a larger one in a file.
 
 use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Memory, Spool, Spooled, Writer};
-use crate::image::Source;
+use super::{BodyMemoryShare, Spool, SpoolWriter, SpooledFile};
+use crate::image::ByteSource;
 
-/// So much is held in memory, and so much is written at once: an agent begins its conversation with less.
+/// The most bytes that are held in memory, and the size of one write. The first request of an agent is smaller.
 const HELD_MAX: usize = 64 * 1024;
 
-/// A body that is still coming.
+/// A body that is still arriving.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct SpooledBytesWriter {
     spool: Spool,
     held: BytesMut,
-    memory: Memory,
-    writer: Option<Writer>,
+    memory: BodyMemoryShare,
+    writer: Option<SpoolWriter>,
 }
 
-/// A body that has come, or a part of one. A clone is the same bytes again.
+/// A complete body, or a part of one. Clones share the bytes.
 #[derive(Clone, Debug)]
-pub(crate) enum Kept {
-    /// In memory.
+pub(crate) enum SpooledBytes {
+    /// The bytes, in memory.
     Memory(Bytes),
-    /// On disk, from one place to another.
+    /// On disk, as a range of a file.
     Disk {
         /// The file.
-        file: Arc<Spooled>,
-        /// Its first byte.
+        file: Arc<SpooledFile>,
+        /// The offset of the first byte.
         from: u64,
-        /// Behind its last byte.
+        /// The offset after the last byte.
         to: u64,
     },
 }
 
-// === impl Keeper ===
+// === impl SpooledBytesWriter ===
 
-impl Keeper {
+impl SpooledBytesWriter {
     pub(super) fn new(spool: Spool) -> Self {
         let memory = spool.memory();
         Self { spool, held: BytesMut::new(), memory, writer: None }
     }
 
-    /// Appends.
+    /// Appends the bytes.
     ///
     /// # Errors
     ///
-    /// Returns an error if the disk does not take the bytes, or a budget does not allow them.
+    /// Returns an error if the disk does not accept the bytes, or a budget does not allow them.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         let length = self.held.len() + bytes.len();
         if length <= HELD_MAX {
@@ -65,47 +65,47 @@ impl Keeper {
         Ok(())
     }
 
-    async fn append_held(&mut self, writer: Writer) -> io::Result<Writer> {
+    async fn append_held(&mut self, writer: SpoolWriter) -> io::Result<SpoolWriter> {
         let held = std::mem::take(&mut self.held);
         let writer = if held.is_empty() { writer } else { writer.append(held.freeze()).await? };
         self.memory.hold(0)?;
         Ok(writer)
     }
 
-    /// The body is whole.
+    /// Ends the body, which is now complete.
     ///
     /// # Errors
     ///
-    /// Where the disk does not take the rest of it.
-    pub(crate) async fn finish(mut self) -> io::Result<Kept> {
-        let Some(writer) = self.writer.take() else { return Ok(Kept::Memory(self.held.freeze())) };
+    /// Returns an error if the disk does not accept the rest of the body.
+    pub(crate) async fn finish(mut self) -> io::Result<SpooledBytes> {
+        let Some(writer) = self.writer.take() else { return Ok(SpooledBytes::Memory(self.held.freeze())) };
         let file = self.append_held(writer).await?.finish();
         let to = file.len();
-        Ok(Kept::Disk { file, from: 0, to })
+        Ok(SpooledBytes::Disk { file, from: 0, to })
     }
 }
 
-// === impl Kept ===
+// === impl SpooledBytes ===
 
-impl Kept {
-    /// Runs work that reads it: at once where it lies in memory, otherwise on a thread that may wait.
+impl SpooledBytes {
+    /// Runs work that reads the body: at once if it is in memory, otherwise on a thread that may block.
     ///
     /// # Errors
     ///
     /// Returns an error if the work panics.
     pub(crate) async fn reading<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let Self::Disk { file, .. } = self else { return Ok(work()) };
-        // Its log lines belong to the same request.
+        // The log lines of the work belong to the same request.
         let span = tracing::Span::current();
         let pool = Arc::clone(&file.place.pool);
         pool.off_worker(move || Ok(span.in_scope(work))).await
     }
 
-    /// The part of it from one place to another; what lies behind its end is not there.
+    /// Returns the bytes from one offset to another. Bytes beyond the end are left out.
     pub(crate) fn part(&self, from: u64, to: u64) -> Self {
         let (from, to) = (from.min(self.len()), to.min(self.len()).max(from.min(self.len())));
         match self {
-            // Memory has no places that its numbers cannot count.
+            // Bytes in memory have no offsets beyond `usize`.
             Self::Memory(bytes) => {
                 let place = |offset| usize::try_from(offset).unwrap_or(bytes.len());
                 Self::Memory(bytes.slice(place(from)..place(to)))
@@ -118,8 +118,8 @@ impl Kept {
 }
 
 #[cfg(test)]
-impl Kept {
-    /// The same bytes on disk, however few they are.
+impl SpooledBytes {
+    /// Returns these bytes on disk, even if they are few.
     pub(crate) fn on_disk(bytes: &[u8]) -> Self {
         let folder = tempfile::TempDir::new().expect("a folder");
         let mut writer = Spool::new(folder.path()).and_then(|spool| spool.begin()).expect("a file");
@@ -128,13 +128,13 @@ impl Kept {
     }
 }
 
-impl From<Bytes> for Kept {
+impl From<Bytes> for SpooledBytes {
     fn from(bytes: Bytes) -> Self {
         Self::Memory(bytes)
     }
 }
 
-impl Source for Kept {
+impl ByteSource for SpooledBytes {
     fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,

@@ -10,7 +10,7 @@ fn spool() -> (TempDir, Spool) {
     (folder, spool)
 }
 
-fn put(spool: &Spool, pieces: &[&[u8]]) -> Arc<Spooled> {
+fn put(spool: &Spool, pieces: &[&[u8]]) -> Arc<SpooledFile> {
     let mut writer = spool.begin().unwrap();
     for piece in pieces {
         writer.write(piece).unwrap();
@@ -18,7 +18,7 @@ fn put(spool: &Spool, pieces: &[&[u8]]) -> Arc<Spooled> {
     writer.finish()
 }
 
-fn bytes(file: &Spooled) -> Vec<u8> {
+fn bytes(file: &SpooledFile) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(file.len()).unwrap() + 10];
     let count = file.read_at(0, &mut bytes).unwrap();
     bytes.truncate(count);
@@ -33,7 +33,7 @@ fn names(folder: &TempDir) -> usize {
     std::fs::read_dir(folder.path().join("spool")).unwrap().count()
 }
 
-/// The files in the folder that this process holds open, with or without a name.
+/// Returns the files in the folder that this process has open, with or without a name.
 #[cfg(target_os = "linux")]
 fn open_files(folder: &TempDir) -> usize {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -142,9 +142,9 @@ fn the_folder_is_closed_to_others() {
 fn a_full_disk_lets_go_of_the_files_that_wait_and_says_so_if_that_does_not_help() {
     let (_folder, spool) = spool();
     drop((0..3).map(|_| put(&spool, &[b"a"])).collect::<Vec<_>>());
-    // Every write to it fails as if there were no room.
+    // Every write to this file fails as if the disk were full.
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut writer = spool.writer(Nameless { file: full, extent: 0 });
+    let mut writer = spool.writer(AnonymousFile { file: full, extent: 0 });
     assert_eq!(writer.write(b"a").unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!((writer.len(), idle(&spool)), (0, 0));
 }
@@ -170,7 +170,7 @@ async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
         (&[1000; 200], true),
     ] {
         let (kept, all) = keep(pieces).await;
-        assert_eq!(matches!(kept, Kept::Disk { .. }), on_disk, "{}", all.len());
+        assert_eq!(matches!(kept, SpooledBytes::Disk { .. }), on_disk, "{}", all.len());
         let mut read = vec![0; all.len()];
         assert_eq!((kept.len(), kept.read_at(0, &mut read).unwrap()), (all.len() as u64, all.len()));
         assert!(read == all);
@@ -183,8 +183,8 @@ async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
     }
 }
 
-fn limits() -> Uploads {
-    Uploads { memory: 100, memory_per_key: 60, disk: 100, disk_per_key: 60, min_free: 0 }
+fn limits() -> UploadLimits {
+    UploadLimits { memory: 100, memory_per_key: 60, disk: 100, disk_per_key: 60, min_free: 0 }
 }
 
 fn why(result: io::Result<()>) -> Option<BudgetExceeded> {
@@ -252,15 +252,15 @@ async fn an_answer_has_the_last_free_space_only_if_it_was_paid_for() {
 #[tokio::test]
 async fn a_body_on_disk_is_read_on_a_thread_that_may_wait_and_one_in_memory_here() {
     let (here, reader) = (std::thread::current().id(), || std::thread::current().id());
-    assert_ne!(Kept::on_disk(b"a body").reading(reader).await.unwrap(), here);
-    assert_eq!(Kept::from(Bytes::from_static(b"a body")).reading(reader).await.unwrap(), here);
+    assert_ne!(SpooledBytes::on_disk(b"a body").reading(reader).await.unwrap(), here);
+    assert_eq!(SpooledBytes::from(Bytes::from_static(b"a body")).reading(reader).await.unwrap(), here);
 }
 
-/// The work of a request takes as long as its disk, and nobody else's.
+/// The work of a request takes as long as its disk, and delays no other request.
 #[tokio::test]
 async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
     let (stalled, disk) = std::sync::mpsc::channel::<()>();
-    let body = Kept::on_disk(b"a body");
+    let body = SpooledBytes::on_disk(b"a body");
     let waiting = body.reading(move || disk.recv());
     let others = async {
         tokio::task::yield_now().await;
@@ -270,7 +270,7 @@ async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
     read.unwrap().unwrap();
 }
 
-/// A file that takes so many seconds to close: a connection with bytes that its other end does not take.
+/// Returns a file that takes this long to close: a connection with bytes that its other end does not read.
 #[cfg(target_os = "linux")]
 fn slow_to_close(time: std::time::Duration) -> (File, std::net::TcpListener) {
     use std::io::Write as _;
@@ -290,7 +290,7 @@ fn nobody_waits_for_idle_files_that_are_closed() {
     const TIME: Duration = Duration::from_secs(4);
     let (_folder, spool) = spool();
     let (file, _listener) = slow_to_close(TIME);
-    spool.pool.idle().push(Nameless { file, extent: 0 });
+    spool.pool.idle().push(AnonymousFile { file, extent: 0 });
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| spool.pool.drop_idle());

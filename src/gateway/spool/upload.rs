@@ -1,39 +1,39 @@
-//! What a form brought: its fields, and its images as files.
+//! The content of a form: its fields, and its images as files.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Spooled;
-use crate::image::{Flaw, Header, inspect};
+use super::SpooledFile;
+use crate::image::{ImageFileError, ImageHeader, inspect};
 
-/// The form of an edit, whichever way it was encoded. The rules judge it.
+/// The form of an edit, in either encoding. The rules check it.
 #[derive(Debug)]
 pub(crate) struct EditForm {
-    /// What is no image, as JSON.
+    /// All fields that are not images, as JSON.
     pub(crate) fields: Map<String, Value>,
-    /// At least one, and at most as many as an edit may have, in the caller's order.
-    pub(crate) images: Vec<Upload>,
-    /// The mask, where there is one.
-    pub(crate) mask: Option<Upload>,
+    /// The images, in the caller's order: at least one, and at most as many as an edit may have.
+    pub(crate) images: Vec<ImageUpload>,
+    /// The mask, if there is one.
+    pub(crate) mask: Option<ImageUpload>,
 }
 
-/// One image as it came.
+/// One image as it was uploaded.
 #[derive(Clone, Debug)]
-pub(crate) struct Upload {
-    /// As the caller spelled it: `image`, `image[]`, `images[0].image_url`, `mask`.
+pub(crate) struct ImageUpload {
+    /// The name of the field as the caller spelled it: `image`, `image[]`, `images[0].image_url`, `mask`.
     pub(crate) param: String,
     /// Its bytes.
-    pub(crate) file: Arc<Spooled>,
-    /// What its first bytes tell, or what is wrong with them.
-    pub(crate) header: Result<Header, Flaw>,
+    pub(crate) file: Arc<SpooledFile>,
+    /// The header read from the first bytes, or the problem with them.
+    pub(crate) header: Result<ImageHeader, ImageFileError>,
 }
 
-// === impl Upload ===
+// === impl ImageUpload ===
 
-impl Upload {
-    /// Looks at what has come. Blocks: not for async code.
-    pub(crate) fn new(param: impl Into<String>, file: Arc<Spooled>) -> Self {
+impl ImageUpload {
+    /// Reads the header of the uploaded file. It blocks the thread, so async code must not call it.
+    pub(crate) fn new(param: impl Into<String>, file: Arc<SpooledFile>) -> Self {
         let header = inspect(&*file);
         Self { param: param.into(), file, header }
     }

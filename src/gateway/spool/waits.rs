@@ -1,9 +1,9 @@
-//! Work that may wait for a disk, and a count of it by thread, so that a test sees when a thread of the runtime did
-//! some.
+//! Work that may block on a disk, and a count of it by thread, so that a test detects disk access on a thread of the
+//! runtime.
 
 use tokio::runtime::Handle;
 
-/// Begins work on a thread that may wait, where there is a runtime. Nobody waits for its end.
+/// Starts work on a thread that may block and does not wait for its end. Without a runtime, runs it at once.
 pub(crate) fn detach(work: impl FnOnce() + Send + 'static) {
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),
@@ -11,7 +11,7 @@ pub(crate) fn detach(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Notes that this thread is about to ask a disk.
+/// Notes that this thread is about to access a disk.
 pub(crate) fn note() {
     #[cfg(test)]
     tests::COUNT.with(|count| count.set(count.get() + 1));

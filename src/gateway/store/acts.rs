@@ -1,107 +1,107 @@
-//! Who does something, and what is kept of it: the audit trail. Plain data; no secret has a place in it.
+//! The actor of a change, and its record in the audit trail. Plain data; it must contain no secret.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Timestamp, UserId};
 
-/// Somebody who is about to change something. Every change names one, so that its row of the trail is written with it.
+/// The actor of a change. Every change names one, so that its row of the audit trail is written with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Act {
-    /// What kind of somebody.
+pub(crate) struct AuditContext {
+    /// The kind of the actor.
     pub(crate) kind: ActorKind,
-    /// Which user, where it is one.
+    /// The user, if the actor is one.
     pub(crate) user: Option<UserId>,
-    /// What the trail calls them.
+    /// The name of the actor in the audit trail.
     pub(crate) name: String,
-    /// From where, where there is a network between.
+    /// The network address of the actor, if the change came over the network.
     pub(crate) address: Option<String>,
-    /// When.
+    /// The time of the change.
     pub(crate) at: Timestamp,
 }
 
-/// Who can change something.
+/// The kinds of actors that can make changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ActorKind {
     /// A person in a browser.
     User,
     /// A program with the admin token of a user.
     Token,
-    /// Whoever has the admin token of the settings.
+    /// A program with the admin token of the settings.
     Settings,
-    /// Somebody on the machine itself.
+    /// A command on the machine itself.
     Command,
-    /// The gateway, by itself.
+    /// The gateway itself.
     System,
 }
 
-/// One row of the trail.
+/// One row of the audit trail.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AuditRow {
-    /// Its number. Later rows have higher ones.
+    /// The number of the row. Later rows have higher numbers.
     pub(crate) seq: i64,
-    /// When.
+    /// The time of the change.
     pub(crate) at: Timestamp,
-    /// What kind of somebody.
+    /// The kind of the actor.
     pub(crate) actor_kind: ActorKind,
-    /// The id of the user, where it was one.
+    /// The id of the user, if the actor was one.
     pub(crate) actor_id: Option<String>,
-    /// What they were called then.
+    /// The name of the actor at that time.
     pub(crate) actor_name: String,
-    /// From where.
+    /// The network address of the actor.
     pub(crate) address: Option<String>,
-    /// What was done, such as `key.create`.
+    /// The change, such as `key.create`.
     pub(crate) action: String,
-    /// What it was done to: `key`, `user`, `group`, `account`, `token`, `session` or `setup`.
+    /// The kind of the changed object: `key`, `user`, `group`, `account`, `token`, `session` or `setup`.
     pub(crate) target_kind: String,
-    /// Its id.
+    /// The id of the changed object.
     pub(crate) target_id: Option<String>,
-    /// What it was called then.
+    /// The name of the changed object at that time.
     pub(crate) target_name: Option<String>,
-    /// What else is known of the change.
+    /// Further details of the change.
     pub(crate) details: serde_json::Value,
 }
 
-/// Which rows of the trail are wanted, newest first.
+/// A filter for rows of the audit trail, newest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AuditFilter {
-    /// The id or name of who did it.
+    /// The id or name of the actor.
     pub(crate) actor: Option<String>,
-    /// An action, or the kind of several: `key` is every `key.…`.
+    /// An action, or the kind of several: `key` matches every `key.…`.
     pub(crate) action: Option<String>,
-    /// The id or name of what it was done to.
+    /// The id or name of the changed object.
     pub(crate) target: Option<String>,
     /// Only rows older than this one.
     pub(crate) before: Option<i64>,
-    /// How many at most.
+    /// The most rows to return.
     pub(crate) limit: u32,
 }
 
-/// A part of a list that can be long.
+/// One page of a list that can be long.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Page<T> {
-    /// The part.
+pub(crate) struct ListPage<T> {
+    /// The items of this page.
     pub(crate) items: Vec<T>,
-    /// How many there are that pass the filter, on all pages.
+    /// The number of items that pass the filter, on all pages.
     pub(crate) total: u64,
-    /// Whether more come behind this part.
+    /// True if more items follow this page.
     pub(crate) has_more: bool,
 }
 
-// === impl Act ===
+// === impl AuditContext ===
 
-impl Act {
-    /// Somebody on the machine itself, now.
+impl AuditContext {
+    /// A command on the machine itself, now.
     pub(crate) fn command() -> Self {
         Self::nobody(ActorKind::Command, "command")
     }
 
-    /// The gateway by itself, now.
+    /// The gateway itself, now.
     pub(crate) fn system() -> Self {
         Self::nobody(ActorKind::System, "gateway")
     }
 
-    /// Whoever has the admin token of the settings, now.
+    /// A program with the admin token of the settings, now.
     pub(crate) fn settings(address: Option<String>) -> Self {
         Self { address, ..Self::nobody(ActorKind::Settings, "admin token of the settings") }
     }
@@ -116,7 +116,7 @@ impl Act {
 impl ActorKind {
     const ALL: [Self; 5] = [Self::User, Self::Token, Self::Settings, Self::Command, Self::System];
 
-    /// The word for it.
+    /// The word for this kind in the audit trail.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -136,7 +136,7 @@ impl FromStr for ActorKind {
     }
 }
 
-/// A cell holds a word that this program does not know.
+/// The error for a cell that holds a word unknown to this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnknownWord;
 

@@ -1,6 +1,6 @@
-//! The directory that holds the database: who may read it, who may open it, who may serve from it.
+//! The directory that holds the database: its permissions, and the locks for opening it and for serving from it.
 //!
-//! Locks are the kernel's (`File::lock`): they die with their process, so a `kill -9` leaves nothing to clean up.
+//! The locks are kernel locks (`File::lock`): they end with their process, so a `kill -9` leaves nothing to clean up.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use super::StoreError;
 
-/// How long a second process waits while a first one creates or migrates the database.
+/// The longest time that a second process waits while a first one creates or migrates the database.
 const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 const OPEN_PAUSE: Duration = Duration::from_millis(10);
 
-/// A directory that exists and is closed to other users if we made it.
+/// An existing directory. It is closed to other users if this program made it.
 #[derive(Debug, Clone)]
 pub(super) struct DataDir(PathBuf);
 
-/// The right to serve from a data directory. It ends when this is dropped, or with the process.
+/// The right to serve from a data directory. It ends when this is dropped or when the process ends.
 #[derive(Debug)]
 pub(crate) struct ServeLock(File);
 
@@ -34,12 +34,13 @@ pub(crate) struct ServingStatus {
 
 const LOCK: &str = "serve.lock";
 
-/// Lies beside every database that was made, so that its loss is known where no master.key lies there.
+/// A file beside every database that was made, so that a loss of the database is noticed even if no master.key is
+/// there.
 const MARKER: &str = "imagate.db.marker";
 const MARKER_TEXT: &str = "imagate.db belongs here. Without it, remove this file only to begin anew.\n";
 
 /// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first
-/// key, and kept answers. One of them without the database means that the database was lost.
+/// key, and stored answers. One of them without the database means that the database was lost.
 const TRACES: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
 
 // === impl ServeLock ===
@@ -68,8 +69,8 @@ impl ServeLock {
 // === impl ServingStatus ===
 
 impl ServingStatus {
-    /// The process that serves from this directory, if there is one. A process that is just starting has published
-    /// nothing yet.
+    /// Returns the status of the process that serves from this directory, if there is one. A process that is just
+    /// starting has published nothing yet.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl ServingStatus {
             Err(error) => return Err(error),
         };
         match file.try_lock_shared() {
-            // The lock is free: its text is from a process that has ended.
+            // The lock is free, so its text is from a process that has ended.
             Ok(()) => return Ok(None),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(error),
@@ -100,7 +101,7 @@ impl ServingStatus {
 }
 
 impl DataDir {
-    /// Makes the directory where it is missing. One that exists is left as its owner set it up.
+    /// Creates the directory if it is missing. An existing one is left as its owner set it up.
     pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
@@ -118,8 +119,8 @@ impl DataDir {
         self.0.join("master.key")
     }
 
-    /// Notes that a database was made here. Where that cannot be written only its loss is not known, so it is logged
-    /// and nothing more.
+    /// Marks that a database was made here. If the marker cannot be written, only a loss of the database stays
+    /// unnoticed, so the failure is only logged.
     pub(super) fn mark(&self) {
         let path = self.0.join(MARKER);
         if path.exists() {
@@ -136,17 +137,18 @@ impl DataDir {
         }
     }
 
-    /// The names of what shows that a database was here.
+    /// Returns the names of the files that show that a database was here.
     pub(super) fn traces(&self) -> Vec<&'static str> {
         let there = |name: &&str| {
             let path = self.0.join(name);
-            // A folder that was made and never used shows nothing.
+            // An empty folder was made but never used, so it shows nothing.
             std::fs::read_dir(&path).map_or_else(|_| path.exists(), |mut entries| entries.next().is_some())
         };
         [MARKER].into_iter().chain(TRACES).filter(there).collect()
     }
 
-    /// Only one process at a time creates, migrates or makes the master key. Blocks: not for async code.
+    /// Takes the lock for opening: only one process at a time creates or migrates the database or makes the master key.
+    /// It blocks the thread, so async code must not call it.
     #[expect(
         clippy::disallowed_methods,
         reason = "runs on a blocking thread; the kernel's lock has no timeout of its own"
@@ -164,7 +166,7 @@ impl DataDir {
         }
     }
 
-    /// Only one process at a time serves.
+    /// Takes the lock for serving: only one process at a time serves.
     pub(super) fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
         let file = self.lock_file(LOCK)?;
         match file.try_lock() {
@@ -178,13 +180,13 @@ impl DataDir {
         open_private(&self.0.join(name)).map_err(StoreError::io("opening a lock file in the data directory"))
     }
 
-    /// Makes the entries of the directory as durable as what they name.
+    /// Makes the entries of the directory as durable as the files that they name.
     #[cfg(unix)]
     pub(super) fn sync(&self) -> std::io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
 
-    /// A directory cannot be opened as a file here; the system journals its entries.
+    /// Does nothing: a directory cannot be opened as a file here, and the system journals its entries.
     #[cfg(not(unix))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the same signature everywhere")]
     pub(super) fn sync(&self) -> std::io::Result<()> {
@@ -192,9 +194,9 @@ impl DataDir {
     }
 }
 
-/// Opens a file for writing and makes it if need be, so that only its owner can read it from its first moment.
+/// Opens a file for writing and creates it if necessary, so that only its owner can read it from the first moment.
 ///
-/// An older file that others can read is closed to them: nobody widens these files on purpose.
+/// An older file that others can read is closed to them, because such permissions are never set on purpose.
 pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

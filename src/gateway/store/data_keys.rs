@@ -1,10 +1,10 @@
-//! The keys that really seal and hash. They are random, live in the database wrapped by the master key, and never
-//! change: another master key only wraps them anew.
+//! The data keys, which seal secrets and hash API keys. They are random, are stored in the database wrapped by the
+//! master key, and never change: a new master key only wraps them again.
 
 use super::secret_bytes::{LENGTH, SecretBytes};
 use super::{MasterKey, StoreError, Vault};
 
-/// What the pepper was before there were data keys. Changing it would end every key of an older installation.
+/// The input of the pepper before there were data keys. A change would invalidate every key of an older installation.
 const FIRST_PEPPER: &[u8] = b"imagate key hash v1";
 
 /// The purposes of the keys, as their rows name them.
@@ -16,7 +16,7 @@ pub(super) const PEPPER: &str = "pepper";
 pub(crate) struct PepperKey(SecretBytes);
 
 impl PepperKey {
-    /// The bytes, for the hash. They belong in no log and no row.
+    /// Returns the bytes for the hash. They must not appear in a log or a row.
     pub(crate) fn expose(&self) -> &[u8] {
         self.0.expose()
     }
@@ -26,7 +26,7 @@ impl PepperKey {
         Self(SecretBytes::new([byte; LENGTH]))
     }
 
-    /// What an installation from before there were data keys begins with.
+    /// Derives the pepper of an installation from before there were data keys.
     #[cfg(test)]
     pub(crate) fn of_older(master: &MasterKey) -> Self {
         Self(first_pepper(master))
@@ -41,17 +41,17 @@ pub(super) struct DataKeys {
 }
 
 impl DataKeys {
-    /// The keys of a new installation.
+    /// Makes the keys of a new installation.
     pub(super) fn random() -> Result<Self, StoreError> {
         Ok(Self { vault: SecretBytes::random()?, pepper: SecretBytes::random()? })
     }
 
-    /// The keys of an installation from before there were any: its API keys must stay good.
+    /// Makes the keys of an installation from before there were any: its API keys must stay valid.
     pub(super) fn succeeding(master: &MasterKey) -> Result<Self, StoreError> {
         Ok(Self { vault: SecretBytes::random()?, pepper: first_pepper(master) })
     }
 
-    /// Each purpose with its key, wrapped.
+    /// Returns each purpose with its wrapped key.
     pub(super) fn wrap(&self, master: &MasterKey) -> Result<[(&'static str, Vec<u8>); 2], StoreError> {
         let wrapping = master.wrapping()?;
         Ok([
@@ -60,8 +60,8 @@ impl DataKeys {
         ])
     }
 
-    /// `None` where this is not the master key that has wrapped them.
-    pub(super) fn unwrap(master: &MasterKey, wrapped: &Wrapped) -> Result<Option<Self>, StoreError> {
+    /// Returns the keys, or `None` if this is not the master key that has wrapped them.
+    pub(super) fn unwrap(master: &MasterKey, wrapped: &WrappedDataKeys) -> Result<Option<Self>, StoreError> {
         let wrapping = master.wrapping()?;
         let open = |purpose, sealed: &[u8]| {
             let mut plain = wrapping.try_open(&context(purpose), sealed)?;
@@ -73,15 +73,15 @@ impl DataKeys {
         Ok(keys.map(|(vault, pepper)| Self { vault, pepper }))
     }
 
-    /// The keys as what they are for.
+    /// Returns the keys as the types that use them.
     pub(super) fn into_parts(self) -> Result<(Vault, PepperKey), StoreError> {
         Ok((Vault::new(&self.vault)?, PepperKey(self.pepper)))
     }
 }
 
-/// The data keys as the database has them.
+/// The data keys as they are stored in the database.
 #[derive(Debug)]
-pub(super) struct Wrapped {
+pub(super) struct WrappedDataKeys {
     pub(super) vault: Vec<u8>,
     pub(super) pepper: Vec<u8>,
 }

@@ -1,64 +1,64 @@
-//! What can be wrong with a database, as far as somebody can act on it.
+//! The kinds of database trouble, as far as a caller or an operator can act on them.
 
 use std::path::PathBuf;
 
-/// Why the store could not do as asked. No variant ever holds a stored value.
+/// The reason why the store could not carry out a call. No variant ever holds a stored value.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// Somebody else holds the database for longer than we wait. The same call may work later.
+    /// Another process holds the database for longer than the store waits. The same call may succeed later.
     #[error("the database is busy: another process has held it for too long")]
     Busy,
-    /// It cannot be reached, read or written now: permissions, a full disk, a lost connection.
+    /// The database cannot be reached, read or written now: permissions, a full disk, a lost connection.
     #[error("the database is not available: {doing}")]
     Unavailable {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Files are damaged or missing. Nothing was changed; a human has to look.
+    /// Files are damaged or missing. Nothing was changed; an operator must act.
     #[error("the data directory needs repair: {detail}")]
     Damaged {
-        /// What is wrong and what to do about it.
+        /// The damage, and the remedy.
         detail: String,
     },
-    /// The master key of the configuration is not one, or cannot be used for what was asked.
+    /// The master key of the configuration is invalid, or cannot be used for the requested operation.
     #[error("the master key cannot be used: {detail}")]
     MasterKey {
-        /// Why, and what to do about it.
+        /// The reason, and the remedy.
         detail: &'static str,
     },
-    /// A newer imagate has written this database.
+    /// A newer version of imagate has written this database.
     #[error("the database has schema version {found}, this imagate knows up to {known}: use the newer program")]
     Newer {
-        /// The version that this program does not have.
+        /// The schema version of the database, which this program does not have.
         found: i64,
-        /// The newest version that it has.
+        /// The newest schema version that this program has.
         known: i64,
     },
-    /// The file belongs to another program, or its schema history is not ours.
+    /// The file belongs to another program, or its schema history is not that of imagate.
     #[error("this is not a database of imagate: {detail}")]
     Foreign {
-        /// What gave it away.
+        /// The evidence.
         detail: String,
     },
     /// Another server already serves from this data directory.
     #[error("another imagate is already serving from {}", data_dir.display())]
     InUse {
-        /// The directory both want.
+        /// The directory that both servers use.
         data_dir: PathBuf,
     },
     /// A value that must be unique is taken.
     #[error("the row exists already")]
     Conflict,
-    /// The database will never take the row, or the row cannot be decoded: a bug of this program.
+    /// The database will never accept the row, or the row cannot be decoded: a bug of this program.
     #[error("the database refused a row")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// Whether the row itself is at fault, so that the same write can never succeed.
+    /// True if the row itself is at fault, so that the same write can never succeed.
     pub(crate) fn blames_the_row(&self) -> bool {
         matches!(self, Self::Conflict | Self::Refused(_))
     }
@@ -67,7 +67,7 @@ impl StoreError {
         Self::Damaged { detail: detail.into() }
     }
 
-    /// For `map_err` on file operations.
+    /// Returns a function for `map_err` on file operations.
     pub(super) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Unavailable { doing, source: source.into() }
     }

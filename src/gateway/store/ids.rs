@@ -1,4 +1,4 @@
-//! The identifiers that land in rows. Each is its own type, so that two of them cannot be mixed up.
+//! The identifiers that are stored in rows. Each is a type of its own, so that they cannot be confused.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::StoreError;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// 20 characters of base62 are 119 bits.
+/// The number of random characters. 20 characters of base62 are 119 bits.
 const RANDOM_LENGTH: usize = 20;
 
 macro_rules! identifier {
@@ -58,7 +58,7 @@ macro_rules! identifier {
         identifier!($(#[$attribute])* $name);
 
         impl $name {
-            /// A new one that nobody can guess.
+            /// Makes a new id that cannot be guessed.
             pub(crate) fn random() -> Result<Self, StoreError> {
                 let letters = random_base62::<RANDOM_LENGTH>()?;
                 Ok(Self(format!(concat!($prefix, "{}"), String::from_utf8_lossy(&letters))))
@@ -83,12 +83,12 @@ identifier!(
     "key_"
 );
 identifier!(
-    /// A session of somebody who signed in, `ses_…`. It opens nothing.
+    /// A session of a signed-in user, `ses_…`. The id gives no access.
     SessionId,
     "ses_"
 );
 identifier!(
-    /// An admin token, `tok_…`. It opens nothing.
+    /// An admin token, `tok_…`. The id gives no access.
     TokenId,
     "tok_"
 );
@@ -98,15 +98,15 @@ identifier!(
     "acc_"
 );
 identifier!(
-    /// The part of a secret that may be seen: logs and pages show it.
+    /// The visible part of a secret. Logs and pages show it.
     PublicId
 );
 identifier!(
-    /// One request, as the front numbered it. Never taken from a caller.
+    /// The id of one request, given by the front end. It is never taken from a caller.
     RequestId
 );
 identifier!(
-    /// One process that serves. Only it may close what it has opened, until it is gone.
+    /// The id of one serving process. As long as that process lives, only it may close the records that it has opened.
     NodeId
 );
 
@@ -128,9 +128,9 @@ impl NodeId {
     }
 }
 
-/// Letters and digits from the system's generator, each equally likely.
+/// Returns letters and digits from the system's random generator, each equally likely.
 pub(crate) fn random_base62<const N: usize>() -> Result<[u8; N], StoreError> {
-    // 248 is the largest multiple of 62 that a byte can hold: what lies above would favour the first letters.
+    // 248 is the largest multiple of 62 up to 256. Bytes from 248 on would favour the first letters.
     const FAIR: u8 = 248;
     let mut letters = [0; N];
     let mut filled = 0;
@@ -145,7 +145,7 @@ pub(crate) fn random_base62<const N: usize>() -> Result<[u8; N], StoreError> {
     Ok(letters)
 }
 
-/// Bytes from the system's generator.
+/// Returns bytes from the system's random generator.
 pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     fill_random(&mut bytes)?;
@@ -176,7 +176,8 @@ mod tests {
         let letters = random_base62::<62_000>().unwrap();
         for letter in BASE62 {
             let count = letters.iter().filter(|other| *other == letter).count();
-            // 1000 expected, standard deviation 31: seven of them either way.
+            // The expected count is 1000 and the standard deviation 31; the range is seven deviations in each
+            // direction.
             assert!((780..1220).contains(&count), "{} came {count} times", char::from(*letter));
         }
     }

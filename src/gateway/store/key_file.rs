@@ -1,22 +1,22 @@
-//! The file that holds the master key where the configuration does not.
+//! The file that holds the master key if the configuration does not give it.
 //!
-//! Another key first lies beside it as `master.key.new` and takes its name only when the database is wrapped by it.
-//! So whenever a process dies, one of the two opens the database.
+//! A new key is first written beside it as `master.key.new`, and gets its name only after the database is wrapped by
+//! it. So one of the two files opens the database, whenever a process dies.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::data_dir::{DataDir, open_private};
-use super::data_keys::{DataKeys, Wrapped};
+use super::data_keys::{DataKeys, WrappedDataKeys};
 use super::secret_bytes::LENGTH;
 use super::{MasterKey, StoreError};
 
-/// The key of a data directory that must be locked for opening as long as this lives.
+/// The key file of a data directory. The directory must be locked for opening as long as this lives.
 pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
 
 impl KeyFile<'_> {
-    /// The key; `None` where there is none.
+    /// Reads the key. Returns `None` if there is no file.
     pub(super) fn read(&self) -> Result<Option<MasterKey>, StoreError> {
         let Some(bytes) = read(&self.0.master_key())? else { return Ok(None) };
         bytes.map(|bytes| Some(MasterKey::from_bytes(bytes))).ok_or_else(|| {
@@ -24,7 +24,7 @@ impl KeyFile<'_> {
         })
     }
 
-    /// Makes the key of a new data directory: it appears under its name whole and durable, or not at all.
+    /// Makes the key of a new data directory: it appears under its name complete and durable, or not at all.
     pub(super) fn make(&self) -> Result<MasterKey, StoreError> {
         let key = MasterKey::random()?;
         self.lay_beside(&key)?;
@@ -32,13 +32,13 @@ impl KeyFile<'_> {
         Ok(key)
     }
 
-    /// The data keys, by whichever file opens them. Ends what a process that died has left half done.
-    pub(super) fn unlock(&self, wrapped: &Wrapped) -> Result<DataKeys, StoreError> {
+    /// Returns the data keys, opened by whichever file opens them. Completes the change that a process left unfinished.
+    pub(super) fn unlock(&self, wrapped: &WrappedDataKeys) -> Result<DataKeys, StoreError> {
         let current = self.read()?;
         if let Some(key) = &current
             && let Some(keys) = DataKeys::unwrap(key, wrapped)?
         {
-            // The database never came to be wrapped by the other one.
+            // The database was never wrapped by the other key.
             self.remove_beside()?;
             return Ok(keys);
         }
@@ -61,7 +61,7 @@ impl KeyFile<'_> {
         }))
     }
 
-    /// Lays the next key beside the present one, whole and durable.
+    /// Writes the next key beside the present one, complete and durable.
     pub(super) fn lay_beside(&self, key: &MasterKey) -> Result<(), StoreError> {
         let write = || {
             let mut file = open_private(&self.beside())?;
@@ -73,7 +73,7 @@ impl KeyFile<'_> {
         write().map_err(StoreError::io("writing master.key.new"))
     }
 
-    /// Gives the next key the name of the present one.
+    /// Renames the file of the next key to the name of the present one.
     pub(super) fn adopt(&self) -> Result<(), StoreError> {
         let rename = || {
             fs::rename(self.beside(), self.0.master_key())?;
@@ -94,7 +94,7 @@ impl KeyFile<'_> {
     }
 }
 
-/// `None` where there is no such file, `Some(None)` where it does not hold a key.
+/// Returns `None` if there is no such file, and `Some(None)` if it does not hold a key.
 #[expect(clippy::option_option, reason = "no file and no key are two findings")]
 fn read(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
     let mut bytes = match fs::read(path) {
@@ -102,7 +102,7 @@ fn read(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("reading the master key")(error)),
     };
-    // Closes the file to others if it stood open.
+    // Closes the file to other users if it was open to them.
     open_private(path).map_err(StoreError::io("opening the master key"))?;
     let key = <[u8; LENGTH]>::try_from(bytes.as_slice()).ok();
     bytes.fill(0);

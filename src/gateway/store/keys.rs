@@ -1,4 +1,4 @@
-//! Keys as they are stored, and what the rooms ask of a database about them.
+//! Keys as they are stored, and the database operations on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,100 +6,100 @@ use std::str::FromStr;
 use async_trait::async_trait;
 
 use super::acts::UnknownWord;
-use super::{Act, GroupId, KeyId, Page, PublicId, StoreError, Timestamp, UserId};
+use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, StoreError, Timestamp, UserId};
 
-/// What the rooms ask of a database about keys. Every change writes its row of the audit trail with it.
+/// The database operations on keys. Every change writes its row of the audit trail with it.
 #[async_trait]
 pub(crate) trait KeyStore: Send + Sync {
-    /// Adds a key. [`StoreError::Conflict`] if the id or the public id is taken. Returns `false` and adds nothing if
-    /// its owner already has `at_most` keys that are not deleted.
-    async fn insert_key(&self, act: &Act, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError>;
+    /// Adds a key. Returns [`StoreError::Conflict`] if the id or the public id is taken, and `false`, without a change,
+    /// if its owner already has `at_most` keys that are not deleted.
+    async fn insert_key(&self, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError>;
 
-    /// The key with that id or public id, unless it is deleted or somebody else's.
+    /// Returns the key with that id or public id, unless it is deleted or belongs to a user other than the owner.
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError>;
 
-    /// Every key that is not deleted, oldest first.
+    /// Returns every key that is not deleted, oldest first.
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError>;
 
-    /// A part of the keys that are not deleted, newest first.
-    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<Page<KeyRow>, StoreError>;
+    /// Returns a page of the keys that are not deleted, newest first.
+    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError>;
 
     /// Makes these changes, all of them or none, to the key with that id or public id. With an owner, the owner makes
     /// them and cannot undo the decisions of an admin; without one, an admin makes them.
     async fn change_key(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
     ) -> Result<KeyChangeOutcome, StoreError>;
 
-    /// Gives a key another hash, under the same rules as a change.
+    /// Replaces the hash of a key, under the same rules as a change.
     async fn rotate_key(
         &self,
-        act: &Act,
+        act: &AuditContext,
         key: &KeyId,
         owner: Option<&UserId>,
-        next: Rotation,
+        next: SecretRotation,
     ) -> Result<KeyChangeOutcome, StoreError>;
 
-    /// The keys that have changed since this revision, in the order of their revisions. Deleted keys are included,
-    /// except from revision 0, which reads everything.
+    /// Returns the keys that have changed since this revision, in the order of their revisions. Deleted keys are
+    /// included, except from revision 0, which returns all others.
     async fn keys_after(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError>;
 
-    /// Notes that keys were used. Changes nothing else, so a late call cannot revive a key.
+    /// Notes that keys were used. It changes nothing else, so a late call cannot revive a key.
     async fn touch_keys(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
 }
 
-/// A key with the names of its user and group. The secret itself is nowhere.
+/// A key with the names of its user and group. The secret itself is stored nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRow {
-    /// Its id.
+    /// The id of the key.
     pub(crate) id: KeyId,
     /// The visible part of the secret, unique.
     pub(crate) public_id: PublicId,
-    /// What its owner calls it.
+    /// The name that the owner gave the key.
     pub(crate) name: String,
-    /// Whose it is.
+    /// The owner of the key.
     pub(crate) user: UserId,
     /// The name of the user; `None` if the key belongs to no person yet.
     pub(crate) user_name: Option<String>,
-    /// Since when the user has been disabled.
+    /// The time at which the user was disabled.
     pub(crate) user_disabled_at: Option<Timestamp>,
-    /// The group that it is served in.
+    /// The group in which the key is served.
     pub(crate) group: GroupId,
     /// The name of the group.
     pub(crate) group_name: String,
-    /// What the secret is compared with.
+    /// The hash that the secret is compared with.
     pub(crate) hash: KeyHash,
-    /// Until when the secret before the last rotation is good. May lie in the past.
+    /// The time until which the secret before the last rotation is valid. It may be in the past.
     pub(crate) previous_until: Option<Timestamp>,
-    /// When it was made.
+    /// The time at which the key was made.
     pub(crate) created_at: Timestamp,
-    /// From when on it is no longer good.
+    /// The time from which the key is no longer valid.
     pub(crate) expires_at: Option<Timestamp>,
-    /// When it was last used, to about a minute.
+    /// The time of the last use, to about a minute.
     pub(crate) last_used_at: Option<Timestamp>,
-    /// Since when it has been disabled.
+    /// The time at which the key was disabled.
     pub(crate) disabled_at: Option<Timestamp>,
     /// Set if the key is disabled and its owner cannot enable it.
     pub(crate) locked: Option<KeyLock>,
-    /// The latest end that its owner may choose.
+    /// The latest expiry that the owner may choose.
     pub(crate) latest_end: Option<Timestamp>,
-    /// Since when it has been deleted.
+    /// The time at which the key was deleted.
     pub(crate) deleted_at: Option<Timestamp>,
 }
 
-/// How a key stands.
+/// The state of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyState {
-    /// It is good.
+    /// The key is valid.
     Active,
-    /// It was disabled.
+    /// The key was disabled.
     Disabled,
-    /// Its time is over.
+    /// The key has expired.
     Expired,
-    /// Its user was disabled.
+    /// The user of the key was disabled.
     UserDisabled,
 }
 
@@ -117,53 +117,53 @@ pub(crate) enum KeyLock {
 pub(crate) enum KeyChangeOutcome {
     /// The change was made.
     Done(Box<KeyRow>),
-    /// There is no such key, or it is deleted or belongs to somebody else.
+    /// There is no such key, or it is deleted or belongs to another user.
     Unknown,
-    /// Nothing was changed: its owner cannot enable or rotate it.
+    /// Nothing was changed: the owner cannot enable or rotate the key.
     Locked(KeyLock),
-    /// Nothing was changed: its owner cannot give it a later end than this one.
+    /// Nothing was changed: the owner cannot give the key a later expiry than this.
     PastLatestEnd(Timestamp),
 }
 
-/// What is needed to check a key.
+/// The data needed to check a key.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyCheck {
-    /// Its id.
+    /// The id of the key.
     pub(crate) id: KeyId,
     /// The visible part of the secret.
     pub(crate) public_id: PublicId,
-    /// Whose it is.
+    /// The owner of the key.
     pub(crate) user: UserId,
     /// The name of the group.
     pub(crate) group_name: String,
-    /// What the secret is compared with.
+    /// The hash that the secret is compared with.
     pub(crate) hash: KeyHash,
-    /// What it was compared with before the last rotation, and until when that is good too.
+    /// The hash before the last rotation, and the time until which it is valid too.
     pub(crate) previous: Option<(KeyHash, Timestamp)>,
-    /// From when on it is no longer good.
+    /// The time from which the key is no longer valid.
     pub(crate) expires_at: Option<Timestamp>,
-    /// Whether it is refused now: it or its user is disabled, or it is deleted.
+    /// True if the key is refused now: it or its user is disabled, or it is deleted.
     pub(crate) refused: bool,
-    /// True if the key is deleted, so that it can be forgotten.
+    /// True if the key is deleted, so that a cache can remove it.
     pub(crate) deleted: bool,
-    /// Grows with every change of the above.
+    /// The revision, which grows with every change of the fields above.
     pub(crate) revision: i64,
 }
 
-/// Which keys are wanted, newest first.
+/// A filter for keys, newest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyFilter {
-    /// Whose they are.
+    /// The owner of the keys.
     pub(crate) owner: Option<UserId>,
     /// The name of the group.
     pub(crate) group: Option<String>,
     /// A part of the name, of the public id or of the user's name.
     pub(crate) search: Option<String>,
-    /// How they stand.
+    /// The state of the keys.
     pub(crate) state: Option<KeyState>,
     /// Only keys older than this one.
     pub(crate) before: Option<KeyId>,
-    /// How many at most.
+    /// The most keys to return.
     pub(crate) limit: u32,
 }
 
@@ -177,34 +177,34 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// Another secret for a key.
+/// A new secret for a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Rotation {
-    /// What it is compared with.
+pub(crate) struct SecretRotation {
+    /// The hash of the new secret.
     pub(crate) hash: KeyHash,
-    /// Until when the former one stays good, if at all.
+    /// The time until which the former secret stays valid, if at all.
     pub(crate) previous_until: Option<Timestamp>,
 }
 
-/// What can be done to a key that exists.
+/// A change of an existing key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyChange {
-    /// It is refused until it is enabled again. The first moment stays.
+    /// The key is refused until it is enabled again. The time of the first such change stays.
     Disable,
-    /// It is good again.
+    /// The key is valid again.
     Enable,
-    /// It is refused for ever and no longer listed; the row stays, because records point at it.
+    /// The key is refused for ever and no longer listed. The row stays, because records name it.
     Delete,
-    /// It is called something else.
+    /// The key gets this name.
     Rename(String),
-    /// It is good until then, or without an end.
+    /// The key is valid until then, or without an end.
     Expire(Option<Timestamp>),
 }
 
 // === impl KeyRow ===
 
 impl KeyRow {
-    /// How it stands at that moment.
+    /// Returns the state of the key at that time.
     pub(crate) fn state(&self, now: Timestamp) -> KeyState {
         if self.disabled_at.is_some() {
             KeyState::Disabled
@@ -221,7 +221,7 @@ impl KeyRow {
 // === impl KeyLock ===
 
 impl KeyLock {
-    /// The word in the database and the API.
+    /// The word for this reason in the database and the API.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -242,7 +242,7 @@ impl FromStr for KeyLock {
 
 #[cfg(test)]
 impl KeyChangeOutcome {
-    /// The key, if the change was made.
+    /// Returns the key, if the change was made.
     pub(crate) fn done(self) -> Option<KeyRow> {
         match self {
             Self::Done(key) => Some(*key),
@@ -254,7 +254,7 @@ impl KeyChangeOutcome {
 // === impl KeyState ===
 
 impl KeyState {
-    /// The word for it.
+    /// The word for this state.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",

@@ -1,6 +1,7 @@
-//! The secret of an installation, which wraps every key that its stored secrets depend on.
+//! The master key of an installation, which wraps all of its data keys.
 //!
-//! It lies beside the database or in the configuration, and never in the database: a stolen dump alone says nothing.
+//! It is stored beside the database or in the configuration, and never in the database: a stolen dump alone reveals
+//! nothing.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -9,18 +10,18 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use super::secret_bytes::{LENGTH, SecretBytes};
 use super::{StoreError, Vault};
 
-/// Names the use, so that the key that wraps is no other derived key.
+/// The purpose of the derived key that wraps data keys. No other derived key has the same purpose.
 const WRAPPING: &[u8] = b"imagate data key wrapping v1";
 
-/// 32 bytes that never leave the process.
+/// 32 bytes, which leave the process only for the file that holds them.
 #[derive(Debug)]
 pub(crate) struct MasterKey(SecretBytes);
 
 impl MasterKey {
-    /// Reads a key as people write it: 64 hex digits, or 32 bytes in base64.
+    /// Reads a key as text: 64 hex digits, or 32 bytes in base64.
     ///
     /// # Errors
-    /// [`StoreError::MasterKey`] where it is neither. Nothing of the text is in it.
+    /// Returns [`StoreError::MasterKey`] if the text is neither. The error contains nothing of the text.
     pub(crate) fn from_text(text: &str) -> Result<Self, StoreError> {
         let text = text.trim();
         let bytes = from_hex(text).or_else(|| from_base64(text));
@@ -37,17 +38,17 @@ impl MasterKey {
         SecretBytes::random().map(Self)
     }
 
-    /// For the file that holds it.
+    /// Returns the bytes for the file that holds them.
     pub(super) fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 
-    /// What wraps data keys.
+    /// Returns the vault that wraps data keys.
     pub(super) fn wrapping(&self) -> Result<Vault, StoreError> {
         Vault::new(&self.derive(WRAPPING))
     }
 
-    /// A key for one purpose, from which the master key cannot be found.
+    /// Derives a key for one purpose. The master key cannot be computed from it.
     pub(super) fn derive(&self, purpose: &[u8]) -> SecretBytes {
         let master = hmac::Key::new(hmac::HMAC_SHA256, self.0.expose());
         let mut bytes = [0; LENGTH];
@@ -110,7 +111,7 @@ mod tests {
         }
         check(&STANDARD.encode([0xab; LENGTH - 1]), None);
         check(&STANDARD.encode([0xab; LENGTH + 1]), None);
-        // A password is not a key, however long it may be.
+        // A password is not a key, even if it is long.
         check("correct horse battery staple correct horse", None);
     }
 

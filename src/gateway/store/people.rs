@@ -1,4 +1,4 @@
-//! People, what lets them in, and the trail of what they do, as they are stored.
+//! People, their credentials, and the audit trail of their actions, as they are stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,95 +7,111 @@ use async_trait::async_trait;
 
 use super::acts::UnknownWord;
 use super::{
-    Act, AuditFilter, AuditRow, GroupId, KeyRow, Page, PublicId, SessionId, StoreError, Timestamp, TokenId, UserId,
+    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, PublicId, SessionId, StoreError, Timestamp,
+    TokenId, UserId,
 };
 
-/// What the rooms ask of a database about people. Every change writes its row of the audit trail with it.
+/// The database operations on people. Every change writes its row of the audit trail with it.
 #[async_trait]
 pub(crate) trait PeopleStore: Send + Sync {
-    /// The user of that name, made as a member without a password if there is none.
-    async fn ensure_user(&self, act: &Act, name: &str) -> Result<UserRow, StoreError>;
+    /// Returns the user of that name. If there is none, makes one as a member without a password.
+    async fn ensure_user(&self, act: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
 
-    /// The group of that name, made if there is none.
-    async fn ensure_group(&self, act: &Act, name: &str) -> Result<GroupRow, StoreError>;
+    /// Returns the group of that name. If there is none, makes it.
+    async fn ensure_group(&self, act: &AuditContext, name: &str) -> Result<GroupRow, StoreError>;
 
-    /// The user with that id or name.
+    /// Returns the user with that id or name.
     async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError>;
 
-    /// The hash of a user's password, if they have one.
+    /// Returns the hash of a user's password, if they have one.
     async fn password_of(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError>;
 
-    /// A part of the users, newest first.
-    async fn page_users(&self, filter: &UserFilter) -> Result<Page<UserRow>, StoreError>;
+    /// Returns a page of the users, newest first.
+    async fn page_users(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError>;
 
-    /// Adds a user, and the link that lets them choose a password. [`StoreError::Conflict`] where the name is taken.
-    async fn invite_user(&self, act: &Act, user: &NewUser, link: &NewLink) -> Result<UserChanged, StoreError>;
+    /// Adds a user, and the link to choose a password. Returns [`StoreError::Conflict`] if the name is taken.
+    async fn invite_user(
+        &self,
+        act: &AuditContext,
+        user: &NewUser,
+        link: &NewLink,
+    ) -> Result<UserChangeOutcome, StoreError>;
 
     /// Makes these changes to a user, all of them or none.
-    async fn change_user(&self, act: &Act, handle: &str, changes: &[UserChange]) -> Result<UserChanged, StoreError>;
+    async fn change_user(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<UserChangeOutcome, StoreError>;
 
-    /// Gives a user another password, and ends every session of theirs but this one.
+    /// Replaces the password of a user, and ends all of the user's sessions but this one.
     async fn set_password(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         keep: &SessionId,
     ) -> Result<(), StoreError>;
 
-    /// Whether an admin has ever had a password.
+    /// Returns true if an admin has ever had a password.
     async fn is_set_up(&self) -> Result<bool, StoreError>;
 
-    /// Makes the link that makes the first admin, in place of any former one. False where there is an admin.
-    async fn make_setup_link(&self, act: &Act, link: &NewLink) -> Result<bool, StoreError>;
+    /// Makes the link for the first admin, in place of any former one. Returns `false` if there is an admin.
+    async fn make_setup_link(&self, act: &AuditContext, link: &NewLink) -> Result<bool, StoreError>;
 
-    /// Makes a link for a new password, in place of any former one of that user. False where there is no such user, or
-    /// they are disabled.
-    async fn make_reset_link(&self, act: &Act, user: &UserId, link: &NewLink) -> Result<bool, StoreError>;
+    /// Makes a link for a new password, in place of any former one of that user. Returns `false` if there is no such
+    /// user, or the user is disabled.
+    async fn make_reset_link(&self, act: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError>;
 
-    /// The link with that hash, where it is good at that moment.
+    /// Returns the link with that hash, if it is valid at that time.
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError>;
 
-    /// Uses a link up: sets the password, ends every former session, opens this one. `None`, and nothing changed, where the
-    /// link is not good at the moment of the act.
-    async fn redeem(&self, act: &Act, redeemed: &Redeemed) -> Result<Option<UserRow>, StoreError>;
+    /// Consumes a link: sets the password, ends every former session, opens this one. Returns `None` and changes
+    /// nothing if the link is not valid at the time of the act.
+    async fn redeem(&self, act: &AuditContext, redeemed: &LinkRedemption) -> Result<Option<UserRow>, StoreError>;
 
-    /// Opens a session for somebody who has shown the password that has this hash. False, and nothing changed, where it is
-    /// another one by now, or they are disabled.
+    /// Opens a session for a user whose password was checked against this hash. Returns `false` and changes nothing if
+    /// the password has changed since, or the user is disabled.
     async fn open_session(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         session: &NewSession,
     ) -> Result<bool, StoreError>;
 
-    /// Notes that somebody was not let in. The user is `None` where nobody has that name: what was typed in its place may
-    /// be a password, and is not kept.
-    async fn note_refusal(&self, act: &Act, user: Option<&UserRow>) -> Result<(), StoreError>;
+    /// Notes a refused sign-in. The user is `None` if no user has the name that was entered: that text may be a
+    /// password and is not stored.
+    async fn note_refusal(&self, act: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
 
-    /// The session with that hash, and whose it is. Whether it is still good is not for the store to say.
+    /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError>;
 
     /// Notes that a session was used.
     async fn touch_session(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError>;
 
-    /// The sessions of a user, newest first.
+    /// Returns the sessions of a user, newest first.
     async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError>;
 
     /// Ends one session.
-    async fn end_session(&self, act: &Act, session: &SessionId) -> Result<(), StoreError>;
+    async fn end_session(&self, act: &AuditContext, session: &SessionId) -> Result<(), StoreError>;
 
-    /// Ends every session of a user, and says how many there were.
-    async fn end_sessions(&self, act: &Act, user: &UserId) -> Result<u64, StoreError>;
+    /// Ends every session of a user, and returns their number.
+    async fn end_sessions(&self, act: &AuditContext, user: &UserId) -> Result<u64, StoreError>;
 
-    /// Whether this user has signed in from there before.
+    /// Returns true if this user has signed in from that address before.
     async fn knows_address(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
 
     /// Adds an admin token.
-    async fn insert_admin_token(&self, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> Result<(), StoreError>;
+    async fn insert_admin_token(
+        &self,
+        act: &AuditContext,
+        token: &AdminTokenRow,
+        hash: &SecretHash,
+    ) -> Result<(), StoreError>;
 
-    /// The admin token with that public id, its hash, and whose it is.
+    /// Returns the admin token with that public id, its hash, and its user.
     async fn find_admin_token(
         &self,
         public_id: &PublicId,
@@ -104,82 +120,93 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Notes that an admin token was used.
     async fn touch_admin_token(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError>;
 
-    /// The admin tokens of a user or of everybody, newest first.
+    /// Returns the admin tokens of one user or of all users, newest first.
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError>;
 
-    /// Deletes the admin token with that id or public id; `None` where there is none or it is somebody else's.
+    /// Deletes the admin token with that id or public id. Returns `None` if there is none or it belongs to another
+    /// user.
     async fn delete_admin_token(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError>;
 
-    /// Makes a group with these settings; `None` where there is one of that name.
-    async fn create_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Option<GroupRow>, StoreError>;
+    /// Makes a group with these settings. Returns `None` if the name is taken.
+    async fn create_group(
+        &self,
+        act: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Option<GroupRow>, StoreError>;
 
-    /// Gives the group with that id or name these settings in place of its former ones; `None` where there is none.
-    async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError>;
+    /// Replaces the settings of the group with that id or name. Returns `None` if there is none.
+    async fn change_group(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<Option<GroupRow>, StoreError>;
 
-    /// Every group, by name, each with its settings: `{}` if it has none.
+    /// Returns every group, by name, each with its settings: `{}` if it has none.
     async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError>;
 
-    /// Every group, by name.
+    /// Returns every group, by name.
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError>;
 
     /// Deletes the group with that id or name.
-    async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupDeleted, StoreError>;
+    async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError>;
 
-    /// A part of the trail, newest first.
-    async fn page_audit(&self, filter: &AuditFilter) -> Result<Page<AuditRow>, StoreError>;
+    /// Returns a page of the audit trail, newest first.
+    async fn page_audit(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError>;
 }
 
-/// A person or a program that keys belong to.
+/// A person or a program that owns keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserRow {
-    /// Its id.
+    /// The id of the user.
     pub(crate) id: UserId,
-    /// Its name, unique.
+    /// The unique name of the user.
     pub(crate) name: String,
-    /// What they may do.
-    pub(crate) role: Role,
-    /// The names of the groups in which they may make keys.
+    /// The role of the user.
+    pub(crate) role: UserRole,
+    /// The names of the groups in which the user may make keys.
     pub(crate) groups: Vec<String>,
-    /// Whether they can sign in.
+    /// True if the user has a password.
     pub(crate) has_password: bool,
-    /// When it was made.
+    /// The time at which the user was made.
     pub(crate) created_at: Timestamp,
-    /// Since when it has been disabled.
+    /// The time at which the user was disabled.
     pub(crate) disabled_at: Option<Timestamp>,
-    /// When they last signed in.
+    /// The time of the last sign-in.
     pub(crate) last_sign_in_at: Option<Timestamp>,
 }
 
-/// What somebody may do.
+/// The role of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Everything.
+pub(crate) enum UserRole {
+    /// May see and change everything.
     Admin,
-    /// What is their own.
+    /// May see and change only the user's own data.
     Member,
 }
 
-/// Keys that are served alike.
+/// A group of keys with the same accounts, models and policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupRow {
-    /// Its id.
+    /// The id of the group.
     pub(crate) id: GroupId,
-    /// Its name, unique.
+    /// The unique name of the group.
     pub(crate) name: String,
-    /// Its settings, as a JSON object with the names of `[[groups]]`; `None` where nobody has set any here.
+    /// Its settings, as a JSON object with the names of `[[groups]]`; `None` if none were set in the store.
     pub(crate) policy: Option<String>,
-    /// When it was made.
+    /// The time at which the group was made.
     pub(crate) created_at: Timestamp,
-    /// How many keys are in it.
+    /// The number of keys in the group.
     pub(crate) keys: u64,
 }
 
-/// The slow hash of a password, in the form that names its parameters.
+/// The slow hash of a password, in the form that includes its parameters.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PasswordHash(pub(crate) String);
 
@@ -187,161 +214,161 @@ pub(crate) struct PasswordHash(pub(crate) String);
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretHash(pub(crate) [u8; 32]);
 
-/// A user to be added.
+/// The data of a user to be added.
 #[derive(Debug, Clone)]
 pub(crate) struct NewUser {
-    /// The name.
+    /// The name of the user.
     pub(crate) name: String,
-    /// What they may do.
-    pub(crate) role: Role,
-    /// The names of the groups in which they may make keys. Each must exist.
+    /// The role of the user.
+    pub(crate) role: UserRole,
+    /// The names of the groups in which the user may make keys. Each must exist.
     pub(crate) groups: Vec<String>,
 }
 
-/// What can be done to a user.
+/// A change of an existing user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UserChange {
-    /// Another role.
-    Role(Role),
-    /// All groups in which the user may make keys. The user's keys in other groups are locked.
+    /// Sets the role.
+    Role(UserRole),
+    /// Sets all groups in which the user may make keys. The user's keys in other groups are locked.
     Groups(Vec<String>),
-    /// They cannot sign in, their sessions end, and their keys are refused.
+    /// The user cannot sign in, all sessions end, and the keys are refused.
     Disable,
-    /// They can again.
+    /// The user can sign in again, and the keys are no longer refused for this reason.
     Enable,
 }
 
-/// What became of a change of a user.
+/// The result of a change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum UserChanged {
+pub(crate) enum UserChangeOutcome {
     /// The change was made, and has disabled these keys.
     Done(UserRow, Vec<KeyRow>),
     /// There is no such user.
     Unknown,
-    /// Nobody would be left who can do it again. Nothing was changed.
+    /// Nothing was changed: no admin who can sign in would be left.
     LastAdmin,
-    /// There is no group of that name. Nothing was changed.
+    /// Nothing was changed: there is no group of that name.
     NoGroup(String),
 }
 
-/// What became of a group that was to be deleted.
+/// The result of the deletion of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum GroupDeleted {
-    /// It is gone.
+pub(crate) enum GroupDeletionOutcome {
+    /// The group was deleted.
     Done(GroupRow),
-    /// There is none.
+    /// There is no such group.
     Unknown,
-    /// Keys are in it. Nothing was changed.
+    /// Nothing was changed: the group still has keys.
     InUse(GroupRow),
 }
 
-/// Which users are wanted, newest first.
+/// A filter for users, newest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UserFilter {
     /// A part of the name.
     pub(crate) search: Option<String>,
-    /// What they may do.
-    pub(crate) role: Option<Role>,
+    /// The role of the users.
+    pub(crate) role: Option<UserRole>,
     /// Only users older than this one.
     pub(crate) before: Option<UserId>,
-    /// How many at most.
+    /// The most users to return.
     pub(crate) limit: u32,
 }
 
-/// What a one-time link is for.
+/// The purpose of a one-time link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Making the first admin.
+pub(crate) enum OneTimeLinkPurpose {
+    /// To make the first admin.
     Setup,
-    /// The first password of somebody who was invited.
+    /// To choose the first password of an invited user.
     Invitation,
-    /// Another password.
+    /// To choose a new password.
     Reset,
 }
 
 /// A link to be stored.
 #[derive(Debug, Clone)]
 pub(crate) struct NewLink {
-    /// The hash of its token.
+    /// The hash of the link's token.
     pub(crate) hash: SecretHash,
-    /// From when on it is no longer good.
+    /// The time from which the link is no longer valid.
     pub(crate) expires_at: Timestamp,
 }
 
-/// A link that is good.
+/// A valid link.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkRow {
-    /// What it is for.
-    pub(crate) purpose: Purpose,
-    /// For whom; nobody yet where it makes the first admin.
+    /// The purpose of the link.
+    pub(crate) purpose: OneTimeLinkPurpose,
+    /// The user of the link; `None` if it makes the first admin.
     pub(crate) user: Option<UserRow>,
 }
 
-/// A link that is used now.
+/// The use of a link.
 #[derive(Debug, Clone)]
-pub(crate) struct Redeemed {
-    /// The hash of its token.
+pub(crate) struct LinkRedemption {
+    /// The hash of the link's token.
     pub(crate) link: SecretHash,
-    /// The name of the first admin; it must be there for a link that makes one, and for no other.
+    /// The name of the first admin. It must be given for a link that makes one, and for no other.
     pub(crate) name: Option<String>,
     /// The new password.
     pub(crate) password: PasswordHash,
-    /// The session that begins with it.
+    /// The session that the use of the link opens.
     pub(crate) session: NewSession,
 }
 
 /// A session to be opened.
 #[derive(Debug, Clone)]
 pub(crate) struct NewSession {
-    /// Its id.
+    /// The id of the session.
     pub(crate) id: SessionId,
-    /// The hash of what the cookie holds.
+    /// The hash of the cookie's secret.
     pub(crate) hash: SecretHash,
-    /// From where.
+    /// The network address of the sign-in.
     pub(crate) address: String,
-    /// What the browser calls itself.
+    /// The user agent of the browser.
     pub(crate) agent: String,
-    /// Sessions that were last used before this moment are over.
+    /// The time of last use before which a session has expired.
     pub(crate) idle_since: Timestamp,
-    /// Sessions that were opened before this moment are over.
+    /// The time of opening before which a session has expired.
     pub(crate) oldest: Timestamp,
 }
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionRow {
-    /// Its id, which opens nothing.
+    /// The id of the session. It gives no access.
     pub(crate) id: SessionId,
-    /// Whose it is.
+    /// The user of the session.
     pub(crate) user: UserId,
-    /// When they signed in.
+    /// The time of the sign-in.
     pub(crate) created_at: Timestamp,
-    /// When it was last used, to about a minute.
+    /// The time of the last use, to about a minute.
     pub(crate) last_seen_at: Timestamp,
-    /// From where they signed in.
+    /// The network address of the sign-in.
     pub(crate) address: String,
-    /// What the browser calls itself.
+    /// The user agent of the browser.
     pub(crate) agent: String,
 }
 
-/// An admin token. The secret itself is nowhere.
+/// An admin token. The secret itself is stored nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AdminTokenRow {
-    /// Its id.
+    /// The id of the token.
     pub(crate) id: TokenId,
     /// The visible part of the secret, unique.
     pub(crate) public_id: PublicId,
-    /// What its owner calls it.
+    /// The name that the owner gave the token.
     pub(crate) name: String,
-    /// Whose it is.
+    /// The owner of the token.
     pub(crate) user: UserId,
     /// The name of the user.
     pub(crate) user_name: String,
-    /// When it was made.
+    /// The time at which the token was made.
     pub(crate) created_at: Timestamp,
-    /// From when on it is no longer good.
+    /// The time from which the token is no longer valid.
     pub(crate) expires_at: Option<Timestamp>,
-    /// When it was last used, to about a minute.
+    /// The time of the last use, to about a minute.
     pub(crate) last_used_at: Option<Timestamp>,
 }
 
@@ -365,7 +392,7 @@ impl UserRow {
         Self {
             id: UserId::from(UserId::NOBODY),
             name: String::new(),
-            role: Role::Member,
+            role: UserRole::Member,
             groups: Vec::new(),
             has_password: false,
             created_at: Timestamp::now(),
@@ -374,16 +401,16 @@ impl UserRow {
         }
     }
 
-    /// The name, if it is a person's.
+    /// Returns the name, if it belongs to a person.
     pub(crate) fn shown_name(&self) -> Option<String> {
         (!self.id.is_nobody()).then(|| self.name.clone())
     }
 }
 
-// === impl Role ===
+// === impl UserRole ===
 
-impl Role {
-    /// The word for it.
+impl UserRole {
+    /// The word for this role in the database.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -392,7 +419,7 @@ impl Role {
     }
 }
 
-impl FromStr for Role {
+impl FromStr for UserRole {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
@@ -400,10 +427,10 @@ impl FromStr for Role {
     }
 }
 
-// === impl Purpose ===
+// === impl OneTimeLinkPurpose ===
 
-impl Purpose {
-    /// The word for it.
+impl OneTimeLinkPurpose {
+    /// The word for this purpose in the database.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -413,7 +440,7 @@ impl Purpose {
     }
 }
 
-impl FromStr for Purpose {
+impl FromStr for OneTimeLinkPurpose {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, UnknownWord> {

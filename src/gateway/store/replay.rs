@@ -1,78 +1,79 @@
-//! An answer that may be given a second time, as far as the database knows it. Its bytes lie in a file.
+//! An answer that may be replayed, as the database knows it. Its bytes are in a file.
 
 use super::{NodeId, RequestId, Timestamp};
 
-/// The claim to be the one who makes an answer.
+/// The claim of one request to make an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ReplayRow {
-    /// What is answered once: a hash of whose request it is, for what, and under which name. Unique.
+pub(crate) struct ReplayClaim {
+    /// The unique scope of the claim: a hash of the owner of the request, of its target, and of its idempotency key;
+    /// for an orphan, the request's fingerprint.
     pub(crate) scope: [u8; 32],
-    /// A hash of what was asked.
+    /// A hash of the content of the request.
     pub(crate) digest: [u8; 32],
     /// The request that makes the answer.
     pub(crate) request_id: RequestId,
-    /// The process that serves it.
+    /// The process that serves the request.
     pub(crate) node: NodeId,
-    /// When the claim was made.
+    /// The time at which the claim was made.
     pub(crate) created_at: Timestamp,
-    /// From when on it may be claimed anew.
+    /// The time from which the scope may be claimed again.
     pub(crate) expires_at: Timestamp,
 }
 
-/// The answer itself.
+/// An answer that was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ReplayDone {
-    /// Its status.
+pub(crate) struct StoredAnswerRow {
+    /// The status of the answer.
     pub(crate) status: u16,
-    /// The type of its body.
+    /// The type of the answer's body.
     pub(crate) content_type: String,
-    /// Its other headers, as JSON.
+    /// The other headers of the answer, as JSON.
     pub(crate) headers: String,
-    /// The name of the file with its body.
+    /// The name of the file that holds the body.
     pub(crate) file: String,
-    /// How long the file is.
+    /// The length of the file.
     pub(crate) size: u64,
     /// The key of the file, sealed by the vault.
     pub(crate) key: Vec<u8>,
 }
 
-/// A claim with what became of it.
+/// A claim and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredReplay {
     /// The claim.
-    pub(crate) row: ReplayRow,
-    /// What became of it.
+    pub(crate) row: ReplayClaim,
+    /// The state of the claim.
     pub(crate) state: ReplayState,
 }
 
-/// What became of a claim.
+/// The state of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplayState {
-    /// The answer is being made, or its process is gone.
+    /// The answer is being made, or the process that made it has ended.
     Running,
-    /// The answer is there.
-    Done(ReplayDone),
+    /// The answer is stored.
+    Done(StoredAnswerRow),
 }
 
 /// One write to the table of answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplayWrite {
-    /// Claims to make an answer, unless somebody has a claim that is not over at its `created_at`.
-    Claim(ReplayRow),
+    /// Claims the right to make an answer, unless there is a claim that has not expired at its `created_at`.
+    Claim(ReplayClaim),
     /// Stores the answer of the running claim of this request.
     Finish {
-        /// The claim that is answered.
+        /// The scope of the answered claim.
         scope: [u8; 32],
-        /// The request that has the claim.
+        /// The request that holds the claim.
         request_id: RequestId,
         /// The answer.
-        done: ReplayDone,
+        done: StoredAnswerRow,
     },
     /// Removes the claim of this request, and no other one of the same scope.
     Forget {
-        /// The claim that is given back.
+        /// The scope of the removed claim.
         scope: [u8; 32],
-        /// The request that has the claim.
+        /// The request that holds the claim.
         request_id: RequestId,
     },
 }

@@ -1,13 +1,13 @@
-//! Rows of accounts. Plain data: what they allow is decided elsewhere.
+//! Rows of accounts. They are plain data; other modules decide their effect.
 
 use super::{AccountId, Timestamp};
 
-/// An upstream account, with what has been learnt of it.
+/// An upstream account, with the state that the gateway has found out about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AccountRow {
-    /// Its id.
+    /// The id of the account.
     pub(crate) id: AccountId,
-    /// Its name, unique.
+    /// The unique name of the account.
     pub(crate) name: String,
     /// `api_key`, `oauth` or `simulator`.
     pub(crate) kind: String,
@@ -15,36 +15,36 @@ pub(crate) struct AccountRow {
     pub(crate) protocol: String,
     /// `paid` or `free`.
     pub(crate) tier: String,
-    /// `file` where the configuration file has it, else `store`.
+    /// `file` if the configuration file has the account, otherwise `store`.
     pub(crate) source: String,
-    /// Since when it has been disabled.
+    /// The time at which the account was disabled.
     pub(crate) disabled_at: Option<Timestamp>,
-    /// Why it has been disabled, for operators.
+    /// The reason why the account was disabled, for operators.
     pub(crate) disabled_reason: Option<String>,
-    /// The settings of an account of the store, as JSON. No secret is in them.
+    /// The settings of an account of the store, as JSON. They contain no secret.
     pub(crate) settings: Option<String>,
     /// The credentials of an account of the store, sealed by the vault.
     pub(crate) sealed: Option<Vec<u8>>,
-    /// Until when it rests. May lie in the past: nobody has thawed it yet.
+    /// The end of the cooldown. It may be in the past if the cooldown was not removed yet.
     pub(crate) cooling_until: Option<Timestamp>,
-    /// Why it rests, for operators.
+    /// The cause of the cooldown, for operators.
     pub(crate) cooling_cause: Option<String>,
     /// The time until which the running gateway uses the account only if no other is left. It has no effect after that.
     pub(crate) failing_until: Option<Timestamp>,
-    /// The time at which that began.
+    /// The time at which the ejection began.
     pub(crate) failing_since: Option<Timestamp>,
-    /// The reason for it, for operators.
+    /// The reason for the ejection, for operators.
     pub(crate) failing_reason: Option<String>,
-    /// Since when the file no longer has this account of the file. It stays, because records name it.
+    /// The time since which the configuration file no longer has this account. The row stays, because records name it.
     pub(crate) absent_since: Option<Timestamp>,
-    /// When it was first seen.
+    /// The time at which the account was first seen.
     pub(crate) created_at: Timestamp,
 }
 
 /// An account as the configuration file describes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AccountSpec<'a> {
-    /// Its name.
+    /// The name of the account.
     pub(crate) name: &'a str,
     /// `api_key`, `oauth` or `simulator`.
     pub(crate) kind: &'a str,
@@ -54,10 +54,10 @@ pub(crate) struct AccountSpec<'a> {
     pub(crate) tier: &'a str,
 }
 
-/// An account that the store keeps, not the file.
+/// An account of the store, not of the configuration file.
 #[derive(Debug, Clone)]
 pub(crate) struct NewAccount {
-    /// Its name.
+    /// The name of the account.
     pub(crate) name: String,
     /// `api_key`, `oauth` or `simulator`.
     pub(crate) kind: String,
@@ -65,46 +65,46 @@ pub(crate) struct NewAccount {
     pub(crate) protocol: String,
     /// `paid` or `free`.
     pub(crate) tier: String,
-    /// Its settings as JSON, without any secret.
+    /// The settings as JSON, without any secret.
     pub(crate) settings: String,
-    /// Its credentials, sealed by the vault.
+    /// The credentials, sealed by the vault.
     pub(crate) sealed: Option<Vec<u8>>,
 }
 
-/// What can be done to an account that exists. Only [`AccountChange::Enable`] takes a disabling back.
+/// A change of an existing account. Only [`AccountChange::Enable`] enables a disabled account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccountChange {
-    /// It is not used until it is enabled again. The first moment and the first reason stay.
+    /// The account is not used until it is enabled again. The first time and the first reason stay.
     Disable {
-        /// Why, for operators.
+        /// The reason, for operators.
         reason: String,
     },
-    /// It is good again, and does not rest either.
+    /// The account is enabled, and its cooldown and ejection end.
     Enable,
-    /// It rests. Of two such changes the one that ends later holds: nobody cuts short what another has learnt.
+    /// The account cools down. Of two cooldowns the one that ends later holds, so that no process shortens another's.
     Cool {
-        /// Until then.
+        /// The end of the cooldown.
         until: Timestamp,
-        /// Why, for operators.
+        /// The cause, for operators.
         cause: String,
     },
-    /// Forgets a rest that is over by the moment of the change, and no other: a late success must not wake an account
-    /// that has begun to rest since.
+    /// Removes a cooldown that is over at the time of the change, and no other: a late success must not end a cooldown
+    /// that has begun since.
     Thaw,
-    /// The running gateway has set the account aside, or takes it back.
-    Fail(Option<Failing>),
-    /// Other credentials. The token that was fetched with the old ones goes.
+    /// The running gateway ejects the account, or ends its ejection.
+    Fail(Option<StoredEjection>),
+    /// Replaces the credentials. The token that was fetched with the old ones is deleted.
     Reseal(Vec<u8>),
 }
 
-/// An account that the running gateway uses only if no other is left.
+/// The ejection of an account: the running gateway uses it only if no other is left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failing {
-    /// The time at which it began.
+pub(crate) struct StoredEjection {
+    /// The time at which the ejection began.
     pub(crate) since: Timestamp,
-    /// The time at which it ends, unless it is changed before.
+    /// The time at which the ejection ends, unless it is changed before.
     pub(crate) until: Timestamp,
-    /// The reason for it, for operators.
+    /// The reason for the ejection, for operators.
     pub(crate) reason: String,
 }
 
@@ -113,6 +113,6 @@ pub(crate) struct Failing {
 pub(crate) struct TokenRow {
     /// The token, sealed by the vault.
     pub(crate) sealed: Vec<u8>,
-    /// When it was stored.
+    /// The time at which the token was stored.
     pub(crate) updated_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! 32 bytes that nobody may see: they show nothing in `Debug` and are wiped when they go.
+//! 32 secret bytes: they show nothing in `Debug` and are wiped when they are dropped.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ impl SecretBytes {
         Self(bytes)
     }
 
-    /// Bytes that nobody can guess.
+    /// Makes bytes that cannot be guessed.
     pub(super) fn random() -> Result<Self, StoreError> {
         super::random_bytes().map(Self)
     }
 
-    /// The bytes, for the one place that computes with them. They belong in no log and in no row.
+    /// Returns the bytes for a computation. They must not appear in a log or in a row.
     pub(crate) fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -28,7 +28,7 @@ impl SecretBytes {
 impl Drop for SecretBytes {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Without somebody looking at it the compiler may leave the write out.
+        // Without this use of the bytes, the compiler may leave out the write.
         std::hint::black_box(&self.0);
     }
 }

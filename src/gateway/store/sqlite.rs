@@ -1,6 +1,6 @@
-//! The store that needs nothing: one SQLite file in write-ahead mode.
+//! The store that needs no other service: one SQLite file in write-ahead mode.
 //!
-//! One connection writes, so that our own writers queue here instead of meeting as lock errors; a few read.
+//! One connection writes, so that writers of this process queue here instead of failing with lock errors; a few read.
 //! Every commit waits for the disk: a record that was reported durable survives a power cut.
 
 mod accounts;
@@ -32,66 +32,67 @@ use sqlx::SqlitePool;
 
 use super::data_dir::DataDir;
 use super::{
-    AccountChange, AccountId, AccountRow, AccountSpec, Act, KeyId, MasterKey, NewAccount, NodeId, PepperKey, Record,
-    RecordFilter, RequestId, RetentionClass, RowWrite, ServeLock, State, Store, StoreError, StoredReplay, Timestamp,
-    TokenRow, UserId, Vault, Written,
+    AccountChange, AccountId, AccountRow, AccountSpec, AuditContext, JobState, KeyId, MasterKey, NewAccount, NodeId,
+    PepperKey, Record, RecordFilter, RequestId, RetentionClass, RowWrite, RowWriteOutcome, ServeLock, Store,
+    StoreError, StoredReplay, Timestamp, TokenRow, UserId, Vault,
 };
 use trouble::during;
 
-/// A data directory, open.
+/// An open data directory.
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
     data_dir: DataDir,
-    /// The master key of the configuration; `None` where it lies in master.key.
+    /// The master key of the configuration; `None` if the key is in master.key.
     given: Option<MasterKey>,
     vault: Vault,
     pepper: PepperKey,
 }
 
 impl SqliteStore {
-    /// Opens a data directory, and makes or migrates what is missing in it. A server and commands may have it open
-    /// at once.
+    /// Opens a data directory, and creates or migrates whatever is missing in it. A server and commands may have it
+    /// open at the same time.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] where one of its files is gone or broken: nothing is ever made anew over old data.
+    /// Returns [`StoreError::Damaged`] if one of its files is missing or broken: no file is ever created anew over old
+    /// data.
     pub(crate) async fn open(data_dir: &Path, master_key: Option<MasterKey>) -> Result<Self, StoreError> {
         open::open(data_dir, master_key).await
     }
 
-    /// The right to serve from this directory, held until it is dropped.
+    /// Returns the right to serve from this directory, which is held until it is dropped.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] where another process serves from it.
+    /// Returns [`StoreError::InUse`] if another process serves from the directory.
     pub(crate) fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
         self.data_dir.lock_for_serving()
     }
 
-    /// What seals secrets for this database, and for files beside it.
+    /// The vault that seals secrets for this database, and for files beside it.
     pub(crate) fn vault(&self) -> &Vault {
         &self.vault
     }
 
-    /// What API keys are hashed under.
+    /// The key under which API keys are hashed.
     pub(crate) fn pepper_key(&self) -> &PepperKey {
         &self.pepper
     }
 
-    /// Wraps every data key by another master key. What is stored stays as it is, and so does a server that runs
-    /// beside: it holds the data keys themselves.
+    /// Wraps every data key with another master key. The sealed data stays as it is, and a server that runs at the same
+    /// time is not affected, because it holds the data keys themselves.
     ///
-    /// Where the key lies in master.key, that file changes too, and without a next key a random one is made. Where the
-    /// configuration gives it, the next one must be given, and the configuration changed afterwards.
+    /// If the key is in master.key, that file changes too, and a random key is made if no next key is given. If the
+    /// configuration gives the key, the next one must be given, and the configuration must be changed afterwards.
     ///
     /// # Errors
-    /// [`StoreError::MasterKey`] where the next key is missing; [`StoreError::Damaged`] where the key of the
+    /// Returns [`StoreError::MasterKey`] if the next key is missing, and [`StoreError::Damaged`] if the key of the
     /// configuration is no longer the one in use. Nothing has changed then.
     pub(crate) async fn rotate_master_key(&self, next: Option<MasterKey>) -> Result<(), StoreError> {
         rotate::rotate(self, next).await
     }
 
-    /// Closes every connection, so that the last process folds the log into the database file.
+    /// Closes every connection, so that the last process merges the log into the database file.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
@@ -109,20 +110,20 @@ impl Store for SqliteStore {
         accounts::list(&self.readers).await.map_err(during("listing accounts"))
     }
 
-    async fn insert_account(&self, act: &Act, account: &NewAccount) -> Result<AccountRow, StoreError> {
+    async fn insert_account(&self, act: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
         accounts::insert(&self.writer, act, AccountId::random()?, account).await.map_err(during("adding an account"))
     }
 
     async fn change_account(
         &self,
-        act: &Act,
+        act: &AuditContext,
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError> {
         accounts::change(&self.writer, act, name, change).await.map_err(during("changing an account"))
     }
 
-    async fn delete_account(&self, act: &Act, name: &str) -> Result<bool, StoreError> {
+    async fn delete_account(&self, act: &AuditContext, name: &str) -> Result<bool, StoreError> {
         accounts::delete(&self.writer, act, name).await.map_err(during("deleting an account"))
     }
 
@@ -168,7 +169,7 @@ impl Store for SqliteStore {
         replays::clear(&self.writer, now, but, limit).await.map_err(during("clearing answers"))
     }
 
-    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<Written>, StoreError> {
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         batch::write(&self.writer, node, writes).await.map_err(during("writing records and claims"))
     }
 
@@ -193,7 +194,7 @@ impl Store for SqliteStore {
         records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
     }
 
-    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError> {
+    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<JobState>, StoreError> {
         records::twins(&self.readers, fingerprint, since, limit).await.map_err(during("looking up a retried request"))
     }
 

@@ -1,4 +1,4 @@
-//! What the tests of several rooms need: a store to begin with, a record to write, a store that counts and fails.
+//! Helpers for the tests of several modules: an empty store, a record, and a store that counts and fails.
 
 mod double;
 
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::*;
-pub(crate) use double::{Double, POISON};
+pub(crate) use double::{POISON, StoreDouble};
 
-/// An empty store in a directory of its own.
+/// Makes an empty store in a directory of its own.
 pub(crate) async fn fresh() -> (TempDir, Arc<SqliteStore>) {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
     (dir, Arc::new(store))
 }
 
-/// A directory with a database as the first so many migrations left it, and a connection to it.
+/// Makes a directory with a database after the first `count` migrations, and a connection to it.
 pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     let dir = TempDir::new().unwrap();
     let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
@@ -28,7 +28,7 @@ pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
     (dir, pool)
 }
 
-/// A directory as the first release left it: a key that is hashed like this, and no data keys.
+/// Makes a directory as the first release left it: a key with this hash, and no data keys.
 pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
     let (dir, pool) = at_migration(1).await;
     sqlx::raw_sql(
@@ -62,7 +62,7 @@ pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
     pool.close().await;
 }
 
-/// An intent.
+/// Makes an intent.
 pub(crate) fn record(request_id: &str) -> Record {
     Record {
         request_id: request_id.into(),
@@ -70,7 +70,7 @@ pub(crate) fn record(request_id: &str) -> Record {
         operation: "create_image".to_owned(),
         model: Some("gpt-image-2".to_owned()),
         stream: false,
-        state: State::Running,
+        state: JobState::Running,
         error_code: None,
         error_reason: None,
         error_detail: None,
@@ -101,17 +101,17 @@ pub(crate) fn record(request_id: &str) -> Record {
     }
 }
 
-/// The same with an outcome in which nothing is unknown.
+/// Makes the same record with an outcome in which nothing is unknown.
 pub(crate) fn finished(request_id: &str) -> Record {
     let details = |image, text| Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
     Record {
-        state: State::Succeeded,
-        delivered: vec![Delivered {
+        state: JobState::Succeeded,
+        delivered: vec![DeliveredImageEntry {
             size: Some("1536x1024".to_owned()),
             output_format: Some("webp".to_owned()),
             quality: Some("low".to_owned()),
         }],
-        usage: Some(Usage {
+        usage: Some(TokenUsage {
             input_tokens: Some(17),
             input_tokens_details: details(0, 17),
             output_tokens: Some(392),
@@ -120,7 +120,7 @@ pub(crate) fn finished(request_id: &str) -> Record {
         }),
         latency_ms: Some(8123),
         first_byte_ms: Some(8011),
-        attempts: vec![Attempt {
+        attempts: vec![AttemptEntry {
             account: "primary".to_owned(),
             class: None,
             status: Some(200),
@@ -132,24 +132,24 @@ pub(crate) fn finished(request_id: &str) -> Record {
         missing: Some(1),
         image_model: Some("gpt-image-2-2026-04-21".to_owned()),
         host_model: Some("gpt-5.5".to_owned()),
-        host_usage: Some(Usage {
+        host_usage: Some(TokenUsage {
             input_tokens: Some(30),
             output_tokens: Some(50),
             total_tokens: Some(80),
-            ..Usage::default()
+            ..TokenUsage::default()
         }),
         ..record(request_id)
     }
 }
 
-/// Somebody at the machine, at that moment.
-pub(crate) fn act_at(at: Timestamp) -> Act {
-    Act { at, ..Act::command() }
+/// The context of a command on the machine itself, at that time.
+pub(crate) fn act_at(at: Timestamp) -> AuditContext {
+    AuditContext { at, ..AuditContext::command() }
 }
 
-/// A key that has just been stored, with its user and group.
+/// Makes a key with its user and group, and stores it.
 pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
-    let act = Act::command();
+    let act = AuditContext::command();
     let user = store.ensure_user(&act, "ada").await.unwrap();
     let group = store.ensure_group(&act, "default").await.unwrap();
     let row = KeyRow {
@@ -177,7 +177,7 @@ pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
 
 const CHILD_DIR: &str = "IMAGATE_TEST_CHILD_DIR";
 
-/// Runs one test of this binary as a process of its own, with a directory to work on.
+/// Runs one test of this binary as a separate process, with a directory to work on.
 pub(crate) fn spawn_child(module: &str, test: &str, dir: &TempDir) -> Child {
     let (_crate, module) = module.split_once("::").unwrap();
     Command::new(std::env::current_exe().unwrap())
@@ -189,7 +189,7 @@ pub(crate) fn spawn_child(module: &str, test: &str, dir: &TempDir) -> Child {
         .unwrap()
 }
 
-/// The directory of a process made by [`spawn_child`]; `None` in an ordinary run, where its test has nothing to do.
+/// The directory of a process made by [`spawn_child`]; `None` in an ordinary run, in which its test does nothing.
 #[expect(clippy::disallowed_methods, reason = "how the parent of a test process hands it its directory")]
 pub(crate) fn child_dir() -> Option<std::path::PathBuf> {
     std::env::var_os(CHILD_DIR).map(Into::into)

@@ -1,4 +1,4 @@
-//! What every database must do alike. Other databases join in [`stores`].
+//! The behaviour that every database must have. Other databases are added in [`stores`].
 
 mod accounts;
 mod keys;
@@ -32,7 +32,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-async fn write(store: &dyn Store, writes: &[RowWrite<'_>]) -> Vec<Written> {
+async fn write(store: &dyn Store, writes: &[RowWrite<'_>]) -> Vec<RowWriteOutcome> {
     store.write_rows(&NodeId::only(), writes).await.unwrap()
 }
 
@@ -47,15 +47,15 @@ fn ids(records: &[Record]) -> Vec<&str> {
 #[tokio::test]
 async fn ensuring_twice_gives_the_same_row() {
     for Fixture { store, .. } in stores().await {
-        let user = store.ensure_user(&Act::command(), "ada").await.unwrap();
-        assert_eq!(store.ensure_user(&Act::command(), "ada").await.unwrap(), user);
-        assert_ne!(store.ensure_user(&Act::command(), "Ada").await.unwrap().id, user.id);
+        let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
+        assert_eq!(store.ensure_user(&AuditContext::command(), "ada").await.unwrap(), user);
+        assert_ne!(store.ensure_user(&AuditContext::command(), "Ada").await.unwrap().id, user.id);
         assert_eq!(
             (user.role, &user.groups[..], user.has_password),
-            (Role::Member, &["default".to_owned()][..], false)
+            (UserRole::Member, &["default".to_owned()][..], false)
         );
-        let group = store.ensure_group(&Act::command(), "studio").await.unwrap();
-        assert_eq!(store.ensure_group(&Act::command(), "studio").await.unwrap(), group);
+        let group = store.ensure_group(&AuditContext::command(), "studio").await.unwrap();
+        assert_eq!(store.ensure_group(&AuditContext::command(), "studio").await.unwrap(), group);
     }
 }
 
@@ -75,7 +75,7 @@ async fn many_who_ensure_the_same_name_at_once_get_one_row() {
 #[tokio::test]
 async fn the_settings_of_a_group_are_kept_while_it_lives() {
     for Fixture { store, .. } in stores().await {
-        let act = &Act::command();
+        let act = &AuditContext::command();
         let made = store.create_group(act, "studio", Some("{\"delivery\":\"fail\"}")).await.unwrap().unwrap();
         assert_eq!(made.policy.as_deref(), Some("{\"delivery\":\"fail\"}"));
         assert_eq!(store.create_group(act, "studio", None).await.unwrap(), None, "the name is taken");
@@ -102,7 +102,7 @@ async fn the_settings_of_a_group_are_kept_while_it_lives() {
 }
 
 async fn group_id(store: Arc<dyn Store>) -> GroupId {
-    store.ensure_group(&Act::command(), "studio").await.unwrap().id
+    store.ensure_group(&AuditContext::command(), "studio").await.unwrap().id
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_record_comes_back_with_every_field() {
         let (cost_usd, error_code) = (Some(0.0125), Some("x".to_owned()));
         let closed = Record { cost_usd, error_code, fallback, maybe_paid_twice: true, ..finished("r1") };
         let written = write(&*store, &[RowWrite::Open(&record("r1")), RowWrite::Close(&closed)]).await;
-        assert_eq!(written, [Written::Done, Written::Done]);
+        assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         assert_eq!(all(&*store).await, [closed]);
     }
 }
@@ -123,11 +123,11 @@ async fn what_is_unknown_stays_unknown() {
         let known = record("r1");
         let open =
             Record { model: None, size: None, quality: None, output_format: None, n: None, end_user: None, ..known };
-        let some = Usage { total_tokens: Some(u64::MAX), ..Usage::default() };
-        let closed = Record { state: State::Refused, usage: Some(some), ..open.clone() };
+        let some = TokenUsage { total_tokens: Some(u64::MAX), ..TokenUsage::default() };
+        let closed = Record { state: JobState::Refused, usage: Some(some), ..open.clone() };
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         // The only number that changes: the database ends at 2^63.
-        let stored = Usage { total_tokens: Some(i64::MAX.unsigned_abs()), ..Usage::default() };
+        let stored = TokenUsage { total_tokens: Some(i64::MAX.unsigned_abs()), ..TokenUsage::default() };
         assert_eq!(all(&*store).await, [Record { usage: Some(stored), ..closed }]);
     }
 }
@@ -136,7 +136,7 @@ async fn what_is_unknown_stays_unknown() {
 async fn a_request_id_is_recorded_once_and_closed_once() {
     for Fixture { store, .. } in stores().await {
         let other = Record { model: Some("other".to_owned()), ..record("r1") };
-        let failed = Record { state: State::Failed, ..finished("r1") };
+        let failed = Record { state: JobState::Failed, ..finished("r1") };
         let written = write(
             &*store,
             &[
@@ -149,7 +149,7 @@ async fn a_request_id_is_recorded_once_and_closed_once() {
             ],
         )
         .await;
-        use Written::{Done, NoEffect};
+        use RowWriteOutcome::{Done, NoEffect};
         assert_eq!(written, [NoEffect, Done, NoEffect, Done, NoEffect, NoEffect]);
         assert_eq!(all(&*store).await, [finished("r1")]);
     }
@@ -169,14 +169,14 @@ async fn only_the_running_records_of_the_node_are_interrupted() {
         assert_eq!(store.interrupt_running(&mine).await.unwrap(), 0);
         let records = all(&*store).await;
         assert_eq!(ids(&records), ["r1", "r2"]);
-        assert_eq!((records[0].state, records[1].state), (State::Interrupted, State::Succeeded));
+        assert_eq!((records[0].state, records[1].state), (JobState::Interrupted, JobState::Succeeded));
     }
 }
 
 #[tokio::test]
 async fn what_is_interrupted_tells_whom_it_may_have_asked() {
     for Fixture { store, .. } in stores().await {
-        let attempt = |account: &str, class| Attempt {
+        let attempt = |account: &str, class| AttemptEntry {
             account: account.to_owned(),
             class: Some(class),
             status: None,
@@ -185,7 +185,7 @@ async fn what_is_interrupted_tells_whom_it_may_have_asked() {
         };
         let named = Record { account: Some("primary".to_owned()), ..record("r1") };
         let nobody = Record { account: None, ..record("r2") };
-        let attempts = vec![attempt("primary", Class::N), attempt("second", Class::X)];
+        let attempts = vec![attempt("primary", AttemptClass::N), attempt("second", AttemptClass::X)];
         let noted = Record { attempts, maybe_paid_twice: true, ..record("r3") };
         let opens = [&named, &nobody, &noted].map(RowWrite::Open);
         write(&*store, &opens).await;
@@ -194,7 +194,7 @@ async fn what_is_interrupted_tells_whom_it_may_have_asked() {
         let found = all(&*store).await;
         assert_eq!(found.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
         let attempts: Vec<_> = found.into_iter().map(|record| record.attempts).collect();
-        assert_eq!(attempts, [vec![attempt("primary", Class::X)], vec![], noted.attempts.clone()]);
+        assert_eq!(attempts, [vec![attempt("primary", AttemptClass::X)], vec![], noted.attempts.clone()]);
     }
 }
 
@@ -204,7 +204,7 @@ async fn records_are_listed_newest_last_and_filtered() {
         for (id, second, key) in [("b", 2, "key_1"), ("c", 3, "key_2"), ("a", 1, "key_1"), ("d", 3, "key_1")] {
             let created_at = at(&format!("2026-01-01T00:00:0{second}Z"));
             let open = Record { created_at, key: key.into(), ..record(id) };
-            let closed = Record { state: State::Succeeded, ..open.clone() };
+            let closed = Record { state: JobState::Succeeded, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
         let since = Some(at("2026-01-01T00:00:02Z"));
@@ -227,7 +227,7 @@ async fn the_records_of_a_key_are_found_by_either_id() {
     for Fixture { store, .. } in stores().await {
         let row = key(&*store, "one").await;
         let open = Record { key: row.id.clone(), ..record("mine") };
-        let closed = Record { state: State::Failed, ..open.clone() };
+        let closed = Record { state: JobState::Failed, ..open.clone() };
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         write(&*store, &[RowWrite::Open(&record("other")), RowWrite::Close(&finished("other"))]).await;
         for handle in [row.id.as_str(), row.public_id.as_str()] {
@@ -237,7 +237,7 @@ async fn the_records_of_a_key_are_found_by_either_id() {
     }
 }
 
-/// The line of the design, letter by letter.
+/// The line of the design document, letter for letter.
 #[test]
 fn a_record_prints_as_the_documented_line() {
     let record = Record { user: "usr_…".into(), key: "key_…".into(), ..finished("…") };

@@ -1,4 +1,4 @@
-//! Moments as they are stored and printed: UTC, RFC 3339, milliseconds. Their text sorts as they do.
+//! Times as they are stored and printed: UTC, RFC 3339, milliseconds. Their texts sort in the order of the times.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -8,18 +8,18 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 
-/// A moment on the wall clock. How long something took is never computed from it: clocks jump.
+/// A time on the wall clock. Durations are never computed from it, because the clock can jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Timestamp(DateTime<Utc>);
 
 impl Timestamp {
-    /// The last moment whose text sorts as it does: years have four digits.
+    /// The last time whose text sorts correctly: years have four digits.
     pub(crate) const LAST: Self = Self(match DateTime::from_timestamp_millis(253_402_300_799_999) {
         Some(moment) => moment,
         None => DateTime::<Utc>::MAX_UTC,
     });
 
-    /// This moment.
+    /// The current time.
     pub(crate) fn now() -> Self {
         Utc::now().into()
     }
@@ -28,7 +28,7 @@ impl Timestamp {
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// The last moment that can be written, where the sum lies behind it.
+    /// Adds a duration. The result is at most the last time that can be written.
     fn add(self, duration: Duration) -> Self {
         let sum = TimeDelta::from_std(duration).ok().and_then(|delta| self.0.checked_add_signed(delta));
         sum.map_or(Self::LAST, Self::from).min(Self::LAST)
@@ -38,7 +38,7 @@ impl Add<Duration> for Timestamp {
 impl Sub<Duration> for Timestamp {
     type Output = Self;
 
-    /// The beginning of 1970, where the difference lies before it.
+    /// Subtracts a duration. The result is at least the beginning of 1970.
     fn sub(self, duration: Duration) -> Self {
         let difference = TimeDelta::from_std(duration).ok().and_then(|delta| self.0.checked_sub_signed(delta));
         difference.map_or(Self(DateTime::UNIX_EPOCH), Self::from).max(Self(DateTime::UNIX_EPOCH))
@@ -46,7 +46,7 @@ impl Sub<Duration> for Timestamp {
 }
 
 impl From<DateTime<Utc>> for Timestamp {
-    /// Cuts off what is below a millisecond, so that a value equals itself after a round trip.
+    /// Cuts off everything below a millisecond, so that a value equals itself after a round trip.
     fn from(moment: DateTime<Utc>) -> Self {
         Self(moment.trunc_subsecs(3))
     }

@@ -1,30 +1,31 @@
-//! What was used, day by day and key by key: counts that the database keeps with the records, and how they are asked for.
+//! Usage by day and by key: counts that the database keeps together with the records, and the filters and operations to
+//! read them.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{Day, KeyId, StoreError, UserId};
+use super::{KeyId, StoreError, UserId, UtcDay};
 
-/// Requests, what became of them, and what they took.
+/// Numbers of requests, images and tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Counts {
-    /// Every job that has ended.
+pub(crate) struct UsageCounters {
+    /// The number of jobs that have ended.
     pub(crate) requests: u64,
-    /// Those whose caller got the image.
+    /// The number of jobs whose caller got the image.
     pub(crate) succeeded: u64,
-    /// All others: failed, refused, cancelled, interrupted.
+    /// The number of all other jobs: failed, refused, cancelled, interrupted.
     pub(crate) failed: u64,
     /// Requests that were refused before they became a job; the other counts do not include them.
     pub(crate) refused: u64,
-    /// Images that were delivered, whatever became of the job.
+    /// The number of delivered images, whatever the outcome of the job.
     pub(crate) images: u64,
-    /// Tokens that went in, as far as the upstream counted them.
+    /// The input tokens, as far as the upstream counted them.
     pub(crate) input_tokens: u64,
-    /// Tokens that came out.
+    /// The output tokens.
     pub(crate) output_tokens: u64,
-    /// Both together.
+    /// The sum of both.
     pub(crate) total_tokens: u64,
 }
 
@@ -32,31 +33,31 @@ pub(crate) struct Counts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct DayCounts {
     /// The day on which the jobs began.
-    pub(crate) day: Day,
-    /// What was counted.
+    pub(crate) day: UtcDay,
+    /// The counts.
     #[serde(flatten)]
-    pub(crate) counts: Counts,
+    pub(crate) counts: UsageCounters,
 }
 
 /// The counts of one key in one group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct KeyCounts {
-    /// Its id.
+    /// The id of the key.
     pub(crate) key: KeyId,
-    /// Whose it was.
+    /// The owner of the key at that time.
     pub(crate) user: UserId,
-    /// The group in which it was served.
+    /// The group in which the key was served.
     pub(crate) group: String,
-    /// What was counted.
+    /// The counts.
     #[serde(flatten)]
-    pub(crate) counts: Counts,
+    pub(crate) counts: UsageCounters,
 }
 
 /// Requests with one key that were refused on one day before they became a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusalCount {
     /// The day of the requests.
-    pub(crate) day: Day,
+    pub(crate) day: UtcDay,
     /// The id of the key, or [`RefusalCount::NO_KEY`].
     pub(crate) key: KeyId,
     /// The id of the key's user.
@@ -68,23 +69,23 @@ pub(crate) struct RefusalCount {
 }
 
 impl RefusalCount {
-    /// Stands for the key of all requests without a known key.
+    /// The placeholder for the key of all requests without a known key.
     pub(crate) const NO_KEY: &str = "";
 }
 
-/// What people call a key and whose it is.
+/// The names of a key and its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeyName {
-    /// What its owner calls it.
+pub(crate) struct KeyDisplayNames {
+    /// The name that the owner gave the key.
     pub(crate) name: String,
     /// The name of the user; `None` if the key belongs to no person yet.
     pub(crate) user_name: Option<String>,
 }
 
-/// Which counts. What is not said does not matter.
+/// A filter for counts. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsageFilter {
-    /// Only what this user did: what somebody else did does not exist.
+    /// Only the usage of this user. For such a reader, the usage of other users does not exist.
     pub(crate) owner: Option<UserId>,
     /// Only this key, by its id or its public id.
     pub(crate) key: Option<String>,
@@ -92,32 +93,33 @@ pub(crate) struct UsageFilter {
     pub(crate) user: Option<String>,
     /// Only the group of this name.
     pub(crate) group: Option<String>,
-    /// Only this end user, cut as in a record. Counted from the records that are still kept, so without refused requests.
+    /// Only this end user, shortened as in a record. Counted from the records that still exist, so without refused
+    /// requests.
     pub(crate) end_user: Option<String>,
     /// Only from this day on.
-    pub(crate) since: Option<Day>,
-    /// Only up to this day, with it.
-    pub(crate) until: Option<Day>,
+    pub(crate) since: Option<UtcDay>,
+    /// Only up to and including this day.
+    pub(crate) until: Option<UtcDay>,
 }
 
-/// What the rooms ask of a database about what was used.
+/// The database operations on usage.
 #[async_trait]
 pub(crate) trait UsageStore: Send + Sync {
-    /// The days on which anything ended, oldest first.
+    /// Returns the days with any usage, oldest first.
     async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError>;
 
-    /// The keys with which anything was asked for, those with the most requests first.
+    /// Returns the keys with any usage, those with the most requests first.
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError>;
 
-    /// All of it together.
-    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<Counts, StoreError>;
+    /// Returns the sum of all counts.
+    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
 
-    /// What each of these keys has used since ever; one that is missing was never used.
-    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError>;
+    /// Returns the total usage of each of these keys. A key that is missing was never used.
+    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
 
     /// Adds requests that were refused before they became a job, all of them or none.
     async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError>;
 
-    /// What these keys are called, also those that are deleted; one that is missing never was.
-    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError>;
+    /// Returns the names of these keys, including deleted ones. A key that is missing never existed.
+    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError>;
 }

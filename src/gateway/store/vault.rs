@@ -1,7 +1,8 @@
-//! Seals what must not lie in the database or beside it as it is: upstream credentials, tokens, keys of files.
+//! Seals data that must not be stored in plain text in or beside the database: upstream credentials, tokens, keys of
+//! files.
 //!
-//! AES-256-GCM under a data key that only [`super::MasterKey`] unwraps. Each sealed value names its context, so that a
-//! value moved to another row or column does not open there.
+//! It uses AES-256-GCM under a data key that only [`super::MasterKey`] unwraps. Each sealed value names its context, so
+//! that a value moved to another row or column does not open there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use aws_lc_rs::hmac;
 use super::StoreError;
 use super::secret_bytes::SecretBytes;
 
-/// The first byte of what is sealed. Another layout or algorithm gets another number.
+/// The first byte of a sealed value. Another layout or algorithm gets another number.
 const VERSION: u8 = 1;
 
-/// Seals and opens. Clones share one key.
+/// Seals and opens values. Clones share one key.
 #[derive(Clone)]
-pub(crate) struct Vault(Arc<Keys>);
+pub(crate) struct Vault(Arc<VaultKeys>);
 
-struct Keys {
+struct VaultKeys {
     seal: LessSafeKey,
     hash: hmac::Key,
 }
@@ -31,10 +32,11 @@ impl Vault {
         // Each use has a derived key of its own.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
         let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
-        Ok(Self(Arc::new(Keys { seal, hash })))
+        Ok(Self(Arc::new(VaultKeys { seal, hash })))
     }
 
-    /// A hash of a value that must be found again but not read: without the key nobody can check guesses against it.
+    /// Hashes a value that must be found again but not read. Without the key, guesses cannot be checked against the
+    /// hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
         let mut hashed = hmac::Context::with_key(&self.0.hash);
         hashed.update(&(context.len() as u64).to_be_bytes());
@@ -45,11 +47,11 @@ impl Vault {
         hash
     }
 
-    /// Seals a value for one place. Random nonces are safe for some 2^32 values under one key, far more than there
+    /// Seals a value for one context. Random nonces are safe for some 2^32 values under one key, far more than there
     /// will be.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] where the system has no random bytes.
+    /// Returns [`StoreError::Unavailable`] if the system has no random bytes.
     pub(crate) fn seal(&self, context: &str, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
         let nonce: [u8; NONCE_LEN] = super::random_bytes()?;
         let mut sealed = Vec::with_capacity(1 + NONCE_LEN + plain.len() + AES_256_GCM.tag_len());
@@ -64,17 +66,17 @@ impl Vault {
         Ok(sealed)
     }
 
-    /// Opens what was sealed for the same place.
+    /// Opens a value that was sealed for the same context.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] where it was not sealed here, not for this place, or not by this installation.
+    /// Returns [`StoreError::Damaged`] if the value was not sealed here, for this context, or by this installation.
     pub(crate) fn open(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.try_open(context, sealed).ok_or_else(|| {
             StoreError::damaged("a sealed value does not open: restore imagate.db from a backup, or enter it again")
         })
     }
 
-    /// `None` where it does not open.
+    /// Returns `None` if the value does not open.
     pub(super) fn try_open(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (version, rest) = sealed.split_first()?;
         let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
@@ -95,7 +97,7 @@ impl fmt::Debug for Vault {
     }
 }
 
-/// Fixed text in front: nothing else that may once use the key can mean the same.
+/// Puts a fixed text in front of the context, so that no other future use of the key can have the same context.
 fn bound(context: &str) -> Aad<Vec<u8>> {
     Aad::from([b"imagate vault v1\0", context.as_bytes()].concat())
 }
@@ -161,7 +163,7 @@ mod tests {
         assert!(seen.iter().all(|sealed| sealed.len() == 1 + NONCE_LEN + 6 + 16));
     }
 
-    /// Computed by another implementation of the same cipher: what lies in databases must stay readable.
+    /// The value was computed by another implementation of the same cipher: stored values must stay readable.
     #[test]
     fn the_first_layout_stays_readable() {
         let sealed = SEALED.as_bytes().chunks(2);

@@ -6,9 +6,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::metrics::Word;
+use super::metrics::StaticLabel;
 
-/// The number of connections in each state, and of those closed for each reason.
+/// The number of connections in each state, and the number of those closed for each reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionMetrics {
     open: Family<StateLabels, Gauge>,
@@ -18,12 +18,12 @@ pub(crate) struct ConnectionMetrics {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
-    state: Word,
+    state: StaticLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
-    reason: Word,
+    reason: StaticLabel,
 }
 
 // === impl ConnectionMetrics ===
@@ -39,13 +39,13 @@ impl ConnectionMetrics {
     pub(crate) fn set_open(&self, counts: &[(&'static str, usize)]) {
         for (state, count) in counts {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            self.open.get_or_create(&StateLabels { state: Word(state) }).set(count);
+            self.open.get_or_create(&StateLabels { state: StaticLabel(state) }).set(count);
         }
     }
 
     /// Counts a connection that was closed for this reason.
     pub(crate) fn closed(&self, reason: &'static str) {
-        self.closed.get_or_create(&ReasonLabels { reason: Word(reason) }).inc();
+        self.closed.get_or_create(&ReasonLabels { reason: StaticLabel(reason) }).inc();
     }
 
     /// Counts a connection that the system could not accept.

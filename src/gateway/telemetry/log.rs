@@ -1,7 +1,7 @@
 //! The queue of log lines in front of standard error.
 //!
-//! Decides how many lines may wait, and for how long the end of the process waits for them. If nobody reads the pipe,
-//! only the thread that writes blocks: lines beyond the bound are dropped and counted, and the threads that log
+//! This module decides how many lines may wait, and how long the end of the process waits for them. If the pipe is not
+//! read, only the thread that writes blocks: lines beyond the bound are dropped and counted, and the threads that log
 //! continue.
 
 use std::io::{self, Write};
@@ -11,44 +11,44 @@ use std::time::{Duration, Instant};
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most bytes of waiting lines (ours), which is some thousand lines. While a batch is written, as many again may
-/// gather.
+/// The most bytes of waiting lines (ours), which is some thousand lines. While a batch is written, the same number may
+/// wait in addition.
 const MAX_WAITING: usize = 1 << 20;
 
-/// The time that the end of the process waits for the last lines (ours): a pipe that is read takes milliseconds.
+/// The time that the end of the process waits for the last lines (ours). A pipe that is read takes milliseconds.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The number of lines that this process could not write. Static, because there is one log.
+/// The number of lines that this process could not write. It is static, because there is one log.
 static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// The counter of the lines that this process could not write.
+/// Returns the counter of the lines that this process could not write.
 pub(super) fn dropped_lines() -> Counter {
     DROPPED.clone()
 }
 
 /// Lines that wait to be written. Adding one never blocks.
 #[derive(Clone, Debug)]
-pub(super) struct LogQueue(Arc<Shared>);
+pub(super) struct LogQueue(Arc<SharedLogQueue>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedLogQueue {
+    state: Mutex<LogQueueState>,
     changed: Condvar,
     dropped: Counter,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogQueueState {
     waiting: Vec<u8>,
     /// The number of lines in `waiting`.
     lines: u64,
     /// True while a batch is being written.
     writing: bool,
-    /// The number of lines dropped since it was last reported.
+    /// The number of dropped lines that were not reported yet.
     unsaid: u64,
 }
 
-/// On drop, waits until the last lines are written, as long as somebody reads them.
+/// On drop, waits for a limited time until the last lines are written.
 #[derive(Debug)]
 pub(crate) struct LogGuard(LogQueue);
 
@@ -66,7 +66,7 @@ impl LogQueue {
         dropped: Counter,
         say: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
-        let queue = Self(Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), dropped }));
+        let queue = Self(Arc::new(SharedLogQueue { state: Mutex::default(), changed: Condvar::new(), dropped }));
         let writer = queue.clone();
         std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_to(out, say))?;
         Ok(queue)
@@ -132,7 +132,7 @@ impl LogQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogQueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -146,7 +146,7 @@ impl<'a> MakeWriter<'a> for LogQueue {
 }
 
 impl Write for &LogQueue {
-    /// Adds a line: the formatting layer writes each line in one call.
+    /// Adds a line. The formatting layer writes each line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
         Ok(line.len())
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes when the test allows it, and fails if the test says so.
+    /// An output that writes when the test allows it, and fails if the test requests it.
     struct Gate {
         open: mpsc::Receiver<io::Result<()>>,
         written: mpsc::Sender<Vec<u8>>,

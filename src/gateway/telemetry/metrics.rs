@@ -1,8 +1,8 @@
-//! What is counted, for Prometheus and whoever reads its format.
+//! The metrics of the process, in the format of Prometheus.
 //!
-//! Decides the names, and that every label has few values: no key, no user, no prompt and no model of a caller is one.
-//! An account is: operators have as many as they choose, and an account that fails must have a name.
-//! Counts of jobs are taken from their records, so the two cannot tell different stories.
+//! This module decides the names, and that every label has few values: no key, user, prompt or caller's model may be a
+//! label. An account is one: operators choose their number, and an account that fails must have a name. The counts of
+//! jobs are taken from their records, so metrics and records cannot contradict each other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,13 +16,13 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::ConnectionMetrics;
 use super::log::dropped_lines;
-use crate::gateway::store::{Class, Record, State};
+use crate::gateway::store::{AttemptClass, JobState, Record};
 use crate::image::Size;
 
-/// Upper bounds of the time that a job takes (ours): up to the deadline of a large image, and twice that.
+/// The upper bounds of the histogram of job times (ours): up to the deadline of a large image, and twice that.
 const SECONDS: [f64; 10] = [0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
-/// Everything that is counted in this process.
+/// All metrics of this process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -39,39 +39,40 @@ pub(crate) struct Metrics {
     body_bytes: Gauge,
     spool_bytes: Gauge,
     refused_for_space: Counter,
-    /// Held from what stands now until it is written: two who ask at once would clear each other's lines.
+    /// Held from setting the current values until they are written: two concurrent readers would clear each other's
+    /// lines.
     telling: Mutex<()>,
 }
 
-/// How things stand at this moment.
+/// The current values, which are read when the metrics are requested.
 #[derive(Debug, Default)]
-pub(crate) struct Now {
+pub(crate) struct MetricsSnapshot {
     /// Each account in use.
-    pub(crate) accounts: Vec<AccountNow>,
-    /// Requests that wait for a place.
+    pub(crate) accounts: Vec<AccountSnapshot>,
+    /// The number of requests that wait for a slot.
     pub(crate) waiting: usize,
-    /// Records that have no durable outcome yet.
+    /// The number of records that have no durable outcome yet.
     pub(crate) unsettled: usize,
-    /// Bytes of request bodies in memory that are still arriving.
+    /// The bytes of request bodies in memory that are still arriving.
     pub(crate) body_bytes: u64,
-    /// Bytes of uploads on disk.
+    /// The bytes of uploads on disk.
     pub(crate) spool_bytes: u64,
     /// The number of bodies that a budget has refused since the start.
     pub(crate) refused_for_space: u64,
 }
 
-/// How an account stands at this moment.
+/// The current state of an account.
 #[derive(Debug)]
-pub(crate) struct AccountNow {
-    /// Its name.
+pub(crate) struct AccountSnapshot {
+    /// The name of the account.
     pub(crate) name: String,
-    /// Calls that are under way.
+    /// The number of running calls.
     pub(crate) taken: usize,
-    /// Calls at once.
+    /// The most concurrent calls.
     pub(crate) places: usize,
-    /// Whether it rests.
+    /// True during a cooldown.
     pub(crate) resting: bool,
-    /// Whether it is out until an operator brings it back.
+    /// True if the account is disabled until an operator enables it.
     pub(crate) disabled: bool,
 }
 
@@ -92,33 +93,33 @@ struct AnswerLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct JobLabels {
     operation: String,
-    state: Word,
+    state: StaticLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SizeLabels {
     operation: String,
-    size: Word,
+    size: StaticLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ImageLabels {
     operation: String,
-    size: Word,
-    quality: Word,
-    output_format: Word,
+    size: StaticLabel,
+    quality: StaticLabel,
+    output_format: StaticLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AttemptLabels {
     account: String,
-    class: Word,
+    class: StaticLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TokenLabels {
     operation: String,
-    direction: Word,
+    direction: StaticLabel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -126,9 +127,9 @@ struct AccountLabels {
     account: String,
 }
 
-/// A label of a closed set.
+/// A label from a closed set of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Word(pub(super) &'static str);
+pub(super) struct StaticLabel(pub(super) &'static str);
 
 // === impl Metrics ===
 
@@ -176,17 +177,17 @@ impl Metrics {
         &self.connections
     }
 
-    /// An answer has begun.
+    /// Counts an answer that has begun.
     pub(crate) fn answered(&self, operation: &str, status: u16) {
         self.answers.get_or_create(&AnswerLabels { operation: operation.to_owned(), status }).inc();
     }
 
-    /// A job is over.
+    /// Counts a job that has ended.
     pub(crate) fn job_ended(&self, record: &Record) {
         let operation = || record.operation.clone();
         let size = size_class(record.size.as_deref());
-        self.jobs.get_or_create(&JobLabels { operation: operation(), state: Word(record.state.as_str()) }).inc();
-        if let (Some(milliseconds), State::Succeeded) = (record.latency_ms, record.state) {
+        self.jobs.get_or_create(&JobLabels { operation: operation(), state: StaticLabel(record.state.as_str()) }).inc();
+        if let (Some(milliseconds), JobState::Succeeded) = (record.latency_ms, record.state) {
             let seconds = std::time::Duration::from_millis(milliseconds).as_secs_f64();
             self.seconds.get_or_create(&SizeLabels { operation: operation(), size }).observe(seconds);
         }
@@ -206,18 +207,18 @@ impl Metrics {
         let [input, output, _] = record.tokens();
         for (direction, tokens) in [("input", input), ("output", output)] {
             if let Some(tokens) = tokens {
-                let labels = TokenLabels { operation: operation(), direction: Word(direction) };
+                let labels = TokenLabels { operation: operation(), direction: StaticLabel(direction) };
                 self.tokens.get_or_create(&labels).inc_by(tokens);
             }
         }
     }
 
-    /// Everything as text in the `OpenMetrics` format.
+    /// Returns all metrics as text in the `OpenMetrics` format.
     ///
     /// # Errors
     ///
-    /// Where it cannot be written, which is a fault of ours.
-    pub(crate) fn render(&self, now: &Now) -> Result<String, std::fmt::Error> {
+    /// Returns an error if the text cannot be written, which is a bug of this program.
+    pub(crate) fn render(&self, now: &MetricsSnapshot) -> Result<String, std::fmt::Error> {
         let _alone = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         self.accounts.set(&now.accounts);
         self.waiting.set(whole(now.waiting));
@@ -242,8 +243,8 @@ impl AccountGauges {
         registry.register("account_disabled", "1 while the account is out", self.disabled.clone());
     }
 
-    /// Accounts that are gone are shown no more.
-    fn set(&self, accounts: &[AccountNow]) {
+    /// Sets the values of these accounts. Accounts that no longer exist are removed.
+    fn set(&self, accounts: &[AccountSnapshot]) {
         for family in [&self.taken, &self.places, &self.resting, &self.disabled] {
             family.clear();
         }
@@ -257,9 +258,9 @@ impl AccountGauges {
     }
 }
 
-// === impl Word ===
+// === impl StaticLabel ===
 
-impl EncodeLabelValue for Word {
+impl EncodeLabelValue for StaticLabel {
     fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         self.0.encode(encoder)
     }
@@ -269,27 +270,28 @@ fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Sizes are many; what matters for time and cost is which of the two classes of the operating rules one is in.
-fn size_class(size: Option<&str>) -> Word {
+/// Returns the class of a size. There are many sizes; for time and cost only the two classes of the operating rules
+/// matter.
+fn size_class(size: Option<&str>) -> StaticLabel {
     match size.map(str::parse::<Size>) {
-        Some(Ok(size)) if size.is_large() => Word("large"),
-        Some(Ok(_)) => Word("standard"),
-        Some(Err(_)) | None => Word("other"),
+        Some(Ok(size)) if size.is_large() => StaticLabel("large"),
+        Some(Ok(_)) => StaticLabel("standard"),
+        Some(Err(_)) | None => StaticLabel("other"),
     }
 }
 
-fn one_of(words: &'static [&'static str], word: Option<&str>) -> Word {
-    Word(words.iter().find(|known| Some(**known) == word).copied().unwrap_or("other"))
+fn one_of(words: &'static [&'static str], word: Option<&str>) -> StaticLabel {
+    StaticLabel(words.iter().find(|known| Some(**known) == word).copied().unwrap_or("other"))
 }
 
-fn class(class: Option<Class>) -> Word {
-    Word(match class {
+fn class(class: Option<AttemptClass>) -> StaticLabel {
+    StaticLabel(match class {
         None => "none",
-        Some(Class::N) => "N",
-        Some(Class::F) => "F",
-        Some(Class::X) => "X",
-        Some(Class::R) => "R",
-        Some(Class::O) => "O",
+        Some(AttemptClass::N) => "N",
+        Some(AttemptClass::F) => "F",
+        Some(AttemptClass::X) => "X",
+        Some(AttemptClass::R) => "R",
+        Some(AttemptClass::O) => "O",
     })
 }
 
@@ -300,14 +302,14 @@ mod tests {
     #[test]
     fn whoever_asks_at_the_same_time_is_told_of_every_account() {
         let metrics = Metrics::new();
-        let account = |number: usize| AccountNow {
+        let account = |number: usize| AccountSnapshot {
             name: format!("account-{number}"),
             taken: 0,
             places: 1,
             resting: false,
             disabled: false,
         };
-        let now = Now { accounts: (0..20).map(account).collect(), ..Now::default() };
+        let now = MetricsSnapshot { accounts: (0..20).map(account).collect(), ..MetricsSnapshot::default() };
         let ask = || {
             for _ in 0..100 {
                 let text = metrics.render(&now).expect("text");

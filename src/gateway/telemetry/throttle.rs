@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The time between two lines about the same failure (ours).
 const BETWEEN: Duration = Duration::from_secs(30);
 
-/// Decides when a line about one kind of failure is written. The time comes as an argument.
+/// Decides when a line about one kind of failure is written. The caller passes the time.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
     told_at: Option<Instant>,
@@ -45,7 +45,7 @@ mod tests {
         let begun = Instant::now();
         let mut throttle = LogThrottle::default();
         assert_eq!(throttle.worked(), None);
-        // Ten times a second for a minute.
+        // Ten failures a second for a minute.
         let told: Vec<u64> =
             (0..600).filter_map(|tenths| throttle.failed(begun + Duration::from_millis(100 * tenths))).collect();
         assert_eq!(told, [1, 300]);

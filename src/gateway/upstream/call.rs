@@ -1,4 +1,4 @@
-//! One call that makes something, whatever the protocol: what its head means, and what it means that there is none.
+//! Makes one call that creates an image or a response, for every protocol, and classifies its head or the lack of one.
 
 use std::time::Duration;
 
@@ -8,47 +8,50 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::classify::{self, Blame};
-use super::reply::{Cause, Class, Failure, Reply, ReplyBody};
-use super::transport::{Kind, RequestBody, ResponseBody, SendError, Sent, Transport};
+use super::classify::{self, CallerFaultScope};
+use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport};
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 
-/// So much of an error's body is read, for so long: an error is acted on even if its body never ends.
+/// The limits for reading an error's body: an error is classified even if its body never ends.
 #[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
 const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
-/// The most characters of an upstream's id that are kept; no upstream has longer ones.
+/// The most characters of an upstream's id that are kept; known ids are shorter.
 const REQUEST_ID_MAX: usize = 128;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// Makes the call. `blame` says which errors can be the caller's.
+/// Makes the call. `blame` states which errors can be the caller's.
 pub(super) async fn call(
     transport: &Transport,
     request: Result<Request<RequestBody>, http::Error>,
     until: Instant,
-    blame: Blame,
-) -> Result<Reply, Failure> {
+    blame: CallerFaultScope,
+) -> Result<Reply, AttemptFailure> {
     let request = request.map_err(|error| {
         tracing::error!(%error, "an upstream request could not be made");
-        Failure::new(Class::N, Cause::Unreachable)
+        AttemptFailure::new(FailureClass::N, FailureCause::Unreachable)
     })?;
     let response = transport.send(request, until).await.map_err(|error| not_sent(&error))?;
     if response.status() != StatusCode::OK {
         return Err(refused(response, blame).await);
     }
     if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
-        // An upstream's header can hold anything: only a word that is known goes into the log.
+        // An upstream's header can have any value: only a known word goes into the log.
         let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
         tracing::warn!(coding, "the upstream compressed an answer although it was asked not to");
         let request_id = request_id(response.headers());
-        return Err(Failure { request_id, ..Failure::new(Class::X, Cause::Broken).with_status(200) });
+        return Err(AttemptFailure {
+            request_id,
+            ..AttemptFailure::new(FailureClass::X, FailureCause::Broken).with_status(200)
+        });
     }
     let request_id = request_id(response.headers());
     let body = ReplyBody::Wire(Box::new(response.into_body()));
     Ok(Reply { body, simulated: false, by_tool: false, request_id })
 }
 
-/// The upstream's id of a call, with which its operator can be asked about it. Characters that no id has are left out,
-/// because a header can hold anything.
+/// Returns the upstream's id of a call, which its support can look up. Characters that no id has are left out, because
+/// a header can have any value.
 fn request_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("x-request-id")?.to_str().ok()?;
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
@@ -56,22 +59,22 @@ fn request_id(headers: &HeaderMap) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// No answer at all.
-fn not_sent(error: &SendError) -> Failure {
+/// Classifies a call without an answer.
+fn not_sent(error: &SendError) -> AttemptFailure {
     tracing::warn!(error = error as &dyn std::error::Error, sent = ?error.sent, "an upstream attempt failed");
-    let cause = if error.kind == Kind::Timeout { Cause::Timeout } else { Cause::Broken };
+    let cause = if error.kind == SendErrorKind::Timeout { FailureCause::Timeout } else { FailureCause::Broken };
     match error.sent {
-        Sent::Nothing => Failure::new(Class::N, Cause::Unreachable),
-        Sent::Maybe => Failure::new(Class::X, cause),
+        SendProgress::Nothing => AttemptFailure::new(FailureClass::N, FailureCause::Unreachable),
+        SendProgress::Maybe => AttemptFailure::new(FailureClass::X, cause),
     }
 }
 
-/// An answer that is no success.
-async fn refused(response: Response<ResponseBody>, blame: Blame) -> Failure {
+/// Classifies an answer whose status is no success.
+async fn refused(response: Response<ResponseBody>, blame: CallerFaultScope) -> AttemptFailure {
     let (head, body) = response.into_parts();
     let body = read_error(body).await;
     let failure = classify::status(head.status, &head.headers, &body, blame);
-    let failure = Failure { request_id: request_id(&head.headers), ..failure };
+    let failure = AttemptFailure { request_id: request_id(&head.headers), ..failure };
     tracing::warn!(
         status = head.status.as_u16(),
         class = failure.class.as_str(),
@@ -80,10 +83,10 @@ async fn refused(response: Response<ResponseBody>, blame: Blame) -> Failure {
     failure
 }
 
-/// As much of the body as comes within the limits.
+/// Reads the body within the limits of time and size.
 async fn read_error(mut body: ResponseBody) -> Bytes {
     let mut read = BytesMut::new();
-    // Running out of time or of body is no failure here: the status alone is enough to act on.
+    // Reaching a limit is no failure here: the status alone is enough to classify the error.
     let _ = timeout(ERROR_BODY_TIME, async {
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else { continue };

@@ -1,8 +1,8 @@
-//! Small calls that make no image: a prompt is judged, a token fetched, an account looked at or asked for its models.
+//! Small calls that make no image: prompt moderation, token fetches, account probes and model lists.
 //!
-//! Decides how much of an answer is read, and what in it is a judgement. Refuses to know what follows from it.
-//! Rules: one request, at most one answer, no redirect, nothing sent twice; at most so many bytes and so long, whatever
-//! the other side does; what is displayed names no host, and no credential goes anywhere but into its header or body.
+//! The module decides how much of an answer is read, and how a moderation result is found in it. It must not know the
+//! consequences. Rules: one request, at most one answer, no redirect, nothing sent twice; bytes and time are bounded,
+//! whatever the other side does; displayed text names no host, and a credential is only in its header or body.
 
 use std::time::Duration;
 
@@ -14,156 +14,160 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::Upstream;
-use super::transport::{Kind, RequestBody, ResponseBody, SendError, Transport};
-use crate::gateway::accounts::{Address, TokenAnswer, TokenEndpoint, TokenRequest, Unreachable};
-use crate::gateway::config::Moderation;
+use super::UpstreamClient;
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
+use crate::gateway::accounts::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse, UpstreamAddress};
+use crate::gateway::config::ModerationConfig;
 
-/// A judgement or a token is a fraction of this.
+/// The limit for a moderation result or a token, which are much smaller.
 const ANSWER_MAX: usize = 64 * 1024;
-/// A list of models is long where each is described.
+/// The limit for a list of models, which is long if each is described.
 const MODELS_MAX: usize = 2 * 1024 * 1024;
-/// A token endpoint or an upstream that is looked at may take so long (ours).
+/// The longest wait for a token endpoint or a probed upstream (ours).
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A list of models may take so long (ours): it comes out of memory.
+/// The longest wait for a list of models (ours), which an upstream has in memory.
 const LISTING: Duration = Duration::from_secs(10);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
-/// There was no answer that could be used. Why is logged where it is known; this is safe to show.
+/// No usable answer was received. The reason is logged at its source; this error is safe to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CallFailed {
-    /// Nobody answered, or not in HTTP.
+pub(crate) enum ServiceCallError {
+    /// The service did not answer, or not in HTTP.
     #[error("the service could not be reached")]
     Unreachable,
-    /// Not in time.
+    /// The service did not answer in time.
     #[error("the service did not answer in time")]
     Timeout,
-    /// It does not do what it was asked for.
+    /// The service answered with this status, which is no success.
     #[error("the service answered with status {0}")]
     Status(u16),
-    /// Not what was asked for, or too much of it.
+    /// The answer has the wrong form, or is too large.
     #[error("the service gave an answer that cannot be used")]
     Unusable,
 }
 
-// === impl Upstream ===
+// === impl UpstreamClient ===
 
-impl Upstream {
-    /// Asks the service of a group whether a prompt is to be refused.
+impl UpstreamClient {
+    /// Returns true if the moderation service of a group flags a prompt.
     ///
     /// # Errors
     ///
-    /// Where it gave no judgement; what then becomes of the prompt is the operator's choice.
-    pub(crate) async fn moderate(&self, service: &Moderation, prompt: &str) -> Result<bool, CallFailed> {
+    /// Returns an error if the service gave no result. The operator's configuration then decides about the prompt.
+    pub(crate) async fn moderate(&self, service: &ModerationConfig, prompt: &str) -> Result<bool, ServiceCallError> {
         let body = json!({"model": service.model, "input": prompt}).to_string();
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
         headers.extend(service.api_key.as_ref().map(|key| (AUTHORIZATION, bearer(key.expose()))));
-        let call = Call { what: "moderation", method: Method::POST, headers, body, most: ANSWER_MAX };
+        let call = ServiceCall { what: "moderation", method: Method::POST, headers, body, most: ANSWER_MAX };
         let url = format!("{}/moderations", service.base_url.to_string().trim_end_matches('/'));
         let (status, answer) = call.make(&self.transport, &url, Instant::now() + service.timeout).await?;
         if status != 200 {
             tracing::warn!(status, "the moderation service gave no judgement");
-            return Err(CallFailed::Status(status));
+            return Err(ServiceCallError::Status(status));
         }
-        flagged(&answer).ok_or(CallFailed::Unusable)
+        flagged(&answer).ok_or(ServiceCallError::Unusable)
     }
 
-    /// Posts a form to a token endpoint; whatever status comes back is an answer.
+    /// Posts a form to a token endpoint. An answer with any status is returned.
     async fn post_form(
         &self,
         url: &Uri,
         form: String,
         authorization: Option<HeaderValue>,
-    ) -> Result<(u16, Bytes), CallFailed> {
+    ) -> Result<(u16, Bytes), ServiceCallError> {
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, FORM)]);
         headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
-        let call = Call { what: "token", method: Method::POST, headers, body: form, most: ANSWER_MAX };
+        let call = ServiceCall { what: "token", method: Method::POST, headers, body: form, most: ANSWER_MAX };
         call.make(&self.transport, &url.to_string(), Instant::now() + PATIENCE).await
     }
 
-    /// Looks whether an account is let in, without making anything: the status of its list of models.
+    /// Checks the credentials of an account without making anything: returns the status of its list of models.
     ///
     /// # Errors
     ///
-    /// Where there was no answer.
+    /// Returns an error if there was no answer.
     pub(crate) async fn probe(
         &self,
-        address: &Address,
+        address: &UpstreamAddress,
         authorization: Option<&HeaderValue>,
-    ) -> Result<u16, CallFailed> {
+    ) -> Result<u16, ServiceCallError> {
         let mut headers = address.headers().clone();
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
         self.look(&address.join("/models"), headers).await
     }
 
-    /// The list of models of an account, as it came.
+    /// Returns the list of models of an account, as it was received.
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// Returns an error if there is no list.
     pub(crate) async fn list_models(
         &self,
-        address: &Address,
+        address: &UpstreamAddress,
         authorization: Option<&HeaderValue>,
-    ) -> Result<Bytes, CallFailed> {
+    ) -> Result<Bytes, ServiceCallError> {
         let mut headers = address.headers().clone();
         headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
         self.listing(&address.join("/models"), headers).await
     }
 
-    async fn listing(&self, url: &str, headers: HeaderMap) -> Result<Bytes, CallFailed> {
-        let call = Call { what: "models", method: Method::GET, headers, body: String::new(), most: MODELS_MAX };
+    async fn listing(&self, url: &str, headers: HeaderMap) -> Result<Bytes, ServiceCallError> {
+        let call = ServiceCall { what: "models", method: Method::GET, headers, body: String::new(), most: MODELS_MAX };
         let (status, answer) = call.make(&self.transport, url, Instant::now() + LISTING).await?;
-        if status == 200 { Ok(answer) } else { Err(CallFailed::Status(status)) }
+        if status == 200 { Ok(answer) } else { Err(ServiceCallError::Status(status)) }
     }
 
-    /// The list itself may be of any length; the status is what counts.
-    async fn look(&self, url: &str, headers: HeaderMap) -> Result<u16, CallFailed> {
-        let call = Call { what: "probe", method: Method::GET, headers, body: String::new(), most: ANSWER_MAX };
+    /// Returns the status only, because the list itself may have any length.
+    async fn look(&self, url: &str, headers: HeaderMap) -> Result<u16, ServiceCallError> {
+        let call = ServiceCall { what: "probe", method: Method::GET, headers, body: String::new(), most: ANSWER_MAX };
         let response = call.send(&self.transport, url, Instant::now() + PATIENCE).await?;
         Ok(response.status().as_u16())
     }
 }
 
 #[async_trait]
-impl TokenEndpoint for Upstream {
-    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenAnswer, Unreachable> {
+impl TokenEndpoint for UpstreamClient {
+    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError> {
         let TokenRequest { url, form, authorization } = request;
-        let (status, body) = self.post_form(url, form, authorization).await.map_err(|_| Unreachable)?;
-        Ok(TokenAnswer { status, body })
+        let (status, body) = self.post_form(url, form, authorization).await.map_err(|_| TokenEndpointError)?;
+        Ok(TokenResponse { status, body })
     }
 
-    async fn probe(&self, address: &Address, authorization: Option<&HeaderValue>) -> Result<u16, Unreachable> {
-        Self::probe(self, address, authorization).await.map_err(|_| Unreachable)
+    async fn probe(
+        &self,
+        address: &UpstreamAddress,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<u16, TokenEndpointError> {
+        Self::probe(self, address, authorization).await.map_err(|_| TokenEndpointError)
     }
 }
 
 /// One small call.
-struct Call {
-    /// For the log.
+struct ServiceCall {
+    /// The name of the call in the log.
     what: &'static str,
     method: Method,
     headers: HeaderMap,
     body: String,
-    /// So much of an answer is read.
+    /// The most bytes of an answer that are read.
     most: usize,
 }
 
-// === impl Call ===
+// === impl ServiceCall ===
 
-impl Call {
+impl ServiceCall {
     /// Makes the call and reads the whole answer.
-    async fn make(self, transport: &Transport, url: &str, until: Instant) -> Result<(u16, Bytes), CallFailed> {
+    async fn make(self, transport: &Transport, url: &str, until: Instant) -> Result<(u16, Bytes), ServiceCallError> {
         let (what, most) = (self.what, self.most);
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
         if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
             tracing::warn!(what, "a service compressed an answer although it was asked not to");
-            return Err(CallFailed::Unusable);
+            return Err(ServiceCallError::Unusable);
         }
-        let read = timeout_at(until, whole(body, most)).await.unwrap_or(Err(CallFailed::Timeout));
+        let read = timeout_at(until, whole(body, most)).await.unwrap_or(Err(ServiceCallError::Timeout));
         let answer =
             read.inspect_err(|failed| tracing::warn!(what, %failed, "a service's answer could not be read"))?;
         Ok((head.status.as_u16(), answer))
@@ -174,11 +178,11 @@ impl Call {
         transport: &Transport,
         url: &str,
         until: Instant,
-    ) -> Result<Response<ResponseBody>, CallFailed> {
+    ) -> Result<Response<ResponseBody>, ServiceCallError> {
         let what = self.what;
         let request = self.request(url).map_err(|error| {
             tracing::error!(what, %error, "a request to a service could not be made");
-            CallFailed::Unreachable
+            ServiceCallError::Unreachable
         })?;
         transport.send(request, until).await.map_err(|error| not_sent(what, &error))
     }
@@ -195,32 +199,32 @@ impl Call {
     }
 }
 
-fn not_sent(what: &str, error: &SendError) -> CallFailed {
+fn not_sent(what: &str, error: &SendError) -> ServiceCallError {
     tracing::warn!(what, error = error as &dyn std::error::Error, "a service could not be asked");
-    if error.kind == Kind::Timeout { CallFailed::Timeout } else { CallFailed::Unreachable }
+    if error.kind == SendErrorKind::Timeout { ServiceCallError::Timeout } else { ServiceCallError::Unreachable }
 }
 
-/// All of a body that is not too large.
-async fn whole(mut body: ResponseBody, most: usize) -> Result<Bytes, CallFailed> {
+/// Reads a whole body that is not too large.
+async fn whole(mut body: ResponseBody, most: usize) -> Result<Bytes, ServiceCallError> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| CallFailed::Unreachable)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|_| ServiceCallError::Unreachable)?.into_data() else { continue };
         if read.len() + data.len() > most {
-            return Err(CallFailed::Unusable);
+            return Err(ServiceCallError::Unusable);
         }
         read.extend_from_slice(&data);
     }
     Ok(read.freeze())
 }
 
-/// Whether any result is flagged; nothing where it is no judgement of all of them.
+/// Returns true if any result is flagged; `None` if the answer does not judge all of them.
 fn flagged(answer: &[u8]) -> Option<bool> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let results = answer.get("results")?.as_array().filter(|results| !results.is_empty())?;
     results.iter().try_fold(false, |any, result| Some(any | result.get("flagged")?.as_bool()?))
 }
 
-/// The configuration has checked that the key fits into a header.
+/// The configuration has checked that the key is a valid header value.
 fn bearer(key: &str) -> HeaderValue {
     let mut value = HeaderValue::try_from(format!("Bearer {key}")).unwrap_or(HeaderValue::from_static("Bearer"));
     value.set_sensitive(true);

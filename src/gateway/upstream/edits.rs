@@ -1,38 +1,39 @@
-//! An edit as the `images` protocol wants it: a multipart form, written by us from what was checked.
+//! Builds an edit for the `images` protocol: a multipart form that the gateway writes from the checked request.
 //!
-//! Nothing of the caller's form is passed on but values and the images themselves: names of files, their types and the
-//! order of parts are ours. Images stay on disk; only what stands between them is in memory.
+//! Only values and the images themselves are taken from the caller's form. The gateway chooses the names and types of
+//! files and the order of parts. Images stay on disk; only the text between them is in memory.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::transport::{Piece, RequestBody};
-use crate::gateway::spool::Upload;
+use super::transport::{BodyPart, RequestBody};
+use crate::gateway::spool::ImageUpload;
 
-/// The name of every image, also of a single one: upstreams take a list of one.
+/// The field name of every image, also of a single one: upstreams accept a list of one.
 const IMAGE: &str = "image[]";
 
 /// A form that is being written.
-struct Form {
+struct MultipartWriter {
     boundary: String,
-    pieces: Vec<Piece>,
-    /// What has been written behind the last file.
+    pieces: Vec<BodyPart>,
+    /// The text that was written after the last file.
     text: BytesMut,
 }
 
-/// The content type and the body of an edit. The body can be cloned for another attempt.
+/// Returns the content type and the body of an edit. The body can be cloned for another attempt.
 ///
 /// # Errors
 ///
-/// Never with a boundary of our own; but the type of the header cannot know that.
+/// Never fails with a boundary of the gateway, but the type of the header does not show this.
 pub(super) fn form(
     fields: &Map<String, Value>,
-    images: &[Upload],
-    mask: Option<&Upload>,
+    images: &[ImageUpload],
+    mask: Option<&ImageUpload>,
 ) -> Result<(HeaderValue, RequestBody), http::Error> {
-    let mut form = Form { boundary: Uuid::new_v4().simple().to_string(), pieces: Vec::new(), text: BytesMut::new() };
+    let mut form =
+        MultipartWriter { boundary: Uuid::new_v4().simple().to_string(), pieces: Vec::new(), text: BytesMut::new() };
     for (name, value) in fields {
         form.field(name, value);
     }
@@ -46,9 +47,9 @@ pub(super) fn form(
     Ok((content_type, form.finish()))
 }
 
-// === impl Form ===
+// === impl MultipartWriter ===
 
-impl Form {
+impl MultipartWriter {
     fn field(&mut self, name: &str, value: &Value) {
         let text = match value {
             Value::Null => return,
@@ -62,8 +63,8 @@ impl Form {
         ));
     }
 
-    fn file(&mut self, name: &str, file_name: &str, upload: &Upload) {
-        // The rules let no other through; without a format the upstream can still look for itself.
+    fn file(&mut self, name: &str, file_name: &str, upload: &ImageUpload) {
+        // The rules accept no other format. Without one the upstream can still detect it.
         let (ending, media_type) = upload.header.as_ref().map_or_else(
             |_| (String::new(), "application/octet-stream".to_owned()),
             |header| (format!(".{}", header.facts.format.extension()), format!("image/{}", header.facts.format)),
@@ -73,14 +74,14 @@ impl Form {
              content-type: {media_type}\r\n\r\n",
             self.boundary
         ));
-        self.pieces.push(Piece::Bytes(self.text.split().freeze()));
-        self.pieces.push(Piece::File(upload.file.clone()));
+        self.pieces.push(BodyPart::Bytes(self.text.split().freeze()));
+        self.pieces.push(BodyPart::File(upload.file.clone()));
         self.write("\r\n");
     }
 
     fn finish(mut self) -> RequestBody {
         self.write(&format!("--{}--\r\n", self.boundary));
-        self.pieces.push(Piece::Bytes(Bytes::from(self.text)));
+        self.pieces.push(BodyPart::Bytes(Bytes::from(self.text)));
         self.pieces.into()
     }
 
@@ -89,7 +90,7 @@ impl Form {
     }
 }
 
-/// A name within quotes, as browsers write it.
+/// Quotes a name as browsers do.
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -102,10 +103,10 @@ mod tests {
     use tempfile::TempDir;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    use super::super::transport::{Settings, Transport};
+    use super::super::transport::{Transport, TransportSettings};
     use super::*;
     use crate::gateway::spool::Spool;
-    use crate::image::Source as _;
+    use crate::image::ByteSource as _;
 
     fn png(number: u8) -> Vec<u8> {
         let mut file = Vec::new();
@@ -115,10 +116,10 @@ mod tests {
         file
     }
 
-    fn upload(spool: &Spool, content: &[u8]) -> Upload {
+    fn upload(spool: &Spool, content: &[u8]) -> ImageUpload {
         let mut writer = spool.begin().unwrap();
         writer.write(content).unwrap();
-        Upload::new("image", writer.finish())
+        ImageUpload::new("image", writer.finish())
     }
 
     fn fields() -> Map<String, Value> {
@@ -126,7 +127,7 @@ mod tests {
         fields.as_object().unwrap().clone()
     }
 
-    /// A form with an image that is read in several pieces, one that holds a boundary, and a mask.
+    /// Returns a form with an image that is read in several pieces, one that holds a boundary, and a mask.
     fn example() -> (TempDir, [Vec<u8>; 3], HeaderValue, RequestBody) {
         let folder = TempDir::new().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
@@ -172,7 +173,7 @@ mod tests {
         assert!(left > 0 && left < length && !begun.is_end_stream());
         let once = body.clone().collect().await.unwrap().to_bytes();
         assert_eq!((once.len() as u64, &body.collect().await.unwrap().to_bytes()), (length, &once));
-        // A copy of one that is half written goes on from there.
+        // A copy of a half-written body continues at the same position.
         let rest = begun.clone().collect().await.unwrap().to_bytes();
         assert_eq!((rest.len() as u64, &rest), (left, &begun.collect().await.unwrap().to_bytes()));
         assert!(once.ends_with(&rest));
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(quoted("a\"\r\nb"), "a%22%0D%0Ab");
     }
 
-    /// Takes one request with this body, and says what stood before it.
+    /// Reads one request with this body, and returns its head.
     async fn serve(listener: &tokio::net::TcpListener, expected: &[u8]) -> String {
         let mut stream = listener.accept().await.unwrap().0;
         let mut seen = Vec::new();
@@ -223,7 +224,7 @@ mod tests {
         let (_folder, _, content_type, body) = example();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap());
-        let transport = Transport::new(Settings::default()).unwrap();
+        let transport = Transport::new(TransportSettings::default()).unwrap();
         let expected = body.clone().collect().await.unwrap().to_bytes();
         let length = format!("\r\ncontent-length: {}\r\n", expected.len());
         for _ in 0..2 {

@@ -1,30 +1,30 @@
-//! The `images` protocol: an upstream that speaks the image endpoints itself.
+//! The `images` protocol: an upstream that offers the image endpoints itself.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use tokio::time::Instant;
 
-use super::reply::{Failure, Reply};
+use super::reply::{AttemptFailure, Reply};
 use super::transport::{RequestBody, Transport};
 use super::{call, classify, edits};
-use crate::gateway::accounts::{Address, Lease};
+use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::rules::Job;
 
-/// One generation, or one edit.
+/// Sends one generation or one edit.
 pub(super) async fn send(
     transport: &Transport,
     lease: &Lease,
-    address: &Address,
+    address: &UpstreamAddress,
     job: &Job,
     until: Instant,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, AttemptFailure> {
     let request = request(address, lease.authorization(), job);
     call::call(transport, request, until, classify::IMAGE_BLAME).await
 }
 
 fn request(
-    address: &Address,
+    address: &UpstreamAddress,
     authorization: Option<&HeaderValue>,
     job: &Job,
 ) -> Result<Request<RequestBody>, http::Error> {

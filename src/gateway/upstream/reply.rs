@@ -1,4 +1,4 @@
-//! What an attempt gave: an answer that may hold an image, or a failure with its class.
+//! The result of an attempt: an answer that may contain an image, or a failure with its class.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,47 +10,47 @@ use http_body::{Body, Frame};
 use super::simulated::{SimulatedBody, SimulatedResponse};
 use super::transport::ResponseBody;
 
-/// An upstream that answered 200. Whether an image is in it is the relay's to prove.
+/// An answer with status 200. The relay checks whether it contains an image.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// The answer as it comes.
+    /// The body, as it arrives.
     pub(crate) body: ReplyBody,
-    /// The simulator drew it.
+    /// True if the simulator drew the image.
     pub(crate) simulated: bool,
-    /// A text model drew it with its tool: the image stands in a response.
+    /// True if a text model drew the image with its tool: the image is in a response.
     pub(crate) by_tool: bool,
     /// The upstream's id of this call.
     pub(crate) request_id: Option<String>,
 }
 
-/// The body of a reply, whoever makes it.
+/// The body of a reply, from any source.
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// Bytes from a socket.
     Wire(Box<ResponseBody>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
-    /// Bytes from the simulator, of a response.
+    /// Bytes of a response from the simulator.
     SimulatedResponse(Box<SimulatedResponse>),
     /// Bytes from a test.
     #[cfg(test)]
     Scripted(std::collections::VecDeque<Result<Bytes, ReplyError>>),
-    /// Bytes from a test, when it pleases.
+    /// Bytes from a test, at the times that the test chooses.
     #[cfg(test)]
     Channel(tokio::sync::mpsc::Receiver<Bytes>),
 }
 
-/// The body broke off. Why is logged where it is known.
+/// The body broke off. The reason is logged at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the upstream's answer broke off")]
 pub(crate) struct ReplyError;
 
-/// What may be tried again depends only on whether an image can already have been made.
+/// The class of a failure. A retry depends only on one question: may an image have been made already?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum FailureClass {
     /// Nothing was done.
     N,
-    /// The upstream says that it failed.
+    /// The upstream states that it failed.
     F,
     /// Ambiguous: an image may have been made and paid for.
     X,
@@ -60,56 +60,56 @@ pub(crate) enum Class {
 
 /// An attempt that gave no image.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Failure {
-    /// Whether another account may be tried.
-    pub(crate) class: Class,
-    /// Why, as far as anybody outside may know.
-    pub(crate) cause: Cause,
-    /// The upstream's status, where it sent one.
+pub(crate) struct AttemptFailure {
+    /// The class, which decides whether another account may be tried.
+    pub(crate) class: FailureClass,
+    /// The cause, as far as callers may know it.
+    pub(crate) cause: FailureCause,
+    /// The upstream's status, if it sent one.
     pub(crate) status: Option<u16>,
     /// The upstream's id of the call that failed.
     pub(crate) request_id: Option<String>,
-    /// The upstream's words about the failure, as far as they are safe to show.
+    /// The upstream's message about the failure, as far as it is safe to show.
     pub(crate) words: Option<String>,
 }
 
-/// Why an attempt gave no image.
+/// The reason why an attempt gave no image.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cause {
-    /// No connection, or the account is not let in.
+pub(crate) enum FailureCause {
+    /// No connection was made, or the credentials were refused.
     Unreachable,
     /// The connection broke.
     Broken,
-    /// Nothing came in time.
+    /// No answer came in time.
     Timeout,
-    /// An answer without an image.
+    /// The answer contains no image.
     NoImage,
-    /// The upstream says that it failed.
+    /// The upstream states that it failed.
     Failed,
-    /// Refused by content policy.
+    /// The content policy refused the request.
     Refused,
     /// The upstream rejects a parameter.
     Rejected {
-        /// The parameter it names.
+        /// The parameter that the upstream names.
         param: Option<String>,
-        /// What it says of it.
+        /// The upstream's message about it.
         message: String,
     },
     /// The account's usage window is exhausted.
     Exhausted {
-        /// Until the window opens again, where stated.
+        /// The time until the window opens again, if stated.
         wait: Option<Duration>,
     },
-    /// The account has not been paid for; that does not pass by itself.
+    /// The account is not paid for, which does not change by itself.
     Unfit,
-    /// The upstream does not offer, or not to this account, something that every caller of the image endpoints may ask
-    /// for.
+    /// The upstream does not offer, or not to this account, something that every caller of the image endpoints may
+    /// request.
     Missing,
     /// The upstream does not know the model that the caller chose, or does not offer it to this account.
     UnknownModel,
     /// The upstream does not allow the account to do this, or does not allow this request.
     Forbidden,
-    /// Something in front of the upstream has refused the request with a page.
+    /// A system before the upstream has refused the request with a page.
     Blocked,
     /// The upstream rejects the request and names no part of it.
     Declined {
@@ -118,19 +118,19 @@ pub(crate) enum Cause {
     },
     /// Too many requests for this account right now.
     Throttled {
-        /// As the upstream advises.
+        /// The wait that the upstream advises.
         wait: Option<Duration>,
     },
-    /// Our own disk does not keep the image: nothing that the account could help.
+    /// The local disk cannot hold the image; the account is not the cause.
     Unkept,
-    /// The gateway stops and no longer waits for the answer.
+    /// The gateway is stopping and no longer waits for the answer.
     Cutoff,
 }
 
-// === impl Class ===
+// === impl FailureClass ===
 
-impl Class {
-    /// The letter in records and documents.
+impl FailureClass {
+    /// Returns the letter in records and documents.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::N => "N",
@@ -141,15 +141,15 @@ impl Class {
     }
 }
 
-// === impl Failure ===
+// === impl AttemptFailure ===
 
-impl Failure {
-    /// A failure without a status.
-    pub(crate) const fn new(class: Class, cause: Cause) -> Self {
+impl AttemptFailure {
+    /// Returns a failure without a status.
+    pub(crate) const fn new(class: FailureClass, cause: FailureCause) -> Self {
         Self { class, cause, status: None, request_id: None, words: None }
     }
 
-    /// The same failure with a status.
+    /// Returns the same failure with a status.
     pub(crate) fn with_status(self, status: u16) -> Self {
         Self { status: Some(status), ..self }
     }

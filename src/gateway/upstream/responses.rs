@@ -1,30 +1,30 @@
-//! The `responses` protocol: an upstream that speaks `/responses` itself. The caller's body goes there to the byte, from
-//! where it lies.
+//! The `responses` protocol: an upstream that offers `/responses` itself. The caller's body is sent unchanged, from
+//! memory or from disk.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Method, Request};
 use tokio::time::Instant;
 
-use super::reply::{Failure, Reply};
-use super::transport::{Piece, RequestBody, Transport};
+use super::reply::{AttemptFailure, Reply};
+use super::transport::{BodyPart, RequestBody, Transport};
 use super::{call, classify};
-use crate::gateway::accounts::{Address, Lease};
+use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::rules::ResponseJob;
 
-/// One response.
+/// Sends one response request.
 pub(super) async fn send(
     transport: &Transport,
     lease: &Lease,
-    address: &Address,
+    address: &UpstreamAddress,
     job: &ResponseJob,
     until: Instant,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, AttemptFailure> {
     let request = request(address, lease.authorization(), job);
     call::call(transport, request, until, classify::RESPONSE_BLAME).await
 }
 
 fn request(
-    address: &Address,
+    address: &UpstreamAddress,
     authorization: Option<&HeaderValue>,
     job: &ResponseJob,
 ) -> Result<Request<RequestBody>, http::Error> {
@@ -32,9 +32,9 @@ fn request(
         .method(Method::POST)
         .uri(address.join("/responses"))
         .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
-        .body(RequestBody::from(job.pieces().iter().cloned().map(Piece::Kept).collect::<Vec<_>>()))?;
+        .body(RequestBody::from(job.pieces().iter().cloned().map(BodyPart::Kept).collect::<Vec<_>>()))?;
     let headers = request.headers_mut();
-    // In this order: what the agent says of itself, what the operator says, and what is ours alone.
+    // The order is: the agent's headers, the operator's headers, and those of the gateway.
     for (name, value) in job.headers().iter().chain(address.headers()) {
         headers.insert(name.clone(), value.clone());
     }

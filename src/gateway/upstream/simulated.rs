@@ -1,7 +1,7 @@
-//! The simulator as an upstream: the same JSON and the same events that a real one sends, made picture by picture.
+//! The simulator as an upstream: it sends the same JSON and the same events as a real one, image by image.
 //!
-//! Drawing is work for a processor, so it happens on blocking threads, no more of them at once than there are
-//! processors: a waiting request costs no memory.
+//! Drawing needs a processor, so it happens on blocking threads, at most as many at once as there are processors. A
+//! waiting request costs no memory.
 
 mod easel;
 mod response;
@@ -17,45 +17,44 @@ use http_body::{Body, Frame};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use self::easel::Easel;
+use self::easel::DrawingTask;
 pub(crate) use self::response::SimulatedResponse;
-use super::reply::{Cause, Class, Failure, Reply, ReplyBody, ReplyError};
-use super::simulator::{self, Detail, Picture};
+use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+use super::simulator::{self, Detail, TestImage};
 use crate::gateway::rules::{Job, ResponseJob};
-use crate::gateway::spool::Upload;
+use crate::gateway::spool::ImageUpload;
 use crate::image::Size;
 
-/// Where pictures are drawn.
+/// The simulator and its limit of concurrent drawings.
 #[derive(Debug)]
-pub(super) struct Studio {
+pub(super) struct SimulatedUpstream {
     easels: Arc<Semaphore>,
 }
 
-/// Pictures as they are drawn, in the JSON of the images protocol.
+/// The images of a job as they are drawn, in the JSON of the images protocol.
 #[derive(Debug)]
 pub(crate) struct SimulatedBody {
-    order: Order,
-    easel: Easel,
+    order: SimulatorJob,
+    easel: DrawingTask,
     drawn: u32,
     done: bool,
 }
 
-/// One picture of a job.
+/// One image of a job.
 #[derive(Clone, Copy, Debug)]
-struct Shot {
-    /// Seeds the picture.
+struct ImageSpec {
+    /// The index of the image, from which its seed is computed.
     index: u32,
-    detail: Detail,
-    /// The number of an intermediate picture: the same scene with less in it.
+    /// The number of an intermediate image: the same image in coarse squares.
     partial: Option<u32>,
 }
 
-/// What is to be drawn, with everything that the request left open resolved.
+/// The image to draw, with a value for everything that the request left open.
 #[derive(Clone, Debug)]
-struct Order {
+struct SimulatorJob {
     prompt: Arc<str>,
     count: u32,
-    /// Intermediate pictures; `None` where no events were asked for.
+    /// The number of intermediate images; `None` if no events were requested.
     partials: Option<u32>,
     events: &'static str,
     width: u32,
@@ -64,17 +63,17 @@ struct Order {
     compression: u8,
     detail: Detail,
     created: i64,
-    /// Tokens of the images that an edit starts from.
+    /// The tokens of the input images of an edit.
     input_image: u64,
 }
 
-/// An edit is as large as its first image, if that is a legal size.
+/// Returns the size of the first image of an edit, if it is a legal size.
 fn like_first(job: &Job) -> Option<Size> {
     let first = job.material()?.images.first()?.header.as_ref().ok()?;
     Size::new(first.facts.width, first.facts.height).ok()
 }
 
-/// `auto` is the middle.
+/// Returns the level of detail; `auto` is the middle one.
 fn detail(quality: Option<&str>) -> Detail {
     match quality {
         Some("low") => Detail::Low,
@@ -83,44 +82,51 @@ fn detail(quality: Option<&str>) -> Detail {
     }
 }
 
-/// What the images of an edit count: one token for each tile of 32x32 pixels (ours; plausible, and no price list).
+/// Returns the input tokens of an edit: one token for each tile of 32x32 pixels (ours; plausible, and no price list).
 fn input_tokens(job: &Job) -> u64 {
-    let tiles = |upload: &Upload| match &upload.header {
+    let tiles = |upload: &ImageUpload| match &upload.header {
         Ok(header) => u64::from(header.facts.width.div_ceil(32)) * u64::from(header.facts.height.div_ceil(32)),
         Err(_) => 0,
     };
     job.material().map_or(0, |material| material.images.iter().map(tiles).sum())
 }
 
-// === impl Studio ===
+// === impl SimulatedUpstream ===
 
-impl Studio {
+impl SimulatedUpstream {
     pub(super) fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self { easels: Arc::new(Semaphore::new(processors)) }
     }
 
-    /// Draws the first picture; the others follow while the answer is read.
-    pub(super) async fn send(&self, job: &Job) -> Result<Reply, Failure> {
-        let mut body = SimulatedBody { order: Order::of(job), easel: Easel::new(&self.easels), drawn: 0, done: false };
+    /// Draws the first image; the others are drawn while the answer is read.
+    pub(super) async fn send(&self, job: &Job) -> Result<Reply, AttemptFailure> {
+        let mut body = SimulatedBody {
+            order: SimulatorJob::of(job),
+            easel: DrawingTask::new(&self.easels),
+            drawn: 0,
+            done: false,
+        };
         body.draw();
         let first = std::future::poll_fn(|cx| body.easel.poll(cx)).await;
-        body.easel.keep(first.map_err(|ReplyError| Failure::new(Class::F, Cause::Failed))?);
+        body.easel.keep(first.map_err(|ReplyError| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?);
         Ok(Reply { body: ReplyBody::Simulated(body), simulated: true, by_tool: false, request_id: None })
     }
 
-    /// Begins a response; its picture is drawn while the answer is read.
-    pub(super) async fn respond(&self, job: &ResponseJob) -> Result<Reply, Failure> {
-        let (task, easel) = (job.clone(), Easel::new(&self.easels));
+    /// Begins a response; its image is drawn while the answer is read.
+    pub(super) async fn respond(&self, job: &ResponseJob) -> Result<Reply, AttemptFailure> {
+        let (task, easel) = (job.clone(), DrawingTask::new(&self.easels));
         let body = job.body().reading(move || SimulatedResponse::new(&task, easel)).await;
-        let body = ReplyBody::SimulatedResponse(Box::new(body.map_err(|_| Failure::new(Class::F, Cause::Failed))?));
+        let body = ReplyBody::SimulatedResponse(Box::new(
+            body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
+        ));
         Ok(Reply { body, simulated: true, by_tool: false, request_id: None })
     }
 }
 
-// === impl Order ===
+// === impl SimulatorJob ===
 
-impl Order {
+impl SimulatorJob {
     fn of(job: &Job) -> Self {
         let size = job.size().exact().or_else(|| like_first(job));
         let (width, height) =
@@ -140,45 +146,46 @@ impl Order {
         }
     }
 
-    /// How many pictures are drawn.
+    /// Returns the number of images to draw, intermediate ones included.
     fn shots(&self) -> u32 {
         self.count + self.partials.unwrap_or(0)
     }
 
-    /// The picture of this number. In a stream the intermediate ones come first.
-    fn shot(&self, number: u32) -> Shot {
+    /// Returns the image of this number. In a stream the intermediate images come first.
+    fn shot(&self, number: u32) -> ImageSpec {
         match self.partials {
-            Some(partials) if number < partials => Shot { index: 0, detail: Detail::Low, partial: Some(number) },
-            Some(_) => Shot { index: 0, detail: self.detail, partial: None },
-            None => Shot { index: number, detail: self.detail, partial: None },
+            Some(partials) if number < partials => ImageSpec { index: 0, partial: Some(number) },
+            Some(_) => ImageSpec { index: 0, partial: None },
+            None => ImageSpec { index: number, partial: None },
         }
     }
 
-    fn paint(&self, shot: Shot) -> Result<String, ReplyError> {
-        let picture = Picture {
+    fn paint(&self, shot: ImageSpec) -> Result<String, ReplyError> {
+        let image = TestImage {
             prompt: &self.prompt,
             index: shot.index,
+            partial: shot.partial,
             width: self.width,
             height: self.height,
             format: self.format,
             compression: self.compression,
-            quality: shot.detail,
+            quality: self.detail,
         };
-        let file = simulator::draw(&picture).map_err(|error| {
+        let file = simulator::draw(&image).map_err(|error| {
             tracing::error!(%error, "the simulator could not draw");
             ReplyError
         })?;
         Ok(STANDARD.encode(file))
     }
 
-    /// Everything beside the picture.
+    /// Returns the members of the answer except the image.
     fn members(&self) -> Value {
         let tokens = simulator::tokens(&self.prompt, self.width, self.height, self.detail, self.count);
         let input = tokens.input_text + self.input_image;
         json!({
             "background": "opaque",
             "output_format": self.format.as_str(),
-            "quality": match self.detail { Detail::Low => "low", Detail::Medium => "medium", Detail::High => "high" },
+            "quality": self.detail.as_str(),
             "size": format!("{}x{}", self.width, self.height),
             "usage": {
                 "input_tokens": input,
@@ -190,12 +197,12 @@ impl Order {
         })
     }
 
-    /// What comes after the last picture.
+    /// Returns the text after the last image.
     fn ending(&self) -> String {
         if self.partials.is_some() { String::new() } else { format!("],{}", &self.members().to_string()[1..]) }
     }
 
-    /// One picture as an element of `data`, or as an event.
+    /// Returns one image as an element of `data`, or as an event.
     fn frame(&self, number: u32, base64: &str) -> String {
         let shot = self.shot(number);
         if self.partials.is_none() {
@@ -219,7 +226,7 @@ impl Order {
 // === impl SimulatedBody ===
 
 impl SimulatedBody {
-    /// Begins the next picture.
+    /// Begins the next image.
     fn draw(&mut self) {
         let (order, shot) = (self.order.clone(), self.order.shot(self.drawn));
         self.easel.draw(move || order.paint(shot));

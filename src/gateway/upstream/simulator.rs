@@ -1,53 +1,55 @@
-//! The simulator: the built-in upstream that draws images itself and costs nothing.
+//! The simulator: the built-in upstream that draws a test image for every request and costs nothing.
 //!
-//! Decides what a prompt looks like when no model is there, and what it would roughly have cost.
-//! Refuses to know accounts, HTTP and time: the same picture request gives the same bytes,
-//! on every machine, for ever. Nothing here awaits; call `draw` where blocking is allowed.
+//! The module decides how the image for a request looks, and how much it would roughly have cost. It must not know
+//! accounts, HTTP or time: the same request gives the same bytes on every machine. It does not await; `draw` must be
+//! called on a thread that may block.
 //!
-//! Every picture carries a label that says what drew it; see `banner`.
-//! Carries the rules "output exactly the requested size and format" and
-//! "`output_compression` applies only to `jpeg` and `webp`".
+//! The first line of every image names the simulator; the image shows size, format, quality, seed and prompt; see
+//! `text`. The module carries the rules "output exactly the requested size and format" and "`output_compression`
+//! applies only to `jpeg` and `webp`".
 
-mod banner;
-mod canvas;
-mod city;
-mod colour;
+mod bitmap_font;
 mod encode;
-mod extras;
-mod font;
-mod land;
-mod massif;
-mod number;
-mod places;
-mod plants;
-mod scene;
-mod sky;
-mod skyline;
-mod water;
-mod words;
+mod render;
+mod text;
 
 use crate::image::Format;
 
-/// No legal size is longer; the files' own limits are far above.
+/// The longest edge. No legal size is longer; the limits of the file formats are at least as large.
 const MAX_EDGE_PX: u32 = 16_383;
 
-/// One image to draw. `auto` is settled before, see [`resolve_auto`].
+/// One image to draw. `auto` is resolved before, see [`resolve_auto`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Picture<'a> {
+pub(crate) struct TestImage<'a> {
     /// The text of the request.
     pub(crate) prompt: &'a str,
-    /// Which of the `n` images this is, from 0; each is another view.
+    /// The index of this image among the `n` images, from 0; each has a seed of its own.
     pub(crate) index: u32,
-    /// Pixels across.
+    /// The number of an intermediate image, from 0; later ones are finer.
+    pub(crate) partial: Option<u32>,
+    /// The width in pixels.
     pub(crate) width: u32,
-    /// Pixels down.
+    /// The height in pixels.
     pub(crate) height: u32,
     /// The file format.
     pub(crate) format: Format,
-    /// 0 the smallest file, 100 the best picture; `png` ignores it.
+    /// The compression quality: 0 gives the smallest file, 100 the best image; `png` ignores it.
     pub(crate) compression: u8,
-    /// How much work to put in.
+    /// The fineness of the grid.
     pub(crate) quality: Detail,
+}
+
+impl TestImage<'_> {
+    /// Returns the number that determines the colours: a hash of prompt, size, quality and index.
+    fn seed(&self) -> u64 {
+        let [width, height, index] = [self.width, self.height, self.index].map(u32::to_le_bytes);
+        let words = [&width[..], &height, &index, self.quality.as_str().as_bytes(), self.prompt.as_bytes()];
+        // FNV-1a is short and will never change; `std`'s hasher promises neither.
+        let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let hash = words.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325_u64, add);
+        // The low bits of the hash depend too much on the last letters.
+        hash ^ (hash >> 32)
+    }
 }
 
 /// `quality` without its `auto`.
@@ -62,6 +64,11 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
+    /// Returns the word of the contract.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.choose("low", "medium", "high")
+    }
+
     fn choose<T>(self, low: T, medium: T, high: T) -> T {
         match self {
             Self::Low => low,
@@ -71,14 +78,14 @@ impl Detail {
     }
 }
 
-/// Why there is no picture.
+/// The reason why there is no image.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DrawError {
-    /// An edge is 0 or longer than any format allows.
-    #[error("the simulator cannot draw a picture of this size")]
+    /// An edge is 0 or longer than 16383 pixels.
+    #[error("the simulator cannot draw an image of this size")]
     Size,
-    /// The encoder gave up.
-    #[error("the simulator could not encode its picture: {0}")]
+    /// The encoder failed.
+    #[error("the simulator could not encode its image: {0}")]
     Encode(String),
 }
 
@@ -91,25 +98,17 @@ impl DrawError {
 /// Draws one image and returns the bytes of its file.
 ///
 /// # Errors
-/// Where an edge is 0 or beyond 16383 pixels, or where the encoder runs out of memory.
-pub(crate) fn draw(picture: &Picture<'_>) -> Result<Vec<u8>, DrawError> {
-    let canvas = compose(picture)?;
-    encode::encode(&canvas, picture.format, picture.compression)
+/// Returns an error if an edge is 0 or beyond 16383 pixels, or if the encoder runs out of memory.
+pub(crate) fn draw(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
+    if [image.width, image.height].iter().any(|edge| !(1..=MAX_EDGE_PX).contains(edge)) {
+        return Err(DrawError::Size);
+    }
+    encode::encode(image)
 }
 
-fn compose(picture: &Picture<'_>) -> Result<canvas::Canvas, DrawError> {
-    let edge = |px: u32| i32::try_from(px).ok().filter(|_| (1..=MAX_EDGE_PX).contains(&px)).ok_or(DrawError::Size);
-    let (width, height) = (edge(picture.width)?, edge(picture.height)?);
-    let mut canvas = canvas::Canvas::new(width, height, picture.quality.choose(2, 3, 4));
-    let plan = words::Plan::of(picture.prompt, picture.index);
-    scene::paint(&mut canvas, &plan, picture.quality);
-    banner::paint(&mut canvas, picture.prompt);
-    Ok(canvas)
-}
-
-/// What the image would have used.
+/// The tokens that the image would have used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tokens {
+pub(crate) struct SimulatedUsage {
     /// Text tokens of the prompt.
     pub(crate) input_text: u64,
     /// Image tokens of the request; a generation has none.
@@ -118,32 +117,39 @@ pub(crate) struct Tokens {
     pub(crate) output_image: u64,
 }
 
-/// Pixels at which the figures below hold.
+/// The number of pixels for which the figures below apply.
 const REFERENCE_PIXELS: u64 = 1024 * 1024;
 
-/// Plausible token counts for `n` images.
+/// Returns plausible token counts for `n` images.
 ///
-/// The figures are ours and no price list: at 1024x1024 an image is 14, 42 or 79 squared tokens
-/// for `low`, `medium` and `high`, and it grows with the number of pixels.
-/// Text is a token for every four ASCII letters and one for every other character.
-pub(crate) fn tokens(prompt: &str, width: u32, height: u32, quality: Detail, n: u32) -> Tokens {
+/// The figures are our own and no price list: at 1024x1024 an image costs 14, 42 or 79 squared tokens for `low`,
+/// `medium` and `high`, and the count grows with the number of pixels. Text costs a token for every four ASCII letters
+/// and one for every other character.
+pub(crate) fn tokens(prompt: &str, width: u32, height: u32, quality: Detail, n: u32) -> SimulatedUsage {
     let ascii = prompt.chars().filter(char::is_ascii).count() as u64;
     let others = prompt.chars().filter(|letter| !letter.is_ascii()).count() as u64;
     let side: u64 = quality.choose(14, 42, 79);
     let pixels = u64::from(width) * u64::from(height);
     let each = (side * side * pixels).div_ceil(REFERENCE_PIXELS);
-    Tokens { input_text: (ascii.div_ceil(4) + others).max(1), input_image: 0, output_image: each * u64::from(n) }
+    SimulatedUsage {
+        input_text: (ascii.div_ceil(4) + others).max(1),
+        input_image: 0,
+        output_image: each * u64::from(n),
+    }
 }
 
 const TALL: &str = "portrait tall vertical poster phone upright waterfall bookmark";
 const WIDE: &str = "landscape panorama panoramic wide widescreen horizontal banner cinematic skyline";
 
-/// The size for `auto`: upright or wide where a word of the prompt says so, else square.
+/// Returns the size for `auto`: upright or wide if a word of the prompt says so, else square.
 pub(crate) fn resolve_auto(prompt: &str) -> (u32, u32) {
-    let words = words::words(prompt);
-    if words::any(TALL, &words) {
+    let prompt = prompt.to_lowercase();
+    // An English plural also counts as its singular.
+    let names = |list: &str, word: &str| list.split(' ').any(|one| one == word || Some(one) == word.strip_suffix('s'));
+    let any = |list| prompt.split(|letter: char| !letter.is_alphanumeric()).any(|word| names(list, word));
+    if any(TALL) {
         (1024, 1536)
-    } else if words::any(WIDE, &words) {
+    } else if any(WIDE) {
         (1536, 1024)
     } else {
         (1024, 1024)

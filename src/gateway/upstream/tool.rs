@@ -1,10 +1,10 @@
-//! A job of images at an upstream that speaks `/responses` only: one call, in which a text model must draw one image.
+//! An image job at an upstream that offers `/responses` only: one call, in which a text model must draw one image.
 //!
-//! Decides how each field of the job is said there: what the tool knows goes into the tool, `user` beside it, the prompt
-//! and the images into the input, a mask into the tool again. Nothing is left out but `n`, for the tool draws one image
-//! a call, and the corridor makes as many calls as images. The upstream is always asked for events: the image is there
-//! before the model has finished talking, and a long silence can be told from a dead connection.
-//! Files stay on disk; only what stands between them is in memory.
+//! The module decides where each field of the job goes: fields of the tool into the tool, `user` beside it, the prompt
+//! and the images into the input, a mask into the tool. Only `n` is left out, because the tool draws one image per
+//! call, and the request flow makes as many calls as images. The upstream is always asked for events: the image arrives
+//! before the model has finished its text, and a long silence can be distinguished from a dead connection. Files stay
+//! on disk; only the text between them is in memory.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -13,36 +13,40 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::classify::Blame;
-use super::reply::{Cause, Failure, Reply};
-use super::transport::{Piece, RequestBody, Transport};
+use super::classify::CallerFaultScope;
+use super::reply::{AttemptFailure, FailureCause, Reply};
+use super::transport::{BodyPart, RequestBody, Transport};
 use super::{call, classify};
-use crate::gateway::accounts::{Host, Lease};
-use crate::gateway::rules::{Job, Material};
-use crate::gateway::spool::Upload;
+use crate::gateway::accounts::{Lease, ResponsesEndpoint};
+use crate::gateway::rules::{EditInput, Job};
+use crate::gateway::spool::ImageUpload;
 
-/// What the text model is told: at the image endpoints nobody stands between a prompt and its image.
+/// The instructions of the text model, which must pass the prompt on unchanged, as the image endpoints do.
 const INSTRUCTIONS: &str = "Call the image generation tool once. Give it the user's text as its prompt, unchanged.";
-/// What the call has under a name that the image endpoints have too.
+/// The fields of the call that have the same names as fields of the image endpoints.
 const OURS: [&str; 3] = ["model", "n", "stream"];
-/// How the upstream names the fields of the tool.
+/// The upstream's prefix for the fields of the tool.
 const TOOL: &str = "tools[0].";
 
-/// One image, drawn or edited.
+/// Sends one image job, a generation or an edit.
 pub(super) async fn send(
     transport: &Transport,
     lease: &Lease,
-    host: &Host,
+    host: &ResponsesEndpoint,
     job: &Job,
     until: Instant,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, AttemptFailure> {
     let request = request(host, lease.authorization(), job);
-    let blame = Blame { is_parameter, ..classify::IMAGE_BLAME };
+    let blame = CallerFaultScope { is_parameter, ..classify::IMAGE_BLAME };
     let reply = call::call(transport, request, until, blame).await.map_err(in_words_of_the_caller)?;
     Ok(Reply { by_tool: true, ..reply })
 }
 
-fn request(host: &Host, authorization: Option<&HeaderValue>, job: &Job) -> Result<Request<RequestBody>, http::Error> {
+fn request(
+    host: &ResponsesEndpoint,
+    authorization: Option<&HeaderValue>,
+    job: &Job,
+) -> Result<Request<RequestBody>, http::Error> {
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(host.address().join("/responses"))
@@ -62,9 +66,9 @@ fn request(host: &Host, authorization: Option<&HeaderValue>, job: &Job) -> Resul
 
 fn body(host_model: &str, job: &Job) -> RequestBody {
     let (mut tool, mut call) = fields(job);
-    let mut files = Files { mark: Uuid::new_v4().simple().to_string(), files: Vec::new() };
+    let mut files = EmbeddedFiles { mark: Uuid::new_v4().simple().to_string(), files: Vec::new() };
     let mut content = vec![json!({"type": "input_text", "text": job.prompt()})];
-    if let Some(Material { images, mask }) = job.material() {
+    if let Some(EditInput { images, mask }) = job.material() {
         content.extend(images.iter().map(|image| json!({"type": "input_image", "image_url": files.place_of(image)})));
         let mask = mask.as_ref().map(|mask| json!({"image_url": files.place_of(mask)}));
         tool.extend(mask.map(|mask| ("input_image_mask".to_owned(), mask)));
@@ -75,7 +79,7 @@ fn body(host_model: &str, job: &Job) -> RequestBody {
         "input": [{"type": "message", "role": "user", "content": content}],
         "tools": [tool],
         "tool_choice": {"type": "image_generation"},
-        // One image was asked for, and every further one would be paid for.
+        // One image was requested, and every further one would be charged.
         "parallel_tool_calls": false,
         "store": false,
         "stream": true,
@@ -84,12 +88,12 @@ fn body(host_model: &str, job: &Job) -> RequestBody {
     files.body(&Value::Object(call).to_string())
 }
 
-/// The fields of the tool, and those of the call.
+/// Returns the fields of the tool, and those of the call.
 fn fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
     let (mut tool, mut call) = (Map::new(), Map::new());
     for (name, value) in job.fields() {
         match name.as_str() {
-            // Said elsewhere: in the input, by the number of calls, and always.
+            // These are expressed elsewhere: in the input, by the number of calls, and always.
             "prompt" | "n" | "stream" => {}
             "user" => drop(call.insert(name.clone(), value.clone())),
             _ => drop(tool.insert(name.clone(), value.clone())),
@@ -101,7 +105,8 @@ fn fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
     (tool, call)
 }
 
-/// What a caller of the image endpoints can have got wrong. What the call has beside its tool is ours, but for `user`.
+/// True if a caller of the image endpoints can have set the parameter. The gateway writes the fields beside the tool,
+/// except `user`.
 fn is_parameter(param: &str) -> bool {
     match param.strip_prefix(TOOL) {
         Some(field) => classify::is_image_parameter(field),
@@ -109,25 +114,25 @@ fn is_parameter(param: &str) -> bool {
     }
 }
 
-/// The caller has never seen a tool.
-fn in_words_of_the_caller(failure: Failure) -> Failure {
-    let Cause::Rejected { param, message } = failure.cause else { return failure };
+/// Removes the prefix of the tool, which the caller does not know.
+fn in_words_of_the_caller(failure: AttemptFailure) -> AttemptFailure {
+    let FailureCause::Rejected { param, message } = failure.cause else { return failure };
     let param = param.map(|param| param.strip_prefix(TOOL).map_or(param.clone(), str::to_owned));
-    Failure { cause: Cause::Rejected { param, message: message.replace(TOOL, "") }, ..failure }
+    AttemptFailure { cause: FailureCause::Rejected { param, message: message.replace(TOOL, "") }, ..failure }
 }
 
-/// Files within JSON: a mark that nobody can guess stands for each, until the text is cut there.
-struct Files<'a> {
+/// Files within JSON: a mark that cannot be guessed stands for each file, until the text is cut there.
+struct EmbeddedFiles<'a> {
     mark: String,
-    files: Vec<&'a Upload>,
+    files: Vec<&'a ImageUpload>,
 }
 
-// === impl Files ===
+// === impl EmbeddedFiles ===
 
-impl<'a> Files<'a> {
-    /// The data URL of a file, with its mark in the place of its bytes.
-    fn place_of(&mut self, upload: &'a Upload) -> String {
-        // The rules let no other through; without a format the upstream can still look for itself.
+impl<'a> EmbeddedFiles<'a> {
+    /// Returns the data URL of a file, with its mark in place of its bytes.
+    fn place_of(&mut self, upload: &'a ImageUpload) -> String {
+        // The rules accept no other format. Without one the upstream can still detect it.
         let media_type = upload
             .header
             .as_ref()
@@ -136,16 +141,16 @@ impl<'a> Files<'a> {
         format!("data:{media_type};base64,{}-{:02}", self.mark, self.files.len() - 1)
     }
 
-    /// The text with the files in their places.
+    /// Returns the text with the files in their places.
     fn body(&self, text: &str) -> RequestBody {
         let mut parts = text.split(self.mark.as_str());
         let first = parts.next().unwrap_or_default();
-        let mut pieces = vec![Piece::Bytes(Bytes::copy_from_slice(first.as_bytes()))];
+        let mut pieces = vec![BodyPart::Bytes(Bytes::copy_from_slice(first.as_bytes()))];
         for part in parts {
             let (number, rest) = part.split_at_checked("-00".len()).unwrap_or((part, ""));
             let file = number[1..].parse().ok().and_then(|index: usize| self.files.get(index));
-            pieces.extend(file.map(|file| Piece::Base64(file.file.clone())));
-            pieces.push(Piece::Bytes(Bytes::copy_from_slice(rest.as_bytes())));
+            pieces.extend(file.map(|file| BodyPart::Base64(file.file.clone())));
+            pieces.push(BodyPart::Bytes(Bytes::copy_from_slice(rest.as_bytes())));
         }
         pieces.into()
     }
@@ -203,12 +208,12 @@ mod tests {
     async fn the_images_of_an_edit_and_its_mask_are_data_urls_of_the_same_bytes() {
         let folder = TempDir::new().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
-        // Of every length by three, and one that is read in several pieces.
+        // The lengths cover every remainder by three, and one file is read in several pieces.
         let contents = [png(2, 700_000), png(2, 1), png(2, 2), png(2, 0)];
         let upload = |content: &[u8]| {
             let mut writer = spool.begin().unwrap();
             writer.write(content).unwrap();
-            Upload::new("image", writer.finish())
+            ImageUpload::new("image", writer.finish())
         };
         let fields = json!({"model": "gpt-image-2", "prompt": "a hat", "stream": true, "partial_images": 2});
         let images = contents[..3].iter().map(|content| upload(content)).collect();
@@ -229,8 +234,8 @@ mod tests {
     fn what_the_upstream_says_of_its_tool_is_said_of_the_callers_field() {
         let rejected = |param: &str| {
             let message = format!("Unknown parameter: '{param}'.");
-            let cause = Cause::Rejected { param: Some(param.to_owned()), message };
-            Failure::new(super::super::Class::R, cause).with_status(400)
+            let cause = FailureCause::Rejected { param: Some(param.to_owned()), message };
+            AttemptFailure::new(super::super::FailureClass::R, cause).with_status(400)
         };
         assert_eq!(in_words_of_the_caller(rejected("tools[0].size")), rejected("size"));
         assert!(is_parameter("tools[0].quality") && is_parameter("user"));

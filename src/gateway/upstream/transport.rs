@@ -1,11 +1,11 @@
-//! HTTP/1.1 to upstreams: one request, one head, one body that is read as it comes.
+//! HTTP/1.1 to upstreams: one request, one head, one body that is read as it arrives.
 //!
-//! Decides: which connection carries a request, and how many bytes of answers wait in this process at once.
-//! Refuses to know: accounts, images, and whether a request is worth making again.
-//! Rules: nothing is sent twice (U30), no redirect is followed (U27), every step before the head ends by a deadline
-//! (U01 to U03, U09), and no task is started: a connection is polled by whoever waits for its head or reads its body.
+//! The module decides which connection carries a request, and how many bytes of answers wait in this process at once.
+//! It must not know accounts, images, or whether a request is worth repeating. Rules: nothing is sent twice (U30), no
+//! redirect is followed (U27), every step before the head ends by a deadline (U01 to U03, U09), and no task is started:
+//! the task that waits for the head or reads the body polls the connection.
 //!
-//! How the bytes are read was measured; the reader stands behind `exchange` so that another can take its place.
+//! The way in which bytes are read was measured; the reader is behind `exchange` so that it can be replaced.
 
 mod body;
 mod budget;
@@ -29,58 +29,58 @@ use http::{Request, Response};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-pub(crate) use body::{Piece, RequestBody, ResponseBody};
-pub(crate) use error::{Kind, SendError, Sent, TransportError};
+pub(crate) use body::{BodyPart, RequestBody, ResponseBody};
+pub(crate) use error::{SendError, SendErrorKind, SendProgress, TransportError};
 
-use budget::{Budget, Tally};
+use budget::{BufferBudget, ExchangeState};
 use dial::Dialer;
-use exchange::{Terms, exchange};
-use origin::Origin;
-use pool::Pool;
+use exchange::{ExchangeContext, exchange};
+use origin::UpstreamOrigin;
+use pool::ConnectionPool;
 
-/// The least buffer with which the reader works.
+/// The smallest buffer with which the reader works.
 const LEAST_READ: usize = 8 * 1024;
 
-/// Limits of every call.
+/// The limits of every call.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Name and connection together.
+pub(crate) struct TransportSettings {
+    /// The limit for name resolution and connection together.
     pub(crate) connect_timeout: Duration,
-    /// The TLS handshake.
+    /// The limit for the TLS handshake.
     pub(crate) tls_timeout: Duration,
-    /// How long the upstream may take not one byte of the request.
+    /// The longest time in which the upstream accepts no byte of the request.
     pub(crate) write_timeout: Duration,
-    /// How long a connection waits for its next request; less than upstreams wait.
+    /// The longest time that a connection waits for its next request, which is shorter than that of upstreams.
     pub(crate) idle_timeout: Duration,
-    /// How many connections wait at one upstream.
+    /// The most idle connections for one upstream.
     pub(crate) max_idle_per_origin: usize,
-    /// The buffer of the reader at its largest; one that comes back empty is doubled once.
+    /// The largest buffer of the reader; one that comes back empty is doubled once.
     pub(crate) read_chunk: usize,
-    /// Bytes of all answers that may be unwritten before reads become small.
+    /// The bytes of all answers that may be unwritten before reads become small.
     pub(crate) budget: usize,
-    /// Above the budget: the largest read, and the most that one answer holds unwritten.
+    /// The largest read above the budget, and the most that one answer then holds unwritten.
     pub(crate) small_read: usize,
     /// The largest head of an answer.
     pub(crate) max_head: usize,
-    /// Trusted beside the machine's own.
+    /// Certificates that are trusted in addition to the machine's own.
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
 
 /// Calls upstreams; clones share connections and budget.
 #[derive(Clone)]
-pub(crate) struct Transport(Arc<Inner>);
+pub(crate) struct Transport(Arc<TransportState>);
 
-struct Inner {
-    settings: Settings,
-    budget: Arc<Budget>,
-    pool: Arc<Pool>,
+struct TransportState {
+    settings: TransportSettings,
+    budget: Arc<BufferBudget>,
+    pool: Arc<ConnectionPool>,
     dialer: Dialer,
 }
 
-// === impl Settings ===
+// === impl TransportSettings ===
 
-impl Default for Settings {
-    /// The limits of the reliability catalogue and the sizes that were measured best.
+impl Default for TransportSettings {
+    /// Returns the limits of the reliability catalogue and the sizes that were measured best.
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(5),
@@ -101,15 +101,15 @@ impl Default for Settings {
 // === impl Transport ===
 
 impl Transport {
-    /// Builds the client; nothing is connected, and no certificate read, before the first call that needs it.
-    pub(crate) fn new(settings: Settings) -> Result<Self, TransportError> {
+    /// Builds the client. No connection is made, and no certificate read, before the first call that needs it.
+    pub(crate) fn new(settings: TransportSettings) -> Result<Self, TransportError> {
         if settings.read_chunk < LEAST_READ || settings.small_read < LEAST_READ {
             return Err(TransportError::Setting("reads of upstream answers must be at least 8 KiB"));
         }
-        let budget = Arc::new(Budget::new(settings.budget, settings.small_read));
-        let pool = Arc::new(Pool::new(settings.idle_timeout, settings.max_idle_per_origin));
+        let budget = Arc::new(BufferBudget::new(settings.budget, settings.small_read));
+        let pool = Arc::new(ConnectionPool::new(settings.idle_timeout, settings.max_idle_per_origin));
         let dialer = Dialer::new(settings.clone());
-        Ok(Self(Arc::new(Inner { settings, budget, pool, dialer })))
+        Ok(Self(Arc::new(TransportState { settings, budget, pool, dialer })))
     }
 
     /// Reads the machine's certificates now, so that a start can fail instead of every https call.
@@ -117,17 +117,17 @@ impl Transport {
         self.0.dialer.tls().map(drop)
     }
 
-    /// Connects or reuses, writes the request, and waits for the head of the answer until the deadline.
+    /// Connects or reuses a connection, writes the request, and waits for the head of the answer until the deadline.
     ///
-    /// Dropping the future, or later the body, closes the connection at once: that is how a call is given up.
+    /// Dropping the future, or later the body, closes the connection at once; this is how a call is aborted.
     pub(crate) async fn send(
         &self,
         mut request: Request<RequestBody>,
         deadline: Instant,
     ) -> Result<Response<ResponseBody>, SendError> {
-        let origin = Origin::take(&mut request)?;
-        let tally = Tally::new(&self.0.budget);
-        let terms = Terms {
+        let origin = UpstreamOrigin::take(&mut request)?;
+        let tally = ExchangeState::new(&self.0.budget);
+        let terms = ExchangeContext {
             origin,
             pool: Arc::clone(&self.0.pool),
             tally: Arc::clone(&tally),
@@ -141,14 +141,14 @@ impl Transport {
     async fn attempt(
         &self,
         mut request: Request<RequestBody>,
-        terms: &Terms,
+        terms: &ExchangeContext,
     ) -> Result<Response<ResponseBody>, SendError> {
         if let Some(wire) = self.0.pool.take(&terms.origin) {
             let failed = match exchange(wire, request, terms).await {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
-            // The connection went stale between the last look at it and the first byte.
+            // The connection became stale between the last check and the first byte.
             request = failed.unsent.ok_or(failed.error)?;
             terms.tally.restart();
         }
@@ -156,7 +156,7 @@ impl Transport {
         exchange(wire, request, terms).await.map_err(|failed| failed.error)
     }
 
-    /// The bytes of answers handed on and not yet dropped.
+    /// Returns the number of bytes of answers that were passed on and not yet dropped.
     #[cfg(test)]
     pub(crate) fn unwritten(&self) -> usize {
         self.0.budget.unwritten()

@@ -1,13 +1,13 @@
-//! Comma-separated values, as RFC 4180 has them, for spreadsheets.
+//! Comma-separated values for spreadsheets, as in RFC 4180.
 //!
-//! Many texts here come from callers. A spreadsheet takes a cell that begins like a formula for one, and a formula can
-//! fetch an address or start a program: such a text gets an apostrophe in front.
+//! Many texts here come from callers. A spreadsheet treats a cell that begins like a formula as one, and a formula can
+//! fetch an address or start a program. Such a text gets an apostrophe in front.
 
 use crate::gateway::names;
 
-use super::{Counts, DayCounts, NamedCounts, NamedRecord};
+use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters};
 
-/// The names are those of the JSON records; what is nested there is named with both words.
+/// The names are those of the JSON records. A nested field has both words in its name.
 const RECORD: [&str; 41] = [
     "request_id",
     "created_at",
@@ -56,24 +56,24 @@ const COUNTS: [&str; 8] =
     ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens", "refused"];
 const KEY: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
-/// The line above records.
+/// Returns the heading of records.
 pub(crate) fn heading() -> String {
     line(RECORD.map(str::to_owned))
 }
 
-/// One line for each record.
+/// Returns one line for each record.
 pub(crate) fn records<'a>(records: impl IntoIterator<Item = &'a NamedRecord>) -> String {
     records.into_iter().map(|record| line(of_record(record))).collect()
 }
 
-/// A heading, and one line for each day.
+/// Returns a heading, and one line for each day.
 pub(crate) fn days(days: &[DayCounts]) -> String {
     let heading = line(["day"].into_iter().chain(COUNTS).map(str::to_owned));
     let lines = days.iter().map(|of| line([of.day.to_string()].into_iter().chain(of_counts(&of.counts))));
     [heading].into_iter().chain(lines).collect()
 }
 
-/// A heading, and one line for each key.
+/// Returns a heading, and one line for each key.
 pub(crate) fn keys(keys: &[NamedCounts]) -> String {
     let heading = line(KEY.into_iter().chain(COUNTS).map(str::to_owned));
     let lines = keys.iter().map(|NamedCounts { of, name, user_name }| {
@@ -133,8 +133,9 @@ fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [Stri
     ]
 }
 
-fn of_counts(counts: &Counts) -> [String; COUNTS.len()] {
-    let Counts { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } = counts;
+fn of_counts(counts: &UsageCounters) -> [String; COUNTS.len()] {
+    let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
+        counts;
     [requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens, refused].map(u64::to_string)
 }
 
@@ -143,7 +144,7 @@ fn line(fields: impl IntoIterator<Item = String>) -> String {
     fields.join(",") + "\r\n"
 }
 
-/// What is unknown is empty, and not 0.
+/// Returns the value as text. An unknown value is empty, and not 0.
 fn number(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -153,7 +154,7 @@ fn text(value: &Option<String>) -> String {
     value.as_deref().map(safe).unwrap_or_default()
 }
 
-/// A text that no spreadsheet takes for a formula. The wide letters are those that some take for the others.
+/// Returns a text that no spreadsheet treats as a formula. Some treat the wide forms of the letters like the others.
 fn safe(text: &str) -> String {
     let text = names::shown_but(text, |letter| matches!(letter, '\t' | '\r' | '\n'));
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);

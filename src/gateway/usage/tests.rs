@@ -2,25 +2,25 @@
 
 use super::*;
 use crate::gateway::store::testing::{finished, fresh, key, record};
-use crate::gateway::store::{NodeId, RowWrite, State};
+use crate::gateway::store::{JobState, NodeId, RowWrite};
 
 async fn written(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
     for closed in records {
-        let open = Record { state: State::Running, ..closed.clone() };
+        let open = Record { state: JobState::Running, ..closed.clone() };
         let writes = [RowWrite::Open(&open), RowWrite::Close(&closed)];
         store.write_rows(&NodeId::only(), &writes).await.unwrap();
     }
 }
 
-fn ids(page: &RecordPage) -> String {
+fn ids(page: &NamedRecordPage) -> String {
     page.records.iter().map(|named| named.record.request_id.as_str()).collect()
 }
 
 #[tokio::test]
 async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equal() {
     let (_dir, store) = fresh().await;
-    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
-    // All of one moment: their order is that in which they came.
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
+    // All records have the same time, so their order is the order in which they were written.
     written(&*store, ["a", "b", "c", "d", "e"].map(finished)).await;
     let (mut filter, mut seen) = (RecordFilter::default(), Vec::new());
     loop {
@@ -38,14 +38,14 @@ async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equ
 #[tokio::test]
 async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
     let (_dir, store) = fresh().await;
-    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     let others = Record { user: "usr_2".into(), key: "key_2".into(), ..finished("theirs") };
     written(&*store, [finished("mine"), others]).await;
     let owner = Some(UserId::from("usr_1"));
 
     let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
     assert_eq!(ids(&page), "mine");
-    // Whatever else is asked for.
+    // The owner restricts every other filter.
     for (key, user) in [(Some("key_2"), None), (None, Some("usr_2"))] {
         let (key, user) = (key.map(str::to_owned), user.map(str::to_owned));
         let filter = RecordFilter { owner: owner.clone(), key, user, ..RecordFilter::default() };
@@ -64,7 +64,7 @@ async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
 #[tokio::test]
 async fn records_and_counts_say_what_people_call_their_key() {
     let (_dir, store) = fresh().await;
-    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     let row = key(&*store, "laptop").await;
     let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished(id) };
     let lost = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished("lost") };
@@ -87,11 +87,11 @@ async fn records_and_counts_say_what_people_call_their_key() {
 #[tokio::test]
 async fn a_running_record_is_found_and_listed_only_by_its_state() {
     let (_dir, store) = fresh().await;
-    let usage = Usage::new(Arc::clone(&store) as Arc<dyn Store>);
+    let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     store.write_rows(&NodeId::only(), &[RowWrite::Open(&record("now"))]).await.unwrap();
     written(&*store, [finished("then")]).await;
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
-    let running = RecordFilter { state: Some(State::Running), ..RecordFilter::default() };
+    let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
     assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");
-    assert_eq!(usage.record(&"now".into(), None).await.unwrap().unwrap().record.state, State::Running);
+    assert_eq!(usage.record(&"now".into(), None).await.unwrap().unwrap().record.state, JobState::Running);
 }

@@ -1,4 +1,4 @@
-//! Verdicts of the table in the module head, one test for each trap.
+//! Tests of the verdicts in the table of the parent module, one test for each case.
 
 mod files;
 mod hostile;
@@ -9,9 +9,9 @@ mod webp;
 use std::cell::Cell;
 use std::io;
 
-use super::{Flaw, Header, MAX_PARTS, Source, inspect, probe};
+use super::{ByteSource, ImageFileError, ImageHeader, MAX_PARTS, inspect, probe};
 
-/// Counts what is read of a file.
+/// Counts the reads of a file.
 pub(super) struct Counted<'a> {
     file: &'a [u8],
     reads: Cell<u32>,
@@ -24,9 +24,9 @@ impl<'a> Counted<'a> {
         Self { file, reads: Cell::default(), largest: Cell::default(), bytes: Cell::default() }
     }
 
-    /// Inspects, and holds the walk against the promised bounds.
+    /// Inspects the file, and checks the number and the size of the reads against the promised bounds.
     #[track_caller]
-    fn inspect(&self) -> Result<Header, Flaw> {
+    fn inspect(&self) -> Result<ImageHeader, ImageFileError> {
         let verdict = inspect(self);
         assert!(self.reads.get() <= 2 * MAX_PARTS + 8, "{} reads", self.reads.get());
         assert!(self.largest.get() <= 260, "a read of {} bytes", self.largest.get());
@@ -34,9 +34,9 @@ impl<'a> Counted<'a> {
     }
 }
 
-impl Source for Counted<'_> {
+impl ByteSource for Counted<'_> {
     fn len(&self) -> u64 {
-        Source::len(self.file)
+        ByteSource::len(self.file)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
@@ -47,7 +47,7 @@ impl Source for Counted<'_> {
     }
 }
 
-/// Whether there is alpha, or a piece of the sentence that says what is wrong.
+/// Checks the verdict on a file: the presence of alpha, or a part of the error message.
 #[track_caller]
 pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
     match (Counted::new(file).inspect(), expected) {
@@ -57,7 +57,7 @@ pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
     }
 }
 
-/// Width and height of a file that is accepted.
+/// Returns width and height of a file that is accepted.
 #[track_caller]
 pub(super) fn size(file: &[u8]) -> (u32, u32) {
     let facts = Counted::new(file).inspect().unwrap().facts;
@@ -94,10 +94,10 @@ fn a_file_cut_off_anywhere_ends_too_early() {
         for end in 0..file.len() {
             let verdict = Counted::new(&file[..end]).inspect();
             match end {
-                0 => assert_eq!(verdict, Err(Flaw::Empty)),
+                0 => assert_eq!(verdict, Err(ImageFileError::Empty)),
                 _ if end >= whole_from => assert!(verdict.is_ok(), "{name} cut at {end}: {verdict:?}"),
-                1..12 if verdict == Err(Flaw::Unknown) => {}
-                _ => assert!(matches!(verdict, Err(Flaw::Truncated(_))), "{name} cut at {end}: {verdict:?}"),
+                1..12 if verdict == Err(ImageFileError::Unknown) => {}
+                _ => assert!(matches!(verdict, Err(ImageFileError::Truncated(_))), "{name} cut at {end}: {verdict:?}"),
             }
         }
         check(&file, Ok(Counted::new(&file).inspect().unwrap().alpha));
@@ -118,10 +118,10 @@ fn a_head_tells_as_soon_as_the_size_is_in_it() {
 #[test]
 fn a_png_is_known_from_its_first_chunk() {
     let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x02\x80\x08\x02\0\0\0";
-    let facts = super::Facts { format: crate::image::Format::Png, width: 1024, height: 640 };
+    let facts = super::ImageProperties { format: crate::image::Format::Png, width: 1024, height: 640 };
     assert_eq!(probe(head), Some(facts));
     assert_eq!(probe(&head[..12]), None);
-    assert_eq!(inspect(&head.as_slice()), Err(Flaw::Truncated(facts.format)));
+    assert_eq!(inspect(&head.as_slice()), Err(ImageFileError::Truncated(facts.format)));
 }
 
 #[test]
@@ -131,16 +131,16 @@ fn what_is_no_image_is_not_taken_for_one() {
     assert_eq!(probe(b""), None);
 }
 
-/// Gives one byte at a time, is interrupted every other time, and fails at one place.
+/// Reads one byte at a time, is interrupted on every other read, and fails at one offset.
 struct Poor<'a> {
     file: &'a [u8],
     fails_at: Option<u64>,
     turn: Cell<u32>,
 }
 
-impl Source for Poor<'_> {
+impl ByteSource for Poor<'_> {
     fn len(&self) -> u64 {
-        Source::len(self.file)
+        ByteSource::len(self.file)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
@@ -161,13 +161,13 @@ fn a_source_that_fails_is_no_fault_of_the_file() {
     let file = files::png(16, 16, 8, 6, &[]);
     let poor = |fails_at| Poor { file: &file, fails_at, turn: Cell::default() };
     assert_eq!(inspect(&poor(None)), inspect(&file.as_slice()));
-    assert_eq!(inspect(&poor(Some(20))), Err(Flaw::Unreadable(io::ErrorKind::StorageFull)));
+    assert_eq!(inspect(&poor(Some(20))), Err(ImageFileError::Unreadable(io::ErrorKind::StorageFull)));
 }
 
-/// Says it is longer than it is, and that it wrote more than there was room for.
+/// Reports a longer length than it has, and more bytes than the buffer can hold.
 struct Liar<'a>(&'a [u8]);
 
-impl Source for Liar<'_> {
+impl ByteSource for Liar<'_> {
     fn len(&self) -> u64 {
         u64::MAX
     }
@@ -182,7 +182,7 @@ impl Source for Liar<'_> {
 fn a_source_that_lies_is_not_believed() {
     for (name, file, whole_from) in files::whole() {
         assert!(inspect(&Liar(&file)).is_ok(), "{name}");
-        // What is missing is told from a read at the latest, where there is one.
+        // Missing bytes are detected at the latest by a read, if there is one.
         assert_eq!(inspect(&Liar(&file[..20])).is_ok(), whole_from <= 20, "{name}");
     }
 }

@@ -1,77 +1,78 @@
-//! Small reads at chosen places, and a count of the parts that were visited.
+//! Reads small pieces at given offsets, and counts the visited parts.
 //!
-//! Decides: that a walk ends. Each step costs one part, each part a fixed number of bytes, whatever the file says.
+//! Decides: the end of a walk. Each step costs one part, and each part a fixed number of bytes, independent of the
+//! file.
 
 use std::io::ErrorKind;
 
-use super::{Flaw, MAX_PARTS, Source};
+use super::{ByteSource, ImageFileError, MAX_PARTS};
 use crate::image::Format;
 
-/// A walk through one file.
-pub(super) struct Walk<'a> {
-    source: &'a dyn Source,
+/// A reader of the structure of one file.
+pub(super) struct ImageFileReader<'a> {
+    source: &'a dyn ByteSource,
     length: u64,
     format: Format,
     parts: u32,
 }
 
-// === impl Walk ===
+// === impl ImageFileReader ===
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(source: &'a dyn Source, format: Format) -> Self {
+impl<'a> ImageFileReader<'a> {
+    pub(super) fn new(source: &'a dyn ByteSource, format: Format) -> Self {
         Self { source, length: source.len(), format, parts: MAX_PARTS }
     }
 
     /// Counts one more chunk or segment.
-    pub(super) fn step(&mut self) -> Result<(), Flaw> {
-        self.parts = self.parts.checked_sub(1).ok_or(Flaw::Scattered(self.format))?;
+    pub(super) fn step(&mut self) -> Result<(), ImageFileError> {
+        self.parts = self.parts.checked_sub(1).ok_or(ImageFileError::Scattered(self.format))?;
         Ok(())
     }
 
-    /// These bytes, all of them.
-    pub(super) fn bytes<const N: usize>(&self, offset: u64) -> Result<[u8; N], Flaw> {
+    /// Returns the bytes at this offset, or an error if the file ends before the last of them.
+    pub(super) fn bytes<const N: usize>(&self, offset: u64) -> Result<[u8; N], ImageFileError> {
         let mut bytes = [0; N];
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Fills the whole buffer.
-    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Flaw> {
+    /// Fills the whole buffer, or returns an error.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageFileError> {
         if fill(self.source, offset, buffer)? < buffer.len() {
             return Err(self.truncated());
         }
         Ok(())
     }
 
-    /// Makes sure that the file is at least so long.
-    pub(super) fn reaches(&self, end: u64) -> Result<(), Flaw> {
+    /// Returns an error if the file is shorter than `end`.
+    pub(super) fn reaches(&self, end: u64) -> Result<(), ImageFileError> {
         if end > self.length { Err(self.truncated()) } else { Ok(()) }
     }
 
-    pub(super) fn damaged(&self, what: &'static str) -> Flaw {
-        Flaw::Damaged(self.format, what)
+    pub(super) fn damaged(&self, what: &'static str) -> ImageFileError {
+        ImageFileError::Damaged(self.format, what)
     }
 
-    fn truncated(&self) -> Flaw {
-        Flaw::Truncated(self.format)
+    fn truncated(&self) -> ImageFileError {
+        ImageFileError::Truncated(self.format)
     }
 }
 
-/// Reads until the buffer is full or the source ends, and says how many bytes it was.
-pub(super) fn fill(source: &dyn Source, offset: u64, buffer: &mut [u8]) -> Result<usize, Flaw> {
+/// Reads until the buffer is full or the source ends, and returns the number of bytes read.
+pub(super) fn fill(source: &dyn ByteSource, offset: u64, buffer: &mut [u8]) -> Result<usize, ImageFileError> {
     let (mut place, mut done) = (offset, 0);
     while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
         let room = rest.len();
         match source.read_at(place, rest) {
             Ok(0) => break,
-            // A source that says it wrote more than there was room for is not believed.
+            // A source may report more bytes than the buffer can hold; the excess is ignored.
             Ok(count) => {
                 let count = count.min(room);
                 done += count;
                 place = place.saturating_add(count as u64);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Flaw::Unreadable(error.kind())),
+            Err(error) => return Err(ImageFileError::Unreadable(error.kind())),
         }
     }
     Ok(done)

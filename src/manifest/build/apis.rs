@@ -1,37 +1,42 @@
-//! The API references: one for each document of their folder, from its front matter.
+//! Builds the API references: one for each document of their folder, from its front matter.
 //!
-//! The build owns the entries whose path is a document of that folder. Others were typed for documents that lie elsewhere or can
-//! have no front matter, and stay as they are.
+//! The build owns each entry whose path is a document of that folder. Other entries were written by hand, for documents
+//! that are stored elsewhere or cannot have front matter, and stay unchanged.
 
 mod front;
 
 use std::collections::BTreeSet;
 
-use super::{Kind, Member, Node, Problem, Recipe, Value, limits, set, string, text};
+use super::{BuildInput, BuildProblem, FileKind, JsonMember, JsonNode, JsonValue, limits, set, string, text};
 use crate::manifest::package::unwanted;
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 use front::ApiFrontMatter;
 
-/// The ending of a document's name.
+/// The file name extension of a document.
 const ENDING: &str = ".md";
-/// It is about the folder, and no API reference.
+/// The name of a file that describes the folder and is not an API reference.
 const ABOUT: &str = "readme.md";
 
-/// The API references of a tree, and their faults.
+/// The API references of a tree.
 #[derive(Default)]
 pub(super) struct ApiReferences {
-    /// The entries, of which some may be missing where there are problems.
-    pub(super) entries: Vec<Node>,
-    /// Their ids, also of those that have problems.
+    /// The entries; incomplete if there are problems.
+    pub(super) entries: Vec<JsonNode>,
+    /// The ids of all entries, including those with problems.
     pub(super) ids: BTreeSet<String>,
-    /// Ids of the manifest of before whose document is no longer there.
+    /// The ids of the previous manifest whose document no longer exists.
     pub(super) removed: Vec<String>,
 }
 
-/// Makes the entries.
-pub(super) fn apis(recipe: &Recipe<'_>, previous: Option<&Node>, problems: &mut Vec<Problem>) -> ApiReferences {
+/// Builds the entries and adds their problems to `problems`.
+pub(super) fn apis(
+    recipe: &BuildInput<'_>,
+    previous: Option<&JsonNode>,
+    problems: &mut Vec<BuildProblem>,
+) -> ApiReferences {
     let mut apis = ApiReferences::default();
-    let before: Vec<&Node> = previous.iter().filter_map(|root| root.get("apis")).flat_map(Node::elements).collect();
+    let before: Vec<&JsonNode> =
+        previous.iter().filter_map(|root| root.get("apis")).flat_map(JsonNode::elements).collect();
     for (id, path) in documents(recipe, problems) {
         match entry(recipe, &id, &path, &before) {
             Ok(entry) => apis.entries.push(entry),
@@ -55,12 +60,12 @@ pub(super) fn apis(recipe: &Recipe<'_>, previous: Option<&Node>, problems: &mut 
     apis
 }
 
-fn is_document(recipe: &Recipe<'_>, path: &str) -> bool {
+fn is_document(recipe: &BuildInput<'_>, path: &str) -> bool {
     path.strip_prefix(&recipe.apis).is_some_and(|rest| rest.starts_with('/') && rest.ends_with(ENDING))
 }
 
-/// The documents below the folder, by their ids.
-fn documents(recipe: &Recipe<'_>, problems: &mut Vec<Problem>) -> Vec<(String, String)> {
+/// Returns the documents below the folder, with their ids.
+fn documents(recipe: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut left = vec![String::new()];
     while let Some(below) = left.pop() {
@@ -77,13 +82,13 @@ fn documents(recipe: &Recipe<'_>, problems: &mut Vec<Problem>) -> Vec<(String, S
             let whole = format!("{}/{path}", recipe.apis);
             match entry.metadata.kind {
                 _ if unwanted(&path).is_some() => {}
-                Kind::Folder if path.matches('/').count() < limits().depth => left.push(path),
-                Kind::Folder => problems.push(Problem::new(whole, "lies too deep for API references")),
-                Kind::File => found.extend(id(&path).map(|id| (id.to_owned(), whole))),
-                Kind::Link(_) => {
-                    problems.push(Problem::new(whole, "is a symbolic link, which raw hosts do not follow"));
+                FileKind::Folder if path.matches('/').count() < limits().depth => left.push(path),
+                FileKind::Folder => problems.push(BuildProblem::new(whole, "lies too deep for API references")),
+                FileKind::File => found.extend(id(&path).map(|id| (id.to_owned(), whole))),
+                FileKind::Link(_) => {
+                    problems.push(BuildProblem::new(whole, "is a symbolic link, which raw hosts do not follow"));
                 }
-                Kind::Other => {}
+                FileKind::Other => {}
             }
         }
     }
@@ -91,22 +96,22 @@ fn documents(recipe: &Recipe<'_>, problems: &mut Vec<Problem>) -> Vec<(String, S
     found
 }
 
-/// The id that the path of a document makes.
+/// Returns the id that is derived from the path of a document.
 fn id(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     path.strip_suffix(ENDING).filter(|_| !name.eq_ignore_ascii_case(ABOUT) && name != ENDING)
 }
 
-fn entry(recipe: &Recipe<'_>, id: &str, path: &str, before: &[&Node]) -> Result<Node, Vec<Problem>> {
+fn entry(recipe: &BuildInput<'_>, id: &str, path: &str, before: &[&JsonNode]) -> Result<JsonNode, Vec<BuildProblem>> {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
     if !id.bytes().all(is_letter) {
         let message = format!("makes the id `{id}`; ids hold small letters, digits and `-`, `_`, `.`, `/`");
-        return Err(vec![Problem::new(path, message)]);
+        return Err(vec![BuildProblem::new(path, message)]);
     }
     let reference = read(recipe, id, path)?;
     let before = before.iter().rev().find(|entry| text(entry, "id") == Some(id));
-    let mut members: Vec<Member> = before.map(|entry| entry.members().to_vec()).unwrap_or_default();
-    // The document has the word: what it no longer says is not kept from before, as unknown fields are.
+    let mut members: Vec<JsonMember> = before.map(|entry| entry.members().to_vec()).unwrap_or_default();
+    // The document is authoritative: a list that it no longer states is removed, unlike unknown fields, which stay.
     members.retain(|member| !["tags", "source_urls"].contains(&member.key.as_str()));
     let fields = [("id", id), ("title", &reference.title), ("product", &reference.product)];
     for (key, value) in fields.into_iter().chain([("language", &*reference.language), ("path", path)]) {
@@ -114,21 +119,21 @@ fn entry(recipe: &Recipe<'_>, id: &str, path: &str, before: &[&Node]) -> Result<
     }
     for (key, words) in [("tags", reference.tags), ("source_urls", reference.source_urls)] {
         if let Some(words) = words {
-            set(&mut members, key, Node::new(Value::Array(words.into_iter().map(string).collect())));
+            set(&mut members, key, JsonNode::new(JsonValue::Array(words.into_iter().map(string).collect())));
         }
     }
-    Ok(Node::new(Value::Object(members)))
+    Ok(JsonNode::new(JsonValue::Object(members)))
 }
 
-fn read(recipe: &Recipe<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<Problem>> {
+fn read(recipe: &BuildInput<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<BuildProblem>> {
     let bytes = match recipe.files.read(path, limits().archive_bytes) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Err(vec![Problem::new(path, "went away while it was read")]),
+        Ok(None) => return Err(vec![BuildProblem::new(path, "went away while it was read")]),
         Err(error) => return Err(vec![error.into()]),
     };
     front::read(&bytes, id).map_err(|faults| {
-        let source = Source::new(path, bytes.as_slice());
-        let problem = |fault: crate::manifest::package::front::FrontError| Problem {
+        let source = SourceFile::new(path, bytes.as_slice());
+        let problem = |fault: crate::manifest::package::front::FrontMatterError| BuildProblem {
             path: path.to_owned(),
             position: Some(source.position(fault.span.start)),
             message: fault.message,

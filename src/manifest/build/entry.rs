@@ -1,41 +1,44 @@
-//! The entry of one skill, and its package.
+//! Builds the entry of one skill, and its package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use semver::Version;
 
-use super::{Before, Built, Member, Node, Problem, Recipe, Value, folder, limits, set, stamp, string, text};
+use super::{
+    BuildInput, BuildOutput, BuildProblem, JsonMember, JsonNode, JsonValue, PreviousEntries, folder, limits, set,
+    stamp, string, text,
+};
 use crate::manifest::check::nearest;
-use crate::manifest::package::archive::Fault;
+use crate::manifest::package::archive::ArchiveFault;
 use crate::manifest::package::front::{self, SkillFile};
-use crate::manifest::package::skill::{self, FrontFault};
-use crate::manifest::package::{Contents, SKILL_FILE, Sha256Sum, pack};
-use crate::manifest::text::Source;
+use crate::manifest::package::skill::{self, FrontMatterFault};
+use crate::manifest::package::{PackageContents, SKILL_FILE, Sha256Sum, pack};
+use crate::manifest::text::SourceFile;
 
-type Files = BTreeMap<String, Vec<u8>>;
+type FilesByPath = BTreeMap<String, Vec<u8>>;
 
-/// The field that names a skill's API references, in `metadata` and in its entry.
+/// The field that names the API references of a skill, in `metadata` and in its entry.
 const API_DOCS: &str = "api_docs";
 
-/// Makes the entry of a skill; `ids` are those of the API references.
+/// Builds the entry of a skill; `ids` are the ids of the API references.
 pub(super) fn entry(
-    recipe: &Recipe<'_>,
+    recipe: &BuildInput<'_>,
     name: &str,
-    before: &Before<'_>,
+    before: &PreviousEntries<'_>,
     ids: &BTreeSet<String>,
-    built: &mut Built,
-) -> Result<Node, Vec<Problem>> {
+    built: &mut BuildOutput,
+) -> Result<JsonNode, Vec<BuildProblem>> {
     let root = format!("{}/{name}", recipe.skills);
     let files = folder::files(recipe, &root, built)?;
     let path = format!("{root}/{SKILL_FILE}");
-    let Some(bytes) = files.get(SKILL_FILE) else { return Err(vec![Problem::new(path, "is missing")]) };
+    let Some(bytes) = files.get(SKILL_FILE) else { return Err(vec![BuildProblem::new(path, "is missing")]) };
     let file = read(bytes, name, &path)?;
     let version = version(&file, &path, bytes)?;
     documents(recipe, &file, ids).map_err(|faults| at(&path, bytes, faults))?;
     let package = format!("{}/{name}-{version}.zip", recipe.packages);
     let packed =
         package_of(recipe, &files, &package, before.version(&version), built).map_err(|problem| vec![problem])?;
-    let mut members: Vec<Member> = before.newest().map(|entry| entry.members().to_vec()).unwrap_or_default();
+    let mut members: Vec<JsonMember> = before.newest().map(|entry| entry.members().to_vec()).unwrap_or_default();
     let description = file.front.description.as_ref().map(|word| word.text.trim().to_owned()).unwrap_or_default();
     set(&mut members, "name", string(name));
     set(&mut members, "version", string(version));
@@ -44,33 +47,33 @@ pub(super) fn entry(
     set(&mut members, "path", string(root));
     set(&mut members, "package", string(package));
     set(&mut members, "sha256", string(packed.sum.to_string()));
-    set(&mut members, "size_bytes", Node::new(Value::Number(packed.size.to_string())));
+    set(&mut members, "size_bytes", JsonNode::new(JsonValue::Number(packed.size.to_string())));
     for key in [API_DOCS, "tags", "agents"] {
         if let Some(said) = file.front.metadata.get(key) {
-            set(&mut members, key, Node::new(Value::Array(words(&said.text).map(string).collect())));
+            set(&mut members, key, JsonNode::new(JsonValue::Array(words(&said.text).map(string).collect())));
         }
     }
     let is_as_before = before.newest().is_some_and(|entry| says_the_same(entry.members(), &members));
     if !(is_as_before && members.iter().any(|member| member.key == "updated_at")) {
         set(&mut members, "updated_at", string(stamp(recipe.now)));
     }
-    Ok(Node::new(Value::Object(members)))
+    Ok(JsonNode::new(JsonValue::Object(members)))
 }
 
-fn says_the_same(one: &[Member], other: &[Member]) -> bool {
-    let plain = |members: &[Member]| Node { span: 0..0, value: Value::Object(members.to_vec()) }.to_json();
+fn says_the_same(one: &[JsonMember], other: &[JsonMember]) -> bool {
+    let plain = |members: &[JsonMember]| JsonNode { span: 0..0, value: JsonValue::Object(members.to_vec()) }.to_json();
     plain(one) == plain(other)
 }
 
-/// The words of a text that holds several.
+/// Splits a text that contains several words.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|word| !word.is_empty())
 }
 
-/// The faults of a document, by its lines.
-fn at(path: &str, bytes: &[u8], faults: Vec<FrontFault>) -> Vec<Problem> {
-    let source = Source::new(path, bytes);
-    let problem = |fault: FrontFault| Problem {
+/// Converts the faults of a document into problems with line and column.
+fn at(path: &str, bytes: &[u8], faults: Vec<FrontMatterFault>) -> Vec<BuildProblem> {
+    let source = SourceFile::new(path, bytes);
+    let problem = |fault: FrontMatterFault| BuildProblem {
         path: path.to_owned(),
         position: Some(source.position(fault.span.start)),
         message: fault.message,
@@ -78,14 +81,15 @@ fn at(path: &str, bytes: &[u8], faults: Vec<FrontFault>) -> Vec<Problem> {
     faults.into_iter().map(problem).collect()
 }
 
-fn read<'a>(bytes: &'a [u8], name: &str, path: &str) -> Result<SkillFile<'a>, Vec<Problem>> {
-    let file = front::read(bytes).map_err(|error| at(path, bytes, vec![FrontFault::new(error.message, error.span)]))?;
+fn read<'a>(bytes: &'a [u8], name: &str, path: &str) -> Result<SkillFile<'a>, Vec<BuildProblem>> {
+    let file =
+        front::read(bytes).map_err(|error| at(path, bytes, vec![FrontMatterFault::new(error.message, error.span)]))?;
     let faults = skill::faults(&file, Some(name));
     if faults.is_empty() { Ok(file) } else { Err(at(path, bytes, faults)) }
 }
 
-fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec<Problem>> {
-    let fault = |message: String, span| Err(at(path, bytes, vec![FrontFault::new(message, span)]));
+fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec<BuildProblem>> {
+    let fault = |message: String, span| Err(at(path, bytes, vec![FrontMatterFault::new(message, span)]));
     let Some(word) = file.front.metadata.get("version") else {
         let message = "has no version; write `metadata:` and below it `  version: \"1.0.0\"`";
         return fault(message.to_owned(), file.front_span.clone());
@@ -96,21 +100,25 @@ fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec
     }
 }
 
-/// Each item of `api_docs` leads somewhere: to an API reference, an address, or a file of the repository.
-fn documents(recipe: &Recipe<'_>, file: &SkillFile<'_>, ids: &BTreeSet<String>) -> Result<(), Vec<FrontFault>> {
+/// Checks that each item of `api_docs` is an API reference, an address, or a file of the repository.
+fn documents(
+    recipe: &BuildInput<'_>,
+    file: &SkillFile<'_>,
+    ids: &BTreeSet<String>,
+) -> Result<(), Vec<FrontMatterFault>> {
     let Some(said) = file.front.metadata.get(API_DOCS) else { return Ok(()) };
     let is_file = |path: &str| matches!(recipe.files.metadata(path), Ok(Some(_)));
     let is_there = |word: &&str| ids.contains(*word) || word.contains("://") || is_file(word);
     let fault = |word: &str| {
         let help = nearest(word, ids.iter().map(String::as_str)).map(|id| format!("; did you mean `{id}`?"));
         let message = format!("`{API_DOCS}` names `{}`, and there is no such API reference", word.escape_debug());
-        FrontFault::new(message + &help.unwrap_or_default(), said.span.clone())
+        FrontMatterFault::new(message + &help.unwrap_or_default(), said.span.clone())
     };
-    let faults: Vec<FrontFault> = words(&said.text).filter(|word| !is_there(word)).map(fault).collect();
+    let faults: Vec<FrontMatterFault> = words(&said.text).filter(|word| !is_there(word)).map(fault).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// What people call the skill: what it says, else its first heading, else its name in words.
+/// Returns the title of the skill: its `title` if it has one, else its first heading, else its name as words.
 fn title(file: &SkillFile<'_>, name: &str) -> String {
     let said = file.front.metadata.get("title").map(|word| word.text.trim().to_owned());
     let words = || {
@@ -123,19 +131,20 @@ fn title(file: &SkillFile<'_>, name: &str) -> String {
     said.filter(|title| !title.is_empty()).or_else(|| front::heading(file.body)).unwrap_or_else(words)
 }
 
-struct Packed {
+struct PackageDescriptor {
     size: usize,
     sum: Sha256Sum,
 }
 
-/// The package that is there, if it holds the same files; else a new one, if its version may have it.
+/// Returns the existing package if it has the stated checksum and contains the same files, else a new one if its
+/// version allows that.
 fn package_of(
-    recipe: &Recipe<'_>,
-    files: &Files,
+    recipe: &BuildInput<'_>,
+    files: &FilesByPath,
     path: &str,
-    published: Option<&Node>,
-    built: &mut Built,
-) -> Result<Packed, Problem> {
+    published: Option<&JsonNode>,
+    built: &mut BuildOutput,
+) -> Result<PackageDescriptor, BuildProblem> {
     let there = recipe.files.read(path, limits().archive_bytes)?;
     let promised = published.and_then(|entry| text(entry, "sha256"));
     if let Some(bytes) = there {
@@ -143,23 +152,24 @@ fn package_of(
         let is_promised = promised.is_none_or(|promised| promised.eq_ignore_ascii_case(&sum.to_string()));
         if is_promised && holds(&bytes, files) {
             built.kept += 1;
-            return Ok(Packed { size: bytes.len(), sum });
+            return Ok(PackageDescriptor { size: bytes.len(), sum });
         }
         if !recipe.overwrite {
-            return Err(Problem::new(path, if is_promised { CHANGED } else { TOUCHED }));
+            return Err(BuildProblem::new(path, if is_promised { CHANGED } else { TOUCHED }));
         }
     }
-    let bytes = pack(files, recipe.stamp, &limits()).map_err(|error| Problem::new(path, error.to_string()))?;
-    // What is too large for those who install, or unsafe, is never published; nor what would not be known again.
-    let contents = Contents::read(&bytes, &limits()).map_err(|faults| Problem::new(path, listed(&faults)))?;
+    let bytes = pack(files, recipe.stamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
+    // A package that is too large for installers, unsafe, or not recognized again is never published.
+    let contents =
+        PackageContents::read(&bytes, &limits()).map_err(|faults| BuildProblem::new(path, listed(&faults)))?;
     if !is_of(&contents, files) {
-        return Err(Problem::new(path, "does not hold what was packed into it, and is not written"));
+        return Err(BuildProblem::new(path, "does not hold what was packed into it, and is not written"));
     }
     let sum = Sha256Sum::of(&bytes);
     if promised.is_some_and(|promised| !promised.eq_ignore_ascii_case(&sum.to_string())) && !recipe.overwrite {
-        return Err(Problem::new(path, CHANGED));
+        return Err(BuildProblem::new(path, CHANGED));
     }
-    let packed = Packed { size: bytes.len(), sum };
+    let packed = PackageDescriptor { size: bytes.len(), sum };
     built.packages.push((path.to_owned(), bytes));
     Ok(packed)
 }
@@ -169,16 +179,16 @@ const CHANGED: &str = "was published with other content under this version; rais
 const TOUCHED: &str = "is not the package that the manifest promises; restore it, or raise `metadata.version` (or pass \
                        --overwrite if nobody has it yet)";
 
-fn listed(faults: &[Fault]) -> String {
+fn listed(faults: &[ArchiveFault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a package holds these files and no others.
-fn holds(package: &[u8], files: &Files) -> bool {
-    Contents::read(package, &limits()).is_ok_and(|contents| is_of(&contents, files))
+/// Returns true if a package contains these files and no others.
+fn holds(package: &[u8], files: &FilesByPath) -> bool {
+    PackageContents::read(package, &limits()).is_ok_and(|contents| is_of(&contents, files))
 }
 
-fn is_of(contents: &Contents, files: &Files) -> bool {
+fn is_of(contents: &PackageContents, files: &FilesByPath) -> bool {
     contents.root() == Some("")
         && contents.files.len() == files.len()
         && files

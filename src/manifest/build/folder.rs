@@ -1,16 +1,16 @@
-//! The files of one skill, as they go into its package.
+//! Reads the files of one skill as they go into its package.
 
 use std::collections::BTreeMap;
 
-use super::{Built, Kind, Problem, Recipe, limits};
-use crate::manifest::package::{Unwanted, unwanted};
+use super::{BuildInput, BuildOutput, BuildProblem, FileKind, limits};
+use crate::manifest::package::{UnwantedFileKind, unwanted};
 
-/// Reads every file below a folder, and says of each that stays out why.
+/// Reads all files below a folder. Junk is listed in `left_out`; every other file that cannot be packed is a problem.
 pub(super) fn files(
-    recipe: &Recipe<'_>,
+    recipe: &BuildInput<'_>,
     root: &str,
-    built: &mut Built,
-) -> Result<BTreeMap<String, Vec<u8>>, Vec<Problem>> {
+    built: &mut BuildOutput,
+) -> Result<BTreeMap<String, Vec<u8>>, Vec<BuildProblem>> {
     let mut files = BTreeMap::new();
     let mut problems = Vec::new();
     let mut left: Vec<String> = vec![String::new()];
@@ -24,21 +24,23 @@ pub(super) fn files(
             let path = if below.is_empty() { entry.name } else { format!("{below}/{}", entry.name) };
             let whole = format!("{root}/{path}");
             match (unwanted(&path), entry.metadata.kind) {
-                (Some(Unwanted::Junk), _) => built.left_out.push(whole),
-                (Some(Unwanted::Secret), _) => {
-                    problems
-                        .push(Problem::new(whole, "may hold a secret, and is not packed; take it out of the skill"));
+                (Some(UnwantedFileKind::Junk), _) => built.left_out.push(whole),
+                (Some(UnwantedFileKind::Secret), _) => {
+                    problems.push(BuildProblem::new(
+                        whole,
+                        "may hold a secret, and is not packed; take it out of the skill",
+                    ));
                 }
-                (None, Kind::Folder) if path.matches('/').count() < limits().depth => left.push(path),
-                (None, Kind::Folder) => problems.push(Problem::new(whole, "lies deeper than a package may")),
-                (None, Kind::Link(_) | Kind::Other) => {
-                    problems.push(Problem::new(whole, "is a link or no plain file, which a package cannot hold"));
+                (None, FileKind::Folder) if path.matches('/').count() < limits().depth => left.push(path),
+                (None, FileKind::Folder) => problems.push(BuildProblem::new(whole, "lies deeper than a package may")),
+                (None, FileKind::Link(_) | FileKind::Other) => {
+                    problems.push(BuildProblem::new(whole, "is a link or no plain file, which a package cannot hold"));
                 }
-                (None, Kind::File) => match recipe.files.read(&whole, limits().file_bytes) {
+                (None, FileKind::File) => match recipe.files.read(&whole, limits().file_bytes) {
                     Ok(Some(bytes)) => {
                         files.insert(path, bytes);
                     }
-                    Ok(None) => problems.push(Problem::new(whole, "went away while it was read")),
+                    Ok(None) => problems.push(BuildProblem::new(whole, "went away while it was read")),
                     Err(error) => problems.push(error.into()),
                 },
             }

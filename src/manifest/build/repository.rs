@@ -1,23 +1,27 @@
-//! What a manifest says of its repository.
+//! Builds the `repository` field of a manifest.
 
-use super::{Member, Node, Problem, Value, set, string};
+use super::{BuildProblem, JsonMember, JsonNode, JsonValue, set, string};
 
-/// What is known of the repository; what is not is taken from the manifest of before.
+/// The known fields of the repository. Unknown ones are taken from the previous manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// Its name.
+pub struct RepositoryFields {
+    /// The name of the repository.
     pub name: Option<String>,
-    /// The address to clone it from.
+    /// The address from which the repository is cloned.
     pub git_url: Option<String>,
-    /// What to put before a path to download a file.
+    /// The address that is put before a path to download a file.
     pub raw_base_url: Option<String>,
-    /// The branch.
+    /// The name of the branch.
     pub branch: Option<String>,
 }
 
-pub(super) fn node(facts: &Facts, previous: Option<&Node>, problems: &mut Vec<Problem>) -> Node {
+pub(super) fn node(
+    facts: &RepositoryFields,
+    previous: Option<&JsonNode>,
+    problems: &mut Vec<BuildProblem>,
+) -> JsonNode {
     let before = previous.and_then(|previous| previous.get("repository"));
-    let mut members: Vec<Member> = before.map(|before| before.members().to_vec()).unwrap_or_default();
+    let mut members: Vec<JsonMember> = before.map(|before| before.members().to_vec()).unwrap_or_default();
     let fields = [
         ("name", &facts.name, "--repository"),
         ("git_url", &facts.git_url, "--git-url"),
@@ -30,9 +34,9 @@ pub(super) fn node(facts: &Facts, previous: Option<&Node>, problems: &mut Vec<Pr
             None if before.is_some_and(|before| super::text(before, key).is_some()) => {}
             None => {
                 let message = format!("`repository.{key}` is not known yet; say it once with {option}");
-                problems.push(Problem::new("the manifest", message));
+                problems.push(BuildProblem::new("the manifest", message));
             }
         }
     }
-    Node::new(Value::Object(members))
+    JsonNode::new(JsonValue::Object(members))
 }

@@ -1,4 +1,4 @@
-//! What is built is clean, the same everywhere, and never changes what was published.
+//! The result of a build has no findings, is the same on all machines, and never changes published content.
 #![expect(clippy::cast_possible_truncation, reason = "numbers of a seed are cut to what is needed")]
 
 mod apis;
@@ -6,15 +6,15 @@ mod apis;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::manifest::package::{Contents, Sha256Sum, pack};
-use crate::manifest::{MemoryFiles, Metadata, Options, check};
+use crate::manifest::package::{PackageContents, Sha256Sum, pack};
+use crate::manifest::{CheckOptions, FileMetadata, MemoryFiles, check};
 
 fn at(time: &str) -> DateTime<Utc> {
     time.parse().expect("a time")
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> RepositoryFields {
+    RepositoryFields {
         name: Some("example/skills".to_owned()),
         git_url: Some("https://example.com/example/skills.git".to_owned()),
         raw_base_url: Some("https://example.com/example/skills/raw/main".to_owned()),
@@ -28,16 +28,16 @@ fn skill(name: &str, version: &str, body: &str) -> String {
     )
 }
 
-fn recipe<'a>(files: &'a MemoryFiles, previous: Option<&'a Source>) -> Recipe<'a> {
-    Recipe {
+fn recipe<'a>(files: &'a MemoryFiles, previous: Option<&'a SourceFile>) -> BuildInput<'a> {
+    BuildInput {
         files,
         previous,
         skills: "skills".to_owned(),
         apis: "apis".to_owned(),
         packages: "packages".to_owned(),
-        facts: if previous.is_some() { Facts::default() } else { facts() },
+        facts: if previous.is_some() { RepositoryFields::default() } else { facts() },
         now: at("2026-11-21T12:00:00Z"),
-        stamp: Stamp::default(),
+        stamp: ZipTimestamp::default(),
         overwrite: false,
     }
 }
@@ -51,21 +51,21 @@ fn tree() -> MemoryFiles {
     files
 }
 
-/// Puts what was built where it belongs.
-fn write_down(files: &mut MemoryFiles, built: &Built) -> Source {
+/// Adds the built packages to the files, and returns the built manifest.
+fn write_down(files: &mut MemoryFiles, built: &BuildOutput) -> SourceFile {
     for (path, bytes) in &built.packages {
         files.insert(path.clone(), bytes.clone());
     }
-    Source::new("skills.json", built.manifest.clone())
+    SourceFile::new("skills.json", built.manifest.clone())
 }
 
-fn findings(source: &Source, files: &MemoryFiles) -> Vec<String> {
-    let options = Options { files: Some(files), now: Some(at("2026-11-21T12:00:00Z")), ..Options::default() };
+fn findings(source: &SourceFile, files: &MemoryFiles) -> Vec<String> {
+    let options = CheckOptions { files: Some(files), now: Some(at("2026-11-21T12:00:00Z")), ..CheckOptions::default() };
     let report = check(source.clone(), &options);
     report.findings().iter().map(|finding| format!("{} {}", finding.rule().id, finding.message())).collect()
 }
 
-fn problems(files: &MemoryFiles, previous: Option<&Source>) -> Vec<String> {
+fn problems(files: &MemoryFiles, previous: Option<&SourceFile>) -> Vec<String> {
     build(&recipe(files, previous)).expect_err("a problem").0.iter().map(ToString::to_string).collect()
 }
 
@@ -78,12 +78,12 @@ fn what_is_built_is_clean_and_building_again_changes_nothing() {
     assert_eq!(findings(&source, &files), Vec::<String>::new());
     let mut later = recipe(&files, Some(&source));
     later.now = at("2027-01-01T00:00:00Z");
-    later.stamp = Stamp::from_epoch(1_800_000_000);
+    later.stamp = ZipTimestamp::from_epoch(1_800_000_000);
     let again = build(&later).expect("it builds again");
     assert_eq!((again.manifest, again.packages.len(), again.kept), (built.manifest, 0, 2));
 }
 
-/// Skills in the folders of a skill are files as any other, however they are sorted.
+/// Skills inside the folder of a skill are ordinary files, whatever their order is.
 #[test]
 fn a_skill_that_holds_others_is_clean_and_stays_as_it_is() {
     let mut files = tree();
@@ -106,7 +106,7 @@ fn an_entry_says_what_its_skill_says_and_keeps_the_rest() {
         "\"title\": \"The demo\"",
         "\"x-owner\": {\"team\": 1.50}, \"api_docs\": [\"images-python\", {\"id\": 1}], \"title\": \"Typed\"",
     );
-    let source = Source::new("skills.json", text.replace("\"apis\": []", "\"apis\": [], \"x-stamp\": true"));
+    let source = SourceFile::new("skills.json", text.replace("\"apis\": []", "\"apis\": [], \"x-stamp\": true"));
     let again = build(&recipe(&files, Some(&source))).expect("it builds").manifest;
     for word in ["\"The demo\"", "\"team\": 1.50", "\"images-python\"", "\"x-stamp\": true", "Does demo when"] {
         assert!(again.contains(word), "{word} in {again}");
@@ -146,12 +146,12 @@ fn published_content_never_changes_under_its_version() {
     let source = write_down(&mut files, &built);
     files.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&files, Some(&source))[0].contains("raise `metadata.version`"));
-    // Nor where the package went away, or the manifest did.
+    // The same holds if the package or the manifest is missing.
     let mut without = tree();
     without.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&without, Some(&source))[0].contains("raise `metadata.version`"));
     assert!(build(&recipe(&files, None)).is_err());
-    // A package that somebody exchanged is not taken for the published one.
+    // A package that was exchanged is not accepted as the published one.
     let mut touched = tree();
     write_down(&mut touched, &built);
     touched.insert("packages/demo-1.0.0.zip", built.packages[1].1.clone());
@@ -159,7 +159,7 @@ fn published_content_never_changes_under_its_version() {
     let mut forced = recipe(&files, Some(&source));
     forced.overwrite = true;
     assert_eq!(build(&forced).expect("it builds").packages.len(), 1);
-    // A lost package comes back as it was.
+    // A lost package is built again with the same bytes.
     assert_eq!(build(&recipe(&tree(), Some(&source))).expect("it builds").packages, built.packages);
 }
 
@@ -168,7 +168,8 @@ fn a_package_of_another_maker_stays_while_it_holds_the_same() {
     let mut files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
     let contents = BTreeMap::from([("SKILL.md".to_owned(), skill("other-one", "0.2.0", "Text.\n").into_bytes())]);
-    let theirs = pack(&contents, Stamp::from_epoch(1_700_000_000), &Limits::default()).expect("a package");
+    let theirs =
+        pack(&contents, ZipTimestamp::from_epoch(1_700_000_000), &PackageLimits::default()).expect("a package");
     let ours = &built.packages[1].1;
     assert_ne!(&theirs, ours);
     files.insert("packages/other-one-0.2.0.zip", theirs.clone());
@@ -187,8 +188,10 @@ fn everything_in_the_way_is_told_at_once_with_its_place() {
     files.insert("skills/f/SKILL.md", skill("f", "1.0.0", ""));
     files.insert("skills/f/.env", "SECRET=1");
     files.insert("skills/g/SKILL.md", skill("g", "1.0.0", ""));
-    files
-        .insert_other("skills/g/link", Metadata { kind: Kind::Link("../x".to_owned()), size: 0, is_executable: false });
+    files.insert_other(
+        "skills/g/link",
+        FileMetadata { kind: FileKind::Link("../x".to_owned()), size: 0, is_executable: false },
+    );
     files.insert("skills/h/SKILL.md", skill("h", "1.0.0", ""));
     files.insert("skills/h/con.txt", "");
     let mut bare = recipe(&files, None);
@@ -217,7 +220,7 @@ fn left_overs_stay_out_and_lost_skills_are_told() {
     files.insert("skills/.idea/workspace.xml", "not a skill");
     let built = build(&recipe(&files, None)).expect("it builds");
     assert_eq!(built.left_out, ["skills/demo/.DS_Store"]);
-    let contents = Contents::read(&built.packages[0].1, &Limits::default()).expect("a package");
+    let contents = PackageContents::read(&built.packages[0].1, &PackageLimits::default()).expect("a package");
     assert_eq!(contents.files.keys().collect::<Vec<_>>(), ["SKILL.md", "docs/more.md", "run.sh"]);
     assert!(contents.files["run.sh"].executable);
     let source = write_down(&mut files, &built);
@@ -226,7 +229,8 @@ fn left_overs_stay_out_and_lost_skills_are_told() {
     assert_eq!(build(&recipe(&fewer, Some(&source))).expect("it builds").removed, ["other-one"]);
 }
 
-/// The bytes of a package, for ever: they do not depend on the machine, on the order of files, or on what else is in the build.
+/// The bytes of a package never change: they do not depend on the machine, on the order of files, or on the features of
+/// other crates.
 #[test]
 fn the_bytes_of_a_package_are_these_in_every_build() {
     let mut files = BTreeMap::new();
@@ -236,29 +240,29 @@ fn the_bytes_of_a_package_are_these_in_every_build() {
     );
     files.insert("scripts/run.sh".to_owned(), b"#!/bin/sh\nexit 0\n".to_vec());
     files.insert("tiny".to_owned(), b"x".to_vec());
-    // Words in no order, near and far: how hard the packer looks shows in the bytes.
+    // Words in a random order, at short and long distances: the search depth of the packer affects the bytes.
     let words = ["image", "prompt", "quality", "size", "background", "edit", "mask", "token", "usage", "stream", "key"];
     let pick = |n: u32| words[(n.wrapping_mul(2_654_435_761) >> 13) as usize % words.len()];
     files.insert("words.md".to_owned(), (0..4000).map(pick).collect::<Vec<_>>().join(" ").into_bytes());
     files
         .insert("grüße.bin".to_owned(), (0..20_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 21) as u8).collect());
-    let package = pack(&files, Stamp::default(), &Limits::default()).expect("a package");
+    let package = pack(&files, ZipTimestamp::default(), &PackageLimits::default()).expect("a package");
     assert_eq!(Sha256Sum::of(&package).to_string(), "7f6e2b7a87070a7a9cf799c9ae7b81514b01fe8d67fc4c371fbd1650a9d0e558");
-    let stamped = pack(&files, Stamp::from_epoch(1_700_000_000), &Limits::default()).expect("a package");
+    let stamped = pack(&files, ZipTimestamp::from_epoch(1_700_000_000), &PackageLimits::default()).expect("a package");
     assert_eq!(stamped.len(), package.len());
     assert_ne!(stamped, package);
-    assert_eq!(Stamp::from_epoch(0), Stamp::default());
+    assert_eq!(ZipTimestamp::from_epoch(0), ZipTimestamp::default());
 }
 
 #[test]
 fn no_package_is_made_beyond_a_limit() {
     let files: BTreeMap<_, _> = ["a", "b"].map(|name| (name.to_owned(), vec![b'x'; 100])).into();
     for limits in [
-        Limits { entries: 1, ..Limits::default() },
-        Limits { file_bytes: 99, ..Limits::default() },
-        Limits { archive_bytes: 150, ..Limits::default() },
+        PackageLimits { entries: 1, ..PackageLimits::default() },
+        PackageLimits { file_bytes: 99, ..PackageLimits::default() },
+        PackageLimits { archive_bytes: 150, ..PackageLimits::default() },
     ] {
-        assert!(pack(&files, Stamp::default(), &limits).is_err(), "{limits:?}");
+        assert!(pack(&files, ZipTimestamp::default(), &limits).is_err(), "{limits:?}");
     }
 }
 
@@ -266,26 +270,27 @@ fn no_package_is_made_beyond_a_limit() {
 fn what_no_skill_says_is_sorted_too() {
     let files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
-    let source = Source::new("m", built.manifest.replace("\"apis\": []", r#""apis": [{"id": "b"}, {"id": "a"}]"#));
+    let source = SourceFile::new("m", built.manifest.replace("\"apis\": []", r#""apis": [{"id": "b"}, {"id": "a"}]"#));
     let json: serde_json::Value =
         serde_json::from_str(&build(&recipe(&files, Some(&source))).expect("it builds").manifest).expect("JSON");
     assert_eq!(json["apis"], serde_json::json!([{ "id": "a" }, { "id": "b" }]));
 }
 
-/// Words in no order, so few that each has more places before it than a packer of a lower level looks at.
+/// Words in a random order, so few that each has more earlier positions than a packer of a lower level searches.
 #[test]
 fn the_packer_looks_as_far_as_it_ever_did() {
     let words = ["image", "prompt", "mask"];
     let pick = |n: u32| words[(n.wrapping_mul(2_654_435_761) >> 13) as usize % words.len()];
     let text = (0..8000).map(pick).collect::<Vec<_>>().join(" ").into_bytes();
-    let package = pack(&BTreeMap::from([("words.md".to_owned(), text)]), Stamp::default(), &Limits::default());
+    let package =
+        pack(&BTreeMap::from([("words.md".to_owned(), text)]), ZipTimestamp::default(), &PackageLimits::default());
     assert_eq!(
         Sha256Sum::of(&package.expect("a package")).to_string(),
         "ae4f25c4591ac68f3c8ee58adc0a3f950579fe230a86b79598cf063b2d69377d"
     );
 }
 
-/// Trees of every kind that a seed gives: built, checked, and built again in another order of files.
+/// Generates trees of all kinds from a seed; builds and checks them, and builds them again with another order of files.
 #[test]
 fn whatever_tree_it_is_what_is_built_is_clean() {
     for seed in 0..60_u64 {

@@ -1,26 +1,26 @@
-//! Checksums and sizes as they are written, and what entries say of one package.
+//! Checks checksums and sizes as they are written, and whether entries agree about a shared package.
 
 use std::collections::HashMap;
 
-use crate::manifest::finding::Findings;
-use crate::manifest::located::Located;
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M040, M041, M042, M043, M044, M045};
-use crate::manifest::text::Value;
+use crate::manifest::text::JsonValue;
 
-/// The checksum of no bytes at all.
+/// The checksum of an empty file.
 const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// As many bytes as a package may have.
+/// The maximum size of a package, in bytes.
 pub(in crate::manifest) const LARGEST_PACKAGE: u64 = 10 << 20;
 
-pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
-    let mut packages: HashMap<&str, Located<'_>> = HashMap::new();
-    let mut digests: HashMap<String, Located<'_>> = HashMap::new();
+pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let mut packages: HashMap<&str, LocatedNode<'_>> = HashMap::new();
+    let mut digests: HashMap<String, LocatedNode<'_>> = HashMap::new();
     for skill in manifest.skills() {
         if let Some((text, place)) = skill.text_of("sha256") {
             checksum(text, &place, findings);
         }
         if let Some(place) = skill.get("size_bytes")
-            && let Value::Number(text) = &place.node().value
+            && let JsonValue::Number(text) = &place.node().value
         {
             size(text, &place, findings);
         }
@@ -48,7 +48,7 @@ fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn checksum(text: &str, place: &Located<'_>, findings: &mut Findings) {
+fn checksum(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let plain = text.trim();
     let plain = plain.strip_prefix("sha256:").or_else(|| plain.strip_prefix("sha256-")).unwrap_or(plain);
     let lower = plain.to_ascii_lowercase();
@@ -71,7 +71,7 @@ fn checksum(text: &str, place: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-fn size(text: &str, place: &Located<'_>, findings: &mut Findings) {
+fn size(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let flaw = match text.parse::<u64>() {
         Ok(0) => "no package has 0 bytes".to_owned(),
         Ok(size) if size > LARGEST_PACKAGE => format!("a package has at most {LARGEST_PACKAGE} bytes"),
@@ -85,25 +85,25 @@ fn size(text: &str, place: &Located<'_>, findings: &mut Findings) {
     findings.at(&M042, place, flaw);
 }
 
-/// Two entries name one package.
-fn shared(first: &Located<'_>, skill: &Located<'_>, place: &Located<'_>, findings: &mut Findings) {
+/// Reports that two entries name the same package.
+fn shared(first: &LocatedNode<'_>, skill: &LocatedNode<'_>, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let named = first.get("package").map_or_else(|| first.span(), |package| package.span());
     findings.at(&M043, place, "another skill has this package").with_related(named, "it is named here first");
-    let digest = |skill: &Located<'_>| skill.text_of("sha256").map(|(text, _)| text.to_ascii_lowercase());
+    let digest = |skill: &LocatedNode<'_>| skill.text_of("sha256").map(|(text, _)| text.to_ascii_lowercase());
     contradiction(first, skill, "sha256", digest, findings);
-    let size = |skill: &Located<'_>| match &skill.get("size_bytes")?.node().value {
-        Value::Number(text) => text.parse::<f64>().ok().map(|size| size.to_string()),
+    let size = |skill: &LocatedNode<'_>| match &skill.get("size_bytes")?.node().value {
+        JsonValue::Number(text) => text.parse::<f64>().ok().map(|size| size.to_string()),
         _ => None,
     };
     contradiction(first, skill, "size_bytes", size, findings);
 }
 
 fn contradiction(
-    first: &Located<'_>,
-    skill: &Located<'_>,
+    first: &LocatedNode<'_>,
+    skill: &LocatedNode<'_>,
     key: &str,
-    value: impl Fn(&Located<'_>) -> Option<String>,
-    findings: &mut Findings,
+    value: impl Fn(&LocatedNode<'_>) -> Option<String>,
+    findings: &mut FindingCollector,
 ) {
     let (Some(one), Some(other)) = (value(first), value(skill)) else { return };
     let (Some(before), Some(place)) = (first.get(key), skill.get(key)) else { return };

@@ -1,32 +1,33 @@
-//! Fields that nobody knows, and the version of the format.
+//! Checks for unknown fields, and the version of the format.
 
-use crate::manifest::finding::{Findings, Span};
-use crate::manifest::layout::Part;
-use crate::manifest::located::Located;
+use crate::manifest::finding::{FindingCollector, SourceSpan};
+use crate::manifest::layout::ManifestSection;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M005, M006};
 use crate::manifest::text::child;
 
-/// The major version whose rules stand here.
+/// The major version of the format that these rules cover.
 const KNOWN_MAJOR: u64 = 1;
 
-pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
-    unknown(manifest, Part::Registry, findings);
+pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    unknown(manifest, ManifestSection::Registry, findings);
     if let Some(repository) = manifest.get("repository") {
-        unknown(&repository, Part::Repository, findings);
+        unknown(&repository, ManifestSection::Repository, findings);
     }
-    manifest.skills().for_each(|skill| unknown(&skill, Part::Skill, findings));
-    manifest.apis().for_each(|api| unknown(&api, Part::Api, findings));
+    manifest.skills().for_each(|skill| unknown(&skill, ManifestSection::Skill, findings));
+    manifest.apis().for_each(|api| unknown(&api, ManifestSection::Api, findings));
     schema_version(manifest, findings);
 }
 
-fn unknown(object: &Located<'_>, part: Part, findings: &mut Findings) {
+fn unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut FindingCollector) {
     for member in object.node().members() {
         let key = member.key.as_str();
-        let is_own = key.starts_with("x-") || key.starts_with("x_") || (key == "$schema" && part == Part::Registry);
+        let is_own =
+            key.starts_with("x-") || key.starts_with("x_") || (key == "$schema" && part == ManifestSection::Registry);
         if is_own || part.fields().contains(&key) {
             continue;
         }
-        let span = Span::new(object.file(), member.key_span.clone());
+        let span = SourceSpan::new(object.file(), member.key_span.clone());
         let message = format!("the field `{}` is not one of the manifest format", key.escape_debug());
         let finding = findings.in_file(&M005, span, &child(object.pointer(), key), message);
         finding.with_help(match nearest(key, part.fields().iter().copied()) {
@@ -36,17 +37,18 @@ fn unknown(object: &Located<'_>, part: Part, findings: &mut Findings) {
     }
 }
 
-/// The word that was most likely meant: the same but for case, `-` and `_`, or with at most two letters wrong.
+/// Returns the known word that was most likely meant: equal except for case, `-`, `_` and spaces, or with at most two
+/// wrong letters.
 pub(in crate::manifest) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |word: &str| word.replace(['-', '_', ' '], "").to_lowercase();
     let word = plain(word);
     let distance = |one: &str| strsim::damerau_levenshtein(&word, &plain(one));
-    // Of a short word, two letters are nearly all of it.
+    // Two wrong letters are too many for a short word.
     let tolerated = if word.len() < 6 { 1 } else { 2 };
     known.map(|one| (distance(one), one)).filter(|(far, _)| *far <= tolerated).min().map(|(_, one)| one)
 }
 
-fn schema_version(manifest: &Located<'_>, findings: &mut Findings) {
+fn schema_version(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let Some((text, place)) = manifest.text_of("schema_version") else { return };
     let parts: Vec<Option<u64>> = text.split('.').map(whole).collect();
     let major = match parts[..] {

@@ -1,4 +1,4 @@
-//! What was published before, and what must not have changed since.
+//! Compares a manifest with the one that was published before, and reports changes that are not allowed.
 
 use std::collections::HashMap;
 
@@ -6,27 +6,32 @@ use chrono::DateTime;
 use semver::Version;
 
 use super::names::{lenient, release};
-use super::{Options, shape};
-use crate::manifest::finding::Findings;
-use crate::manifest::located::Located;
+use super::{CheckOptions, shape};
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M110, M111, M112, M113, M114, M115, M116, M117};
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 
-/// Fields of an entry that may differ where the release is the same: the checksum has a rule of its own.
+/// Fields of an entry that may differ within the same release: the checksum has a rule of its own.
 const FREE: [&str; 2] = ["sha256", "updated_at"];
 
-pub(super) fn check(manifest: &Located<'_>, previous: &Source, options: &Options<'_>, findings: &mut Findings) {
+pub(super) fn check(
+    manifest: &LocatedNode<'_>,
+    previous: &SourceFile,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
     let file = findings.next();
     let text = shape::text(previous, file, findings);
     findings.add(previous.clone());
     let Some(root) = text.and_then(|text| shape::tree(&text, file, findings)) else { return };
-    let old = Located::root(&root, file);
+    let old = LocatedNode::root(&root, file);
     let (before, now) = (by_name(&old), by_name(manifest));
     for (name, entries) in &before {
         let Some(current) = now.get(name) else {
             let message = format!("the skill `{}` was published, and is gone", name.escape_debug());
             let place = manifest.get("skills").unwrap_or_else(|| manifest.clone());
-            let was = entries.first().map(Located::span);
+            let was = entries.first().map(LocatedNode::span);
             let finding = findings.at(&M112, &place, message);
             was.into_iter().for_each(|span| {
                 finding.with_related(span, "it was here");
@@ -40,10 +45,10 @@ pub(super) fn check(manifest: &Located<'_>, previous: &Source, options: &Options
     moved(&old, manifest, findings);
 }
 
-type ByName<'a> = HashMap<&'a str, Vec<Located<'a>>>;
+type SkillsByName<'a> = HashMap<&'a str, Vec<LocatedNode<'a>>>;
 
-fn by_name<'a>(manifest: &Located<'a>) -> ByName<'a> {
-    let mut skills = ByName::new();
+fn by_name<'a>(manifest: &LocatedNode<'a>) -> SkillsByName<'a> {
+    let mut skills = SkillsByName::new();
     for skill in manifest.skills() {
         if let Some((name, _)) = skill.text_of("name") {
             skills.entry(name).or_default().push(skill);
@@ -52,16 +57,16 @@ fn by_name<'a>(manifest: &Located<'a>) -> ByName<'a> {
     skills
 }
 
-fn version<'a>(skill: &Located<'a>) -> Option<&'a str> {
+fn version<'a>(skill: &LocatedNode<'a>) -> Option<&'a str> {
     skill.text_of("version").map(|(version, _)| version)
 }
 
-fn digest(skill: &Located<'_>) -> Option<String> {
+fn digest(skill: &LocatedNode<'_>) -> Option<String> {
     skill.text_of("sha256").map(|(digest, _)| digest.trim().to_ascii_lowercase())
 }
 
-/// What became of one release that was published.
-fn one_release(old: &Located<'_>, current: &[Located<'_>], findings: &mut Findings) {
+/// Checks one release that was published before.
+fn one_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &mut FindingCollector) {
     let Some(before) = version(old) else { return };
     if let Some(same) = current.iter().find(|skill| version(skill) == Some(before)) {
         if digest(old) == digest(same) {
@@ -77,7 +82,7 @@ fn one_release(old: &Located<'_>, current: &[Located<'_>], findings: &mut Findin
         return;
     }
     let meant = |text: &str| lenient(text).map(|version| release(&version.to_string()));
-    let is_equal = |skill: &&Located<'_>| {
+    let is_equal = |skill: &&LocatedNode<'_>| {
         version(skill).is_some_and(|version| meant(version).is_some() && meant(version) == meant(before))
     };
     if let Some(other) = current.iter().find(is_equal)
@@ -91,13 +96,13 @@ fn one_release(old: &Located<'_>, current: &[Located<'_>], findings: &mut Findin
     }
 }
 
-fn quiet_change(old: &Located<'_>, same: &Located<'_>, findings: &mut Findings) {
-    let keys = |skill: &Located<'_>| skill.node().members().iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+fn quiet_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let keys = |skill: &LocatedNode<'_>| skill.node().members().iter().map(|one| one.key.clone()).collect::<Vec<_>>();
     let mut changed: Vec<String> = keys(old).into_iter().chain(keys(same)).collect();
     changed.sort_unstable();
     changed.dedup();
     changed.retain(|key| {
-        let value = |skill: &Located<'_>| skill.node().get(key).map(|node| node.to_json());
+        let value = |skill: &LocatedNode<'_>| skill.node().get(key).map(|node| node.to_json());
         !FREE.contains(&key.as_str()) && value(old) != value(same)
     });
     let Some(first) = changed.first() else { return };
@@ -107,7 +112,12 @@ fn quiet_change(old: &Located<'_>, same: &Located<'_>, findings: &mut Findings) 
     findings.at(&M117, &place, message).with_related(old.span(), "what was published");
 }
 
-fn newest(old: &[Located<'_>], current: &[Located<'_>], options: &Options<'_>, findings: &mut Findings) {
+fn newest(
+    old: &[LocatedNode<'_>],
+    current: &[LocatedNode<'_>],
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
     let (Some((before, was)), Some((now, skill))) = (highest(old), highest(current)) else { return };
     let Some(place) = skill.get("version") else { return };
     if now.cmp_precedence(&before).is_lt() {
@@ -119,12 +129,18 @@ fn newest(old: &[Located<'_>], current: &[Located<'_>], options: &Options<'_>, f
     changelog(&before, &now, &skill, options, findings);
 }
 
-fn highest<'a>(skills: &[Located<'a>]) -> Option<(Version, Located<'a>)> {
+fn highest<'a>(skills: &[LocatedNode<'a>]) -> Option<(Version, LocatedNode<'a>)> {
     let versions = skills.iter().filter_map(|skill| Some((lenient(version(skill)?)?, skill.clone())));
     versions.max_by(|(one, _), (other, _)| one.cmp_precedence(other))
 }
 
-fn changelog(before: &Version, now: &Version, skill: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+fn changelog(
+    before: &Version,
+    now: &Version,
+    skill: &LocatedNode<'_>,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
     let (Some(files), Some((path, _)), Some(place)) = (options.files, skill.text_of("path"), skill.get("version"))
     else {
         return;
@@ -132,13 +148,13 @@ fn changelog(before: &Version, now: &Version, skill: &Located<'_>, options: &Opt
     if now.major <= before.major || path.trim().is_empty() || super::paths::leaves_root(path).is_some() {
         return;
     }
-    // What cannot be looked at is told by the rules about the checkout.
+    // Paths that cannot be checked are reported by the rules about the checkout.
     if let Ok(None) = files.metadata(&format!("{}/CHANGELOG.md", path.trim_end_matches('/'))) {
         findings.at(&M114, &place, format!("{now} follows {before} without a `CHANGELOG.md`"));
     }
 }
 
-fn generated(old: &Located<'_>, manifest: &Located<'_>, findings: &mut Findings) {
+fn generated(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let (Some((before, was)), Some((now, place))) = (old.text_of("generated_at"), manifest.text_of("generated_at"))
     else {
         return;
@@ -153,7 +169,7 @@ fn generated(old: &Located<'_>, manifest: &Located<'_>, findings: &mut Findings)
     }
 }
 
-fn moved(old: &Located<'_>, manifest: &Located<'_>, findings: &mut Findings) {
+fn moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let (Some(old), Some(new)) = (old.get("repository"), manifest.get("repository")) else { return };
     for key in ["git_url", "raw_base_url"] {
         if let (Some((before, was)), Some((now, place))) = (old.text_of(key), new.text_of(key))

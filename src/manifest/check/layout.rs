@@ -1,23 +1,23 @@
-//! How the file is laid out.
+//! Checks the layout of the file.
 
-use crate::manifest::finding::{Findings, Span};
+use crate::manifest::finding::{FindingCollector, SourceSpan};
 use crate::manifest::layout;
-use crate::manifest::located::Located;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M120, M121, M122};
 use crate::manifest::text::write;
 
-pub(super) fn check(manifest: &Located<'_>, text: &str, findings: &mut Findings) {
+pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut FindingCollector) {
     let wanted = write(&layout::canonical(manifest.node()));
     if wanted != text {
         let at = text.bytes().zip(wanted.bytes()).take_while(|(one, other)| one == other).count();
         let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let end = text[at..].chars().next().map_or(at, |letter| at + letter.len_utf8());
         findings
-            .in_file(&M120, Span::new(manifest.file(), at..end), "", "the layout differs from here on")
+            .in_file(&M120, SourceSpan::new(manifest.file(), at..end), "", "the layout differs from here on")
             .with_help("`imagate skills fmt` rewrites the file");
     }
     for key in ["skills", "apis"] {
-        let elements: Vec<Located<'_>> = manifest.elements_of(key).collect();
+        let elements: Vec<LocatedNode<'_>> = manifest.elements_of(key).collect();
         for pair in elements.windows(2) {
             let [one, other] = pair else { continue };
             if layout::order(one.node()) > layout::order(other.node()) {
@@ -27,12 +27,12 @@ pub(super) fn check(manifest: &Located<'_>, text: &str, findings: &mut Findings)
     }
     if manifest.text_of("x-generator").is_none() {
         let start = manifest.span().start;
-        let span = Span { end: start + 1, ..manifest.span() };
+        let span = SourceSpan { end: start + 1, ..manifest.span() };
         findings.in_file(&M122, span, "", "nothing says what made the manifest");
     }
 }
 
-/// What to mark of an entry: the whole of it would fill a screen.
-fn name<'a>(entry: &Located<'a>) -> Located<'a> {
+/// Returns the value to mark in an entry: the whole entry would fill a screen.
+fn name<'a>(entry: &LocatedNode<'a>) -> LocatedNode<'a> {
     entry.get("name").or_else(|| entry.get("id")).unwrap_or_else(|| entry.clone())
 }

@@ -1,18 +1,18 @@
-//! Tags, agents and API references.
+//! Checks tags, agents and API references.
 
 mod known;
 
 use std::collections::HashMap;
 
-use super::Options;
+use super::CheckOptions;
 use super::fields::nearest;
 use super::paths::leaves_root;
-use crate::manifest::finding::Findings;
-use crate::manifest::located::Located;
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M060, M061, M062, M063, M064, M065, M066, Rule};
 
-pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
-    let mut ids: HashMap<&str, Located<'_>> = HashMap::new();
+pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
+    let mut ids: HashMap<&str, LocatedNode<'_>> = HashMap::new();
     for api in manifest.apis() {
         words(&api, "tags", &M060, findings);
         if let Some((id, place)) = api.text_of("id") {
@@ -41,9 +41,9 @@ pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mu
     }
 }
 
-/// Words that are compared letter by letter.
-fn words(object: &Located<'_>, key: &str, rule: &'static Rule, findings: &mut Findings) {
-    let mut seen: HashMap<String, Located<'_>> = HashMap::new();
+/// Checks the texts of a list: none may be empty, repeated, surrounded by blanks, or written with capital letters.
+fn words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, findings: &mut FindingCollector) {
+    let mut seen: HashMap<String, LocatedNode<'_>> = HashMap::new();
     for place in object.elements_of(key) {
         let Some(text) = place.text() else { continue };
         if text.trim().is_empty() {
@@ -66,7 +66,7 @@ fn words(object: &Located<'_>, key: &str, rule: &'static Rule, findings: &mut Fi
     }
 }
 
-fn is_agent(place: &Located<'_>, findings: &mut Findings) {
+fn is_agent(place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let Some(text) = place.text().map(|text| text.trim().to_lowercase()) else { return };
     if known::AGENTS.contains(&text.as_str()) {
         return;
@@ -78,7 +78,7 @@ fn is_agent(place: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-fn api_id(id: &str, place: &Located<'_>, findings: &mut Findings) {
+fn api_id(id: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
     if id.is_empty() {
         findings.at(&M064, place, "the id is empty");
@@ -87,7 +87,7 @@ fn api_id(id: &str, place: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-fn is_language(text: &str, place: &Located<'_>, findings: &mut Findings) {
+fn is_language(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     if known::is_language(text) {
         return;
     }
@@ -98,9 +98,9 @@ fn is_language(text: &str, place: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-/// The path in an element of `api_docs`: the `path` of an object, or a text that looks like one. What begins with `/` is
-/// as likely an endpoint, and is not looked at.
-fn path_of<'a>(document: &Located<'a>) -> Option<(&'a str, Located<'a>)> {
+/// Returns the path in an element of `api_docs`: the `path` of an object, or a text that looks like a path. A text that
+/// begins with `/` may just as well be an endpoint and is not checked.
+fn path_of<'a>(document: &LocatedNode<'a>) -> Option<(&'a str, LocatedNode<'a>)> {
     let (text, place) = match document.text() {
         Some(text) => (text, document.clone()),
         None => document.text_of("path")?,
@@ -117,7 +117,12 @@ fn is_address(text: &str) -> bool {
     text.contains("://")
 }
 
-fn reference(document: &Located<'_>, ids: &HashMap<&str, Located<'_>>, options: &Options<'_>, findings: &mut Findings) {
+fn reference(
+    document: &LocatedNode<'_>,
+    ids: &HashMap<&str, LocatedNode<'_>>,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
     let id = match document.text() {
         Some(text) => Some((text, document.clone())),
         None => document.text_of("id"),
@@ -136,14 +141,14 @@ fn reference(document: &Located<'_>, ids: &HashMap<&str, Located<'_>>, options: 
     }
 }
 
-fn is_path_there(text: &str, place: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+fn is_path_there(text: &str, place: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     if text.starts_with('/') {
         return;
     }
     if let Some(flaw) = leaves_root(text) {
         findings.at(&M066, place, flaw);
     } else if let Some(files) = options.files
-        // What cannot be looked at is told by the rules about the checkout.
+        // Paths that cannot be checked are reported by the rules about the checkout.
         && let Ok(None) = files.metadata(text.trim_end_matches('/'))
     {
         findings.at(&M066, place, format!("`{}` is not in the repository", text.escape_debug()));

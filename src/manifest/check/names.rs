@@ -1,4 +1,4 @@
-//! Names, versions and words.
+//! Checks names, versions and texts.
 
 mod lookalike;
 
@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use semver::{BuildMetadata, Version};
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::manifest::finding::{Findings, Span};
-use crate::manifest::located::Located;
+use crate::manifest::finding::{FindingCollector, SourceSpan};
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M030, M031, M032, M033, M034, M035, M036, M037};
-use crate::manifest::text::{Node, child, element};
+use crate::manifest::text::{JsonNode, child, element};
 
-/// The longest name, as characters.
+/// The maximum length of a name, in characters.
 const LONGEST_NAME: usize = 64;
-/// The longest text that agents read, as characters.
+/// The maximum length of a text that agents read, in characters.
 const LONGEST_TEXT: usize = 1024;
 
-pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
-    let mut names = Names::default();
+pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let mut names = NameIndex::default();
     for skill in manifest.skills() {
         if let Some((name, place)) = skill.text_of("name") {
             skill_name(name, &place, findings);
@@ -39,17 +39,17 @@ pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
     hidden(manifest.node(), "", manifest, findings);
 }
 
-/// The names that were met, by what must not be the same of two of them.
+/// The names found so far, indexed by the forms that must not be equal for two names.
 #[derive(Default)]
-struct Names<'a> {
-    folded: HashMap<String, (&'a str, Span)>,
-    skeletons: HashMap<String, (&'a str, Span)>,
+struct NameIndex<'a> {
+    folded: HashMap<String, (&'a str, SourceSpan)>,
+    skeletons: HashMap<String, (&'a str, SourceSpan)>,
 }
 
-// === impl Names ===
+// === impl NameIndex ===
 
-impl<'a> Names<'a> {
-    fn meet(&mut self, name: &'a str, place: &Located<'a>, findings: &mut Findings) {
+impl<'a> NameIndex<'a> {
+    fn meet(&mut self, name: &'a str, place: &LocatedNode<'a>, findings: &mut FindingCollector) {
         let folded = fold(name);
         let skeleton = lookalike::skeleton(&folded);
         let (first, span) = self.folded.entry(folded).or_insert_with(|| (name, place.span()));
@@ -70,12 +70,12 @@ fn shown(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// What is the same of two names that a file system may take for one.
+/// Returns a form of a name that is equal for two names that a file system may treat as one.
 pub(super) fn fold(text: &str) -> String {
     text.nfkc().flat_map(char::to_lowercase).nfkc().collect()
 }
 
-fn skill_name(name: &str, place: &Located<'_>, findings: &mut Findings) {
+fn skill_name(name: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let length = name.chars().count();
     let is_letter = |letter: char| letter == '-' || (letter.is_alphanumeric() && letter.to_lowercase().eq([letter]));
     let flaw = if length == 0 {
@@ -96,7 +96,7 @@ fn skill_name(name: &str, place: &Located<'_>, findings: &mut Findings) {
     findings.at(&M030, place, flaw).with_help("small letters and digits, with single hyphens between them");
 }
 
-fn version(text: &str, place: &Located<'_>, findings: &mut Findings) {
+fn version(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let Err(error) = Version::parse(text) else { return };
     let message = format!("`{}` is not a semantic version: {error}", shown(text));
     let finding = findings.at(&M033, place, message);
@@ -105,7 +105,7 @@ fn version(text: &str, place: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-/// What was most likely meant: without the `v`, and with the numbers that are missing.
+/// Returns the version that was most likely meant: without the `v`, and with the missing numbers added.
 pub(in crate::manifest) fn lenient(text: &str) -> Option<Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text.find(['-', '+']).unwrap_or(text.len());
@@ -117,8 +117,8 @@ pub(in crate::manifest) fn lenient(text: &str) -> Option<Version> {
     Version::parse(&format!("{core}{rest}")).ok()
 }
 
-/// Texts for people: the key, and whether it is one line.
-fn words(object: &Located<'_>, keys: &[(&str, bool)], findings: &mut Findings) {
+/// Checks texts for people. Each key comes with a flag that is true if its text must be one line.
+fn words(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut FindingCollector) {
     for (key, is_line) in keys {
         let Some((text, place)) = object.text_of(key) else { continue };
         let length = text.chars().count();
@@ -137,8 +137,8 @@ fn words(object: &Located<'_>, keys: &[(&str, bool)], findings: &mut Findings) {
     }
 }
 
-fn releases(manifest: &Located<'_>, findings: &mut Findings) {
-    let mut seen: HashMap<(&str, String), (Option<String>, Located<'_>)> = HashMap::new();
+fn releases(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let mut seen: HashMap<(&str, String), (Option<String>, LocatedNode<'_>)> = HashMap::new();
     for skill in manifest.skills() {
         let (Some((name, _)), Some((version, place))) = (skill.text_of("name"), skill.text_of("version")) else {
             continue;
@@ -148,7 +148,7 @@ fn releases(manifest: &Located<'_>, findings: &mut Findings) {
             seen.insert((name, release(version)), (sum, place));
             continue;
         };
-        // A package without a checksum is not compared.
+        // Two entries without a checksum count as different content.
         let is_same = sum.is_some() && *before == sum;
         let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "another") };
         let message = format!("`{}` {} stands here again, with {content} content", shown(name), shown(version));
@@ -156,17 +156,17 @@ fn releases(manifest: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-/// What makes a release: the version without build metadata, or the text where it is no version.
+/// Returns the identity of a release: the version without build metadata, or the text itself if it is not a version.
 pub(in crate::manifest) fn release(version: &str) -> String {
     let parsed = Version::parse(version).map(|version| Version { build: BuildMetadata::EMPTY, ..version });
     parsed.map_or_else(|_| version.to_owned(), |version| version.to_string())
 }
 
-/// Looks at every text of the document, known or not.
-fn hidden(node: &Node, pointer: &str, manifest: &Located<'_>, findings: &mut Findings) {
+/// Checks all texts of the document, including those of unknown fields.
+fn hidden(node: &JsonNode, pointer: &str, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     for member in node.members() {
         let pointer = child(pointer, &member.key);
-        let key = Span::new(manifest.file(), member.key_span.clone());
+        let key = SourceSpan::new(manifest.file(), member.key_span.clone());
         report_hidden(&member.key, key, &pointer, findings);
         hidden(&member.node, &pointer, manifest, findings);
     }
@@ -174,11 +174,11 @@ fn hidden(node: &Node, pointer: &str, manifest: &Located<'_>, findings: &mut Fin
         hidden(one, &element(pointer, index), manifest, findings);
     }
     if let Some(text) = node.text() {
-        report_hidden(text, Span::new(manifest.file(), node.span.clone()), pointer, findings);
+        report_hidden(text, SourceSpan::new(manifest.file(), node.span.clone()), pointer, findings);
     }
 }
 
-fn report_hidden(text: &str, span: Span, pointer: &str, findings: &mut Findings) {
+fn report_hidden(text: &str, span: SourceSpan, pointer: &str, findings: &mut FindingCollector) {
     let is_hidden = |letter: &char| lookalike::is_hidden(*letter);
     let Some(first) = text.chars().find(is_hidden) else { return };
     let count = text.chars().filter(is_hidden).count();

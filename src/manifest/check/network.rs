@@ -1,7 +1,7 @@
-//! What the addresses of a manifest answer.
+//! Checks the answers of the addresses in a manifest.
 //!
-//! Decides which addresses are asked, each once, and what their answers mean; refuses to know how they are asked ([`Web`]).
-//! What the static rules find wrong with an address is not asked.
+//! Decides which addresses are requested, each once, and how their answers are judged. This module must not know how
+//! requests are made ([`WebFetcher`]). An address with a problem that the static rules report is not requested.
 
 mod refs;
 
@@ -9,31 +9,36 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
-use super::{Options, urls};
+use super::{CheckOptions, urls};
 use crate::manifest::discovery::address;
-use crate::manifest::finding::Findings;
-use crate::manifest::located::Located;
-use crate::manifest::package::Limits;
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
+use crate::manifest::package::PackageLimits;
 use crate::manifest::package::archive::path_fault;
 use crate::manifest::rules::{M100, M101, M102, M103, M104, Rule};
-use crate::manifest::web::{Body, Question, Reply, Want, Web, WebError};
+use crate::manifest::web::{FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher};
 
-/// More of the list of branches is not read.
+/// The maximum number of bytes that are read of a list of branches.
 const REFS_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Who wants to know.
-enum Asker<'a> {
-    Package(Located<'a>),
-    Source(Located<'a>),
-    Branch { git_url: Located<'a>, branch: &'a str, place: Located<'a> },
+/// The purpose of a request.
+enum FetchPurpose<'a> {
+    Package(LocatedNode<'a>),
+    Source(LocatedNode<'a>),
+    Branch { git_url: LocatedNode<'a>, branch: &'a str, place: LocatedNode<'a> },
 }
 
-type Asked<'a> = BTreeMap<Question, Vec<Asker<'a>>>;
+type FetchPlan<'a> = BTreeMap<FetchRequest, Vec<FetchPurpose<'a>>>;
 
-pub(super) fn check(manifest: &Located<'_>, web: &dyn Web, options: &Options<'_>, findings: &mut Findings) {
-    let mut asked = Asked::new();
+pub(super) fn check(
+    manifest: &LocatedNode<'_>,
+    web: &dyn WebFetcher,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
+    let mut asked = FetchPlan::new();
     gather(manifest, options, &mut asked);
-    let (questions, askers): (Vec<Question>, Vec<Vec<Asker<'_>>>) = asked.into_iter().unzip();
+    let (questions, askers): (Vec<FetchRequest>, Vec<Vec<FetchPurpose<'_>>>) = asked.into_iter().unzip();
     let replies = web.ask(&questions);
     for ((question, askers), reply) in questions.iter().zip(&askers).zip(&replies) {
         for asker in askers {
@@ -42,9 +47,9 @@ pub(super) fn check(manifest: &Located<'_>, web: &dyn Web, options: &Options<'_>
     }
 }
 
-fn gather<'a>(manifest: &Located<'a>, options: &Options<'_>, asked: &mut Asked<'a>) {
+fn gather<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, asked: &mut FetchPlan<'a>) {
     let mut ask = |address: String, want, asker| {
-        asked.entry(Question { address, want }).or_default().push(asker);
+        asked.entry(FetchRequest { address, want }).or_default().push(asker);
     };
     let good = |text: &str| {
         let url = Url::parse(text).ok()?;
@@ -55,24 +60,24 @@ fn gather<'a>(manifest: &Located<'a>, options: &Options<'_>, asked: &mut Asked<'
     if let Some((base, _)) =
         of_repository("raw_base_url").filter(|(base, _)| good(base).is_some_and(|url| is_bare(&url)))
     {
-        let limits = Limits { depth: 64, ..Limits::default() };
+        let limits = PackageLimits { depth: 64, ..PackageLimits::default() };
         for skill in manifest.skills() {
             if let Some((path, _)) = skill.text_of("package").filter(|(path, _)| path_fault(path, &limits).is_none()) {
-                ask(address(base, path), Want::Sum { limit: limits.archive_bytes }, Asker::Package(skill));
+                ask(address(base, path), FetchScope::Sum { limit: limits.archive_bytes }, FetchPurpose::Package(skill));
             }
         }
     }
     for place in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
         if let Some(mut url) = place.text().and_then(good) {
             url.set_fragment(None);
-            ask(url.into(), Want::Status, Asker::Source(place));
+            ask(url.into(), FetchScope::Status, FetchPurpose::Source(place));
         }
     }
     if let (Some((git, git_url)), Some((branch, place))) = (of_repository("git_url"), of_repository("branch"))
         && good(git).is_some_and(|url| is_bare(&url))
     {
         let refs = format!("{}/info/refs?service=git-upload-pack", git.trim_end_matches('/'));
-        ask(refs, Want::Bytes { limit: REFS_BYTES }, Asker::Branch { git_url, branch, place });
+        ask(refs, FetchScope::Bytes { limit: REFS_BYTES }, FetchPurpose::Branch { git_url, branch, place });
     }
 }
 
@@ -80,10 +85,15 @@ fn is_bare(url: &Url) -> bool {
     url.query().is_none() && url.fragment().is_none()
 }
 
-// === impl Asker ===
+// === impl FetchPurpose ===
 
-impl Asker<'_> {
-    fn judge(&self, question: &Question, reply: &Result<Reply, WebError>, findings: &mut Findings) {
+impl FetchPurpose<'_> {
+    fn judge(
+        &self,
+        question: &FetchRequest,
+        reply: &Result<FetchResponse, FetchError>,
+        findings: &mut FindingCollector,
+    ) {
         let (rule, place): (&'static Rule, _) = match self {
             Self::Package(skill) => (&M100, skill.get("package").unwrap_or_else(|| skill.clone())),
             Self::Source(place) => (&M102, place.clone()),
@@ -91,11 +101,11 @@ impl Asker<'_> {
         };
         let address = &question.address;
         match reply {
-            Err(error @ (WebError::Tls(_) | WebError::Forbidden(_))) => {
+            Err(error @ (FetchError::Tls(_) | FetchError::Forbidden(_))) => {
                 findings.at(&M104, &place, format!("{address}: {error}"));
             }
-            // Nobody knows what would have come behind it.
-            Err(WebError::TooLarge { .. }) if matches!(self, Self::Branch { .. }) => {}
+            // A list of branches over the limit is incomplete, so it proves nothing about the branch.
+            Err(FetchError::TooLarge { .. }) if matches!(self, Self::Branch { .. }) => {}
             Err(error) => {
                 findings.at(rule, &place, format!("{address}: {error}"));
             }
@@ -106,16 +116,16 @@ impl Asker<'_> {
     fn answered(
         &self,
         address: &str,
-        reply: &Reply,
-        (rule, place): (&'static Rule, &Located<'_>),
-        findings: &mut Findings,
+        reply: &FetchResponse,
+        (rule, place): (&'static Rule, &LocatedNode<'_>),
+        findings: &mut FindingCollector,
     ) {
         match (self, &reply.body) {
             (Self::Source(_), _) if !matches!(reply.status, 404 | 410 | 500..) => {}
-            (Self::Package(skill), Body::Sum { size, sum }) => {
+            (Self::Package(skill), FetchBody::Sum { size, sum }) => {
                 served(skill, address, (*size, &sum.to_string()), findings);
             }
-            (Self::Branch { branch, place, .. }, Body::Bytes(bytes)) => match refs::has_branch(bytes, branch) {
+            (Self::Branch { branch, place, .. }, FetchBody::Bytes(bytes)) => match refs::has_branch(bytes, branch) {
                 Some(true) => {}
                 Some(false) => {
                     let message = format!("the repository has no branch `{}`", branch.escape_debug());
@@ -132,8 +142,8 @@ impl Asker<'_> {
     }
 }
 
-/// Holds what a host serves against what the entry promises.
-fn served(skill: &Located<'_>, address: &str, (size, sum): (u64, &str), findings: &mut Findings) {
+/// Compares the package that a host serves with the size and checksum of its entry.
+fn served(skill: &LocatedNode<'_>, address: &str, (size, sum): (u64, &str), findings: &mut FindingCollector) {
     if let Some(place) = skill.get("size_bytes")
         && let Some(stated) = place.node().to_json().as_f64()
     {

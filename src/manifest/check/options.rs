@@ -1,139 +1,141 @@
-//! What a check may use, and what it shall make of each rule.
+//! The options of a check: its inputs, and how it treats single rules.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use crate::manifest::files::Files;
-use crate::manifest::finding::{Finding, Level};
-use crate::manifest::rules::{self, Class, Rule, UnknownRule};
-use crate::manifest::text::Source;
-use crate::manifest::web::Web;
+use crate::manifest::files::RepositoryFiles;
+use crate::manifest::finding::{Finding, FindingLevel};
+use crate::manifest::rules::{self, Rule, RuleClass, UnknownRule};
+use crate::manifest::text::SourceFile;
+use crate::manifest::web::WebFetcher;
 
-/// What a check may use, and how strict it is.
+/// The inputs of a check, and its strictness.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Options<'a> {
-    /// Whether a warning is an error.
+pub struct CheckOptions<'a> {
+    /// True if warnings count as errors.
     pub strict: bool,
-    /// What single rules mean here.
-    pub overrides: Overrides,
-    /// The time, for rules about the future; without it they are not asked.
+    /// The overrides of single rules.
+    pub overrides: RuleOverrides,
+    /// The current time, for rules about the future. Without it these rules are not checked.
     pub now: Option<DateTime<Utc>>,
     /// The manifest that was published before, for the rules of history.
-    pub previous: Option<&'a Source>,
+    pub previous: Option<&'a SourceFile>,
     /// The checkout of the repository, for the rules about files and packages.
-    pub files: Option<&'a dyn Files>,
-    /// Who asks the addresses of the manifest; without it they are not asked.
-    pub web: Option<&'a dyn Web>,
-    /// Whether addresses may name a host that only some can reach.
+    pub files: Option<&'a dyn RepositoryFiles>,
+    /// The fetcher that requests the addresses of the manifest. Without it no address is requested.
+    pub web: Option<&'a dyn WebFetcher>,
+    /// True if addresses may name hosts that are not publicly reachable.
     pub allow_private_hosts: bool,
-    /// How many threads may work at a time, the one that asks among them; without it, or with 1, none is started. Each has
-    /// one package in memory. What is found does not depend on it.
+    /// The maximum number of threads that work at a time, including the calling one. With 0 or 1, no thread is started.
+    /// Each thread has one package in memory. The findings do not depend on this number.
     pub threads: usize,
 }
 
-/// What one rule means here.
+/// The override of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Override {
-    /// It may be broken, for this reason.
+pub enum RuleOverride {
+    /// Allows the rule to be broken, for this reason.
     Allow(String),
-    /// Breaking it is of this level.
-    Level(Level),
+    /// Sets the level of the rule.
+    Level(FindingLevel),
 }
 
-/// What single rules mean here.
+/// The overrides of single rules.
 #[derive(Clone, Debug, Default)]
-pub struct Overrides(BTreeMap<&'static str, Override>);
+pub struct RuleOverrides(BTreeMap<&'static str, RuleOverride>);
 
-/// Why a rule cannot be given another meaning.
+/// The reason why an override of a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum OverridesError {
-    /// Nobody knows this rule.
+pub enum RuleOverrideError {
+    /// The rule does not exist.
     #[error(transparent)]
     Unknown(#[from] UnknownRule),
-    /// Without this rule there is nothing that could be checked.
+    /// The rule defines the shape. Without a valid shape, nothing can be checked.
     #[error("{id} cannot be allowed: without a shape there is nothing to check")]
     Shape {
-        /// The rule.
+        /// The id of the rule.
         id: &'static str,
     },
     /// The reason is missing.
     #[error("{id} is allowed without a reason; write `{id}=why`")]
     NoReason {
-        /// The rule.
+        /// The id of the rule.
         id: &'static str,
     },
-    /// It was said twice, and not the same.
+    /// The rule was given two different overrides.
     #[error("{id} is given two meanings")]
     Twice {
-        /// The rule.
+        /// The id of the rule.
         id: &'static str,
     },
 }
 
-// === impl Overrides ===
+// === impl RuleOverrides ===
 
-impl Overrides {
-    /// Lets a rule be broken, for a reason that stands in every report.
+impl RuleOverrides {
+    /// Allows a rule to be broken. The reason is shown in every report.
     ///
     /// # Errors
     ///
-    /// There is no such rule, it cannot be allowed, there is no reason, or it was given another meaning before.
-    pub fn allow(&mut self, word: &str, reason: &str) -> Result<(), OverridesError> {
+    /// Returns an error if the rule does not exist, if it cannot be allowed, if the reason is missing, or if the rule
+    /// already has a different override.
+    pub fn allow(&mut self, word: &str, reason: &str) -> Result<(), RuleOverrideError> {
         let rule = rules::lookup(word)?;
-        if rule.class == Class::Shape {
-            return Err(OverridesError::Shape { id: rule.id });
+        if rule.class == RuleClass::Shape {
+            return Err(RuleOverrideError::Shape { id: rule.id });
         }
         let reason = reason.trim();
         if reason.is_empty() {
-            return Err(OverridesError::NoReason { id: rule.id });
+            return Err(RuleOverrideError::NoReason { id: rule.id });
         }
-        self.set(rule, Override::Allow(reason.to_owned()))
+        self.set(rule, RuleOverride::Allow(reason.to_owned()))
     }
 
-    /// Makes a rule as bad as this.
+    /// Sets the level of a rule.
     ///
     /// # Errors
     ///
-    /// There is no such rule, it is what makes a shape, or it was given another meaning before.
-    pub fn level(&mut self, word: &str, level: Level) -> Result<(), OverridesError> {
+    /// Returns an error if the rule does not exist, if it is a shape rule and the level is not an error, or if the rule
+    /// already has a different override.
+    pub fn level(&mut self, word: &str, level: FindingLevel) -> Result<(), RuleOverrideError> {
         let rule = rules::lookup(word)?;
-        if rule.class == Class::Shape && level != Level::Error {
-            return Err(OverridesError::Shape { id: rule.id });
+        if rule.class == RuleClass::Shape && level != FindingLevel::Error {
+            return Err(RuleOverrideError::Shape { id: rule.id });
         }
-        self.set(rule, Override::Level(level))
+        self.set(rule, RuleOverride::Level(level))
     }
 
-    fn set(&mut self, rule: &'static Rule, meaning: Override) -> Result<(), OverridesError> {
+    fn set(&mut self, rule: &'static Rule, meaning: RuleOverride) -> Result<(), RuleOverrideError> {
         match self.0.insert(rule.id, meaning.clone()) {
-            Some(before) if before != meaning => Err(OverridesError::Twice { id: rule.id }),
+            Some(before) if before != meaning => Err(RuleOverrideError::Twice { id: rule.id }),
             _ => Ok(()),
         }
     }
 
-    /// What a rule means here, if it was said.
+    /// Returns the override of a rule, if it has one.
     #[must_use]
-    pub fn get(&self, rule: &Rule) -> Option<&Override> {
+    pub fn get(&self, rule: &Rule) -> Option<&RuleOverride> {
         self.0.get(rule.id)
     }
 }
 
-// === impl Options ===
+// === impl CheckOptions ===
 
-impl Options<'_> {
-    /// The rules that can be asked with what there is, and how bad each is here.
-    pub(super) fn asked(&self, has_tree: bool) -> Vec<(&'static Rule, Level)> {
+impl CheckOptions<'_> {
+    /// Returns the rules that the given inputs allow to check, each with its level.
+    pub(super) fn asked(&self, has_tree: bool) -> Vec<(&'static Rule, FindingLevel)> {
         let is_asked = |rule: &&Rule| match rule.class {
-            Class::Shape => true,
-            Class::Static => has_tree,
-            Class::Repository | Class::Package => has_tree && self.files.is_some(),
-            Class::Network => has_tree && self.web.is_some(),
-            Class::History => has_tree && self.previous.is_some(),
+            RuleClass::Shape => true,
+            RuleClass::Static => has_tree,
+            RuleClass::Repository | RuleClass::Package => has_tree && self.files.is_some(),
+            RuleClass::Network => has_tree && self.web.is_some(),
+            RuleClass::History => has_tree && self.previous.is_some(),
         };
         let levels = rules::all().filter(is_asked).map(|rule| (rule, self.level_of(rule).0));
-        levels.filter(|(_, level)| *level != Level::Off).collect()
+        levels.filter(|(_, level)| *level != FindingLevel::Off).collect()
     }
 
     pub(super) fn settle(&self, finding: &mut Finding) {
@@ -141,12 +143,12 @@ impl Options<'_> {
         finding.settle(level, allowed);
     }
 
-    /// How bad a rule is here, and why it may be broken.
-    fn level_of(&self, rule: &Rule) -> (Level, Option<String>) {
+    /// Returns the level of a rule, and the reason why it may be broken.
+    fn level_of(&self, rule: &Rule) -> (FindingLevel, Option<String>) {
         match self.overrides.get(rule) {
-            Some(Override::Allow(reason)) => (rule.level.max(Level::Note), Some(reason.clone())),
-            Some(Override::Level(level)) => (*level, None),
-            None if self.strict && rule.level == Level::Warning => (Level::Error, None),
+            Some(RuleOverride::Allow(reason)) => (rule.level.max(FindingLevel::Note), Some(reason.clone())),
+            Some(RuleOverride::Level(level)) => (*level, None),
+            None if self.strict && rule.level == FindingLevel::Warning => (FindingLevel::Error, None),
             None => (rule.level, None),
         }
     }

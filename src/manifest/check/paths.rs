@@ -1,21 +1,21 @@
-//! Paths as they are written: whether they stay in the repository, and whether every system has such files.
+//! Checks paths as they are written: they must stay in the repository, and every system must support them.
 
 mod flaws;
 
 use std::collections::HashMap;
 
 use super::names::fold;
-use crate::manifest::finding::{Findings, Span};
-use crate::manifest::located::Located;
+use crate::manifest::finding::{FindingCollector, SourceSpan};
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M050, M051, M052, M053, M054, M055, M056, M057, Rule};
 
 pub(in crate::manifest) use flaws::leaves_root;
 
-/// How packages are named at the end.
+/// The file name extensions of packages.
 pub(in crate::manifest) const PACKAGE_ENDINGS: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
 
-pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
-    let mut seen = Seen::default();
+pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let mut seen = PathIndex::default();
     for skill in manifest.skills() {
         if let Some((text, place)) = skill.text_of("path") {
             path(text, &place, &mut seen, findings);
@@ -32,9 +32,9 @@ pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-type Seen<'a> = HashMap<String, (&'a str, Span)>;
+type PathIndex<'a> = HashMap<String, (&'a str, SourceSpan)>;
 
-fn path<'a>(text: &'a str, place: &Located<'a>, seen: &mut Seen<'a>, findings: &mut Findings) {
+fn path<'a>(text: &'a str, place: &LocatedNode<'a>, seen: &mut PathIndex<'a>, findings: &mut FindingCollector) {
     if let Some(flaw) = leaves_root(text) {
         findings.at(&M050, place, flaw).with_help("write the path from the root of the repository");
         return;
@@ -57,7 +57,7 @@ fn path<'a>(text: &'a str, place: &Located<'a>, seen: &mut Seen<'a>, findings: &
     }
 }
 
-fn package(text: &str, place: &Located<'_>, skill: &Located<'_>, findings: &mut Findings) {
+fn package(text: &str, place: &LocatedNode<'_>, skill: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let file = text.rsplit('/').next().unwrap_or(text);
     let Some(ending) = PACKAGE_ENDINGS.into_iter().find(|ending| file.ends_with(ending)) else {
         let finding = findings.at(&M055, place, format!("`{}` is no known kind of package", file.escape_debug()));

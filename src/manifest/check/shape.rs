@@ -1,4 +1,4 @@
-//! From bytes to a tree whose shape is known: encoding, syntax, repeated keys, and the schema.
+//! Turns bytes into a tree of known shape: checks encoding, syntax, repeated keys, and the schema.
 
 use std::sync::LazyLock;
 
@@ -7,12 +7,12 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::Value as Json;
 
 use super::SCHEMA;
-use crate::manifest::finding::{FileId, Findings, Span};
-use crate::manifest::located::Located;
+use crate::manifest::finding::{FileId, FindingCollector, SourceSpan};
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M001, M002, M003, M004, M007};
-use crate::manifest::text::{Limits, Node, Source, Value, child, element, read};
+use crate::manifest::text::{JsonLimits, JsonNode, JsonValue, SourceFile, child, element, read};
 
-/// Bytes in front of a file that say how it is encoded, and the name of that.
+/// Byte order marks, each with the name of its encoding.
 const MARKS: [(&[u8], &str); 3] = [(b"\xef\xbb\xbf", "UTF-8"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
 
 static VALIDATOR: LazyLock<Result<Validator, String>> = LazyLock::new(|| {
@@ -20,14 +20,14 @@ static VALIDATOR: LazyLock<Result<Validator, String>> = LazyLock::new(|| {
     jsonschema::draft202012::new(&schema).map_err(|error| error.to_string())
 });
 
-/// The text of the file. A byte order mark is reported, and then passed over: blanks keep every place where it is.
-pub(super) fn text(source: &Source, file: FileId, findings: &mut Findings) -> Option<String> {
+/// Returns the text of the file. A byte order mark is reported and replaced by blanks, so that all offsets stay valid.
+pub(super) fn text(source: &SourceFile, file: FileId, findings: &mut FindingCollector) -> Option<String> {
     let bytes = source.bytes();
     let mark = MARKS.iter().find(|(mark, _)| bytes.starts_with(mark));
     if let Some((mark, name)) = mark {
         let message = format!("the file begins with the byte order mark of {name}");
         findings
-            .in_file(&M001, Span::new(file, 0..mark.len()), "", message)
+            .in_file(&M001, SourceSpan::new(file, 0..mark.len()), "", message)
             .with_help("save it as UTF-8 without byte order mark");
     }
     match (std::str::from_utf8(bytes), mark) {
@@ -39,44 +39,44 @@ pub(super) fn text(source: &Source, file: FileId, findings: &mut Findings) -> Op
             let end = start + error.error_len().unwrap_or(bytes.len() - start);
             let shown: Vec<String> = bytes[start..end].iter().map(|byte| format!("{byte:02x}")).collect();
             let message = format!("the bytes {} are no UTF-8", shown.join(" "));
-            findings.in_file(&M001, Span::new(file, start..end), "", message);
+            findings.in_file(&M001, SourceSpan::new(file, start..end), "", message);
             None
         }
     }
 }
 
-/// The tree, if it is JSON.
-pub(super) fn tree(text: &str, file: FileId, findings: &mut Findings) -> Option<Node> {
-    match read(text, Limits::default()) {
+/// Returns the tree if the text is JSON.
+pub(super) fn tree(text: &str, file: FileId, findings: &mut FindingCollector) -> Option<JsonNode> {
+    match read(text, JsonLimits::default()) {
         Ok(root) => Some(root),
         Err(error) => {
             let rule = if error.is_limit { &M007 } else { &M002 };
-            let finding = findings.in_file(rule, Span::new(file, error.span), "", error.message);
+            let finding = findings.in_file(rule, SourceSpan::new(file, error.span), "", error.message);
             if let Some(help) = error.help {
                 finding.with_help(help);
             }
             if let Some(opened) = error.opened {
-                finding.with_related(Span::new(file, opened), "it began here");
+                finding.with_related(SourceSpan::new(file, opened), "it began here");
             }
             None
         }
     }
 }
 
-/// Repeated keys, and what the schema says.
-pub(super) fn check(manifest: &Located<'_>, findings: &mut Findings) {
+/// Reports repeated keys and violations of the schema.
+pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     repeated(manifest.node(), "", manifest.file(), findings);
     schema(manifest, findings);
 }
 
-/// The first thing that the schema finds wrong.
-pub(in crate::manifest) fn problem(root: &Node) -> Option<String> {
-    let mut findings = Findings::default();
-    schema(&Located::root(root, findings.next()), &mut findings);
+/// Returns the first violation of the schema.
+pub(in crate::manifest) fn problem(root: &JsonNode) -> Option<String> {
+    let mut findings = FindingCollector::default();
+    schema(&LocatedNode::root(root, findings.next()), &mut findings);
     findings.first_message().map(str::to_owned)
 }
 
-fn schema(manifest: &Located<'_>, findings: &mut Findings) {
+fn schema(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let validator = match &*VALIDATOR {
         Ok(validator) => validator,
         Err(error) => {
@@ -90,13 +90,13 @@ fn schema(manifest: &Located<'_>, findings: &mut Findings) {
     }
 }
 
-fn repeated(node: &Node, pointer: &str, file: FileId, findings: &mut Findings) {
+fn repeated(node: &JsonNode, pointer: &str, file: FileId, findings: &mut FindingCollector) {
     for (again, first) in node.repeated() {
         let message = format!("the key `{}` stands here again", again.key.escape_debug());
         findings
-            .in_file(&M003, Span::new(file, again.key_span.clone()), &child(pointer, &again.key), message)
+            .in_file(&M003, SourceSpan::new(file, again.key_span.clone()), &child(pointer, &again.key), message)
             .with_help("keep one of them: some readers take the first, most the last")
-            .with_related(Span::new(file, first.key_span.clone()), "it stood here first");
+            .with_related(SourceSpan::new(file, first.key_span.clone()), "it stood here first");
     }
     for member in node.members() {
         repeated(&member.node, &child(pointer, &member.key), file, findings);
@@ -106,13 +106,13 @@ fn repeated(node: &Node, pointer: &str, file: FileId, findings: &mut Findings) {
     }
 }
 
-fn wrong_shape(error: &ValidationError<'_>, manifest: &Located<'_>, findings: &mut Findings) {
+fn wrong_shape(error: &ValidationError<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let pointer = error.instance_path().as_str();
     let Some(node) = manifest.node().at(pointer) else {
         findings.nowhere(&M004, error.to_string());
         return;
     };
-    // Only the brace is marked: the whole of a skill would hide where its field is missing.
+    // Only the brace is marked: marking a whole skill would hide the place of the missing field.
     let whole = node.span.clone();
     let brace = whole.start..whole.end.min(whole.start + 1);
     let file = manifest.file();
@@ -120,26 +120,26 @@ fn wrong_shape(error: &ValidationError<'_>, manifest: &Located<'_>, findings: &m
         ValidationErrorKind::Required { property } => {
             let key = property.as_str().unwrap_or_default();
             let message = format!("{} has no `{key}`", named(pointer, node));
-            findings.in_file(&M004, Span::new(file, brace), &child(pointer, key), message);
+            findings.in_file(&M004, SourceSpan::new(file, brace), &child(pointer, key), message);
         }
         ValidationErrorKind::Type { kind: TypeKind::Single(expected) } => {
             let message =
                 format!("{} is {}; it must be {}", named(pointer, node), kind(node), article(expected.as_str()));
             let span = if node.members().is_empty() && node.elements().is_empty() { whole } else { brace };
-            let finding = findings.in_file(&M004, Span::new(file, span), pointer, message);
-            if node.value == Value::Null {
+            let finding = findings.in_file(&M004, SourceSpan::new(file, span), pointer, message);
+            if node.value == JsonValue::Null {
                 finding.with_help("leave the field out where there is nothing to say");
             }
         }
         _ => {
-            findings.in_file(&M004, Span::new(file, whole), pointer, error.to_string());
+            findings.in_file(&M004, SourceSpan::new(file, whole), pointer, error.to_string());
         }
     }
 }
 
-/// The part of the manifest that a pointer names, in words.
-fn named(pointer: &str, node: &Node) -> String {
-    let name = |key: &str| node.get(key).and_then(Node::text).map(|name| format!(" `{}`", name.escape_debug()));
+/// Returns a description of the part of the manifest that a pointer names.
+fn named(pointer: &str, node: &JsonNode) -> String {
+    let name = |key: &str| node.get(key).and_then(JsonNode::text).map(|name| format!(" `{}`", name.escape_debug()));
     match pointer.split('/').skip(1).collect::<Vec<_>>()[..] {
         [] => "the manifest".to_owned(),
         ["skills", index] => format!("skill{}", name("name").unwrap_or_else(|| format!(" number {index}, from 0,"))),
@@ -150,14 +150,14 @@ fn named(pointer: &str, node: &Node) -> String {
     }
 }
 
-fn kind(node: &Node) -> &'static str {
+fn kind(node: &JsonNode) -> &'static str {
     match node.value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+        JsonValue::Null => "null",
+        JsonValue::Bool(_) => "a boolean",
+        JsonValue::Number(_) => "a number",
+        JsonValue::String(_) => "a string",
+        JsonValue::Array(_) => "an array",
+        JsonValue::Object(_) => "an object",
     }
 }
 

@@ -1,15 +1,15 @@
-//! Times.
+//! Checks times.
 
 use chrono::{DateTime, FixedOffset, TimeDelta, Utc};
 
-use crate::manifest::finding::Findings;
-use crate::manifest::located::Located;
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M010, M011, M012, M013, M014, Rule};
 
-/// How far the clocks of two machines may be apart.
+/// The tolerated difference between the clocks of two machines.
 const SKEW: TimeDelta = TimeDelta::minutes(5);
 
-pub(super) fn check(manifest: &Located<'_>, now: Option<DateTime<Utc>>, findings: &mut Findings) {
+pub(super) fn check(manifest: &LocatedNode<'_>, now: Option<DateTime<Utc>>, findings: &mut FindingCollector) {
     let generated = time(manifest, "generated_at", &M010, now, findings);
     for skill in manifest.skills() {
         let Some((updated, place)) = time(&skill, "updated_at", &M011, now, findings) else { continue };
@@ -22,14 +22,14 @@ pub(super) fn check(manifest: &Located<'_>, now: Option<DateTime<Utc>>, findings
     }
 }
 
-/// Reads a time, and says what is wrong with it.
+/// Reads a time, and reports its flaw if it has one.
 fn time<'a>(
-    object: &Located<'a>,
+    object: &LocatedNode<'a>,
     key: &str,
     rule: &'static Rule,
     now: Option<DateTime<Utc>>,
-    findings: &mut Findings,
-) -> Option<(DateTime<FixedOffset>, Located<'a>)> {
+    findings: &mut FindingCollector,
+) -> Option<(DateTime<FixedOffset>, LocatedNode<'a>)> {
     let (text, place) = object.text_of(key)?;
     let time = match DateTime::parse_from_rfc3339(text) {
         Ok(time) => time,

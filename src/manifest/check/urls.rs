@@ -1,4 +1,4 @@
-//! Addresses, and what two of them say of each other.
+//! Checks addresses, and whether related addresses agree.
 
 mod hosts;
 mod repository;
@@ -7,15 +7,15 @@ use std::net::IpAddr;
 
 use url::Url;
 
-use super::Options;
-use crate::manifest::finding::{Findings, Span};
-use crate::manifest::located::Located;
+use super::CheckOptions;
+use crate::manifest::finding::{FindingCollector, SourceSpan};
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M020, M021, M022, M023, M024, M025, M026, M027, Rule};
 
-/// Whether an address may be asked for what it answers.
+/// Returns true if a request may be sent to an address.
 ///
-/// It has to be https, without credentials, and, unless `allow_private`, at a host that everybody can reach. Where its name
-/// leads is another question ([`is_public`]).
+/// The address must use https and contain no credentials. Unless `allow_private` is true, its host must be publicly
+/// reachable. The addresses to which the host name resolves are checked separately ([`is_public`]).
 #[must_use]
 pub fn can_be_asked(url: &Url, allow_private: bool) -> bool {
     let is_reachable = |host| allow_private || !hosts::is_private(&host);
@@ -25,13 +25,13 @@ pub fn can_be_asked(url: &Url, allow_private: bool) -> bool {
         && url.host().is_some_and(is_reachable)
 }
 
-/// Whether everybody can reach this address: it is of no private, local, reserved or documentation network.
+/// Returns true if an address is publicly reachable: it is in no private, local, reserved or documentation network.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     !hosts::is_private_address(address)
 }
 
-pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     if let Some(repository) = manifest.get("repository") {
         of_repository(&repository, options, findings);
     }
@@ -42,7 +42,7 @@ pub(super) fn check(manifest: &Located<'_>, options: &Options<'_>, findings: &mu
     }
 }
 
-fn of_repository(repository: &Located<'_>, options: &Options<'_>, findings: &mut Findings) {
+fn of_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     let mut read = |key: &str, rule| {
         let (text, place) = repository.text_of(key)?;
         let url = address(rule, text, &place, options, findings)?;
@@ -73,15 +73,15 @@ fn of_repository(repository: &Located<'_>, options: &Options<'_>, findings: &mut
     }
 }
 
-/// Reads an address, and says what is wrong with it.
+/// Reads an address, and reports its flaw if it has one.
 fn address(
     rule: &'static Rule,
     text: &str,
-    place: &Located<'_>,
-    options: &Options<'_>,
-    findings: &mut Findings,
+    place: &LocatedNode<'_>,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
 ) -> Option<Url> {
-    // Nothing of the address is repeated: it may hold a password.
+    // The message does not repeat the address, which may contain a password.
     let Ok(url) = Url::parse(text) else {
         let finding = findings.at(rule, place, "this is not an absolute address");
         finding.with_help("it begins with `https://` and the name of a host");
@@ -103,23 +103,26 @@ fn address(
     Some(url)
 }
 
-/// The span is the credential itself, so that it can be hidden where the line is shown.
-fn credentials(text: &str, place: &Located<'_>, findings: &mut Findings) {
+/// Reports credentials. The span is exactly the credential, so that it can be masked if the line is shown.
+fn credentials(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let whole = place.span();
     let start = text.find("//").map_or(0, |at| at + 2);
     let end = text[start..].find('/').map_or(text.len(), |at| start + at);
     let at = text[start..end].rfind('@').map_or(end, |at| start + at);
-    // With escapes in it the string is longer than its text; then all of it is marked.
+    // If the string contains escapes, it is longer than its text, and the whole string is marked.
     let is_plain = whole.end - whole.start == text.len() + 2;
-    let span =
-        if is_plain { Span { start: whole.start + 1 + start, end: whole.start + 1 + at, ..whole } } else { whole };
+    let span = if is_plain {
+        SourceSpan { start: whole.start + 1 + start, end: whole.start + 1 + at, ..whole }
+    } else {
+        whole
+    };
     findings
         .in_file(&M023, span, place.pointer(), "the address holds credentials")
         .with_help("remove them, and revoke them: whoever read the manifest has them");
 }
 
-/// What would swallow a path.
-fn bare(rule: &'static Rule, url: &Url, place: &Located<'_>, findings: &mut Findings) {
+/// Reports a query or fragment, to which an appended path would be added.
+fn bare(rule: &'static Rule, url: &Url, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
     for (part, is_there) in [("query", url.query().is_some()), ("fragment", url.fragment().is_some())] {
         if is_there {
             findings.at(rule, place, format!("the address has a {part}"));

@@ -1,10 +1,10 @@
 use super::*;
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 use crate::manifest::{DiscoveryError, Manifest, discovery};
 
 const SUM: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-fn source(skills: &[(&str, &str)]) -> Source {
+fn source(skills: &[(&str, &str)]) -> SourceFile {
     let entry = |(name, version): &(&str, &str)| {
         serde_json::json!({
             "name": name, "version": version, "title": "T", "description": "D", "path": format!("skills/{name}"),
@@ -16,12 +16,12 @@ fn source(skills: &[(&str, &str)]) -> Source {
         "repository": { "name": "n", "git_url": "https://h/g", "raw_base_url": "https://h/raw/main/", "branch": "main" },
         "skills": skills.iter().map(entry).collect::<Vec<_>>(),
     });
-    Source::new("skills.json", manifest.to_string())
+    SourceFile::new("skills.json", manifest.to_string())
 }
 
-fn chosen(wanted: &str, skills: &[(&str, &str)]) -> Result<String, WantedError> {
+fn chosen(wanted: &str, skills: &[(&str, &str)]) -> Result<String, SkillRequirementError> {
     let manifest = Manifest::read(&source(skills)).expect("a manifest");
-    let wanted: Wanted = wanted.parse()?;
+    let wanted: SkillRequirement = wanted.parse()?;
     wanted.choose(manifest.registry()).map(|skill| skill.version.clone())
 }
 
@@ -33,7 +33,7 @@ fn the_newest_release_that_fits_is_chosen() {
     assert_eq!(chosen("a@<1.10", &skills), Ok("1.2.0".to_owned()));
     assert_eq!(chosen("a@2.0.0-beta.1", &skills), Ok("2.0.0-beta.1".to_owned()));
     assert!(chosen("a@^3", &skills).is_err_and(|error| error.to_string().contains("1.2.0, 1.10.0")));
-    assert_eq!(chosen("c", &skills), Err(WantedError::Unknown("c".to_owned())));
+    assert_eq!(chosen("c", &skills), Err(SkillRequirementError::Unknown("c".to_owned())));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_name_that_is_a_path_is_no_name() {
     for wanted in
         ["", "@1", "../a", "a/b", ".", "..", ".git", "a\\b", "C:", "a@not a version", "con", "Skills.lock.json"]
     {
-        assert!(matches!(chosen(wanted, &[("a", "1.0.0")]), Err(WantedError::Form(_))), "{wanted}");
+        assert!(matches!(chosen(wanted, &[("a", "1.0.0")]), Err(SkillRequirementError::Form(_))), "{wanted}");
     }
 }
 
@@ -61,8 +61,8 @@ fn an_entry_that_leads_elsewhere_is_not_chosen() {
     let refused = |change: fn(&mut Skill)| {
         let mut registry = Manifest::read(&source(&[("a", "1.0.0")])).expect("a manifest").registry().clone();
         change(&mut registry.skills[0]);
-        let wanted: Wanted = "a".parse().expect("a name");
-        matches!(wanted.choose(&registry), Err(WantedError::Entry { .. }))
+        let wanted: SkillRequirement = "a".parse().expect("a name");
+        matches!(wanted.choose(&registry), Err(SkillRequirementError::Entry { .. }))
     };
     assert!(refused(|skill| skill.package = "../a.zip".to_owned()));
     assert!(refused(|skill| skill.package = "/a.zip".to_owned()));
@@ -82,14 +82,14 @@ fn the_index_names_the_newest_of_each_skill_with_its_digest() {
     assert_eq!(index["skills"][1]["digest"], format!("sha256:{SUM}"));
     let other = discovery(&source(&[("a", "1.0.0")]), Some("/skills")).expect("an index");
     assert!(other.contains("\"/skills/packages/a%201.0.0.zip\""));
-    let broken = Source::new("m", r#"{"skills": [{"name": "a"}], "repository": {"raw_base_url": "https://h"}}"#);
+    let broken = SourceFile::new("m", r#"{"skills": [{"name": "a"}], "repository": {"raw_base_url": "https://h"}}"#);
     assert!(matches!(discovery(&broken, None), Err(DiscoveryError::Field { .. })));
 }
 
 #[test]
 fn a_lock_is_read_as_it_was_written_and_a_later_one_is_not() {
-    let mut lock = Lock::new();
-    let locked = Locked {
+    let mut lock = LockFile::new();
+    let locked = LockFileEntry {
         version: "1.0.0".to_owned(),
         package: "packages/a.zip".to_owned(),
         sha256: SUM.to_owned(),
@@ -98,10 +98,10 @@ fn a_lock_is_read_as_it_was_written_and_a_later_one_is_not() {
     };
     lock.set("a", locked.clone());
     let text = lock.to_text().expect("text");
-    assert_eq!(Lock::read(text.as_bytes()).expect("a lock").get("a"), Some(&locked));
+    assert_eq!(LockFile::read(text.as_bytes()).expect("a lock").get("a"), Some(&locked));
     assert!(matches!(
-        Lock::read(text.replace("\"lock_version\": 1", "\"lock_version\": 2").as_bytes()),
-        Err(LockError::Version(2))
+        LockFile::read(text.replace("\"lock_version\": 1", "\"lock_version\": 2").as_bytes()),
+        Err(LockFileError::Version(2))
     ));
-    assert!(Lock::read(b"{").is_err());
+    assert!(LockFile::read(b"{").is_err());
 }

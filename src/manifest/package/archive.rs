@@ -1,9 +1,9 @@
-//! An archive, read as if its maker meant harm.
+//! Reads an archive on the assumption that its author is hostile.
 //!
-//! Decides what an archive may hold and how much of it; refuses to know where files go, and never writes one.
-//! An archive that two programs could unpack differently is refused, not interpreted: local headers and directory of a zip
-//! must say the same and lie end to end, and a tar must be plain files and folders.
-//! Memory is the table of names and one window: contents pass through a [`Sink`] in pieces.
+//! Decides what an archive may contain and how much. This module must not know the destination of files, and never
+//! writes an archive. An archive that two programs could unpack differently is refused, not interpreted: the local
+//! headers and the directory of a zip must agree and be contiguous, and a tar must contain only plain files and
+//! folders. Memory use is the table of names and one window: contents go to an [`ArchiveSink`] in pieces.
 
 mod crc;
 mod guard;
@@ -17,24 +17,24 @@ mod tests;
 mod zip;
 
 pub(super) use crc::Crc32;
-pub use name::{NameFault, fold, path_fault};
+pub use name::{PathFault, fold, path_fault};
 
-use guard::Guard;
+use guard::ArchiveValidator;
 
-use super::Limits;
+use super::PackageLimits;
 
-/// What is wrong with an archive.
+/// A fault of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ArchiveFault {
     /// The kind, which decides the rule.
-    pub kind: FaultKind,
-    /// The path inside the archive, as far as it can be shown.
+    pub kind: ArchiveFaultKind,
+    /// The path inside the archive, as far as it can be displayed.
     pub entry: Option<String>,
-    /// What is wrong, as a sentence without an end.
+    /// The fault, as a sentence without a full stop.
     pub message: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ArchiveFault {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.entry {
             Some(entry) => write!(formatter, "`{entry}`: {}", self.message),
@@ -45,78 +45,78 @@ impl std::fmt::Display for Fault {
 
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultKind {
-    /// It is not a whole archive of a known format.
+pub enum ArchiveFaultKind {
+    /// The file is not a complete archive of a known format.
     Unreadable,
-    /// It is larger than a limit.
+    /// A limit is exceeded.
     Limit,
-    /// A path leads out, or does not exist everywhere.
+    /// A path leads out of the archive, or is not valid on all systems.
     Name,
-    /// Two paths are one, here or on other systems.
+    /// Two paths are equal, here or on other systems.
     Collision,
     /// An entry is neither a plain file nor a folder.
     Kind,
-    /// Programs would disagree about what it holds.
+    /// Programs would disagree about the content.
     Ambiguous,
 }
 
-/// A file or a folder of an archive. Its path is safe: relative, with `/`, below the limits, good on every system.
+/// A file or a folder of an archive. Its path is safe: relative, with `/`, within the limits, valid on all systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// From the root of the archive, without a slash at the end.
+pub struct ArchiveEntry {
+    /// The path from the root of the archive, without a trailing slash.
     pub path: String,
-    /// Whether it is a folder.
+    /// True if the entry is a folder.
     pub folder: bool,
-    /// Whether its owner may run it.
+    /// True if the owner may execute the file.
     pub executable: bool,
 }
 
-/// Where the contents of an archive go.
-pub trait Sink {
-    /// What can go wrong there.
+/// The receiver of the contents of an archive.
+pub trait ArchiveSink {
+    /// The error of the receiver.
     type Error;
 
-    /// The next entry begins.
+    /// Receives the start of the next entry.
     ///
     /// # Errors
     ///
-    /// Whatever ends the walk.
-    fn entry(&mut self, entry: &Entry) -> Result<(), Self::Error>;
+    /// Returns an error to end the walk.
+    fn entry(&mut self, entry: &ArchiveEntry) -> Result<(), Self::Error>;
 
-    /// A piece of the file that began last.
+    /// Receives a piece of the file that was started last.
     ///
     /// # Errors
     ///
-    /// Whatever ends the walk.
+    /// Returns an error to end the walk.
     fn data(&mut self, piece: &[u8]) -> Result<(), Self::Error>;
 }
 
-/// Why a walk did not reach the end.
+/// The reason why a walk did not complete.
 #[derive(Debug)]
 pub enum WalkError<E> {
-    /// The archive is not safe; whatever the sink has taken is to be thrown away.
-    Unsafe(Vec<Fault>),
-    /// The sink did not take it.
+    /// The archive is not safe; everything that the sink has received must be discarded.
+    Unsafe(Vec<ArchiveFault>),
+    /// The sink returned an error.
     Sink(E),
 }
 
-/// Why reading ended early, inside: what is wrong is with the guard already, or the sink did not take it.
-enum Halt<E> {
+/// The internal reason for an early end: the validator has recorded the fault, or the sink returned an error.
+enum WalkAbort<E> {
     Refused,
     Sink(E),
 }
 
-/// The formats that are read.
+/// The supported formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ArchiveFormat {
     /// `.zip`
     Zip,
     /// `.tar.gz`, `.tgz`
     TarGz,
 }
 
-impl Format {
-    /// Tells the format by the first bytes.
+impl ArchiveFormat {
+    /// Detects the format from the first bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -126,7 +126,7 @@ impl Format {
         }
     }
 
-    /// Tells the format by the end of a file name.
+    /// Detects the format from the end of a file name.
     #[must_use]
     pub fn named(path: &str) -> Option<Self> {
         let path = path.to_ascii_lowercase();
@@ -140,21 +140,21 @@ impl Format {
     }
 }
 
-/// Reads a whole archive under the limits, and hands each entry to the sink.
-/// Nothing that a rule refuses reaches the sink; but a fault may come behind entries that were good, and then it is of all.
+/// Reads a whole archive within the limits, and passes each entry to the sink. Entries that a rule refuses never reach
+/// the sink. A fault may follow valid entries; it then makes the whole archive unsafe.
 ///
 /// # Errors
 ///
-/// With the faults, or with the error of the sink.
-pub fn walk<S: Sink>(bytes: &[u8], limits: &Limits, sink: &mut S) -> Result<(), WalkError<S::Error>> {
-    let mut guard = Guard::new(limits, bytes.len());
+/// Returns the faults, or the error of the sink.
+pub fn walk<S: ArchiveSink>(bytes: &[u8], limits: &PackageLimits, sink: &mut S) -> Result<(), WalkError<S::Error>> {
+    let mut guard = ArchiveValidator::new(limits, bytes.len());
     if guard.is_full() {
         return guard.finish();
     }
-    match Format::of(bytes) {
-        Some(Format::Zip) => zip::walk(bytes, &mut guard, sink)?,
-        Some(Format::TarGz) => tar::walk(bytes, &mut guard, sink)?,
-        None => guard.fault(FaultKind::Unreadable, None, "is neither a zip nor a gzipped tar"),
+    match ArchiveFormat::of(bytes) {
+        Some(ArchiveFormat::Zip) => zip::walk(bytes, &mut guard, sink)?,
+        Some(ArchiveFormat::TarGz) => tar::walk(bytes, &mut guard, sink)?,
+        None => guard.fault(ArchiveFaultKind::Unreadable, None, "is neither a zip nor a gzipped tar"),
     }
     guard.finish()
 }

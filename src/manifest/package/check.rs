@@ -1,8 +1,8 @@
-//! The checks of classes R and P: what the checkout holds, and what the packages hold.
+//! The checks of classes R and P: the content of the checkout and of the packages.
 //!
-//! Decides which rule a difference breaks and where that is shown; refuses to know what an archive may do
-//! ([`archive`](super::archive)) or what a `SKILL.md` must say ([`skill`](super::skill)).
-//! Each thread has one package in memory at a time.
+//! Decides which rule a difference breaks and at which location it is reported. This module must not know what an
+//! archive may contain ([`archive`](super::archive)) or what a `SKILL.md` must state ([`skill`](super::skill)). Each
+//! thread has one package in memory at a time.
 
 mod document;
 mod orphans;
@@ -13,56 +13,57 @@ mod tree;
 
 use std::collections::BTreeMap;
 
-use super::{Limits, SKILL_FILE};
-use crate::manifest::files::{Files, Kind};
-use crate::manifest::finding::Findings;
-use crate::manifest::located::Located;
+use super::{PackageLimits, SKILL_FILE};
+use crate::manifest::files::{FileKind, RepositoryFiles};
+use crate::manifest::finding::FindingCollector;
+use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M070, M074, M076, M079, Rule};
-use tree::{Found, Tree};
+use tree::{CheckoutCache, PathLookupOutcome};
 
-/// What a check looks for.
+/// The scope of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::manifest) enum Scope {
+pub(in crate::manifest) enum CheckScope {
     /// Everything.
     Everything,
-    /// Only whether the packages are the ones of the manifest, and safe: for whoever has no checkout.
+    /// Only that the packages are those of the manifest, and safe: for callers without a checkout.
     Packages,
 }
 
-/// A look at the checkout and at the packages that a manifest names. Several threads may take skills of it at once.
-pub(in crate::manifest) struct Look<'a> {
-    tree: Tree<'a>,
-    limits: Limits,
-    scope: Scope,
+/// A checker of the checkout and of the packages that a manifest names. Several threads may check skills with it at
+/// once.
+pub(in crate::manifest) struct RepositoryChecker<'a> {
+    tree: CheckoutCache<'a>,
+    limits: PackageLimits,
+    scope: CheckScope,
 }
 
-/// What one thread looks at.
-struct Check<'l, 'f> {
-    tree: &'l Tree<'l>,
-    limits: &'l Limits,
-    scope: Scope,
-    findings: &'f mut Findings,
+/// The checker of one thread.
+struct CheckWorker<'l, 'f> {
+    tree: &'l CheckoutCache<'l>,
+    limits: &'l PackageLimits,
+    scope: CheckScope,
+    findings: &'f mut FindingCollector,
 }
 
-/// A file of a skill's folder, and what is known of it.
-type Folder = BTreeMap<String, u64>;
+/// The files in the folder of a skill, with their sizes.
+type FolderFileSizes = BTreeMap<String, u64>;
 
-// === impl Look ===
+// === impl RepositoryChecker ===
 
-impl<'a> Look<'a> {
-    pub(in crate::manifest) fn new(files: &'a dyn Files, scope: Scope) -> Self {
-        Self { tree: Tree::new(files), limits: Limits::default(), scope }
+impl<'a> RepositoryChecker<'a> {
+    pub(in crate::manifest) fn new(files: &'a dyn RepositoryFiles, scope: CheckScope) -> Self {
+        Self { tree: CheckoutCache::new(files), limits: PackageLimits::default(), scope }
     }
 
-    /// What these skills name.
-    pub(in crate::manifest) fn skills(&self, skills: &[Located<'_>], findings: &mut Findings) {
+    /// Checks everything that these skills name.
+    pub(in crate::manifest) fn skills(&self, skills: &[LocatedNode<'_>], findings: &mut FindingCollector) {
         let mut check = self.check(findings);
         skills.iter().for_each(|skill| check.skill(skill));
     }
 
-    /// What no skill names.
-    pub(in crate::manifest) fn others(&self, manifest: &Located<'_>, findings: &mut Findings) {
-        if self.scope == Scope::Packages {
+    /// Checks everything that no skill names.
+    pub(in crate::manifest) fn others(&self, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+        if self.scope == CheckScope::Packages {
             return;
         }
         let mut check = self.check(findings);
@@ -72,56 +73,56 @@ impl<'a> Look<'a> {
         orphans::check(manifest, &mut check);
     }
 
-    fn check<'l, 'f>(&'l self, findings: &'f mut Findings) -> Check<'l, 'f> {
-        Check { tree: &self.tree, limits: &self.limits, scope: self.scope, findings }
+    fn check<'l, 'f>(&'l self, findings: &'f mut FindingCollector) -> CheckWorker<'l, 'f> {
+        CheckWorker { tree: &self.tree, limits: &self.limits, scope: self.scope, findings }
     }
 }
 
-// === impl Check ===
+// === impl CheckWorker ===
 
-impl Check<'_, '_> {
-    fn skill(&mut self, skill: &Located<'_>) {
-        let folder = if self.scope == Scope::Everything { self.folder(skill) } else { None };
+impl CheckWorker<'_, '_> {
+    fn skill(&mut self, skill: &LocatedNode<'_>) {
+        let folder = if self.scope == CheckScope::Everything { self.folder(skill) } else { None };
         self.package(skill, folder.as_ref());
     }
 
-    /// What lies at the path that an entry names, if it is there as it should be.
-    fn at<'p>(&mut self, place: &Located<'p>, missing: &'static Rule) -> Option<(&'p str, Kind, u64)> {
+    /// Returns the entry at the path that a field names, or reports why there is none.
+    fn at<'p>(&mut self, place: &LocatedNode<'p>, missing: &'static Rule) -> Option<(&'p str, FileKind, u64)> {
         let path = place.text()?;
         match self.tree.find(path) {
-            Found::There(metadata) => return Some((path, metadata.kind, metadata.size)),
-            // Some of these break a static rule as well; but what was not looked at is never taken for good.
-            Found::NotAPath(why) => {
+            PathLookupOutcome::There(metadata) => return Some((path, metadata.kind, metadata.size)),
+            // Some of these paths also break a static rule, but a path that was not checked must never pass.
+            PathLookupOutcome::NotAPath(why) => {
                 let message = format!("nothing was looked for at `{}`: it {why}", path.escape_debug());
                 self.findings.at(missing, place, message);
             }
-            Found::Missing => {
+            PathLookupOutcome::Missing => {
                 self.findings.at(missing, place, format!("there is no `{path}` in the repository"));
             }
-            Found::Spelled(spelled) => {
+            PathLookupOutcome::Spelled(spelled) => {
                 let finding =
                     self.findings.at(&M076, place, format!("`{path}` is spelled `{spelled}` in the repository"));
                 finding.with_help(format!("write `{spelled}`"));
             }
-            Found::Link(link) => {
+            PathLookupOutcome::Link(link) => {
                 self.findings.at(&M074, place, format!("`{link}` is a symbolic link"));
             }
-            Found::Error(error) => {
+            PathLookupOutcome::Error(error) => {
                 self.findings.at(missing, place, error.to_string());
             }
         }
         None
     }
 
-    /// The files of the folder that an entry names.
-    fn folder(&mut self, skill: &Located<'_>) -> Option<Folder> {
+    /// Returns the files of the folder that a skill names.
+    fn folder(&mut self, skill: &LocatedNode<'_>) -> Option<FolderFileSizes> {
         let place = skill.get("path")?;
         let (path, kind, _) = self.at(&place, &M070)?;
-        if kind != Kind::Folder {
+        if kind != FileKind::Folder {
             self.findings.at(&M070, &place, format!("`{path}` is not a folder"));
             return None;
         }
-        let mut folder = Folder::new();
+        let mut folder = FolderFileSizes::new();
         self.gather(&place, path, "", &mut folder)?;
         if folder.contains_key(SKILL_FILE) {
             return Some(folder);
@@ -130,8 +131,9 @@ impl Check<'_, '_> {
         None
     }
 
-    /// Every file below a folder that belongs into a package. Nothing, where the folder cannot be read or is too large.
-    fn gather(&mut self, place: &Located<'_>, root: &str, below: &str, folder: &mut Folder) -> Option<()> {
+    /// Collects all files below a folder that belong in a package. Returns `None` if the folder cannot be read or is
+    /// too large.
+    fn gather(&mut self, place: &LocatedNode<'_>, root: &str, below: &str, folder: &mut FolderFileSizes) -> Option<()> {
         let at = if below.is_empty() { root.to_owned() } else { format!("{root}/{below}") };
         let listed = match self.tree.files().list(&at) {
             Ok(listed) => listed.unwrap_or_default(),
@@ -146,16 +148,16 @@ impl Check<'_, '_> {
                 continue;
             }
             match entry.metadata.kind {
-                Kind::File => {
+                FileKind::File => {
                     folder.insert(path, entry.metadata.size);
                 }
-                Kind::Folder if path.matches('/').count() < self.limits.depth => {
+                FileKind::Folder if path.matches('/').count() < self.limits.depth => {
                     self.gather(place, root, &path, folder)?;
                 }
-                Kind::Folder => {
+                FileKind::Folder => {
                     self.findings.at(&M070, place, format!("`{root}/{path}` lies deeper than a package may"));
                 }
-                Kind::Link(_) | Kind::Other => {
+                FileKind::Link(_) | FileKind::Other => {
                     self.findings.at(&M074, place, format!("`{root}/{path}` is a link or no plain file"));
                 }
             }
@@ -168,11 +170,11 @@ impl Check<'_, '_> {
         Some(())
     }
 
-    /// The document that an API reference names.
-    fn document_path(&mut self, api: &Located<'_>) {
+    /// Checks the document that an API reference names.
+    fn document_path(&mut self, api: &LocatedNode<'_>) {
         let Some(place) = api.get("path") else { return };
         if let Some((path, kind, _)) = self.at(&place, &M079)
-            && kind != Kind::File
+            && kind != FileKind::File
         {
             self.findings.at(&M079, &place, format!("`{path}` is not a file"));
         }

@@ -1,19 +1,19 @@
-//! What is in a package: each file by size and checksum, and its `SKILL.md`.
+//! The contents of a package: each file with size and checksum, and its `SKILL.md`.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use sha2::{Digest as _, Sha256};
 
-use super::archive::{Entry, Fault, Sink, WalkError, walk};
-use super::{Limits, SKILL_BYTES, SKILL_FILE};
+use super::archive::{ArchiveEntry, ArchiveFault, ArchiveSink, WalkError, walk};
+use super::{PackageLimits, SKILL_BYTES, SKILL_FILE};
 
 /// A SHA-256 checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sha256Sum([u8; 32]);
 
 impl Sha256Sum {
-    /// Of these bytes.
+    /// Returns the checksum of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -21,23 +21,23 @@ impl Sha256Sum {
 }
 
 impl std::fmt::Display for Sha256Sum {
-    /// 64 small hexadecimal digits.
+    /// Writes 64 lower-case hexadecimal digits.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
-/// A checksum of bytes that come in pieces.
+/// A checksum of bytes that arrive in pieces.
 #[derive(Clone, Debug, Default)]
-pub struct Summing(Sha256);
+pub struct Sha256Hasher(Sha256);
 
-impl Summing {
-    /// Goes on with the next piece.
+impl Sha256Hasher {
+    /// Adds the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// Of all pieces.
+    /// Returns the checksum of all pieces.
     #[must_use]
     pub fn finish(self) -> Sha256Sum {
         Sha256Sum(self.0.finalize().into())
@@ -46,32 +46,32 @@ impl Summing {
 
 /// A file of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
-    /// Bytes.
+pub struct PackageFile {
+    /// The size in bytes.
     pub size: u64,
-    /// Of the contents.
+    /// The checksum of the contents.
     pub sum: Sha256Sum,
-    /// Whether its owner may run it.
+    /// True if the owner may execute the file.
     pub executable: bool,
 }
 
 /// A package that is safe to unpack.
 #[derive(Clone, Debug, Default)]
-pub struct Contents {
-    /// Its files, by path.
-    pub files: BTreeMap<String, Content>,
-    /// Each `SKILL.md`, by path; longer ones than are read are cut off.
+pub struct PackageContents {
+    /// The files, by path.
+    pub files: BTreeMap<String, PackageFile>,
+    /// Each `SKILL.md`, by path. Content beyond the limit is cut off.
     pub skills: BTreeMap<String, Vec<u8>>,
 }
 
-impl Contents {
+impl PackageContents {
     /// Reads a package.
     ///
     /// # Errors
     ///
-    /// With everything that makes it unsafe.
-    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Vec<Fault>> {
-        let mut reader = Reader::default();
+    /// Returns all faults that make the package unsafe.
+    pub fn read(bytes: &[u8], limits: &PackageLimits) -> Result<Self, Vec<ArchiveFault>> {
+        let mut reader = PackageReader::default();
         match walk(bytes, limits, &mut reader) {
             Ok(()) => {}
             Err(WalkError::Unsafe(faults)) => return Err(faults),
@@ -80,8 +80,9 @@ impl Contents {
         Ok(reader.contents)
     }
 
-    /// What stands before every path: nothing where `SKILL.md` is at the root, or the one folder that holds everything.
-    /// There is none where there is no `SKILL.md` at either place, or more than one.
+    /// Returns the prefix of all paths: empty if `SKILL.md` is at the root, else the one folder that contains
+    /// everything. Returns `None` if neither place has a `SKILL.md`, if several folders have one, or if files are
+    /// outside of the folder.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
         if self.skills.contains_key(SKILL_FILE) {
@@ -95,14 +96,14 @@ impl Contents {
     }
 }
 
-/// Takes the files as they come.
+/// A sink that collects the files of a package.
 #[derive(Default)]
-struct Reader {
-    contents: Contents,
-    open: Option<Open>,
+struct PackageReader {
+    contents: PackageContents,
+    open: Option<OpenPackageFile>,
 }
 
-struct Open {
+struct OpenPackageFile {
     path: String,
     executable: bool,
     size: u64,
@@ -110,11 +111,11 @@ struct Open {
     kept: Option<Vec<u8>>,
 }
 
-impl Reader {
+impl PackageReader {
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         let content =
-            Content { size: open.size, sum: Sha256Sum(open.hash.finalize().into()), executable: open.executable };
+            PackageFile { size: open.size, sum: Sha256Sum(open.hash.finalize().into()), executable: open.executable };
         if let Some(kept) = open.kept {
             self.contents.skills.insert(open.path.clone(), kept);
         }
@@ -122,18 +123,18 @@ impl Reader {
     }
 }
 
-impl Sink for Reader {
+impl ArchiveSink for PackageReader {
     type Error = Infallible;
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), Infallible> {
+    fn entry(&mut self, entry: &ArchiveEntry) -> Result<(), Infallible> {
         self.close();
         if !entry.folder {
             let is_inner = entry.path.split_once('/').is_some_and(|(_, rest)| rest == SKILL_FILE);
-            // Of those in folders two are enough to see that there is more than one; the one at the root is the skill.
+            // Two of those in folders are enough to detect a conflict; the one at the root is the skill.
             let is_kept = entry.path == SKILL_FILE || (is_inner && self.contents.skills.len() < 2);
             let kept = is_kept.then(Vec::new);
             let (path, executable) = (entry.path.clone(), entry.executable);
-            self.open = Some(Open { path, executable, size: 0, hash: Sha256::new(), kept });
+            self.open = Some(OpenPackageFile { path, executable, size: 0, hash: Sha256::new(), kept });
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The front matter of a `SKILL.md`, and of other documents: where it ends, what it says, and where each word of it stands.
+//! Reads the front matter of a `SKILL.md` and of other documents: its end, its fields, and the span of each value.
 //!
-//! Decides what can be read; refuses to know what it should say ([`skill`](super::skill) does).
-//! The YAML that is read is what every reader of skills reads the same way: one mapping of texts, without anchors, aliases or
-//! keys that stand twice, below fixed sizes.
+//! Decides what can be read. This module must not know the required values ([`skill`](super::skill) does). It accepts
+//! only YAML that all readers of skills read alike: one mapping of texts, without anchors, aliases or repeated keys,
+//! within fixed sizes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,72 +12,72 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
 
-/// More front matter than this is not read.
+/// The maximum size of front matter, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// A text and where it stands in the file.
+/// A text and its location in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// The text, without quotes and escapes.
+pub struct SpannedText {
+    /// The text, with quotes and escapes resolved.
     pub text: String,
-    /// Its bytes in the file.
+    /// The bytes of the text in the file.
     pub span: Range<usize>,
 }
 
-/// What a `SKILL.md` says in front of its text.
+/// The front matter of a `SKILL.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FrontMatter {
-    /// What agents call it.
-    pub name: Option<Word>,
-    /// What it does and when to use it.
-    pub description: Option<Word>,
+pub struct SkillFrontMatter {
+    /// The name that agents use.
+    pub name: Option<SpannedText>,
+    /// The purpose of the skill and when to use it.
+    pub description: Option<SpannedText>,
     /// The licence.
-    pub license: Option<Word>,
-    /// What it needs.
-    pub compatibility: Option<Word>,
-    /// The tools that it may use without asking.
-    pub allowed_tools: Option<Word>,
-    /// Whatever else its maker says.
-    pub metadata: BTreeMap<String, Word>,
-    /// Keys that Agent Skills does not know.
-    pub unknown: Vec<Word>,
+    pub license: Option<SpannedText>,
+    /// The requirements of the skill.
+    pub compatibility: Option<SpannedText>,
+    /// The tools that the skill may use without asking.
+    pub allowed_tools: Option<SpannedText>,
+    /// Additional fields of the author.
+    pub metadata: BTreeMap<String, SpannedText>,
+    /// Keys that Agent Skills does not define.
+    pub unknown: Vec<SpannedText>,
 }
 
-/// A `SKILL.md`, taken apart.
+/// The parts of a `SKILL.md`.
 #[derive(Clone, Debug)]
 pub struct SkillFile<'a> {
     /// The front matter.
-    pub front: FrontMatter,
-    /// The bytes of the front matter, between its lines of hyphens.
+    pub front: SkillFrontMatter,
+    /// The bytes of the front matter, between its delimiter lines.
     pub front_span: Range<usize>,
-    /// The text behind it.
+    /// The text after the front matter.
     pub body: &'a str,
 }
 
-/// Why a `SKILL.md` cannot be read.
+/// The reason why a `SKILL.md` cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct FrontError {
-    /// What is wrong, as a sentence without an end.
+pub struct FrontMatterError {
+    /// The problem, as a sentence without a full stop.
     pub message: String,
-    /// Where.
+    /// The location of the problem.
     pub span: Range<usize>,
 }
 
-impl FrontError {
+impl FrontMatterError {
     fn new(message: impl Into<String>, span: Range<usize>) -> Self {
         Self { message: message.into(), span }
     }
 }
 
-/// Takes a `SKILL.md` apart.
+/// Splits a `SKILL.md` into its parts.
 ///
 /// # Errors
 ///
-/// Where it is not UTF-8, has no front matter, or one that cannot be read.
-pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontError> {
-    let FrontDocument { raw, place, body } = parts::<RawSkillFrontMatter>(bytes)?;
-    let front = FrontMatter {
+/// Returns an error if the file is not UTF-8, or if its front matter is missing or cannot be read.
+pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontMatterError> {
+    let FrontMatterDocument { raw, place, body } = parts::<RawSkillFrontMatter>(bytes)?;
+    let front = SkillFrontMatter {
         name: raw.name.map(|name| place.word(name)),
         description: raw.description.map(|text| place.word(text)),
         license: raw.license.map(|text| place.word(text)),
@@ -89,22 +89,22 @@ pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontError> {
     Ok(SkillFile { front, front_span: place.whole(), body })
 }
 
-/// Front matter that is read one key after the other, so that each key keeps its place in the file.
+/// A reader of front matter that receives one key after the other, so that each key keeps its span.
 pub(in crate::manifest) trait FieldReader: Default {
-    /// The shape that the message about another shape names.
+    /// The expected shape, for error messages.
     const EXPECTED: &'static str;
 
     /// Reads the value of a key.
     fn read_value<'de, A: MapAccess<'de>>(&mut self, key: Spanned<String>, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// A document with front matter, taken apart.
-pub(in crate::manifest) struct FrontDocument<'a, T> {
+/// The parts of a document with front matter.
+pub(in crate::manifest) struct FrontMatterDocument<'a, T> {
     /// The front matter.
     pub(in crate::manifest) raw: T,
     /// The text of the front matter and its offset.
     pub(in crate::manifest) place: FrontMatterSource<'a>,
-    /// The text behind it.
+    /// The text after the front matter.
     pub(in crate::manifest) body: &'a str,
 }
 
@@ -118,14 +118,14 @@ pub(in crate::manifest) struct FrontMatterSource<'a> {
 // === impl FrontMatterSource ===
 
 impl FrontMatterSource<'_> {
-    /// The bytes of all of it.
+    /// Returns the span of the whole front matter.
     pub(in crate::manifest) fn whole(self) -> Range<usize> {
         self.offset..self.offset + self.yaml.len()
     }
 
-    /// A text with its bytes in the file.
-    pub(in crate::manifest) fn word(self, spanned: Spanned<String>) -> Word {
-        Word { text: spanned.value, span: self.bytes(spanned.referenced) }
+    /// Returns a text with its span in the file.
+    pub(in crate::manifest) fn word(self, spanned: Spanned<String>) -> SpannedText {
+        SpannedText { text: spanned.value, span: self.bytes(spanned.referenced) }
     }
 
     fn bytes(self, location: Location) -> Range<usize> {
@@ -134,37 +134,37 @@ impl FrontMatterSource<'_> {
     }
 }
 
-/// Takes a document apart whose front matter is a `T`.
+/// Splits a document whose front matter is a `T` into its parts.
 ///
 /// # Errors
 ///
-/// As [`read`].
-pub(in crate::manifest) fn parts<T: FieldReader>(bytes: &[u8]) -> Result<FrontDocument<'_, T>, FrontError> {
+/// Returns the same errors as [`read`].
+pub(in crate::manifest) fn parts<T: FieldReader>(bytes: &[u8]) -> Result<FrontMatterDocument<'_, T>, FrontMatterError> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| FrontError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
+        .map_err(|error| FrontMatterError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
     let (front_span, body) = split(text)?;
     let place = FrontMatterSource { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
     let FieldMap(raw) = serde_saphyr::from_str_with_options(place.yaml, options()).map_err(|error| {
         let at = error.location().map_or(place.offset..place.offset, |location| place.bytes(location));
         let message = error.without_snippet().to_string();
         let message = message.lines().next().unwrap_or_default();
-        // That line counts from the front matter on, and ours from the file on.
+        // That line number counts from the start of the front matter; the span gives the line in the file.
         let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message).trim();
-        FrontError::new(format!("has front matter that cannot be read: {message}"), at)
+        FrontMatterError::new(format!("has front matter that cannot be read: {message}"), at)
     })?;
-    Ok(FrontDocument { raw, place, body })
+    Ok(FrontMatterDocument { raw, place, body })
 }
 
-/// The first heading of a document.
+/// Returns the first heading of a document.
 pub(in crate::manifest) fn heading(body: &str) -> Option<String> {
     let title = body.lines().find_map(|line| line.strip_prefix("# "))?.trim();
     (!title.is_empty()).then(|| title.to_owned())
 }
 
-/// Finds the two lines of three hyphens.
-fn split(text: &str) -> Result<(Range<usize>, &str), FrontError> {
+/// Finds the two delimiter lines of three hyphens.
+fn split(text: &str) -> Result<(Range<usize>, &str), FrontMatterError> {
     if text.starts_with('\u{feff}') {
-        return Err(FrontError::new("begins with a byte order mark, and so not with `---`", 0..3));
+        return Err(FrontMatterError::new("begins with a byte order mark, and so not with `---`", 0..3));
     }
     let mut at = 0;
     let mut start = None;
@@ -174,7 +174,7 @@ fn split(text: &str) -> Result<(Range<usize>, &str), FrontError> {
             None if is_fence => start = Some(at + line.len()),
             None => break,
             Some(start) if at - start > MAX_BYTES => {
-                return Err(FrontError::new("has front matter of more than 64 KiB", start..at));
+                return Err(FrontMatterError::new("has front matter of more than 64 KiB", start..at));
             }
             Some(start) if is_fence => return Ok((start..at, text.get(at + line.len()..).unwrap_or_default())),
             Some(_) => {}
@@ -182,15 +182,15 @@ fn split(text: &str) -> Result<(Range<usize>, &str), FrontError> {
         at += line.len();
     }
     match start {
-        None => Err(FrontError::new(
+        None => Err(FrontMatterError::new(
             "does not begin with front matter: a line `---`",
             0..text.chars().next().map_or(0, char::len_utf8),
         )),
-        Some(start) => Err(FrontError::new("has front matter without an end: a second line `---`", 0..start)),
+        Some(start) => Err(FrontMatterError::new("has front matter without an end: a second line `---`", 0..start)),
     }
 }
 
-/// What is refused before anything is built from it.
+/// Returns the limits that refuse input before any value is built from it.
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -212,7 +212,7 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// The bytes of a place; where the parser does not know them, those of its line.
+/// Returns the span of a location, or that of its line if the parser does not know the bytes.
 fn span(location: Location, yaml: &str) -> Range<usize> {
     let at = location.span();
     let known =
@@ -227,7 +227,7 @@ fn span(location: Location, yaml: &str) -> Range<usize> {
     start..start + length
 }
 
-/// The front matter as the YAML has it.
+/// The front matter as it is written in the YAML.
 #[derive(Default)]
 struct RawSkillFrontMatter {
     name: Option<Spanned<String>>,
@@ -259,7 +259,7 @@ impl FieldReader for RawSkillFrontMatter {
     }
 }
 
-/// Front matter as one `T`.
+/// Front matter that deserializes into a `T`.
 struct FieldMap<T>(T);
 
 struct FieldMapVisitor<T>(PhantomData<T>);
@@ -316,7 +316,7 @@ mod tests {
     fn lines_of_windows_and_an_empty_body_are_read() {
         let file = read(b"---\r\nname: a\r\ndescription: >-\r\n  two\r\n  lines\r\n---").expect("front matter");
         assert_eq!((file.front.description.unwrap().text.as_str(), file.body), ("two lines", ""));
-        assert!(read(b"---\n---\n").is_ok_and(|file| file.front == FrontMatter::default()));
+        assert!(read(b"---\n---\n").is_ok_and(|file| file.front == SkillFrontMatter::default()));
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         assert!(read(b"---\nname: \xff\n---\n").is_err());
     }
 
-    /// One of them would do; that is why each has to be seen without the others.
+    /// One of these limits would be enough, so each must be tested without the others.
     #[test]
     fn every_bound_on_aliases_holds_alone() {
         let yaml = "name: &a demo\ndescription: *a\n";

@@ -1,30 +1,31 @@
-//! How large a package may be. Decides the numbers; refuses to know how they are counted.
+//! The maximum sizes of a package. Decides the numbers; this module must not know how they are counted.
 //!
-//! The defaults are those of the large public registry that states any, so that what passes here passes there.
+//! The defaults are those of the large public registry that publishes its limits, so a package that passes here passes
+//! there.
 
 const MIB: u64 = 1024 * 1024;
 
-/// The limits that an archive is read under.
+/// The limits for reading an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
-    /// Bytes of the archive itself.
+pub struct PackageLimits {
+    /// The maximum size of the archive, in bytes.
     pub archive_bytes: u64,
-    /// Files and folders in it.
+    /// The maximum number of files and folders.
     pub entries: u64,
-    /// Bytes of one file, unpacked.
+    /// The maximum size of one unpacked file, in bytes.
     pub file_bytes: u64,
-    /// Bytes of all files, unpacked.
+    /// The maximum size of all unpacked files, in bytes.
     pub unpacked_bytes: u64,
-    /// How many times larger the files may be than the archive.
+    /// The maximum ratio of the size of the files to the size of the archive.
     pub ratio: u64,
-    /// Names on the way from the root to a file, its own included.
+    /// The maximum number of names in a path, including that of the file.
     pub depth: usize,
-    /// Bytes of one path.
+    /// The maximum length of a path, in bytes.
     pub path_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for PackageLimits {
     fn default() -> Self {
         Self {
             archive_bytes: 10 * MIB,

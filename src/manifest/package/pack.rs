@@ -1,41 +1,41 @@
-//! A package as bytes: a zip that is the same wherever and whenever it is made.
+//! Builds a package: a zip with the same bytes on every machine and at every time.
 //!
-//! Names are in order of their bytes, times are one fixed stamp, and permissions follow from the contents: what begins with
-//! `#!` may be run. Nothing of the machine goes in, so a checkout on Windows gives the same package.
-//! The deflate is named, not chosen by whatever else is in the build.
+//! Names are sorted by their bytes, all times are one fixed stamp, and permissions follow from the contents: a file
+//! that begins with `#!` is executable. Nothing depends on the machine, so a checkout on Windows gives the same
+//! package. The deflate implementation is named here, and not selected by the features of other crates.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Datelike as _, Timelike as _};
 use miniz_oxide::deflate::compress_to_vec;
 
-use super::Limits;
-use super::archive::{Crc32, NameFault, path_fault};
+use super::PackageLimits;
+use super::archive::{Crc32, PathFault, path_fault};
 
-/// Best compression; part of what makes the bytes.
+/// The best compression. Another level gives other bytes.
 const LEVEL: u8 = 9;
-/// 2.0: folders and deflate.
+/// Version 2.0: folders and deflate.
 const VERSION: u16 = 20;
-/// Unix, so that permissions are read.
+/// Unix, so that programs read the permissions.
 const MADE_BY: u16 = (3 << 8) | VERSION;
 const UTF8: u16 = 0x0800;
 
-/// The time that every file of a package has.
+/// The time stamp of all files of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct ZipTimestamp {
     date: u16,
     time: u16,
 }
 
-impl Default for Stamp {
-    /// 1980-01-01, the first time that a zip can state.
+impl Default for ZipTimestamp {
+    /// Returns 1980-01-01, the first date that a zip can state.
     fn default() -> Self {
         Self { date: (1 << 5) | 1, time: 0 }
     }
 }
 
-impl Stamp {
-    /// Seconds since 1970 in UTC, as in `SOURCE_DATE_EPOCH`, brought into the years that a zip can state.
+impl ZipTimestamp {
+    /// Converts seconds since 1970 in UTC, as in `SOURCE_DATE_EPOCH`, clamped to the years that a zip can state.
     #[must_use]
     pub fn from_epoch(seconds: i64) -> Self {
         const YEARS: std::ops::RangeInclusive<i32> = 1980..=2107;
@@ -51,35 +51,39 @@ impl Stamp {
     }
 }
 
-/// Why files cannot be one package.
+/// The reason why files cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
-    /// A path is refused everywhere.
+    /// A path is not valid on all systems.
     #[error("`{path}` {why}")]
     Path {
-        /// Inside the package.
+        /// The path inside the package.
         path: String,
-        /// What is wrong with it.
+        /// The problem of the path.
         why: &'static str,
     },
-    /// More than a limit allows.
+    /// A limit is exceeded.
     #[error("the package {0}")]
     TooLarge(String),
 }
 
-/// Makes the package of these files: paths inside it, and what they hold.
+/// Builds a package from files: paths inside it, with their contents.
 ///
 /// # Errors
 ///
-/// Where a path is not good on every system, or a limit is passed.
-pub fn pack(files: &BTreeMap<String, Vec<u8>>, stamp: Stamp, limits: &Limits) -> Result<Vec<u8>, PackError> {
+/// Returns an error if a path is not valid on all systems, or if a limit is exceeded.
+pub fn pack(
+    files: &BTreeMap<String, Vec<u8>>,
+    stamp: ZipTimestamp,
+    limits: &PackageLimits,
+) -> Result<Vec<u8>, PackError> {
     if as_u64(files.len()) > limits.entries.min(u64::from(u16::MAX) - 1) {
         return Err(PackError::TooLarge(format!("has more than {} files", limits.entries)));
     }
     let mut archive = Vec::new();
     let mut directory = Vec::new();
     for (path, contents) in files {
-        if let Some(NameFault::Unsafe(why) | NameFault::TooLarge(why)) = path_fault(path, limits) {
+        if let Some(PathFault::Unsafe(why) | PathFault::TooLarge(why)) = path_fault(path, limits) {
             return Err(PackError::Path { path: path.clone(), why });
         }
         if as_u64(contents.len()) > limits.file_bytes {
@@ -87,7 +91,7 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>, stamp: Stamp, limits: &Limits) ->
             return Err(PackError::Path { path: path.clone(), why });
         }
         let offset = as_u32(archive.len())?;
-        let header = Header::of(path, contents, stamp)?;
+        let header = ZipEntry::of(path, contents, stamp)?;
         header.local(&mut archive);
         archive.extend_from_slice(&header.body);
         header.record(&mut directory, offset);
@@ -99,9 +103,9 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>, stamp: Stamp, limits: &Limits) ->
     Ok(archive)
 }
 
-struct Header<'a> {
+struct ZipEntry<'a> {
     path: &'a str,
-    stamp: Stamp,
+    stamp: ZipTimestamp,
     crc: u32,
     size: u32,
     method: u16,
@@ -109,15 +113,16 @@ struct Header<'a> {
     mode: u32,
 }
 
-impl<'a> Header<'a> {
-    fn of(path: &'a str, contents: &[u8], stamp: Stamp) -> Result<Self, PackError> {
+impl<'a> ZipEntry<'a> {
+    fn of(path: &'a str, contents: &[u8], stamp: ZipTimestamp) -> Result<Self, PackError> {
         let deflated = compress_to_vec(contents, LEVEL);
         let (method, body) = if deflated.len() < contents.len() { (8, deflated) } else { (0, contents.to_vec()) };
         let mode = if contents.starts_with(b"#!") { 0o100_755 } else { 0o100_644 };
         Ok(Self { path, stamp, crc: Crc32::of(contents), size: as_u32(contents.len())?, method, body, mode })
     }
 
-    /// What stands the same before the file and in the directory: from the version needed to the length of the extra field.
+    /// Writes the fields that the local header and the directory share: from the version needed to the length of the
+    /// extra field.
     fn common(&self, out: &mut Vec<u8>) {
         let flags = if self.path.is_ascii() { 0 } else { UTF8 };
         for word in [VERSION, flags, self.method, self.stamp.time, self.stamp.date] {
@@ -142,7 +147,7 @@ impl<'a> Header<'a> {
         out.extend_from_slice(b"PK\x01\x02");
         out.extend_from_slice(&MADE_BY.to_le_bytes());
         self.common(out);
-        // No comment, disk 0, no word on whether it is text.
+        // No comment, disk 0, and no text flag.
         out.extend_from_slice(&[0; 6]);
         out.extend_from_slice(&(self.mode << 16).to_le_bytes());
         out.extend_from_slice(&offset.to_le_bytes());

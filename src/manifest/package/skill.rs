@@ -1,38 +1,38 @@
-//! What a `SKILL.md` must say: the rules of Agent Skills.
+//! The rules of Agent Skills for the content of a `SKILL.md`.
 //!
-//! Pure. As strict as the reference validator of the format, so that what passes here passes there.
+//! Pure functions. As strict as the reference validator of the format, so a skill that passes here passes there.
 
 use std::ops::Range;
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::front::{FrontMatter, SkillFile, Word};
+use super::front::{SkillFile, SkillFrontMatter, SpannedText};
 
 const NAME_CHARACTERS: usize = 64;
 const DESCRIPTION_CHARACTERS: usize = 1024;
 const COMPATIBILITY_CHARACTERS: usize = 500;
 
-/// Something that the front matter should not say, or does not.
+/// A fault of the front matter: a value that is wrong or missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FrontFault {
-    /// What is wrong, as a sentence.
+pub struct FrontMatterFault {
+    /// The fault, as a sentence.
     pub message: String,
-    /// Where.
+    /// The location of the fault.
     pub span: Range<usize>,
-    /// Whether it is only a field that the format does not know, which some agents do.
+    /// True if the fault is only a field that the format does not define, but some agents do.
     pub is_extra: bool,
 }
 
-impl FrontFault {
+impl FrontMatterFault {
     pub(in crate::manifest) fn new(message: String, span: Range<usize>) -> Self {
         Self { message, span, is_extra: false }
     }
 }
 
-/// Everything that is wrong with the front matter of a skill whose folder has this name.
+/// Returns all faults of the front matter of a skill whose folder has this name.
 #[must_use]
-pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontFault> {
-    let FrontMatter { name, description, compatibility, .. } = &file.front;
+pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontMatterFault> {
+    let SkillFrontMatter { name, description, compatibility, .. } = &file.front;
     let mut faults = Vec::new();
     match name {
         Some(name) => name_faults(name, folder, &mut faults),
@@ -47,16 +47,16 @@ pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontFault> {
     }
     for key in &file.front.unknown {
         let message = format!("`{}` is no field of Agent Skills; put it under `metadata`", key.text);
-        faults.push(FrontFault { message, span: key.span.clone(), is_extra: true });
+        faults.push(FrontMatterFault { message, span: key.span.clone(), is_extra: true });
     }
     faults
 }
 
-fn missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontFault>) {
-    faults.push(FrontFault::new(format!("`{field}` is missing"), file.front_span.clone()));
+fn missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontMatterFault>) {
+    faults.push(FrontMatterFault::new(format!("`{field}` is missing"), file.front_span.clone()));
 }
 
-fn length(word: &Word, field: &str, most: usize, faults: &mut Vec<FrontFault>) {
+fn length(word: &SpannedText, field: &str, most: usize, faults: &mut Vec<FrontMatterFault>) {
     let characters = word.text.chars().count();
     let message = if word.text.trim().is_empty() {
         format!("`{field}` is empty")
@@ -65,17 +65,17 @@ fn length(word: &Word, field: &str, most: usize, faults: &mut Vec<FrontFault>) {
     } else {
         return;
     };
-    faults.push(FrontFault::new(message, word.span.clone()));
+    faults.push(FrontMatterFault::new(message, word.span.clone()));
 }
 
-fn name_faults(word: &Word, folder: Option<&str>, faults: &mut Vec<FrontFault>) {
+fn name_faults(word: &SpannedText, folder: Option<&str>, faults: &mut Vec<FrontMatterFault>) {
     let before = faults.len();
     length(word, "name", NAME_CHARACTERS, faults);
     if faults.len() > before {
         return;
     }
     let name: String = word.text.trim().nfkc().collect();
-    let mut add = |message: String| faults.push(FrontFault::new(message, word.span.clone()));
+    let mut add = |message: String| faults.push(FrontMatterFault::new(message, word.span.clone()));
     if let Some(why) = name_fault(&name) {
         add(format!("`name` {why}"));
     }

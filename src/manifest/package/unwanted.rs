@@ -1,11 +1,11 @@
-//! Files that do not belong into a package, told by their names.
+//! Detects files that do not belong in a package, by their names.
 
-/// Why a file does not belong there.
+/// The reason why a file does not belong in a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unwanted {
-    /// It may hold a secret.
+pub enum UnwantedFileKind {
+    /// The file may contain a secret.
     Secret,
-    /// It is left behind by an editor, a system or a tool.
+    /// The file was left behind by an editor, a system or a tool.
     Junk,
 }
 
@@ -52,21 +52,21 @@ const JUNK_NAMES: &[&str] = &[
 ];
 const JUNK_ENDINGS: &[&str] = &[".pyc", ".pyo", ".swp", ".swo", ".tmp", ".bak", ".orig", "~"];
 
-/// Says whether a path, or a folder on the way to it, does not belong into a package.
+/// Returns the reason why a path, or one of its parent folders, does not belong in a package, if there is one.
 #[must_use]
-pub fn unwanted(path: &str) -> Option<Unwanted> {
+pub fn unwanted(path: &str) -> Option<UnwantedFileKind> {
     path.split('/').find_map(segment)
 }
 
-fn segment(name: &str) -> Option<Unwanted> {
+fn segment(name: &str) -> Option<UnwantedFileKind> {
     let name = name.to_lowercase();
     let name = name.as_str();
     if HARMLESS.contains(&name) {
         None
     } else if SECRET_NAMES.contains(&name) || name.starts_with(".env.") || ends(name, SECRET_ENDINGS) {
-        Some(Unwanted::Secret)
+        Some(UnwantedFileKind::Secret)
     } else if JUNK_NAMES.contains(&name) || name.starts_with("._") || ends(name, JUNK_ENDINGS) {
-        Some(Unwanted::Junk)
+        Some(UnwantedFileKind::Junk)
     } else {
         None
     }
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn secrets_and_junk_are_told_apart_from_files() {
         for path in [".env", "a/.env.local", ".git/config", "keys/ID_RSA", "server.pem", "a.key", ".ssh/known_hosts"] {
-            assert_eq!(unwanted(path), Some(Unwanted::Secret), "{path}");
+            assert_eq!(unwanted(path), Some(UnwantedFileKind::Secret), "{path}");
         }
         for path in [".DS_Store", "a/Thumbs.db", "__MACOSX/x", "._x", "a/__pycache__/x.py", "x.pyc", "SKILL.md~"] {
-            assert_eq!(unwanted(path), Some(Unwanted::Junk), "{path}");
+            assert_eq!(unwanted(path), Some(UnwantedFileKind::Junk), "{path}");
         }
         for path in ["SKILL.md", ".env.example", "key", "environment.md", "a/b/c.txt", ".key", "~"] {
             assert_eq!(unwanted(path), None, "{path}");

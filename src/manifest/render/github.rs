@@ -1,29 +1,29 @@
-//! For GitHub: workflow commands, which become annotations beside the lines of a change.
+//! Formats a report for GitHub: workflow commands, which become annotations next to the lines of a change.
 
 use std::fmt::Write as _;
 
-use crate::manifest::finding::{Finding, Level, Report};
+use crate::manifest::finding::{CheckReport, Finding, FindingLevel};
 
-/// The report as workflow commands, one for each finding that is not allowed.
+/// Returns the report as workflow commands, one for each finding that is not allowed.
 #[must_use]
-pub fn github(report: &Report) -> String {
+pub fn github(report: &CheckReport) -> String {
     let findings = report.findings().iter().filter(|finding| finding.allowed().is_none());
     findings.map(|finding| command(report, finding)).collect()
 }
 
-fn command(report: &Report, finding: &Finding) -> String {
+fn command(report: &CheckReport, finding: &Finding) -> String {
     let name = match finding.level() {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Note | Level::Off => "notice",
+        FindingLevel::Error => "error",
+        FindingLevel::Warning => "warning",
+        FindingLevel::Note | FindingLevel::Off => "notice",
     };
     let mut text = format!("::{name} ");
     if let Some(span) = finding.span()
         && let (Some(source), Some((start, end))) = (report.source(span.file), report.positions(span))
     {
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "file={},line={},endLine={}", property(source.name()), start.line, end.line);
-        // Columns are understood within one line only, and the last one counts.
+        // GitHub uses columns only within one line, and the end column is inclusive.
         if start.line == end.line {
             let last = end.column.max(start.column + 1) - 1;
             let _ = write!(text, ",col={},endColumn={last}", start.column);

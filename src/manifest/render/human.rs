@@ -1,25 +1,25 @@
-//! For people: each finding with the line that it is about, as compilers show it.
+//! Formats a report for people: each finding with the line that it concerns, in the style of compilers.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level as Mark, Origin, Renderer, Snippet};
 
-use crate::manifest::finding::{FileId, Finding, Level, Report, Span};
+use crate::manifest::finding::{CheckReport, FileId, Finding, FindingLevel, SourceSpan};
 use crate::manifest::rules::M023;
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 
-/// As much text around two places as is looked through for the lines to show.
+/// The number of bytes around two locations in which the lines to show are searched.
 const NEAR: usize = 64 << 10;
 
-/// The report for a terminal; with escapes for colours if it is `styled`.
+/// Returns the report for a terminal, with colour escapes if `styled` is true.
 #[must_use]
-pub fn human(report: &Report, styled: bool) -> String {
+pub fn human(report: &CheckReport, styled: bool) -> String {
     let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
-    let hidden = Hidden::of(report);
+    let hidden = CredentialSpans::of(report);
     let mut text = String::new();
     for finding in report.findings() {
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{}\n\n", renderer.render(&[group(report, finding, &hidden)]));
     }
     text.push_str(&summary(report));
@@ -27,11 +27,11 @@ pub fn human(report: &Report, styled: bool) -> String {
     text
 }
 
-/// How many findings there are, in one line.
+/// Returns the numbers of findings, in one line.
 #[must_use]
-pub fn summary(report: &Report) -> String {
-    let name = report.sources().first().map_or("", Source::name);
-    let mut parts: Vec<String> = [Level::Error, Level::Warning, Level::Note]
+pub fn summary(report: &CheckReport) -> String {
+    let name = report.sources().first().map_or("", SourceFile::name);
+    let mut parts: Vec<String> = [FindingLevel::Error, FindingLevel::Warning, FindingLevel::Note]
         .into_iter()
         .map(|level| (report.count(level), level.as_str()))
         .filter(|(count, _)| *count > 0)
@@ -46,11 +46,11 @@ pub fn summary(report: &Report) -> String {
     format!("{name}: {}", parts.join(", "))
 }
 
-fn group<'a>(report: &'a Report, finding: &'a Finding, hidden: &Hidden) -> Group<'a> {
+fn group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &CredentialSpans) -> Group<'a> {
     let mark = match finding.level() {
-        Level::Error => Mark::ERROR,
-        Level::Warning => Mark::WARNING,
-        Level::Note | Level::Off => Mark::NOTE,
+        FindingLevel::Error => Mark::ERROR,
+        FindingLevel::Warning => Mark::WARNING,
+        FindingLevel::Note | FindingLevel::Off => Mark::NOTE,
     };
     let mark = if finding.allowed().is_some() { mark.with_name(Some("allowed")) } else { mark };
     let mut group = Group::with_title(mark.primary_title(finding.message()).id(finding.rule().id));
@@ -72,13 +72,13 @@ fn group<'a>(report: &'a Report, finding: &'a Finding, hidden: &Hidden) -> Group
     }
 }
 
-/// A place with what is said of it: nothing of the first, which the title is about.
-type Place<'a> = (&'a Span, Option<&'a str>);
+/// A location with its label. The first location has none, because the title describes it.
+type LabeledSpan<'a> = (&'a SourceSpan, Option<&'a str>);
 
-fn by_file(finding: &Finding) -> Vec<(FileId, Vec<Place<'_>>)> {
+fn by_file(finding: &Finding) -> Vec<(FileId, Vec<LabeledSpan<'_>>)> {
     let first = finding.span().map(|span| (span, None));
     let others = finding.related().iter().map(|related| (&related.span, Some(related.message.as_str())));
-    let mut files: Vec<(FileId, Vec<Place<'_>>)> = Vec::new();
+    let mut files: Vec<(FileId, Vec<LabeledSpan<'_>>)> = Vec::new();
     for place in first.into_iter().chain(others) {
         match files.iter_mut().find(|(file, _)| *file == place.0.file) {
             Some((_, places)) => places.push(place),
@@ -88,8 +88,14 @@ fn by_file(finding: &Finding) -> Vec<(FileId, Vec<Place<'_>>)> {
     files
 }
 
-/// Shows the places of one file: together where they are near each other, else one after another.
-fn show<'a>(group: Group<'a>, source: &'a Source, places: &[Place<'a>], hidden: &Hidden, file: FileId) -> Group<'a> {
+/// Shows the locations in one file: together if they are close to each other, else one after another.
+fn show<'a>(
+    group: Group<'a>,
+    source: &'a SourceFile,
+    places: &[LabeledSpan<'a>],
+    hidden: &CredentialSpans,
+    file: FileId,
+) -> Group<'a> {
     let start = places.iter().map(|(span, _)| span.start).min().unwrap_or(0);
     let end = places.iter().map(|(span, _)| span.end).max().unwrap_or(0);
     if places.len() > 1 && end - start > NEAR {
@@ -101,7 +107,7 @@ fn show<'a>(group: Group<'a>, source: &'a Source, places: &[Place<'a>], hidden: 
     };
     let line = source.position(lines.start).line;
     let bytes = hidden.mask(source, lines.clone(), file);
-    let annotate = |(span, label): &Place<'a>| {
+    let annotate = |(span, label): &LabeledSpan<'a>| {
         let kind = if label.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
         let (start, end) = (span.start.saturating_sub(lines.start), span.end.saturating_sub(lines.start));
         kind.span(within(&bytes, start..end)).label(*label)
@@ -111,11 +117,11 @@ fn show<'a>(group: Group<'a>, source: &'a Source, places: &[Place<'a>], hidden: 
     group.element(Snippet::source(text).line_start(line).path(source.name()).annotations(annotations))
 }
 
-/// The bytes of the lines that a stretch touches, unless that is too much to show or no text.
-fn lines(source: &Source, range: Range<usize>) -> Option<Range<usize>> {
+/// Returns the bytes of the lines that a range touches, unless they are too long to show.
+fn lines(source: &SourceFile, range: Range<usize>) -> Option<Range<usize>> {
     let bytes = source.bytes();
     let (from, to) = (range.start.min(bytes.len()), range.end.min(bytes.len()));
-    // No further than what would be shown: a manifest may be one line of many megabytes.
+    // The search goes no further than the text that is shown: a manifest may be one line of many megabytes.
     let (first, last) = (from.saturating_sub(NEAR), (to + NEAR).min(bytes.len()));
     let before = bytes[first..from].iter().rposition(|byte| *byte == b'\n').map(|at| first + at + 1);
     let behind = bytes[to..last].iter().position(|byte| *byte == b'\n').map(|at| to + at);
@@ -124,8 +130,8 @@ fn lines(source: &Source, range: Range<usize>) -> Option<Range<usize>> {
     (end - start <= 4 * NEAR).then_some(start..end)
 }
 
-/// The place of a span in the lines that are shown, from a whole character to a whole character. Of one that goes on, the
-/// first line is enough.
+/// Converts a span into a range of the lines that are shown, extended to whole characters. A span of several lines is
+/// cut after its first line.
 fn within(bytes: &[u8], span: Range<usize>) -> Range<usize> {
     let from = span.start.min(bytes.len());
     let to = span.end.clamp(from, bytes.len());
@@ -133,8 +139,8 @@ fn within(bytes: &[u8], span: Range<usize>) -> Range<usize> {
     edge(bytes, from, false)..edge(bytes, first, true)
 }
 
-/// Where a place among these bytes is in the text that is made of them. What is no text is one sign for each run of bad
-/// bytes, so places behind it move; a place inside of a character goes to its start, or to its end.
+/// Converts an offset in these bytes to an offset in the text that is made of them. Each run of invalid bytes becomes
+/// one character, so later offsets move. An offset inside of a character moves to its start, or to its end.
 fn edge(bytes: &[u8], place: usize, is_end: bool) -> usize {
     let (mut before, mut shown) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -153,25 +159,25 @@ fn edge(bytes: &[u8], place: usize, is_end: bool) -> usize {
     shown
 }
 
-/// Stretches that nobody may read in a log.
-struct Hidden(Vec<Span>);
+/// Spans with credentials, which must not appear in a log.
+struct CredentialSpans(Vec<SourceSpan>);
 
-// === impl Hidden ===
+// === impl CredentialSpans ===
 
-impl Hidden {
-    fn of(report: &Report) -> Self {
+impl CredentialSpans {
+    fn of(report: &CheckReport) -> Self {
         let credentials = report.findings().iter().filter(|finding| *finding.rule() == M023);
         Self(credentials.filter_map(|finding| finding.span().cloned()).collect())
     }
 
-    fn mask(&self, source: &Source, lines: Range<usize>, file: FileId) -> Vec<u8> {
+    fn mask(&self, source: &SourceFile, lines: Range<usize>, file: FileId) -> Vec<u8> {
         let mut bytes = source.bytes()[lines.clone()].to_vec();
         for span in self.0.iter().filter(|span| span.file == file) {
             let from = span.start.clamp(lines.start, lines.end) - lines.start;
             let to = span.end.clamp(lines.start, lines.end) - lines.start;
             bytes[from..to].fill(b'*');
         }
-        // The end of a line as Windows writes it is no part of the line.
+        // The carriage return of a Windows line end is not part of the line.
         let ends: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\r' && is_line_end(&bytes, *at)).collect();
         ends.into_iter().for_each(|at| bytes[at] = b' ');
         bytes
@@ -195,7 +201,7 @@ mod tests {
                 assert!(shown.get(place.clone()).is_some(), "{start}..{end} of {bytes:?}: {place:?}");
             }
         }
-        // The place of a whole character is that character, also behind bytes that are no text.
+        // The offset of a whole character gives that character, also after invalid bytes.
         let bytes = b"a\xe2\x82b\xc3\xbc";
         let shown = String::from_utf8_lossy(bytes);
         assert_eq!((&shown[within(bytes, 3..4)], &shown[within(bytes, 4..5)]), ("b", "\u{fc}"));

@@ -1,67 +1,67 @@
-//! For programs: one JSON document, in an order that is stable.
+//! Formats a report for programs: one JSON document, in a stable order.
 
 use serde::Serialize;
 
-use crate::manifest::finding::{Finding, Level, Report, Span};
-use crate::manifest::text::{Position, Source};
+use crate::manifest::finding::{CheckReport, Finding, FindingLevel, SourceSpan};
+use crate::manifest::text::{SourceFile, TextPosition};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct JsonReport<'a> {
     format: u32,
     file: &'a str,
     errors: usize,
     warnings: usize,
     notes: usize,
     allowed: usize,
-    findings: Vec<Item<'a>>,
+    findings: Vec<JsonFinding<'a>>,
 }
 
 #[derive(Serialize)]
-struct Item<'a> {
+struct JsonFinding<'a> {
     rule: &'static str,
     name: &'static str,
     level: &'static str,
     message: &'a str,
     help: Option<&'a str>,
     pointer: &'a str,
-    location: Option<Location<'a>>,
-    related: Vec<Related<'a>>,
+    location: Option<JsonLocation<'a>>,
+    related: Vec<JsonRelatedLocation<'a>>,
     allowed: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Related<'a> {
+struct JsonRelatedLocation<'a> {
     message: &'a str,
-    location: Option<Location<'a>>,
+    location: Option<JsonLocation<'a>>,
 }
 
 #[derive(Serialize)]
-struct Location<'a> {
+struct JsonLocation<'a> {
     file: &'a str,
-    start: Place,
-    end: Place,
+    start: JsonPosition,
+    end: JsonPosition,
 }
 
 #[derive(Serialize)]
-struct Place {
+struct JsonPosition {
     line: usize,
     column: usize,
     offset: usize,
 }
 
-/// The report as JSON: every finding with rule, level, message, help, JSON pointer and place; lines and columns count
-/// characters from 1, offsets count bytes from 0.
+/// Returns the report as JSON: each finding with rule, level, message, help, JSON pointer and location. Lines and
+/// columns count characters from 1, offsets count bytes from 0.
 ///
 /// # Errors
 ///
-/// Never for a report that was made by a check.
-pub fn json(report: &Report) -> Result<String, serde_json::Error> {
-    let document = Document {
+/// Does not occur for a report that was made by a check.
+pub fn json(report: &CheckReport) -> Result<String, serde_json::Error> {
+    let document = JsonReport {
         format: 1,
-        file: report.sources().first().map_or("", Source::name),
-        errors: report.count(Level::Error),
-        warnings: report.count(Level::Warning),
-        notes: report.count(Level::Note),
+        file: report.sources().first().map_or("", SourceFile::name),
+        errors: report.count(FindingLevel::Error),
+        warnings: report.count(FindingLevel::Warning),
+        notes: report.count(FindingLevel::Note),
         allowed: report.count_allowed(),
         findings: report.findings().iter().map(|finding| item(report, finding)).collect(),
     };
@@ -70,10 +70,12 @@ pub fn json(report: &Report) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-fn item<'a>(report: &'a Report, finding: &'a Finding) -> Item<'a> {
-    let related =
-        |one: &'a crate::manifest::Related| Related { message: &one.message, location: location(report, &one.span) };
-    Item {
+fn item<'a>(report: &'a CheckReport, finding: &'a Finding) -> JsonFinding<'a> {
+    let related = |one: &'a crate::manifest::RelatedLocation| JsonRelatedLocation {
+        message: &one.message,
+        location: location(report, &one.span),
+    };
+    JsonFinding {
         rule: finding.rule().id,
         name: finding.rule().name,
         level: finding.level().as_str(),
@@ -86,10 +88,10 @@ fn item<'a>(report: &'a Report, finding: &'a Finding) -> Item<'a> {
     }
 }
 
-fn location<'a>(report: &'a Report, span: &Span) -> Option<Location<'a>> {
+fn location<'a>(report: &'a CheckReport, span: &SourceSpan) -> Option<JsonLocation<'a>> {
     let (start, end) = report.positions(span)?;
-    let place = |Position { line, column }, offset| Place { line, column, offset };
-    Some(Location {
+    let place = |TextPosition { line, column }, offset| JsonPosition { line, column, offset };
+    Some(JsonLocation {
         file: report.source(span.file)?.name(),
         start: place(start, span.start),
         end: place(end, span.end),

@@ -1,16 +1,16 @@
-//! For build servers: a JUnit document with one case for each rule that was asked.
+//! Formats a report for build servers: a JUnit document with one test case for each rule that was checked.
 
 use std::fmt::Write as _;
 
-use crate::manifest::finding::{Finding, Report};
+use crate::manifest::finding::{CheckReport, Finding};
 use crate::manifest::rules::Rule;
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 
-/// The report as JUnit XML. A rule with errors failed, one whose findings are all allowed was skipped, and warnings
-/// stand in the output of a rule that passed.
+/// Returns the report as JUnit XML. A rule with errors has failed, a rule whose findings are all allowed was skipped,
+/// and warnings are in the output of a rule that has passed.
 #[must_use]
-pub fn junit(report: &Report) -> String {
-    let file = escaped(report.sources().first().map_or("", Source::name));
+pub fn junit(report: &CheckReport) -> String {
+    let file = escaped(report.sources().first().map_or("", SourceFile::name));
     let (mut cases, mut failures, mut skipped) = (String::new(), 0, 0);
     let mut count = 0;
     for (rule, findings) in by_rule(report) {
@@ -18,7 +18,7 @@ pub fn junit(report: &Report) -> String {
         failures += usize::from(outcome.starts_with("<failure"));
         skipped += usize::from(outcome.starts_with("<skipped"));
         count += 1;
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(cases, "    <testcase classname=\"{file}\" name=\"{} {}\"", rule.id, rule.name);
         let _ = if outcome.is_empty() {
             writeln!(cases, "/>")
@@ -34,8 +34,8 @@ pub fn junit(report: &Report) -> String {
     )
 }
 
-/// The rules that were asked, and those that were found broken all the same, such as in a file beside the manifest.
-fn by_rule(report: &Report) -> Vec<(&'static Rule, Vec<&Finding>)> {
+/// Returns the rules that were checked, and other rules with findings, for example in a file other than the manifest.
+fn by_rule(report: &CheckReport) -> Vec<(&'static Rule, Vec<&Finding>)> {
     let mut rules: Vec<&'static Rule> = report.asked().iter().map(|(rule, _)| *rule).collect();
     rules.extend(report.findings().iter().map(Finding::rule));
     rules.sort_unstable_by_key(|rule| rule.id);
@@ -44,7 +44,7 @@ fn by_rule(report: &Report) -> Vec<(&'static Rule, Vec<&Finding>)> {
     rules.into_iter().map(|rule| (rule, findings_of(rule))).collect()
 }
 
-fn outcome(report: &Report, findings: &[&Finding]) -> String {
+fn outcome(report: &CheckReport, findings: &[&Finding]) -> String {
     let Some(first) = findings.first() else { return String::new() };
     let lines: Vec<String> = findings.iter().map(|finding| line(report, finding)).collect();
     let lines = escaped(&lines.join("\n"));
@@ -59,7 +59,7 @@ fn outcome(report: &Report, findings: &[&Finding]) -> String {
     }
 }
 
-fn line(report: &Report, finding: &Finding) -> String {
+fn line(report: &CheckReport, finding: &Finding) -> String {
     let place = finding.span().and_then(|span| {
         let (start, _) = report.positions(span)?;
         Some(format!("{}:{}:{}: ", report.source(span.file)?.name(), start.line, start.column))
@@ -76,7 +76,7 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\n' | '\t' => safe.push(letter),
-            // XML has no such characters, not even escaped.
+            // XML does not allow these characters, not even escaped.
             '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             plain => safe.push(plain),
         }

@@ -1,19 +1,20 @@
-//! For code scanners: SARIF 2.1.0.
+//! Formats a report for code scanners: SARIF 2.1.0.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::manifest::finding::{Finding, Level, Report, Span};
+use crate::manifest::finding::{CheckReport, Finding, FindingLevel, SourceSpan};
 use crate::manifest::rules::{self, Rule};
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 
-/// The report as SARIF: every rule with its text, every finding with its place, and what is allowed as suppressed.
+/// Returns the report as SARIF: each rule with its text, each finding with its location, and allowed findings as
+/// suppressed.
 ///
 /// # Errors
 ///
-/// Never for a report that was made by a check.
-pub fn sarif(report: &Report) -> Result<String, serde_json::Error> {
+/// Does not occur for a report that was made by a check.
+pub fn sarif(report: &CheckReport) -> Result<String, serde_json::Error> {
     let all: Vec<&'static Rule> = rules::all().collect();
     let results: Vec<Value> = report.findings().iter().map(|finding| result(report, finding, &all)).collect();
     let artifacts: Vec<Value> =
@@ -44,19 +45,19 @@ fn described(rule: &Rule) -> Value {
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.explain},
         "help": {"text": format!("imagate skills explain {}", rule.id)},
-        "defaultConfiguration": {"enabled": rule.level != Level::Off, "level": level(rule.level)},
+        "defaultConfiguration": {"enabled": rule.level != FindingLevel::Off, "level": level(rule.level)},
     })
 }
 
-fn level(level: Level) -> &'static str {
+fn level(level: FindingLevel) -> &'static str {
     match level {
-        Level::Error => "error",
-        Level::Warning => "warning",
-        Level::Note | Level::Off => "note",
+        FindingLevel::Error => "error",
+        FindingLevel::Warning => "warning",
+        FindingLevel::Note | FindingLevel::Off => "note",
     }
 }
 
-fn result(report: &Report, finding: &Finding, all: &[&'static Rule]) -> Value {
+fn result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) -> Value {
     let text = match finding.help() {
         Some(help) => format!("{}\n{help}", finding.message()),
         None => finding.message().to_owned(),
@@ -87,7 +88,7 @@ fn result(report: &Report, finding: &Finding, all: &[&'static Rule]) -> Value {
     result
 }
 
-fn location(report: &Report, finding: &Finding) -> Value {
+fn location(report: &CheckReport, finding: &Finding) -> Value {
     let whole = || report.sources().first().map(|source| json!({"artifactLocation": artifact(source, 0)}));
     let physical = finding.span().and_then(|span| physical(report, span)).or_else(whole);
     let mut location = json!({"physicalLocation": physical});
@@ -97,7 +98,7 @@ fn location(report: &Report, finding: &Finding) -> Value {
     location
 }
 
-fn physical(report: &Report, span: &Span) -> Option<Value> {
+fn physical(report: &CheckReport, span: &SourceSpan) -> Option<Value> {
     let source = report.source(span.file)?;
     let (start, end) = report.positions(span)?;
     let index = report.sources().iter().position(|one| std::ptr::eq(one, source))?;
@@ -114,11 +115,11 @@ fn physical(report: &Report, span: &Span) -> Option<Value> {
     }))
 }
 
-fn artifact(source: &Source, index: usize) -> Value {
+fn artifact(source: &SourceFile, index: usize) -> Value {
     json!({"uri": uri(source.name()), "index": index})
 }
 
-/// A name of a file as a relative reference: what has a meaning in an address is escaped.
+/// Returns a file name as a relative reference. Characters with a meaning in an address are escaped.
 fn uri(name: &str) -> String {
     if name.starts_with("https://") {
         return name.to_owned();
@@ -128,7 +129,7 @@ fn uri(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             uri.push(char::from(byte));
         } else {
-            // Writing into a string cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(uri, "%{byte:02X}");
         }
     }

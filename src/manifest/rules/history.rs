@@ -1,4 +1,4 @@
-//! Rules about what was published before.
+//! Rules about changes since the previous publication.
 
 use super::rules;
 

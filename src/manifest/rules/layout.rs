@@ -1,4 +1,4 @@
-//! Rules about how the file is laid out.
+//! Rules about the layout of the file.
 
 use super::rules;
 

@@ -1,4 +1,4 @@
-//! Rules about what the addresses of a manifest answer.
+//! Rules about the answers of the addresses in a manifest.
 
 use super::rules;
 

@@ -1,4 +1,4 @@
-//! What a file must be before anything else can be said of it.
+//! Rules about the shape of a manifest, which all other rules need.
 
 use super::rules;
 

@@ -1,117 +1,118 @@
-//! The tree.
+//! The tree of JSON values.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::pointer;
 
-/// A value and the bytes that it was read from.
+/// A value and the bytes from which it was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    /// Where it stands in the file; an empty range for what was never in one.
+pub struct JsonNode {
+    /// The range in the file; empty for a value that was not read from a file.
     pub span: Range<usize>,
-    /// What it is.
-    pub value: Value,
+    /// The value itself.
+    pub value: JsonValue,
 }
 
-/// What a value is.
+/// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum JsonValue {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number, spelled as it was written.
+    /// A number, in its original spelling.
     Number(String),
-    /// A string, without its escapes.
+    /// A string, with escapes resolved.
     String(String),
     /// An array.
-    Array(Vec<Node>),
-    /// An object: every member as it was written, also those whose key stands twice.
-    Object(Vec<Member>),
+    Array(Vec<JsonNode>),
+    /// An object: all members as they were written, including those with a repeated key.
+    Object(Vec<JsonMember>),
 }
 
 /// A member of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
-    /// The key, without its escapes.
+pub struct JsonMember {
+    /// The key, with escapes resolved.
     pub key: String,
-    /// Where the key stands, with its quotes.
+    /// The range of the key in the file, including its quotes.
     pub key_span: Range<usize>,
-    /// What it holds.
-    pub node: Node,
+    /// The value of the member.
+    pub node: JsonNode,
 }
 
-/// Objects with more members than this are searched through a table.
+/// Objects with more members than this are searched by means of a table.
 const FEW: usize = 16;
 
-// === impl Node ===
+// === impl JsonNode ===
 
-impl Node {
-    /// A value that was never in a file.
+impl JsonNode {
+    /// Creates a value that was not read from a file.
     #[must_use]
-    pub fn new(value: Value) -> Self {
+    pub fn new(value: JsonValue) -> Self {
         Self { span: 0..0, value }
     }
 
-    /// What an object holds under a key. Of several, the last counts, as for most readers.
+    /// Returns the value under a key of an object. Of repeated keys the last counts, as for most readers.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.member(key).map(|member| &member.node)
     }
 
-    /// The member of an object with this key; of several the last.
+    /// Returns the member of an object with this key; of repeated keys the last.
     #[must_use]
-    pub fn member(&self, key: &str) -> Option<&Member> {
+    pub fn member(&self, key: &str) -> Option<&JsonMember> {
         self.members().iter().rev().find(|member| member.key == key)
     }
 
-    /// The members of an object; nothing has none.
+    /// Returns the members of an object; empty for other values.
     #[must_use]
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[JsonMember] {
         match &self.value {
-            Value::Object(members) => members,
+            JsonValue::Object(members) => members,
             _ => &[],
         }
     }
 
-    /// The elements of an array; nothing has none.
+    /// Returns the elements of an array; empty for other values.
     #[must_use]
     pub fn elements(&self) -> &[Self] {
         match &self.value {
-            Value::Array(elements) => elements,
+            JsonValue::Array(elements) => elements,
             _ => &[],
         }
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::String(text) => Some(text),
+            JsonValue::String(text) => Some(text),
             _ => None,
         }
     }
 
-    /// What a JSON pointer names.
+    /// Returns the value that a JSON pointer names.
     #[must_use]
     pub fn at(&self, pointer: &str) -> Option<&Self> {
         pointer::steps(pointer).try_fold(self, |node, step| match &node.value {
-            Value::Object(_) => node.get(&step),
-            Value::Array(elements) => elements.get(step.parse::<usize>().ok()?),
+            JsonValue::Object(_) => node.get(&step),
+            JsonValue::Array(elements) => elements.get(step.parse::<usize>().ok()?),
             _ => None,
         })
     }
 
-    /// The members of this object whose key stood there before, each with the member that was first.
-    pub(crate) fn repeated(&self) -> Vec<(&Member, &Member)> {
+    /// Returns the members whose key is repeated, each with the first member of that key.
+    pub(crate) fn repeated(&self) -> Vec<(&JsonMember, &JsonMember)> {
         let members = self.members();
         if members.len() <= FEW {
-            let first_of = |(at, member): (usize, &Member)| members[..at].iter().position(|one| one.key == member.key);
+            let first_of =
+                |(at, member): (usize, &JsonMember)| members[..at].iter().position(|one| one.key == member.key);
             let pairs = members.iter().enumerate().filter_map(|(at, member)| Some((member, first_of((at, member))?)));
             return pairs.map(|(member, first)| (member, &members[first])).collect();
         }
-        let mut seen: HashMap<&str, &Member> = HashMap::with_capacity(members.len());
+        let mut seen: HashMap<&str, &JsonMember> = HashMap::with_capacity(members.len());
         let again = members.iter().filter_map(|member| match seen.get(member.key.as_str()) {
             Some(first) => Some((member, *first)),
             None => {
@@ -122,42 +123,43 @@ impl Node {
         again.collect()
     }
 
-    /// The same for whoever speaks serde. Places and spellings are lost, and of a repeated key all but the last.
+    /// Converts the value for serde. Locations and spellings are lost, and only the last member of a repeated key is
+    /// kept.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Number(text) => number(text),
-            Value::String(text) => Json::String(text.clone()),
-            Value::Array(elements) => Json::Array(elements.iter().map(Self::to_json).collect()),
-            Value::Object(members) => {
+            JsonValue::Null => Json::Null,
+            JsonValue::Bool(value) => Json::Bool(*value),
+            JsonValue::Number(text) => number(text),
+            JsonValue::String(text) => Json::String(text.clone()),
+            JsonValue::Array(elements) => Json::Array(elements.iter().map(Self::to_json).collect()),
+            JsonValue::Object(members) => {
                 Json::Object(members.iter().map(|member| (member.key.clone(), member.node.to_json())).collect())
             }
         }
     }
 }
 
-impl From<&serde_json::Value> for Node {
+impl From<&serde_json::Value> for JsonNode {
     fn from(json: &serde_json::Value) -> Self {
         use serde_json::Value as Json;
         Self::new(match json {
-            Json::Null => Value::Null,
-            Json::Bool(value) => Value::Bool(*value),
-            Json::Number(number) => Value::Number(number.to_string()),
-            Json::String(text) => Value::String(text.clone()),
-            Json::Array(elements) => Value::Array(elements.iter().map(Self::from).collect()),
-            Json::Object(members) => Value::Object(members.iter().map(|(key, value)| member(key, value)).collect()),
+            Json::Null => JsonValue::Null,
+            Json::Bool(value) => JsonValue::Bool(*value),
+            Json::Number(number) => JsonValue::Number(number.to_string()),
+            Json::String(text) => JsonValue::String(text.clone()),
+            Json::Array(elements) => JsonValue::Array(elements.iter().map(Self::from).collect()),
+            Json::Object(members) => JsonValue::Object(members.iter().map(|(key, value)| member(key, value)).collect()),
         })
     }
 }
 
-fn member(key: &str, value: &serde_json::Value) -> Member {
-    Member { key: key.to_owned(), key_span: 0..0, node: Node::from(value) }
+fn member(key: &str, value: &serde_json::Value) -> JsonMember {
+    JsonMember { key: key.to_owned(), key_span: 0..0, node: JsonNode::from(value) }
 }
 
-/// The nearest number that serde can hold: one beyond its range is the largest.
+/// Returns the nearest number that serde can represent: a number beyond the range becomes the largest.
 fn number(text: &str) -> serde_json::Value {
     let within = text.parse::<serde_json::Number>().ok();
     let nearest = || {

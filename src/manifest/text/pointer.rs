@@ -1,6 +1,6 @@
 //! JSON pointers (RFC 6901).
 
-/// The pointer to a member of what `parent` points to.
+/// Returns the pointer to a member of the value at `parent`.
 pub(crate) fn child(parent: &str, key: &str) -> String {
     let mut pointer = String::with_capacity(parent.len() + key.len() + 1);
     pointer.push_str(parent);
@@ -15,12 +15,12 @@ pub(crate) fn child(parent: &str, key: &str) -> String {
     pointer
 }
 
-/// The pointer to an element of what `parent` points to.
+/// Returns the pointer to an element of the value at `parent`.
 pub(crate) fn element(parent: &str, index: usize) -> String {
     format!("{parent}/{index}")
 }
 
-/// The keys and indices that a pointer names, from the root.
+/// Returns the keys and indices that a pointer names, from the root.
 pub(super) fn steps(pointer: &str) -> impl Iterator<Item = String> + '_ {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"))
 }

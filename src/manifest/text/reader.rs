@@ -1,52 +1,52 @@
-//! From bytes to the tree: RFC 8259 to the letter, with an explanation of the first thing that is wrong.
+//! Parses text into the tree: exactly RFC 8259, with an explanation of the first error.
 
 use std::ops::Range;
 
-use super::node::{Member, Node, Value};
+use super::node::{JsonMember, JsonNode, JsonValue};
 
-/// How much is read before it is called too much.
+/// The limits for reading JSON.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of the file.
+pub struct JsonLimits {
+    /// The maximum size of the file, in bytes.
     pub bytes: usize,
-    /// Arrays and objects around a value.
+    /// The maximum number of arrays and objects around a value.
     pub depth: usize,
 }
 
-/// Why a text is not JSON.
+/// The reason why a text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
-    /// What is wrong, and what was expected.
+    /// The error, and what was expected.
     pub message: String,
-    /// Where.
+    /// The location of the error.
     pub span: Range<usize>,
-    /// What to do about it, where that can be known.
+    /// Advice on how to fix the error, if it is known.
     pub help: Option<String>,
-    /// Where the array, object or string began that it is about.
+    /// The start of the array, object or string that contains the error.
     pub opened: Option<Range<usize>>,
-    /// Whether it is JSON, but more of it than is read.
+    /// True if the text exceeds a limit.
     pub is_limit: bool,
 }
 
-impl Default for Limits {
-    /// 64 MiB, and 128 levels.
+impl Default for JsonLimits {
+    /// Returns 64 MiB and 128 levels.
     fn default() -> Self {
         Self { bytes: 64 << 20, depth: 128 }
     }
 }
 
-/// Reads one value with nothing but white space around it.
+/// Reads one value with only white space around it.
 ///
 /// # Errors
 ///
-/// The first thing that is not JSON, or that is beyond the limits.
-pub fn read(text: &str, limits: Limits) -> Result<Node, SyntaxError> {
+/// Returns the first syntax error, or an error if a limit is exceeded.
+pub fn read(text: &str, limits: JsonLimits) -> Result<JsonNode, SyntaxError> {
     if text.len() > limits.bytes {
         let message = format!("this is {} bytes long; no more than {} are read", text.len(), limits.bytes);
         return Err(SyntaxError { message, span: 0..0, help: None, opened: None, is_limit: true });
     }
-    let mut reader = Reader { text, at: 0, depth: 0, limits };
+    let mut reader = JsonParser { text, at: 0, depth: 0, limits };
     reader.skip_space();
     let node = reader.value("a value")?;
     reader.skip_space();
@@ -57,16 +57,16 @@ pub fn read(text: &str, limits: Limits) -> Result<Node, SyntaxError> {
     Ok(node)
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    limits: Limits,
+    limits: JsonLimits,
 }
 
-// === impl Reader ===
+// === impl JsonParser ===
 
-impl Reader<'_> {
+impl JsonParser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -83,19 +83,19 @@ impl Reader<'_> {
         is_there
     }
 
-    fn value(&mut self, expected: &str) -> Result<Node, SyntaxError> {
+    fn value(&mut self, expected: &str) -> Result<JsonNode, SyntaxError> {
         let start = self.at;
         let value = match self.peek() {
             Some(b'{') => self.nested(Self::object)?,
             Some(b'[') => self.nested(Self::array)?,
-            Some(b'"') => Value::String(self.string()?),
-            Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
+            Some(b'"') => JsonValue::String(self.string()?),
+            Some(b'-' | b'0'..=b'9') => JsonValue::Number(self.number()?),
             _ => self.word(expected)?,
         };
-        Ok(Node { span: start..self.at, value })
+        Ok(JsonNode { span: start..self.at, value })
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, SyntaxError>) -> Result<Value, SyntaxError> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<JsonValue, SyntaxError>) -> Result<JsonValue, SyntaxError> {
         if self.depth == self.limits.depth {
             let message = format!("this is nested deeper than {} levels", self.limits.depth);
             let span = self.at..self.at + 1;
@@ -107,39 +107,39 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn array(&mut self) -> Result<Value, SyntaxError> {
+    fn array(&mut self) -> Result<JsonValue, SyntaxError> {
         let open = self.at;
         self.at += 1;
         let mut elements = Vec::new();
         self.skip_space();
         if self.take(b']') {
-            return Ok(Value::Array(elements));
+            return Ok(JsonValue::Array(elements));
         }
         loop {
             elements.push(self.value("a value").map_err(|error| error.inside(open))?);
             if !self.goes_on(open, b']')? {
-                return Ok(Value::Array(elements));
+                return Ok(JsonValue::Array(elements));
             }
         }
     }
 
-    fn object(&mut self) -> Result<Value, SyntaxError> {
+    fn object(&mut self) -> Result<JsonValue, SyntaxError> {
         let open = self.at;
         self.at += 1;
         let mut members = Vec::new();
         self.skip_space();
         if self.take(b'}') {
-            return Ok(Value::Object(members));
+            return Ok(JsonValue::Object(members));
         }
         loop {
             members.push(self.member(open)?);
             if !self.goes_on(open, b'}')? {
-                return Ok(Value::Object(members));
+                return Ok(JsonValue::Object(members));
             }
         }
     }
 
-    fn member(&mut self, open: usize) -> Result<Member, SyntaxError> {
+    fn member(&mut self, open: usize) -> Result<JsonMember, SyntaxError> {
         if self.peek() != Some(b'"') {
             let error = self.unexpected("a key in double quotes").inside(open);
             return Err(match self.peek() {
@@ -157,10 +157,10 @@ impl Reader<'_> {
         }
         self.skip_space();
         let node = self.value("a value").map_err(|error| error.inside(open))?;
-        Ok(Member { key, key_span, node })
+        Ok(JsonMember { key, key_span, node })
     }
 
-    /// After an element: whether there is another one.
+    /// Returns true if another element follows.
     fn goes_on(&mut self, open: usize, close: u8) -> Result<bool, SyntaxError> {
         self.skip_space();
         if self.take(close) {
@@ -180,9 +180,11 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    fn word(&mut self, expected: &str) -> Result<Value, SyntaxError> {
+    fn word(&mut self, expected: &str) -> Result<JsonValue, SyntaxError> {
         let rest = &self.text[self.at..];
-        for (word, value) in [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)] {
+        for (word, value) in
+            [("true", JsonValue::Bool(true)), ("false", JsonValue::Bool(false)), ("null", JsonValue::Null)]
+        {
             if rest.starts_with(word) && !rest[word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric()) {
                 self.at += word.len();
                 return Ok(value);
@@ -273,7 +275,7 @@ impl Reader<'_> {
         Ok(letter)
     }
 
-    /// `\uXXXX`, or two of them for a character beyond the first 65,536.
+    /// Reads `\uXXXX`, or two of them for a character beyond the first 65,536.
     fn unicode(&mut self, start: usize) -> Result<char, SyntaxError> {
         let unit = self.hex()?;
         let lone = |end| {
@@ -295,7 +297,7 @@ impl Reader<'_> {
         char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)).map_or_else(|| lone(self.at), Ok)
     }
 
-    /// `u` and four digits.
+    /// Reads `u` and four digits.
     fn hex(&mut self) -> Result<u32, SyntaxError> {
         self.at += 1;
         let mut unit = 0;
@@ -328,7 +330,7 @@ impl SyntaxError {
         Self { help: Some(help.to_owned()), ..self }
     }
 
-    /// The innermost bracket is the one to show.
+    /// Sets the bracket to show; the innermost one is kept.
     fn inside(self, open: usize) -> Self {
         Self { opened: self.opened.or(Some(open..open + 1)), ..self }
     }

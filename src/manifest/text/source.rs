@@ -1,32 +1,32 @@
-//! A file as it came, and where its lines begin.
+//! A file as it was read, with the positions of its lines.
 
-/// The bytes of a file and the name to call it by.
+/// The bytes of a file, and its name.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceFile {
     name: String,
     bytes: Vec<u8>,
-    /// Where each line begins.
+    /// The offset at which each line begins.
     lines: Vec<usize>,
-    /// How many characters there are before each block: a manifest may be one line of many megabytes.
+    /// The number of characters before each block: a manifest may be one line of many megabytes.
     letters: Vec<usize>,
 }
 
-/// Bytes of a block.
+/// The number of bytes in a block.
 const BLOCK: usize = 4096;
 
-/// A place as editors count: lines and characters, both from 1.
+/// A position as editors count: lines and characters, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The line.
+pub struct TextPosition {
+    /// The line, from 1.
     pub line: usize,
-    /// The character of the line; a tab is one, and so is every code point.
+    /// The character in the line, from 1; a tab is one, and so is each code point.
     pub column: usize,
 }
 
-// === impl Source ===
+// === impl SourceFile ===
 
-impl Source {
-    /// A file with this name, which is only shown.
+impl SourceFile {
+    /// Creates a file. The name is only displayed.
     #[must_use]
     pub fn new(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
@@ -39,31 +39,31 @@ impl Source {
         Self { name: name.into(), bytes, lines, letters }
     }
 
-    /// What the file is called.
+    /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is in it.
+    /// Returns the bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What is in it, if it is UTF-8.
+    /// Returns the text of the file, if it is UTF-8.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
 
-    /// Where the byte with this number stands.
+    /// Returns the position of the byte at this offset.
     #[must_use]
-    pub fn position(&self, offset: usize) -> Position {
+    pub fn position(&self, offset: usize) -> TextPosition {
         let offset = offset.min(self.bytes.len());
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = self.lines.get(line - 1).copied().unwrap_or(0);
-        Position { line, column: self.letters_before(offset) - self.letters_before(start) + 1 }
+        TextPosition { line, column: self.letters_before(offset) - self.letters_before(start) + 1 }
     }
 
     fn letters_before(&self, offset: usize) -> usize {
@@ -72,7 +72,7 @@ impl Source {
     }
 }
 
-/// The characters that begin in these bytes.
+/// Returns the number of characters that begin in these bytes.
 fn count(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn lines_and_characters_count_from_one() {
-        let source = Source::new("a", "aä\nb\n".as_bytes());
+        let source = SourceFile::new("a", "aä\nb\n".as_bytes());
         let at = |offset| {
-            let Position { line, column } = source.position(offset);
+            let TextPosition { line, column } = source.position(offset);
             (line, column)
         };
         assert_eq!([at(0), at(3), at(4), at(5), at(6), at(99)], [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 1)]);
@@ -94,12 +94,12 @@ mod tests {
     fn long_lines_are_counted_in_blocks() {
         let line = "aäb中".repeat(5000);
         let text = format!("{line}\n{line}");
-        let source = Source::new("a", text.as_bytes());
+        let source = SourceFile::new("a", text.as_bytes());
         for (letters, (offset, _)) in line.char_indices().enumerate() {
             let second = offset + line.len() + 1;
-            let expected = Position { line: 2, column: letters + 1 };
+            let expected = TextPosition { line: 2, column: letters + 1 };
             assert_eq!(source.position(second), expected);
         }
-        assert_eq!(Source::new("a", "x".repeat(2 * BLOCK)).position(2 * BLOCK).column, 2 * BLOCK + 1);
+        assert_eq!(SourceFile::new("a", "x".repeat(2 * BLOCK)).position(2 * BLOCK).column, 2 * BLOCK + 1);
     }
 }

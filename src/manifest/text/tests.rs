@@ -1,8 +1,9 @@
-//! `serde_json` has the last word on what is JSON and what it says; places and spellings are ours.
+//! Compares the reader with `serde_json`, which decides what is JSON and what it means. Locations and spellings are
+//! tested here.
 
-use super::{Limits, Node, read, write};
+use super::{JsonLimits, JsonNode, read, write};
 
-/// Numbers that follow from a seed (`SplitMix64`).
+/// Pseudo-random numbers from a seed (`SplitMix64`).
 struct Dice(u64);
 
 impl Dice {
@@ -45,11 +46,11 @@ fn what_is_json_and_what_it_says_is_what_serde_json_reads() {
     let (mut good, mut bad) = (0, 0);
     for _ in 0..200_000 {
         let text = mutated(&mut dice);
-        let node = read(&text, Limits::default());
+        let node = read(&text, JsonLimits::default());
         match serde_json::from_str::<serde_json::Value>(&text) {
             Ok(json) => {
                 good += 1;
-                assert_eq!(node.as_ref().map(Node::to_json), Ok(json), "{text:?}");
+                assert_eq!(node.as_ref().map(JsonNode::to_json), Ok(json), "{text:?}");
             }
             Err(error) if error.to_string().starts_with("number out of range") => {}
             Err(error) => {
@@ -63,8 +64,8 @@ fn what_is_json_and_what_it_says_is_what_serde_json_reads() {
 
 #[test]
 fn every_value_knows_the_bytes_it_was_read_from() {
-    fn visit(text: &str, node: &Node) {
-        let again = read(&text[node.span.clone()], Limits::default()).unwrap();
+    fn visit(text: &str, node: &JsonNode) {
+        let again = read(&text[node.span.clone()], JsonLimits::default()).unwrap();
         assert_eq!(write(&again), write(node));
         for member in node.members() {
             let key: String = serde_json::from_str(&text[member.key_span.clone()]).unwrap();
@@ -74,14 +75,14 @@ fn every_value_knows_the_bytes_it_was_read_from() {
         node.elements().iter().for_each(|element| visit(text, element));
     }
     for text in SEEDS {
-        visit(text, &read(text, Limits::default()).unwrap());
+        visit(text, &read(text, JsonLimits::default()).unwrap());
     }
 }
 
 #[test]
 fn what_is_written_is_what_other_tools_write() {
     let text = r#"{"b": [1.50, "ä\u0001\"", {}, []], "a": {"c": null}}"#;
-    let node = read(text, Limits::default()).unwrap();
+    let node = read(text, JsonLimits::default()).unwrap();
     let expected =
         "{\n  \"b\": [\n    1.50,\n    \"ä\\u0001\\\"\",\n    {},\n    []\n  ],\n  \"a\": {\n    \"c\": null\n  }\n}\n";
     assert_eq!(write(&node), expected);
@@ -89,8 +90,8 @@ fn what_is_written_is_what_other_tools_write() {
 
 #[test]
 fn a_pointer_finds_its_value() {
-    let node = read(r#"{"a/b": [{"~": 1}], "k": 1, "k": 2}"#, Limits::default()).unwrap();
-    let at = |pointer| node.at(pointer).map(Node::to_json);
+    let node = read(r#"{"a/b": [{"~": 1}], "k": 1, "k": 2}"#, JsonLimits::default()).unwrap();
+    let at = |pointer| node.at(pointer).map(JsonNode::to_json);
     assert_eq!(at("/a~1b/0/~0"), Some(1.into()));
     assert_eq!(at("/k"), Some(2.into()));
     assert_eq!([at("/a~1b/1"), at("/none"), at("/k/0")], [None, None, None]);
@@ -98,11 +99,11 @@ fn a_pointer_finds_its_value() {
 
 #[test]
 fn nothing_is_read_beyond_the_limits() {
-    let limits = Limits { bytes: 10, depth: 2 };
+    let limits = JsonLimits { bytes: 10, depth: 2 };
     assert!(read("[[1]]", limits).is_ok());
     assert!(read("[[[1]]]", limits).is_err_and(|error| error.is_limit && error.span == (2..3)));
     assert!(read("\"123456789\"", limits).is_err_and(|error| error.is_limit));
     assert!(read("\"12345678\"", limits).is_ok());
-    // The stack is not what ends it.
-    assert!(read(&"[".repeat(1 << 20), Limits::default()).is_err_and(|error| error.is_limit));
+    // The depth limit must end this, and not the stack.
+    assert!(read(&"[".repeat(1 << 20), JsonLimits::default()).is_err_and(|error| error.is_limit));
 }

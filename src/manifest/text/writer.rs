@@ -1,30 +1,32 @@
-//! From the tree to text.
+//! Writes the tree as text.
 
 use std::fmt::Write as _;
 
-use super::node::{Node, Value};
+use super::node::{JsonNode, JsonValue};
 
-/// The value with two spaces for each level and a newline at the end: what `JSON.stringify(value, null, 2)` and
-/// `json.dumps(value, indent=2, ensure_ascii=False)` write, but numbers keep their spelling.
+/// Returns the value with two spaces for each level and a newline at the end.
+///
+/// It is the output of `JSON.stringify(value, null, 2)` and `json.dumps(value, indent=2, ensure_ascii=False)`, except
+/// that numbers keep their spelling.
 #[must_use]
-pub fn write(node: &Node) -> String {
+pub fn write(node: &JsonNode) -> String {
     let mut text = String::with_capacity(node.span.len() + 1);
     value(&mut text, node, 0);
     text.push('\n');
     text
 }
 
-fn value(text: &mut String, node: &Node, level: usize) {
+fn value(text: &mut String, node: &JsonNode, level: usize) {
     match &node.value {
-        Value::Null => text.push_str("null"),
-        Value::Bool(true) => text.push_str("true"),
-        Value::Bool(false) => text.push_str("false"),
-        Value::Number(number) => text.push_str(number),
-        Value::String(string) => quoted(text, string),
-        Value::Array(elements) => list(text, level, ['[', ']'], elements, |text, element| {
+        JsonValue::Null => text.push_str("null"),
+        JsonValue::Bool(true) => text.push_str("true"),
+        JsonValue::Bool(false) => text.push_str("false"),
+        JsonValue::Number(number) => text.push_str(number),
+        JsonValue::String(string) => quoted(text, string),
+        JsonValue::Array(elements) => list(text, level, ['[', ']'], elements, |text, element| {
             value(text, element, level + 1);
         }),
-        Value::Object(members) => list(text, level, ['{', '}'], members, |text, member| {
+        JsonValue::Object(members) => list(text, level, ['{', '}'], members, |text, member| {
             quoted(text, &member.key);
             text.push_str(": ");
             value(text, &member.node, level + 1);
@@ -62,7 +64,7 @@ fn quoted(text: &mut String, string: &str) {
             '\u{8}' => text.push_str("\\b"),
             '\u{c}' => text.push_str("\\f"),
             control if control < ' ' => {
-                // Writing into a string cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "\\u{:04x}", u32::from(control));
             }
             plain => text.push(plain),

@@ -328,14 +328,7 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
     let stream = always(gateway, json!({})).dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
     drop(stream);
-    eventually("the gateway knows that the caller has left", || (busy(gateway) == 0).then_some(()));
-}
-
-/// The connections whose requests are served.
-fn busy(gateway: &Gateway) -> usize {
-    let text = Call::get("/metrics").send(gateway.metrics_address()).text();
-    let busy = text.lines().find_map(|line| line.strip_prefix("imagate_connections{state=\"busy\"} ")?.parse().ok());
-    busy.expect("a count")
+    gateway.wait_until_busy(0);
 }
 
 #[test]
@@ -390,7 +383,7 @@ fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1);
     let answer = std::thread::scope(|scope| {
         let retry = scope.spawn(|| retry.send(gateway.address()));
-        eventually("the gateway has the retry", || (busy(&gateway) == 1).then_some(()));
+        gateway.wait_until_busy(1);
         upstream.open_gate("open");
         retry.join().expect("an answer")
     });

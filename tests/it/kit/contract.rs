@@ -124,7 +124,7 @@ impl Operation {
         panic!("{} {did}, which is no {component}:\n{}", self.name, errors.join("\n"));
     }
 
-    /// What the document says of this status.
+    /// The entry of the document for this status.
     #[track_caller]
     fn answer(&self, status: u16) -> &'static Value {
         match (status, self.value) {

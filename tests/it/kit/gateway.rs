@@ -183,6 +183,16 @@ impl Gateway {
         metrics_address(self.server.as_ref().expect("a running gateway"))
     }
 
+    /// Waits until the gateway serves requests of exactly this many connections.
+    #[track_caller]
+    pub(crate) fn wait_until_busy(&self, count: usize) {
+        let metric = format!("imagate_connections{{state=\"busy\"}} {count}");
+        eventually(&format!("{count} connections are served"), || {
+            let text = Call::get("/metrics").send(self.metrics_address()).text();
+            text.lines().any(|line| line == metric).then_some(())
+        });
+    }
+
     /// From now on a secret that may stand nowhere but at home.
     pub(crate) fn guard(&self, name: &str, secret: &str, home: &'static [Place]) {
         self.watch.add(name, secret, home);

@@ -283,7 +283,7 @@ fn serve(
 /// Takes in what still comes: closing with unread bytes would be a reset, and could take the answer with it.
 fn linger(reader: &mut BufReader<TcpStream>) {
     drop(reader.get_ref().shutdown(Shutdown::Write));
-    drop(reader.get_ref().set_read_timeout(Some(Duration::from_secs(2))));
+    drop(reader.get_ref().set_read_timeout(Some(PATIENCE)));
     let mut buffer = vec![0; 1 << 16];
     while matches!(reader.read(&mut buffer), Ok(1..)) {}
 }

@@ -132,6 +132,8 @@ fn a_caller_who_waits_shares_its_answer_with_the_own_retry() {
         upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
         // Both callers stay: a proxy may hold the connection of a client that has given up.
         let second = scope.spawn(|| retry(&gateway, gated("a")).send(address));
+        gateway.wait_until_busy(2);
+        // Longer than the time for which a retry waits for an orphan.
         crate::kit::pause(std::time::Duration::from_millis(1500));
         upstream.open_gate("open");
         let answers = [first, second].map(|lane| lane.join().expect("an answer"));

@@ -99,6 +99,7 @@ fn a_retry_joins_the_job_whose_first_connection_still_stands() {
             let first = scope.spawn(|| with(call, FIRST).send(address));
             upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
             let retries: Vec<_> = (0..3).map(|_| scope.spawn(|| with(call, RETRY).send(address))).collect();
+            gateway.wait_until_busy(4);
             // Longer than the time for which a retry waits for an orphan.
             crate::kit::pause(Duration::from_millis(1500));
             upstream.open_gate("open");
@@ -118,8 +119,9 @@ fn as_many_retries_as_jobs_get_an_image_each() {
         let firsts: Vec<_> = (0..3).map(|_| with(call, FIRST).dispatch(address).expect("a connection")).collect();
         upstream.wait_until("the attempts have begun", |ledger| ledger.len() == 3);
         drop(firsts);
+        gateway.wait_until_busy(0);
         let retries: Vec<_> = (0..3).map(|_| scope.spawn(|| with(call, RETRY).send(address))).collect();
-        crate::kit::pause(Duration::from_millis(300));
+        gateway.wait_until_busy(3);
         upstream.open_gate("open");
         for lane in retries {
             good(&lane.join().expect("an answer"));
@@ -222,6 +224,19 @@ fn a_retry_after_a_drain_that_was_too_short_is_told_that_nobody_knows() {
     assert_eq!(upstream.attempts(), 1);
 }
 
+/// Waits until the answer of an orphan is stored: its file is whole, and its row, which names the file, is committed.
+fn wait_until_stored(gateway: &Gateway) {
+    let data = gateway.home().join("data");
+    let file = eventually("the file is whole", || {
+        let mut files = std::fs::read_dir(data.join("replays")).expect("a folder").flatten();
+        files.find_map(|file| file.file_name().into_string().ok().filter(|name| name.ends_with(".orphan")))
+    });
+    eventually("the row is committed", || {
+        let mut parts = ["imagate.db", "imagate.db-wal"].iter().filter_map(|name| std::fs::read(data.join(name)).ok());
+        parts.any(|part| memchr::memmem::find(&part, file.as_bytes()).is_some()).then_some(())
+    });
+}
+
 #[test]
 fn what_an_orphan_has_made_survives_a_restart() {
     for (at, killed) in [(0, false), (1, false), (0, true)] {
@@ -231,12 +246,7 @@ fn what_an_orphan_has_made_survives_a_restart() {
         drop(stream);
         if killed {
             upstream.open_gate("open");
-            let replays = gateway.home().join("data").join("replays");
-            eventually("the answer is kept", || {
-                let mut files = std::fs::read_dir(&replays).expect("a folder").flatten();
-                files.any(|file| file.path().extension().is_some_and(|kind| kind == "orphan")).then_some(())
-            });
-            crate::kit::pause(Duration::from_millis(300));
+            wait_until_stored(&gateway);
             gateway.kill();
             gateway.start();
         } else {

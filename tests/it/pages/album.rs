@@ -39,13 +39,13 @@ fn fresh(browser: &Browser, reader: &mut dyn Reader) {
     reader.look("setup", &tab);
     tab.fill("User name", ADA);
     tab.fill("Password", "short");
-    tab.fill("The same password again", "other");
-    tab.follow("button", "Make the admin and go on");
+    tab.fill("Repeat password", "other");
+    tab.follow("button", "Create admin and continue");
     reader.look("setup-refused", &tab);
     tab.fill("User name", ADA);
     tab.fill("Password", ADAS_PASSWORD);
-    tab.fill("The same password again", ADAS_PASSWORD);
-    tab.follow("button", "Make the admin and go on");
+    tab.fill("Repeat password", ADAS_PASSWORD);
+    tab.follow("button", "Create admin and continue");
     for page in ["start", "keys", "usage", "records", "people", "groups", "accounts", "audit", "profile"] {
         tab.go(&format!("/{page}"));
         reader.look(&format!("{page}-empty"), &tab);
@@ -130,10 +130,10 @@ fn keys(tab: &Tab<'_>, gateway: &Gateway, reader: &mut dyn Reader, things: &Thin
     tab.unfold("New key");
     reader.look("key-new", tab);
     tab.fill("Name", &"long ".repeat(40));
-    tab.follow("button", "Create the key");
+    tab.follow("button", "Create key");
     reader.look("key-refused", tab);
     tab.fill("Name", "poster-press");
-    tab.follow("button", "Create the key");
+    tab.follow("button", "Create key");
     gateway.guard("a key", &secret_in(&tab.text()).expect("a secret"), &[Place::Key]);
     reader.look("key-secret", tab);
     tab.reload();
@@ -145,25 +145,25 @@ fn keys(tab: &Tab<'_>, gateway: &Gateway, reader: &mut dyn Reader, things: &Thin
 /// What comes of the forms for people.
 fn people(tab: &Tab<'_>, gateway: &Gateway, reader: &mut dyn Reader, things: &Things) {
     tab.go("/people");
-    tab.unfold("Invite somebody");
+    tab.unfold("Invite a user");
     tab.fill("User name", BEN);
-    tab.follow("button", "Make the invitation link");
+    tab.follow("button", "Create invitation link");
     reader.look("person-refused", tab);
     tab.fill("User name", "dario");
-    tab.follow("button", "Make the invitation link");
+    tab.follow("button", "Create invitation link");
     let link = link_in(&tab.text(), "/invitation/").expect("a link");
     guard_link(gateway, &link);
     reader.look("person-invited", tab);
     tab.go("/profile");
     tab.fill("Name", "deploy");
-    tab.follow("button", "Make the token");
+    tab.follow("button", "Create token");
     gateway.guard("an admin token", &token_in(&tab.text()).expect("a token"), &[Place::Key]);
     reader.look("token-secret", tab);
     tab.go("/profile");
-    tab.fill("Present password", "not the password");
+    tab.fill("Current password", "not the password");
     tab.fill("New password", "some new password");
-    tab.fill("The same password again", "some new password");
-    tab.follow("button", "Change the password");
+    tab.fill("Repeat password", "some new password");
+    tab.follow("button", "Change password");
     reader.look("password-refused", tab);
     let mut anybody = Visitor::to(gateway);
     drop(anybody.get(&things.person));
@@ -249,9 +249,9 @@ impl Reader for Painter {
             tab.picture(&self.0.join(format!("{name}-{width}-{theme}.png")), true);
         }
         tab.resize(WIDE, "light");
-        if name == "keys" {
-            // What fits into one window, for the README.
-            tab.picture(&self.0.join("keys.png"), false);
+        if name == "usage" {
+            // The picture of README.md: the part that fits into one window.
+            tab.picture(&self.0.join("usage.png"), false);
         }
     }
 }

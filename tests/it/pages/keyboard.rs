@@ -38,13 +38,13 @@ fn a_key_is_made_without_a_mouse() {
     tab.write(ADAS_PASSWORD);
     assert_eq!(tab.press_to_leave("Enter").path, "/keys");
     tab.press("Tab");
-    assert_eq!(tab.focused().1, "Skip to the content", "the first step leads past the navigation");
+    assert_eq!(tab.focused().1, "Skip to content", "the first step leads past the navigation");
     tab.press("Enter");
     step_to(&tab, "New key");
     tab.press("Enter");
     step_to(&tab, "Name");
     tab.write("by hand");
-    step_to(&tab, "Create the key");
+    step_to(&tab, "Create key");
     assert_eq!(tab.press_to_leave("Enter").status, 200);
     let secret = secret_in(&tab.text()).expect("a secret");
     gateway.guard("a key", &secret, &[Place::Key]);

@@ -54,8 +54,8 @@ fn set_up(tab: &Tab<'_>, path: &str) {
     assert_eq!(tab.go(path).status, 200);
     tab.fill("User name", ADA);
     tab.fill("Password", ADAS_PASSWORD);
-    tab.fill("The same password again", ADAS_PASSWORD);
-    let seen = tab.follow("button", "Make the admin and go on");
+    tab.fill("Repeat password", ADAS_PASSWORD);
+    let seen = tab.follow("button", "Create admin and continue");
     assert_eq!((seen.status, seen.path.as_str()), (200, "/start"));
 }
 
@@ -64,7 +64,7 @@ fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, 
     tab.go("/keys");
     open_form(tab);
     tab.fill("Name", "laptop");
-    assert_eq!(tab.follow("button", "Create the key").status, 200);
+    assert_eq!(tab.follow("button", "Create key").status, 200);
     let text = tab.text();
     let secret = secret_in(&text).expect("a secret on the page");
     gateway.guard("a key", &secret, &[Place::Key]);
@@ -87,7 +87,7 @@ fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, 
 
 /// The form lies behind a word that opens it, also without a script.
 fn open_form(tab: &Tab<'_>) {
-    if tab.count("button", "Create the key") == 0 {
+    if tab.count("button", "Create key") == 0 {
         tab.unfold("New key");
     }
 }
@@ -146,18 +146,18 @@ fn read_the_trail(tab: &Tab<'_>) {
 /// The second person follows a link of the first.
 fn invite(ada: &Tab<'_>, ben: &Tab<'_>, gateway: &Gateway) {
     ada.go("/people");
-    if ada.count("button", "Make the invitation link") == 0 {
-        ada.unfold("Invite somebody");
+    if ada.count("button", "Create invitation link") == 0 {
+        ada.unfold("Invite a user");
     }
     ada.fill("User name", BEN);
-    assert_eq!(ada.follow("button", "Make the invitation link").status, 200);
+    assert_eq!(ada.follow("button", "Create invitation link").status, 200);
     let path = link_in(&ada.text(), "/invitation/").expect("a link");
     guard_link(gateway, &path);
     assert_eq!(ben.go(&path).status, 200);
     ben.says(BEN);
     ben.fill("Password", BENS_PASSWORD);
-    ben.fill("The same password again", BENS_PASSWORD);
-    assert_eq!(ben.follow("button", "Set the password and sign in").status, 200);
+    ben.fill("Repeat password", BENS_PASSWORD);
+    assert_eq!(ben.follow("button", "Set password and sign in").status, 200);
     ben.follow("button", "Sign out");
     sign_in_at(ben, BEN, BENS_PASSWORD);
 }

@@ -11,8 +11,8 @@ mod cases;
 use std::sync::{Mutex, MutexGuard};
 
 use chrono::DateTime;
-use imagate::manifest::package::Stamp;
-use imagate::manifest::{Built, Facts, MemoryFiles, Options, Recipe, Source, build, discovery, verify};
+use imagate::manifest::package::ZipTimestamp;
+use imagate::manifest::{BuildOutput, RepositoryFields, MemoryFiles, CheckOptions, BuildInput, SourceFile, build, discovery, verify};
 
 use cases::{FORMATS, Tree};
 
@@ -60,7 +60,7 @@ pub extern "C" fn manifest(time: i64) -> usize {
 pub extern "C" fn errors() -> usize {
     let tree = files();
     let files = in_memory(&tree);
-    let mut options = Options::default();
+    let mut options = CheckOptions::default();
     options.files = Some(&files);
     let report = verify(document(&tree), &options);
     report.findings().iter().filter(|finding| finding.is_error()).count()
@@ -72,17 +72,17 @@ pub extern "C" fn index() -> usize {
     say(discovery(&document(&files()), None).expect("an index").into_bytes())
 }
 
-fn built(time: i64) -> Built {
+fn built(time: i64) -> BuildOutput {
     let tree = files();
-    let recipe = Recipe {
+    let recipe = BuildInput {
         files: &in_memory(&tree),
         previous: Some(&document(&tree)),
         skills: "skills".to_owned(),
         apis: "apis".to_owned(),
         packages: "packages".to_owned(),
-        facts: Facts::default(),
+        facts: RepositoryFields::default(),
         now: DateTime::from_timestamp(time, 0).expect("a time"),
-        stamp: Stamp::from_epoch(time),
+        stamp: ZipTimestamp::from_epoch(time),
         overwrite: false,
     };
     build(&recipe).expect("skills that can be built")
@@ -107,6 +107,6 @@ fn in_memory(tree: &Tree) -> MemoryFiles {
     files
 }
 
-fn document(tree: &Tree) -> Source {
-    Source::new("skills.json", tree.get("skills.json").expect("skills.json").clone())
+fn document(tree: &Tree) -> SourceFile {
+    SourceFile::new("skills.json", tree.get("skills.json").expect("skills.json").clone())
 }

@@ -6,6 +6,11 @@ const GATEWAY: &str = "openapi/gateway.json";
 const ADMIN: &str = "openapi/admin.json";
 const MANIFEST: &str = "schemas/skills-registry.schema.json";
 const README: &str = "README.md";
+const API_PAGE: &str = "docs/api.md";
+const ERRORS_PAGE: &str = "docs/errors.md";
+const LIMITS_PAGE: &str = "docs/limits.md";
+const SETTINGS_PAGE: &str = "docs/configuration.md";
+const SKILLS_PAGE: &str = "docs/skills.md";
 const SKILL: &str = "schemas/skills/skills/image-generation/SKILL.md";
 const ADVICE: &str = "schemas/skills/skills/image-generation/references/errors.md";
 
@@ -148,11 +153,23 @@ pub(super) const SEEDS: &[Seed] = &[
         "{",
         "{ \"name\": \"max_wishes\", \"value\": 3, \"unit\": \"wishes\", \"applies_to\": \"a request\", \"source\": \"imagate\" },\n    {"),
     seed("another number on the first page", README, "",
+        "paid once within 24 hours",
+        "paid once within 48 hours"),
+    seed("another number on the page of the API", API_PAGE, "",
         "up to 64 MiB",
         "up to 32 MiB"),
-    seed("another time on the first page", README, "",
+    seed("another time on the page of limits", LIMITS_PAGE, "",
         "or none for 75 seconds",
         "or none for 90 seconds"),
+    seed("another status on the page of errors", ERRORS_PAGE, "",
+        "outcome is unknown (502",
+        "outcome is unknown (500"),
+    seed("another variable on the page of settings", SETTINGS_PAGE, "",
+        "`IMAGATE_LISTEN`",
+        "`IMAGATE_PORT`"),
+    seed("another level on the page of rules", SKILLS_PAGE, "",
+        "| encoding | error |",
+        "| encoding | note |"),
     seed("a new optional field for operators", ADMIN, "\"KeyUpdate\": {\n",
         "\"name\": {",
         "\"colour\": { \"type\": \"string\", \"nullable\": true, \"description\": \"A colour.\" },\n          \"name\": {"),

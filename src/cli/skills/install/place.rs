@@ -1,7 +1,7 @@
-//! The folder that skills are installed into, and the lock file in it.
+//! The folder that skills are installed into, and its lock file.
 //!
-//! One program at a time works in a folder. What one that was killed has left behind is finished or taken back by the next:
-//! beside each new skill lies a note of what it is, and the note is there before anything is moved.
+//! Only one program at a time works in a folder. The next program completes or reverts an installation that was
+//! interrupted: each new skill has a note beside it, which is written before anything is moved.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,38 +11,38 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::unpack::{New, PREFIX, Waiting};
+use super::unpack::{PREFIX, StagedSkill, StagingPaths};
 use crate::checkout::Checkout;
 use crate::cli::skills::disk;
-use crate::manifest::package::{Limits, Sha256Sum};
-use crate::manifest::{Files, Kind, Lock, Locked, Metadata, Skill, Wanted};
+use crate::manifest::package::{PackageLimits, Sha256Sum};
+use crate::manifest::{FileKind, FileMetadata, LockFile, LockFileEntry, RepositoryFiles, Skill, SkillRequirement};
 
-/// More of a lock file than this is not read.
+/// The maximum size of a lock file; a larger file is not read.
 const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(super) struct Place {
+pub(super) struct SkillsFolder {
     folder: PathBuf,
     files: Checkout,
-    lock: Lock,
-    /// Who else wants to work here waits until this is closed.
+    lock: LockFile,
+    /// The lock on the folder: other programs wait until this file is closed.
     _alone: File,
 }
 
-/// What lies beside a new skill until it has taken its place.
+/// The note beside a new skill, which exists until the skill is installed.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct InstallNote {
     name: String,
-    locked: Locked,
+    locked: LockFileEntry,
 }
 
-impl Place {
-    /// The folder is made if it is not there.
+impl SkillsFolder {
+    /// Opens the folder, and creates it if it does not exist.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         let shown = || folder.display().to_string();
         fs::create_dir_all(folder).with_context(shown)?;
         let alone = alone(folder).with_context(shown)?;
         let files = Checkout::open(folder).with_context(shown)?;
-        let lock = read(&files).with_context(|| folder.join(Lock::FILE).display().to_string())?;
+        let lock = read(&files).with_context(|| folder.join(LockFile::FILE).display().to_string())?;
         let mut place = Self { folder: folder.to_owned(), files, lock, _alone: alone };
         place.recover().with_context(shown)?;
         Ok(place)
@@ -52,19 +52,19 @@ impl Place {
         &self.folder
     }
 
-    /// Whether exactly this release is there, as it was unpacked.
+    /// Returns true if exactly this release is installed and unchanged.
     pub(super) fn has(&self, skill: &Skill) -> anyhow::Result<bool> {
         let Some(locked) = self.lock.get(&skill.name) else { return Ok(false) };
         let is_this = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
         Ok(is_this && self.sums(&skill.name)?.as_ref() == Some(&locked.files))
     }
 
-    /// A folder that was not installed, or was changed since, belongs to somebody.
+    /// Returns an error if the folder was not installed by this program or was changed since, unless `force` is set.
     pub(super) fn may_write(&self, name: &str, force: bool) -> anyhow::Result<()> {
         let Some(metadata) = self.files.metadata(name)? else { return Ok(()) };
         let shown = self.folder.join(name);
         let shown = shown.display();
-        ensure!(metadata.kind == Kind::Folder, "{shown} is there, and is no folder");
+        ensure!(metadata.kind == FileKind::Folder, "{shown} is there, and is no folder");
         if force {
             return Ok(());
         }
@@ -78,11 +78,11 @@ impl Place {
         Ok(())
     }
 
-    /// Puts a skill where it belongs, and remembers it.
-    pub(super) fn put(&mut self, name: &str, new: New, locked: Locked) -> anyhow::Result<()> {
+    /// Moves a skill to its final folder, and records it in the lock file.
+    pub(super) fn put(&mut self, name: &str, new: StagedSkill, locked: LockFileEntry) -> anyhow::Result<()> {
         let target = self.folder.join(name);
         let shown = || format!("{} cannot be replaced", target.display());
-        let note = Note { name: name.to_owned(), locked };
+        let note = InstallNote { name: name.to_owned(), locked };
         let around = new.waiting();
         disk::put(&around.note(), serde_json::to_string(&note)?.as_bytes())?;
         let is_there = match fs::rename(&target, around.old()) {
@@ -92,7 +92,7 @@ impl Place {
         };
         if let Err(error) = fs::rename(around.folder(), &target) {
             if is_there {
-                // What was there comes back; if that fails too, the first error is the one to tell.
+                // The former folder is restored; if that fails too, the first error is reported.
                 let _ = fs::rename(around.old(), &target);
             }
             return Err(error).with_context(shown);
@@ -100,17 +100,17 @@ impl Place {
         self.remember(note, &around).inspect_err(|_| new.leave())
     }
 
-    fn remember(&mut self, note: Note, beside: &Waiting) -> anyhow::Result<()> {
+    fn remember(&mut self, note: InstallNote, beside: &StagingPaths) -> anyhow::Result<()> {
         self.lock.set(note.name, note.locked);
         disk::put(&beside.lock(), self.lock.to_text()?.as_bytes())?;
-        let file = self.folder.join(Lock::FILE);
+        let file = self.folder.join(LockFile::FILE);
         fs::rename(beside.lock(), &file).with_context(|| file.display().to_string())
     }
 
-    /// Nobody else is at work here, so whatever is still being installed was left by somebody who is gone.
+    /// Settles the installations that an interrupted program has left. No other program works in the folder now.
     fn recover(&mut self) -> anyhow::Result<()> {
         for entry in self.files.list("")?.unwrap_or_default() {
-            if entry.metadata.kind == Kind::Folder && entry.name.starts_with(PREFIX) {
+            if entry.metadata.kind == FileKind::Folder && entry.name.starts_with(PREFIX) {
                 self.settle(&entry.name)?;
                 fs::remove_dir_all(self.folder.join(&entry.name))?;
             }
@@ -118,13 +118,15 @@ impl Place {
         Ok(())
     }
 
-    /// Takes a half made exchange back, or remembers one that was made.
+    /// Reverts an exchange that was interrupted, or records one that was completed.
     fn settle(&mut self, around: &str) -> anyhow::Result<()> {
-        let left = Waiting::new(self.folder.join(around));
-        let bytes = self.files.read(&joined(around, Waiting::NOTE), MAX_LOCK_BYTES)?;
-        // Nothing is moved before the note is whole.
-        let Some(note) = bytes.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok()) else { return Ok(()) };
-        note.name.parse::<Wanted>().context("it holds the note of a skill that cannot be")?;
+        let left = StagingPaths::new(self.folder.join(around));
+        let bytes = self.files.read(&joined(around, StagingPaths::NOTE), MAX_LOCK_BYTES)?;
+        // Without a complete note, nothing has been moved.
+        let Some(note) = bytes.and_then(|bytes| serde_json::from_slice::<InstallNote>(&bytes).ok()) else {
+            return Ok(());
+        };
+        note.name.parse::<SkillRequirement>().context("it holds the note of a skill that cannot be")?;
         let is_there = self.files.metadata(&note.name)?.is_some();
         if !is_there && left.old().exists() {
             return Ok(fs::rename(left.old(), self.folder.join(&note.name))?);
@@ -135,7 +137,7 @@ impl Place {
         Ok(())
     }
 
-    /// The checksum of each file below a folder, if it is there and holds only files.
+    /// Returns the checksum of each file below a folder, if the folder exists and holds only files and folders.
     fn sums(&self, name: &str) -> anyhow::Result<Option<BTreeMap<String, String>>> {
         let mut sums = BTreeMap::new();
         let mut left = vec![String::new()];
@@ -145,9 +147,9 @@ impl Place {
             for entry in listed {
                 let path = joined(&below, &entry.name);
                 match entry.metadata.kind {
-                    Kind::Folder => left.push(path),
-                    Kind::File => drop(sums.insert(path.clone(), self.sum(&joined(name, &path))?)),
-                    Kind::Link(_) | Kind::Other => return Ok(None),
+                    FileKind::Folder => left.push(path),
+                    FileKind::File => drop(sums.insert(path.clone(), self.sum(&joined(name, &path))?)),
+                    FileKind::Link(_) | FileKind::Other => return Ok(None),
                 }
             }
         }
@@ -155,12 +157,12 @@ impl Place {
     }
 
     fn sum(&self, path: &str) -> anyhow::Result<String> {
-        let bytes = self.files.read(path, Limits::default().file_bytes)?;
+        let bytes = self.files.read(path, PackageLimits::default().file_bytes)?;
         Ok(Sha256Sum::of(&bytes.unwrap_or_default()).to_string())
     }
 }
 
-/// Waits until nobody else is at work in a folder.
+/// Waits until no other program works in the folder.
 #[cfg(unix)]
 fn alone(folder: &Path) -> io::Result<File> {
     let folder = File::open(folder)?;
@@ -168,7 +170,7 @@ fn alone(folder: &Path) -> io::Result<File> {
     Ok(folder)
 }
 
-/// A folder cannot be opened there; a file that stays takes its part.
+/// Locks a file in the folder, because a folder cannot be opened here. The file is not deleted.
 #[cfg(not(unix))]
 fn alone(folder: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(folder.join(".skills.lock"))?;
@@ -176,18 +178,18 @@ fn alone(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn read(files: &Checkout) -> anyhow::Result<Lock> {
-    match files.metadata(Lock::FILE)? {
-        None => Ok(Lock::new()),
-        Some(Metadata { kind: Kind::File, .. }) => {
-            let bytes = files.read(Lock::FILE, MAX_LOCK_BYTES)?.context("it went away while it was read")?;
-            Ok(Lock::read(&bytes)?)
+fn read(files: &Checkout) -> anyhow::Result<LockFile> {
+    match files.metadata(LockFile::FILE)? {
+        None => Ok(LockFile::new()),
+        Some(FileMetadata { kind: FileKind::File, .. }) => {
+            let bytes = files.read(LockFile::FILE, MAX_LOCK_BYTES)?.context("it went away while it was read")?;
+            Ok(LockFile::read(&bytes)?)
         }
         Some(_) => bail!("it is a link or no plain file; what is installed here cannot be known"),
     }
 }
 
-/// A path below another one, which may be that of the root.
+/// Joins two relative paths; either may be empty, which stands for the root.
 fn joined(folder: &str, name: &str) -> String {
     match (folder, name) {
         ("", path) | (path, "") => path.to_owned(),
@@ -200,28 +202,28 @@ fn joined(folder: &str, name: &str) -> String {
 mod tests {
     use super::super::unpack::unpack;
     use super::*;
-    use crate::manifest::package::{Stamp, pack};
+    use crate::manifest::package::{ZipTimestamp, pack};
 
-    /// A folder in which `demo` is installed as `text`, or not at all.
+    /// Creates a folder in which `demo` is installed with `text`, or in which nothing is installed.
     fn installed(text: Option<&str>) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         if let Some(text) = text {
             fs::create_dir(folder.path().join("demo")).unwrap();
             fs::write(folder.path().join("demo/SKILL.md"), text).unwrap();
-            let beside = Waiting::new(folder.path().to_owned());
-            Place::open(folder.path()).unwrap().remember(note("demo", text), &beside).unwrap();
+            let beside = StagingPaths::new(folder.path().to_owned());
+            SkillsFolder::open(folder.path()).unwrap().remember(note("demo", text), &beside).unwrap();
         }
         folder
     }
 
-    fn note(name: &str, text: &str) -> Note {
+    fn note(name: &str, text: &str) -> InstallNote {
         let files = BTreeMap::from([("SKILL.md".to_owned(), Sha256Sum::of(text.as_bytes()).to_string())]);
         let (version, package, sha256) = (text.to_owned(), String::new(), String::new());
-        Note { name: name.to_owned(), locked: Locked { version, package, sha256, size_bytes: 0, files } }
+        InstallNote { name: name.to_owned(), locked: LockFileEntry { version, package, sha256, size_bytes: 0, files } }
     }
 
-    /// What somebody who was killed left behind: files by their path, and the note.
-    fn left(folder: &Path, note: Option<&Note>, files: &[(&str, &str)]) {
+    /// Creates the remains of an interrupted installation: files by their path, and the note.
+    fn left(folder: &Path, note: Option<&InstallNote>, files: &[(&str, &str)]) {
         let around = folder.join(".installing-x");
         for (path, text) in files {
             let path = around.join(path);
@@ -229,19 +231,19 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         if let Some(note) = note {
-            fs::write(around.join(Waiting::NOTE), serde_json::to_string(note).unwrap()).unwrap();
+            fs::write(around.join(StagingPaths::NOTE), serde_json::to_string(note).unwrap()).unwrap();
         }
     }
 
-    fn waiting(folder: &Path, text: &str) -> New {
+    fn waiting(folder: &Path, text: &str) -> StagedSkill {
         let files = BTreeMap::from([("SKILL.md".to_owned(), text.as_bytes().to_vec())]);
-        let package = pack(&files, Stamp::default(), &Limits::default()).unwrap();
-        unpack(&package, &Limits::default(), "", folder).unwrap()
+        let package = pack(&files, ZipTimestamp::default(), &PackageLimits::default()).unwrap();
+        unpack(&package, &PackageLimits::default(), "", folder).unwrap()
     }
 
-    /// What is there after the next one came: the text of the skill, and the version that is remembered.
+    /// Opens the folder again, and returns the text of the skill and the recorded version.
     fn after(folder: &Path) -> (Option<String>, Option<String>) {
-        let place = Place::open(folder).unwrap();
+        let place = SkillsFolder::open(folder).unwrap();
         assert!(!folder.join(".installing-x").exists());
         place.may_write("demo", false).unwrap();
         let remembered = place.lock.get("demo").map(|locked| locked.version.clone());
@@ -254,8 +256,10 @@ mod tests {
 
     #[test]
     fn whoever_was_killed_before_anything_moved_has_changed_nothing() {
-        let same =
-            Note { locked: Locked { version: "two".to_owned(), ..note("demo", "one").locked }, ..note("demo", "one") };
+        let same = InstallNote {
+            locked: LockFileEntry { version: "two".to_owned(), ..note("demo", "one").locked },
+            ..note("demo", "one")
+        };
         for note in [None, Some(note("demo", "two")), Some(same)] {
             let folder = installed(Some("one"));
             left(folder.path(), note.as_ref(), &[("new/SKILL.md", "two")]);
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn what_cannot_take_its_place_leaves_what_was_there() {
         let folder = installed(Some("one"));
-        let mut place = Place::open(folder.path()).unwrap();
+        let mut place = SkillsFolder::open(folder.path()).unwrap();
         let new = waiting(folder.path(), "two");
         fs::remove_dir_all(new.waiting().folder()).unwrap();
         assert!(place.put("demo", new, note("demo", "two").locked).is_err());
@@ -296,7 +300,7 @@ mod tests {
     #[test]
     fn what_cannot_be_remembered_is_remembered_by_the_next() {
         let folder = installed(Some("one"));
-        let mut place = Place::open(folder.path()).unwrap();
+        let mut place = SkillsFolder::open(folder.path()).unwrap();
         let new = waiting(folder.path(), "two");
         let in_the_way = new.waiting().lock();
         fs::create_dir_all(&in_the_way).unwrap();
@@ -312,7 +316,7 @@ mod tests {
         left(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
         fs::create_dir(folder.path().join("demo")).unwrap();
         fs::write(folder.path().join("demo/SKILL.md"), "mine").unwrap();
-        let place = Place::open(folder.path()).unwrap();
+        let place = SkillsFolder::open(folder.path()).unwrap();
         assert!(place.lock.get("demo").is_none() && place.may_write("demo", false).is_err());
     }
 
@@ -324,7 +328,7 @@ mod tests {
             let folder = around.path().join("agent");
             fs::create_dir_all(folder.join("a")).unwrap();
             left(&folder, Some(&note(name, "two")), &[("old/SKILL.md", "one")]);
-            assert!(Place::open(&folder).is_err(), "{name}");
+            assert!(SkillsFolder::open(&folder).is_err(), "{name}");
             assert!(!folder.join(name).exists(), "{name}");
         }
     }
@@ -332,7 +336,7 @@ mod tests {
     #[test]
     fn one_at_a_time_works_in_a_folder() {
         let folder = installed(None);
-        let place = Place::open(folder.path()).unwrap();
+        let place = SkillsFolder::open(folder.path()).unwrap();
         let other = File::open(folder.path()).unwrap();
         assert!(other.try_lock().is_err());
         drop(place);

@@ -1,21 +1,21 @@
-//! From the bytes of a package to a folder in its place: what is asked of them, and in which order.
+//! Installs the bytes of a package as a folder, after a fixed sequence of checks.
 //!
-//! Size and checksum come before anything of them is read, then the whole is read under the limits, and only then it is
-//! unpacked: into a new folder, which takes its place by one rename. Nothing of it is ever run.
+//! Size and checksum are checked first. Then the whole package is checked against the limits. Only then it is unpacked
+//! into a new folder, which is moved into place by one rename. No file of the package is ever run.
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::place::Place;
+use super::place::SkillsFolder;
 use super::unpack;
-use crate::manifest::package::{Contents, Limits, front};
-use crate::manifest::{Locked, Skill, package_fault};
+use crate::manifest::package::{PackageContents, PackageLimits, front};
+use crate::manifest::{LockFileEntry, Skill, package_fault};
 
-/// Installs what the manifest calls this skill, if the bytes are its package and safe.
-pub(super) fn put(place: &mut Place, skill: &Skill, bytes: &[u8], limits: &Limits) -> anyhow::Result<()> {
+/// Installs the skill if the bytes are the package that the manifest names, and safe to unpack.
+pub(super) fn put(place: &mut SkillsFolder, skill: &Skill, bytes: &[u8], limits: &PackageLimits) -> anyhow::Result<()> {
     if let Some(fault) = package_fault(skill, bytes) {
         bail!("{} is not the package that the manifest promises: {fault}", skill.package);
     }
-    let contents = Contents::read(bytes, limits).map_err(|faults| {
+    let contents = PackageContents::read(bytes, limits).map_err(|faults| {
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{} is not safe to unpack: {}", skill.package, faults.join("; "))
     })?;
@@ -25,7 +25,7 @@ pub(super) fn put(place: &mut Place, skill: &Skill, bytes: &[u8], limits: &Limit
         .files
         .iter()
         .filter_map(|(path, content)| Some((path.strip_prefix(root)?.to_owned(), content.sum.to_string())));
-    let locked = Locked {
+    let locked = LockFileEntry {
         version: skill.version.clone(),
         package: skill.package.clone(),
         sha256: skill.sha256.to_ascii_lowercase(),
@@ -35,8 +35,8 @@ pub(super) fn put(place: &mut Place, skill: &Skill, bytes: &[u8], limits: &Limit
     place.put(&skill.name, new, locked)
 }
 
-/// Where the skill is in its package. It has to be the one that was asked for.
-fn root_of<'a>(contents: &'a Contents, skill: &Skill) -> anyhow::Result<&'a str> {
+/// Returns the folder of the skill in its package. The skill must be the requested one.
+fn root_of<'a>(contents: &'a PackageContents, skill: &Skill) -> anyhow::Result<&'a str> {
     let root = contents.root().context("the package has no SKILL.md at its root or in its one folder")?;
     let path = format!("{root}SKILL.md");
     let bytes = contents.skills.get(&path).context("the package has no SKILL.md")?;

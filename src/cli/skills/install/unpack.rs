@@ -1,4 +1,4 @@
-//! From a package that is known to be safe to a new folder.
+//! Unpacks a package, which is known to be safe, into a new folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,71 +7,72 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use tempfile::TempDir;
 
-use crate::manifest::package::Limits;
-use crate::manifest::package::archive::{Entry, Sink, WalkError, walk};
+use crate::manifest::package::PackageLimits;
+use crate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError, walk};
 
-/// How the name of a folder begins in which a skill waits to take its place.
+/// The prefix of the folder that holds a staged skill.
 pub(super) const PREFIX: &str = ".installing-";
 
-/// Where a skill waits, and what belongs to it.
+/// The paths of a staged skill and of the files that belong to it.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct StagingPaths {
     around: PathBuf,
 }
 
-impl Waiting {
-    /// The name of the file that says what it is.
+impl StagingPaths {
+    /// The name of the note about the installation.
     pub(super) const NOTE: &str = "note.json";
 
     pub(super) fn new(around: PathBuf) -> Self {
         Self { around }
     }
 
-    /// The folder with the files of the skill.
+    /// Returns the folder with the files of the skill.
     pub(super) fn folder(&self) -> PathBuf {
         self.around.join("new")
     }
 
-    /// Where what it replaces waits until that is certain.
+    /// Returns the folder for the replaced skill, which is kept until the exchange is complete.
     pub(super) fn old(&self) -> PathBuf {
         self.around.join("old")
     }
 
-    /// Where the lock file is written before it takes its place, so that nothing is left elsewhere.
+    /// Returns the path at which the new lock file is written before it replaces the old one, so that no file remains
+    /// elsewhere.
     pub(super) fn lock(&self) -> PathBuf {
         self.around.join("lock.json")
     }
 
-    /// What it is, for whoever finds it.
+    /// Returns the path of the note, which the next program reads after an interruption.
     pub(super) fn note(&self) -> PathBuf {
         self.around.join(Self::NOTE)
     }
 }
 
-/// A skill that waits to take its place. Dropped, it is gone, with whatever it replaced.
+/// A skill that is not yet in place. If it is dropped, its folder is deleted, together with the skill that it replaced.
 #[derive(Debug)]
-pub(super) struct New {
+pub(super) struct StagedSkill {
     around: TempDir,
 }
 
-impl New {
-    pub(super) fn waiting(&self) -> Waiting {
-        Waiting::new(self.around.path().to_owned())
+impl StagedSkill {
+    pub(super) fn waiting(&self) -> StagingPaths {
+        StagingPaths::new(self.around.path().to_owned())
     }
 
-    /// Leaves everything where it is, for the next one to settle.
+    /// Leaves all files in place, so that the next program can complete the installation.
     pub(super) fn leave(self) {
         let _ = self.around.keep();
     }
 }
 
-/// Unpacks what is below `root` in the package, into a new folder inside of `beside`.
-pub(super) fn unpack(bytes: &[u8], limits: &Limits, root: &str, beside: &Path) -> anyhow::Result<New> {
+/// Unpacks the files below `root` in the package into a new folder in `beside`.
+pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, beside: &Path) -> anyhow::Result<StagedSkill> {
     let around = tempfile::Builder::new().prefix(PREFIX).tempdir_in(beside);
-    let new = New { around: around.with_context(|| beside.display().to_string())? };
+    let new = StagedSkill { around: around.with_context(|| beside.display().to_string())? };
     let folder = new.waiting().folder();
     fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-    let mut writer = Writer { folder: &folder, root, open: None };
+    let mut writer = SkillFileWriter { folder: &folder, root, open: None };
     match walk(bytes, limits, &mut writer) {
         Ok(()) => {}
         Err(WalkError::Sink(error)) => return Err(anyhow!(error).context("the skill cannot be written")),
@@ -83,23 +84,23 @@ pub(super) fn unpack(bytes: &[u8], limits: &Limits, root: &str, beside: &Path) -
     Ok(new)
 }
 
-/// Writes each file as new: what is there already, a link above all, is never followed.
-struct Writer<'a> {
+/// Creates each file anew: an existing file, above all a link, is never opened or followed.
+struct SkillFileWriter<'a> {
     folder: &'a Path,
     root: &'a str,
     open: Option<File>,
 }
 
-impl Writer<'_> {
+impl SkillFileWriter<'_> {
     fn close(&mut self) -> io::Result<()> {
         self.open.take().map_or(Ok(()), |file| file.sync_all())
     }
 }
 
-impl Sink for Writer<'_> {
+impl ArchiveSink for SkillFileWriter<'_> {
     type Error = io::Error;
 
-    fn entry(&mut self, entry: &Entry) -> io::Result<()> {
+    fn entry(&mut self, entry: &ArchiveEntry) -> io::Result<()> {
         self.close()?;
         let Some(path) = entry.path.strip_prefix(self.root) else { return Ok(()) };
         let path = path.split('/').fold(self.folder.to_owned(), |path, part| path.join(part));

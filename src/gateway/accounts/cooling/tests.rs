@@ -2,24 +2,24 @@ use super::*;
 
 const DAY: u64 = 24 * 3600;
 
-struct Story {
-    cooling: Cooling,
+struct CooldownScenario {
+    cooling: AccountCooldown,
     begin: Instant,
 }
 
-impl Story {
+impl CooldownScenario {
     fn new() -> Self {
-        Self { cooling: Cooling::default(), begin: Instant::now() }
+        Self { cooling: AccountCooldown::default(), begin: Instant::now() }
     }
 
-    /// A call that is granted and answered at that second.
-    fn at(&self, seconds: u64) -> Moment {
+    /// Returns the timing of a call that is granted and answered at that second.
+    fn at(&self, seconds: u64) -> AttemptTiming {
         self.between(seconds, seconds)
     }
 
-    fn between(&self, granted: u64, now: u64) -> Moment {
+    fn between(&self, granted: u64, now: u64) -> AttemptTiming {
         let second = |seconds| self.begin + Duration::from_secs(seconds);
-        Moment { granted: second(granted), now: second(now), jitter: 500 }
+        AttemptTiming { granted: second(granted), now: second(now), jitter: 500 }
     }
 
     fn left(&self, now: u64) -> Option<f64> {
@@ -34,10 +34,10 @@ const fn seconds(count: u64) -> Duration {
 
 #[track_caller]
 fn check(stated: Option<Duration>, exhausted: f64, throttled: f64) {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     story.cooling.exhausted(stated, story.at(0));
     assert_eq!(story.left(0), Some(exhausted), "exhausted, {stated:?} stated");
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     story.cooling.throttled(stated, story.at(0));
     assert_eq!(story.left(0), Some(throttled), "throttled, {stated:?} stated");
 }
@@ -54,7 +54,7 @@ fn a_stated_wait_is_kept_to_the_second_and_a_mad_one_is_not() {
 
 #[test]
 fn a_rest_is_over_at_its_end_and_not_before() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     story.cooling.exhausted(Some(seconds(5)), story.at(0));
     assert!(story.left(4).is_some());
     assert_eq!(story.left(5), None);
@@ -62,7 +62,7 @@ fn a_rest_is_over_at_its_end_and_not_before() {
 
 #[test]
 fn without_a_statement_the_pause_doubles_to_a_minute_and_one_image_resets_it() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     let (mut now, mut calls_in_the_first_minute) = (0, 0);
     for expected in [1_u32, 2, 4, 8, 16, 32, 60, 60, 60] {
         story.cooling.throttled(None, story.at(now));
@@ -80,11 +80,11 @@ fn without_a_statement_the_pause_doubles_to_a_minute_and_one_image_resets_it() {
 #[test]
 fn chance_keeps_every_pause_between_one_second_and_a_minute() {
     for jitter in [0, 1, 250, 500, 998, 999, u32::MAX] {
-        let mut story = Story::new();
+        let mut story = CooldownScenario::new();
         let mut now = 0;
         let mut pauses = Vec::new();
         for _ in 0..12 {
-            story.cooling.throttled(None, Moment { jitter, ..story.at(now) });
+            story.cooling.throttled(None, AttemptTiming { jitter, ..story.at(now) });
             pauses.push(story.left(now).unwrap());
             now += 100;
         }
@@ -92,9 +92,9 @@ fn chance_keeps_every_pause_between_one_second_and_a_minute() {
         assert!(pauses.is_sorted());
     }
     let first = |jitter| {
-        let mut story = Story::new();
+        let mut story = CooldownScenario::new();
         story.cooling.throttled(None, story.at(0));
-        story.cooling.throttled(None, Moment { jitter, ..story.at(10) });
+        story.cooling.throttled(None, AttemptTiming { jitter, ..story.at(10) });
         story.left(10).unwrap()
     };
     assert!(first(0) < first(999));
@@ -102,7 +102,7 @@ fn chance_keeps_every_pause_between_one_second_and_a_minute() {
 
 #[test]
 fn calls_that_were_under_way_together_are_one_step() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     (0..8).for_each(|_| story.cooling.throttled(None, story.between(0, 1)));
     story.cooling.throttled(None, story.at(5));
     let left = story.left(5).unwrap();
@@ -113,7 +113,7 @@ fn calls_that_were_under_way_together_are_one_step() {
 
 #[test]
 fn an_image_from_before_a_rest_changes_nothing() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     story.cooling.throttled(None, story.at(0));
     story.cooling.throttled(None, story.at(10));
     story.cooling.good(story.at(5).now);
@@ -123,17 +123,17 @@ fn an_image_from_before_a_rest_changes_nothing() {
 
 #[test]
 fn a_shorter_rest_does_not_cut_a_longer_one() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     story.cooling.exhausted(Some(seconds(3600)), story.at(0));
     story.cooling.throttled(Some(seconds(1)), story.between(0, 1));
     story.cooling.good(story.at(0).now);
     let rest = story.cooling.rest(story.at(2).now).unwrap();
-    assert_eq!((rest.cause, story.left(2)), (Cause::Exhausted, Some(3598.0)));
+    assert_eq!((rest.cause, story.left(2)), (CooldownCause::Exhausted, Some(3598.0)));
 }
 
 #[test]
 fn refused_credentials_are_counted_in_a_row() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     assert_eq!(story.cooling.unauthorized(401, story.at(0)), 1);
     assert_eq!(story.left(0), Some(2.0));
     assert_eq!(story.cooling.unauthorized(401, story.at(10)), 2);
@@ -147,20 +147,28 @@ fn refused_credentials_are_counted_in_a_row() {
 
 #[test]
 fn a_rest_from_elsewhere_is_capped_by_its_cause() {
-    let mut story = Story::new();
+    let mut story = CooldownScenario::new();
     let now = story.at(0).now;
-    for (cause, longest) in [(Cause::Exhausted, 691_200.0), (Cause::Throttled, 900.0), (Cause::Token, 60.0)] {
+    for (cause, longest) in
+        [(CooldownCause::Exhausted, 691_200.0), (CooldownCause::Throttled, 900.0), (CooldownCause::Token, 60.0)]
+    {
         story.cooling.adopt(cause, Duration::MAX, now);
         assert_eq!(story.left(0), Some(longest));
     }
-    story.cooling.adopt(Cause::Exhausted, Duration::ZERO, now);
+    story.cooling.adopt(CooldownCause::Exhausted, Duration::ZERO, now);
     assert_eq!(story.left(0), None);
 }
 
 #[test]
 fn every_cause_is_read_back_as_it_was_stored() {
-    for cause in [Cause::Exhausted, Cause::Throttled, Cause::Unfit, Cause::Unauthorized, Cause::Token] {
-        assert_eq!(Cause::parse(Some(cause.as_str())), cause);
+    for cause in [
+        CooldownCause::Exhausted,
+        CooldownCause::Throttled,
+        CooldownCause::Unfit,
+        CooldownCause::Unauthorized,
+        CooldownCause::Token,
+    ] {
+        assert_eq!(CooldownCause::parse(Some(cause.as_str())), cause);
     }
-    assert_eq!(Cause::parse(None), Cause::Throttled);
+    assert_eq!(CooldownCause::parse(None), CooldownCause::Throttled);
 }

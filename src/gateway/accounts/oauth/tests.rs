@@ -1,23 +1,23 @@
 use super::*;
 
-fn oauth(grant: Grant, client: Option<(&str, Option<&str>)>, client_auth: ClientAuth) -> Oauth {
-    Oauth {
+fn oauth(grant: GrantConfig, client: Option<(&str, Option<&str>)>, client_auth: ClientAuth) -> OauthConfig {
+    OauthConfig {
         token_url: "https://login.example/token".parse().unwrap(),
         grant,
         client_id: client.map(|(id, _)| id.to_owned()),
-        client_secret: client.and_then(|(_, secret)| secret).map(|secret| Secret::new(secret.to_owned(), "here")),
+        client_secret: client.and_then(|(_, secret)| secret).map(|secret| ConfigSecret::new(secret.to_owned(), "here")),
         client_auth,
         scope: None,
         audience: None,
     }
 }
 
-fn refresh(token: &str) -> Grant {
-    Grant::RefreshToken(Secret::new(token.to_owned(), "here"))
+fn refresh(token: &str) -> GrantConfig {
+    GrantConfig::RefreshToken(ConfigSecret::new(token.to_owned(), "here"))
 }
 
-fn answer(status: u16, body: &str) -> TokenAnswer {
-    TokenAnswer { status, body: Bytes::copy_from_slice(body.as_bytes()) }
+fn answer(status: u16, body: &str) -> TokenResponse {
+    TokenResponse { status, body: Bytes::copy_from_slice(body.as_bytes()) }
 }
 
 #[track_caller]
@@ -27,7 +27,7 @@ fn check_life(expires_in: &str, seconds: u64) {
 }
 
 #[track_caller]
-fn check_refused(status: u16, body: &str, expected: Refusal) {
+fn check_refused(status: u16, body: &str, expected: GrantRefusal) {
     assert_eq!(read(&answer(status, body)), Err(expected), "{status} {body}");
 }
 
@@ -48,9 +48,9 @@ fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
 #[test]
 fn the_client_shows_itself_where_the_operator_wants_it() {
     let client = Some(("a:b", Some("s&t")));
-    let body = oauth(Grant::ClientCredentials, client, ClientAuth::Body);
+    let body = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Body);
     assert_eq!(request(&body, None).form, "grant_type=client_credentials&client_id=a%3Ab&client_secret=s%26t");
-    let basic = oauth(Grant::ClientCredentials, client, ClientAuth::Basic);
+    let basic = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Basic);
     let sent = request(&basic, None);
     assert_eq!(sent.form, "grant_type=client_credentials");
     let header = sent.authorization.unwrap();
@@ -94,18 +94,22 @@ fn what_is_no_grant_is_none() {
         "{\"access_token\":\"a\\nb\"}",
         r#"{"access_token":"a","token_type":"mac"}"#,
     ] {
-        check_refused(200, body, Refusal::Transient);
+        check_refused(200, body, GrantRefusal::Transient);
     }
-    check_refused(200, &format!(r#"{{"access_token":"{}"}}"#, "a".repeat(ANSWER_MAX)), Refusal::Transient);
+    check_refused(200, &format!(r#"{{"access_token":"{}"}}"#, "a".repeat(ANSWER_MAX)), GrantRefusal::Transient);
 }
 
 #[test]
 fn only_a_known_code_is_permanent() {
     for code in PERMANENT {
-        check_refused(400, &format!(r#"{{"error":"{code}"}}"#), Refusal::Permanent(code));
+        check_refused(400, &format!(r#"{{"error":"{code}"}}"#), GrantRefusal::Permanent(code));
     }
-    check_refused(401, r#"{"error":{"code":"refresh_token_expired"}}"#, Refusal::Permanent("refresh_token_expired"));
-    check_refused(401, r#"{"error":{"type":"invalid_client","code":null}}"#, Refusal::Permanent("invalid_client"));
+    check_refused(
+        401,
+        r#"{"error":{"code":"refresh_token_expired"}}"#,
+        GrantRefusal::Permanent("refresh_token_expired"),
+    );
+    check_refused(401, r#"{"error":{"type":"invalid_client","code":null}}"#, GrantRefusal::Permanent("invalid_client"));
     for (status, body) in [
         (400, r#"{"error":"slow_down"}"#),
         (403, "<html>blocked</html>"),
@@ -113,7 +117,7 @@ fn only_a_known_code_is_permanent() {
         (500, r#"{"error":"invalid_grant"}"#),
         (302, r#"{"access_token":"a"}"#),
     ] {
-        check_refused(status, body, Refusal::Transient);
+        check_refused(status, body, GrantRefusal::Transient);
     }
 }
 

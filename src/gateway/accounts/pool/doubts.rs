@@ -1,26 +1,25 @@
-//! Accounts whose credentials are in doubt, until they were checked by themselves.
+//! Accounts whose credentials are in doubt until they have been checked separately.
 
 use std::sync::Arc;
 
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::Pool;
-use crate::gateway::accounts::account::Account;
-use crate::gateway::accounts::cooling::Moment;
+use super::AccountPool;
+use crate::gateway::accounts::account::UpstreamAccount;
+use crate::gateway::accounts::cooling::AttemptTiming;
 use crate::gateway::accounts::lease::LeaseGrant;
 
-// === impl Pool ===
+// === impl AccountPool ===
 
-impl Pool {
-    /// The account has forbidden a request that another account forbids as well: whether its credentials are good for
-    /// anything must be checked.
+impl AccountPool {
+    /// Notes that this account and another one have forbidden the same request, so that the credentials are checked.
     pub(in crate::gateway::accounts) fn doubt(self: &Arc<Self>, granted: &LeaseGrant) {
         self.change(granted, |member, moment| member.doubt(moment.now));
     }
 
-    /// The accounts whose credentials must be checked now. The result for each goes to [`Pool::tried`].
-    pub(in crate::gateway::accounts) fn take_doubted(&self) -> Vec<(u64, Arc<Account>)> {
+    /// Returns the accounts whose credentials must be checked now. The result for each goes to [`AccountPool::tried`].
+    pub(in crate::gateway::accounts) fn take_doubted(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
         let (now, mut inner) = (Instant::now(), self.lock());
         let doubted = inner.members.iter_mut().filter(|member| member.doubted && !member.trying);
         let taken = doubted.map(|member| {
@@ -31,20 +30,27 @@ impl Pool {
         taken.collect()
     }
 
-    /// Takes in the status with which the credentials of an account were answered, if there was an answer. It says
-    /// nothing of the credentials that the account has been given since.
-    pub(in crate::gateway::accounts) fn tried(self: &Arc<Self>, id: u64, tried: &Arc<Account>, status: Option<u16>) {
+    /// Applies the status of a credential check, if there was an answer. It does not apply to credentials that the
+    /// account has received since.
+    pub(in crate::gateway::accounts) fn tried(
+        self: &Arc<Self>,
+        id: u64,
+        tried: &Arc<UpstreamAccount>,
+        status: Option<u16>,
+    ) {
         let now = Instant::now();
         let mut inner = self.lock();
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
             member.trying = false;
             let status = status.filter(|_| Arc::ptr_eq(&member.account, tried));
             match status {
-                // Some keys may make images and not list models, so this alone disables no account.
-                Some(403) if member.suspected => member.forbidden(Moment { granted: now, now, jitter: 0 }, Utc::now()),
+                // Some keys may make images but not list models, so this alone disables no account.
+                Some(403) if member.suspected => {
+                    member.forbidden(AttemptTiming { granted: now, now, jitter: 0 }, Utc::now());
+                }
                 Some(status @ (401 | 403)) => member.refused(status),
                 Some(200..=299) => member.acquit(now),
-                // Nothing is known: the account rests, and the next refusal starts the next check.
+                // The result is unknown: the account stays in its cooldown, and the next refusal starts the next check.
                 Some(_) | None => {}
             }
         }

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::task::{JoinSet, yield_now};
 
 use super::*;
-use crate::gateway::accounts::account::Account;
+use crate::gateway::accounts::account::UpstreamAccount;
 use crate::gateway::config;
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn account(name: &str, all: u32, large: u32) -> config::Account {
-    config::Account {
+fn account(name: &str, all: u32, large: u32) -> config::AccountConfig {
+    config::AccountConfig {
         name: name.to_owned(),
-        upstream: config::Upstream::Simulator,
-        tier: config::Tier::Paid,
+        upstream: config::UpstreamConfig::Simulator,
+        tier: config::BillingTier::Paid,
         groups: vec!["default".to_owned()],
         priority: 0,
         concurrency: NonZeroU32::new(all).unwrap(),
@@ -25,47 +25,52 @@ fn account(name: &str, all: u32, large: u32) -> config::Account {
     }
 }
 
-fn pool(accounts: &[config::Account]) -> Arc<Pool> {
-    let pool = Pool::seeded(7);
+fn pool(accounts: &[config::AccountConfig]) -> Arc<AccountPool> {
+    let pool = AccountPool::seeded(7);
     {
         let mut inner = pool.lock();
         for account in accounts {
             let id = inner.next_id();
-            inner.members.push(Member::new(id, Arc::new(Account::new(account)), None));
+            inner.members.push(PoolMember::new(id, Arc::new(UpstreamAccount::new(account)), None));
         }
     }
     pool
 }
 
-fn standard() -> Wanted {
-    Wanted { group: "default".to_owned(), model: Some("m".into()), ..Wanted::default() }
+fn standard() -> AccountRequirements {
+    AccountRequirements { group: "default".to_owned(), model: Some("m".into()), ..AccountRequirements::default() }
 }
 
-fn large() -> Wanted {
-    Wanted { large: true, ..standard() }
+fn large() -> AccountRequirements {
+    AccountRequirements { large: true, ..standard() }
 }
 
-async fn take(pool: &Arc<Pool>, key: &str, wanted: Wanted) -> Result<Place, NoLease> {
-    pool.place(&Requester::alone(key), wanted, Instant::now() + LONG).await
+async fn take(pool: &Arc<AccountPool>, key: &str, wanted: AccountRequirements) -> Result<AccountSlot, LeaseRefusal> {
+    pool.place(&RequesterId::alone(key), wanted, Instant::now() + LONG).await
 }
 
-/// Lets everybody who can go on do so, until they wait.
+/// Lets all tasks run until they wait.
 async fn settled() {
     for _ in 0..20 {
         yield_now().await;
     }
 }
 
-/// The name of the account.
-type Got = Result<String, NoLease>;
+/// The name of the account, or the refusal.
+type AnswerResult = Result<String, LeaseRefusal>;
 
-/// Who waits, and in the end what each got, in order.
+/// The waiting requests and the result of each, in order.
 #[derive(Clone, Default)]
-struct Line(Arc<Mutex<Vec<(String, Got)>>>);
+struct AnswerLog(Arc<Mutex<Vec<(String, AnswerResult)>>>);
 
-impl Line {
-    /// Joins the line; the place is given back at once.
-    async fn join(&self, pool: &Arc<Pool>, key: &str, wanted: Wanted) -> tokio::task::JoinHandle<()> {
+impl AnswerLog {
+    /// Adds a request to the queue; its slot is given back at once.
+    async fn join(
+        &self,
+        pool: &Arc<AccountPool>,
+        key: &str,
+        wanted: AccountRequirements,
+    ) -> tokio::task::JoinHandle<()> {
         let (pool, line, key) = (Arc::clone(pool), self.clone(), key.to_owned());
         let joined = tokio::runtime::Handle::current().spawn(async move {
             let place = take(&pool, &key, wanted).await;
@@ -80,13 +85,13 @@ impl Line {
         self.0.lock().unwrap().iter().map(|(key, _)| key.as_str()).collect()
     }
 
-    fn got(&self) -> Vec<Got> {
+    fn got(&self) -> Vec<AnswerResult> {
         self.0.lock().unwrap().iter().map(|(_, got)| got.clone()).collect()
     }
 }
 
 #[track_caller]
-fn is_clean(pool: &Pool) {
+fn is_clean(pool: &AccountPool) {
     let inner = pool.lock();
     assert_eq!(inner.queue.len(), 0);
     for member in &inner.members {
@@ -98,7 +103,7 @@ fn is_clean(pool: &Pool) {
 async fn a_place_that_frees_on_any_account_goes_to_the_first_who_waits() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
     let (one, two) = (take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap());
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     line.join(&pool, "2", standard()).await;
     let (a, b) = if one.account().name() == "a" { (one, two) } else { (two, one) };
@@ -113,7 +118,7 @@ async fn a_place_that_frees_on_any_account_goes_to_the_first_who_waits() {
 async fn keys_take_turns() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     for key in ["1", "1", "1", "1", "2", "2", "3"] {
         line.join(&pool, key, standard()).await;
     }
@@ -127,7 +132,7 @@ async fn keys_take_turns() {
 async fn a_large_job_holds_up_no_standard_one_and_is_not_forgotten() {
     let pool = pool(&[account("a", 3, 1)]);
     let first = take(&pool, "x", large()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "L", large()).await;
     line.join(&pool, "s", standard()).await;
     assert_eq!(line.keys(), "s");
@@ -145,7 +150,7 @@ async fn a_large_job_holds_up_no_standard_one_and_is_not_forgotten() {
 async fn who_leaves_the_line_leaves_no_gap() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     let gone = line.join(&pool, "1", standard()).await;
     line.join(&pool, "2", standard()).await;
     gone.abort();
@@ -160,10 +165,10 @@ async fn who_leaves_the_line_leaves_no_gap() {
 async fn a_place_for_one_who_leaves_in_that_moment_goes_to_the_next() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     let gone = line.join(&pool, "1", standard()).await;
     line.join(&pool, "2", standard()).await;
-    // The place is on its way to the first, who never looks.
+    // The slot is on its way to the first request, which never receives it.
     drop(place);
     gone.abort();
     settled().await;
@@ -176,7 +181,7 @@ async fn nobody_waits_for_ever() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
     let begun = Instant::now();
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(NoLease::Busy));
+    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Busy));
     assert_eq!(begun.elapsed(), LONG);
     drop(place);
     is_clean(&pool);
@@ -187,18 +192,18 @@ async fn a_user_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_lon
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
     let mut lines: Vec<_> = (0..QUEUE_MAX)
-        .map(|number| pool.ask(&Requester::alone(&format!("{}", number / USER_MAX)), standard()))
+        .map(|number| pool.ask(&RequesterId::alone(&format!("{}", number / USER_MAX)), standard()))
         .collect();
-    let refused = |asked: &Asked| matches!(asked, Asked::Answered(Err(NoLease::Busy)));
+    let refused = |asked: &SlotRequestOutcome| matches!(asked, SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy)));
     assert!(!lines.iter().any(refused));
-    assert!(refused(&pool.ask(&Requester::alone("0"), standard())));
-    let newcomer = pool.ask(&Requester::alone("new"), standard());
+    assert!(refused(&pool.ask(&RequesterId::alone("0"), standard())));
+    let newcomer = pool.ask(&RequesterId::alone("new"), standard());
     assert!(!refused(&newcomer));
     let evicted = lines.iter_mut().filter_map(|asked| match asked {
-        Asked::Waiting(_, answer) => answer.try_recv().ok(),
-        Asked::Answered(_) => None,
+        SlotRequestOutcome::Waiting(_, answer) => answer.try_recv().ok(),
+        SlotRequestOutcome::Answered(_) => None,
     });
-    assert_eq!(evicted.filter_map(Result::err).collect::<Vec<_>>(), [NoLease::Busy]);
+    assert_eq!(evicted.filter_map(Result::err).collect::<Vec<_>>(), [LeaseRefusal::Busy]);
     assert_eq!(pool.lock().queue.len(), QUEUE_MAX);
     drop((newcomer, lines));
     drop(place);
@@ -209,23 +214,23 @@ async fn a_user_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_lon
 async fn those_without_hope_are_told_at_once() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
     let places = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     let wait = Some(Duration::from_secs(100));
-    pool.learn(places[0].granted(), Lesson::Exhausted { wait });
+    pool.learn(places[0].granted(), AccountFeedback::Exhausted { wait });
     settled().await;
     assert_eq!(line.got(), []);
-    pool.learn(places[1].granted(), Lesson::Exhausted { wait: Some(Duration::from_secs(50)) });
+    pool.learn(places[1].granted(), AccountFeedback::Exhausted { wait: Some(Duration::from_secs(50)) });
     settled().await;
     let least = Some(Duration::from_secs(50));
-    assert_eq!(line.got(), [Err(NoLease::Resting { exhausted: true, wait: least })]);
-    let tried = |name: &str| Wanted { tried: vec![name.to_owned()], ..standard() };
+    assert_eq!(line.got(), [Err(LeaseRefusal::Resting { exhausted: true, wait: least })]);
+    let tried = |name: &str| AccountRequirements { tried: vec![name.to_owned()], ..standard() };
     let name = places[1].account().name().to_owned();
-    assert_eq!(take(&pool, "1", tried(&name)).await.err(), Some(NoLease::Resting { exhausted: true, wait }));
-    let both = Wanted { tried: vec!["a".to_owned(), "b".to_owned()], ..standard() };
-    assert_eq!(take(&pool, "1", both).await.err(), Some(NoLease::NoneLeft));
-    let other = Wanted { group: "other".to_owned(), ..standard() };
-    assert_eq!(take(&pool, "1", other).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(take(&pool, "1", tried(&name)).await.err(), Some(LeaseRefusal::Resting { exhausted: true, wait }));
+    let both = AccountRequirements { tried: vec!["a".to_owned(), "b".to_owned()], ..standard() };
+    assert_eq!(take(&pool, "1", both).await.err(), Some(LeaseRefusal::NoneLeft));
+    let other = AccountRequirements { group: "other".to_owned(), ..standard() };
+    assert_eq!(take(&pool, "1", other).await.err(), Some(LeaseRefusal::NoneLeft));
     drop(places);
     tokio::time::advance(Duration::from_secs(50)).await;
     assert_eq!(take(&pool, "1", standard()).await.unwrap().account().name(), name);
@@ -236,9 +241,9 @@ async fn those_without_hope_are_told_at_once() {
 async fn only_limits_are_worth_waiting_for() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1), account("c", 1, 1)]);
     let mut lessons = [
-        Lesson::Unfit { status: 404 },
-        Lesson::Exhausted { wait: Some(Duration::from_secs(3600)) },
-        Lesson::Throttled { wait: Some(Duration::from_secs(10)) },
+        AccountFeedback::Unfit { status: 404 },
+        AccountFeedback::Exhausted { wait: Some(Duration::from_secs(3600)) },
+        AccountFeedback::Throttled { wait: Some(Duration::from_secs(10)) },
     ]
     .into_iter();
     let mut step = async || {
@@ -249,17 +254,17 @@ async fn only_limits_are_worth_waiting_for() {
     step().await;
     step().await;
     let wait = Some(Duration::from_secs(10));
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(NoLease::Resting { exhausted: false, wait }));
+    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Resting { exhausted: false, wait }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_account_that_may_not_is_no_reason_to_wait() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    pool.learn(place.granted(), Lesson::Unfit { status: 402 });
+    pool.learn(place.granted(), AccountFeedback::Unfit { status: 402 });
     drop(place);
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(NoLease::NoneLeft));
-    let other = Wanted { model: Some("other".into()), ..standard() };
+    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::NoneLeft));
+    let other = AccountRequirements { model: Some("other".into()), ..standard() };
     assert!(take(&pool, "1", other).await.is_ok(), "what it has not got is one model");
 }
 
@@ -267,11 +272,11 @@ async fn an_account_that_may_not_is_no_reason_to_wait() {
 async fn a_rest_that_ends_wakes_those_who_wait_for_another() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
     let places = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    pool.learn(places[0].granted(), Lesson::Throttled { wait: Some(Duration::from_secs(5)) });
+    pool.learn(places[0].granted(), AccountFeedback::Throttled { wait: Some(Duration::from_secs(5)) });
     let [resting, busy] = places;
     let name = resting.account().name().to_owned();
     drop(resting);
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     tokio::time::advance(Duration::from_secs(5)).await;
     pool.wake();
@@ -285,37 +290,37 @@ async fn a_rest_that_ends_wakes_those_who_wait_for_another() {
 async fn after_the_stop_there_is_nothing_for_anybody() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     pool.stop();
     settled().await;
-    assert_eq!(line.got(), [Err(NoLease::Stopping)]);
+    assert_eq!(line.got(), [Err(LeaseRefusal::Stopping)]);
     drop(place);
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(NoLease::Stopping));
+    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Stopping));
     is_clean(&pool);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_account_is_left_out_then_probed_by_one_call() {
     let pool = pool(&[account("a", 4, 1), account("b", 4, 1)]);
-    let not = |name: &str| Wanted { tried: vec![name.to_owned()], ..standard() };
+    let not = |name: &str| AccountRequirements { tried: vec![name.to_owned()], ..standard() };
     for _ in 0..3 {
-        pool.learn(take(&pool, "x", not("b")).await.unwrap().granted(), Lesson::Faulty);
+        pool.learn(take(&pool, "x", not("b")).await.unwrap().granted(), AccountFeedback::Faulty);
     }
     let mut places = Vec::new();
     for _ in 0..4 {
         places.push(take(&pool, "x", standard()).await.unwrap());
     }
     assert!(places.iter().all(|place| place.account().name() == "b"));
-    // It is used where nothing else is left.
+    // The account is used if no other is left.
     assert_eq!(take(&pool, "x", not("b")).await.unwrap().account().name(), "a");
     tokio::time::advance(Duration::from_secs(11)).await;
     let probe = take(&pool, "x", standard()).await.unwrap();
     assert_eq!(probe.account().name(), "a");
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     assert_eq!(line.got(), []);
-    pool.learn(probe.granted(), Lesson::Good);
+    pool.learn(probe.granted(), AccountFeedback::Good);
     settled().await;
     assert_eq!(line.got(), [Ok("a".to_owned())]);
     drop((probe, places));
@@ -327,12 +332,12 @@ async fn an_account_that_fails_alone_goes_on_serving() {
     let pool = pool(&[account("a", 1, 1)]);
     for _ in 0..10 {
         let place = take(&pool, "x", standard()).await.unwrap();
-        pool.learn(place.granted(), Lesson::Faulty);
+        pool.learn(place.granted(), AccountFeedback::Faulty);
     }
     is_clean(&pool);
 }
 
-/// Numbers that look like chance, the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -342,24 +347,27 @@ impl Chance {
     }
 }
 
-/// One request of many: waits, works, and ends in one of the ways in which requests end.
-async fn random_request(pool: Arc<Pool>, mut chance: Chance) {
-    let wanted = Wanted { large: chance.below(4) == 0, ..standard() };
-    let key = Requester::alone(&format!("{}", chance.below(5)));
+/// One request of many: it waits, works, and ends in one of the ways in which requests end.
+async fn random_request(pool: Arc<AccountPool>, mut chance: Chance) {
+    let wanted = AccountRequirements { large: chance.below(4) == 0, ..standard() };
+    let key = RequesterId::alone(&format!("{}", chance.below(5)));
     let patience = Duration::from_millis(chance.below(200));
     let Ok(place) = pool.place(&key, wanted, Instant::now() + patience).await else { return };
     within_limits(&pool);
     tokio::time::sleep(Duration::from_millis(chance.below(20))).await;
     match chance.below(10) {
         0 => std::panic::resume_unwind(Box::new("a request breaks")),
-        1 => pool.learn(place.granted(), Lesson::Faulty),
-        2 => pool.learn(place.granted(), Lesson::Throttled { wait: Some(Duration::from_millis(chance.below(30) + 1)) }),
-        _ => pool.learn(place.granted(), Lesson::Good),
+        1 => pool.learn(place.granted(), AccountFeedback::Faulty),
+        2 => pool.learn(
+            place.granted(),
+            AccountFeedback::Throttled { wait: Some(Duration::from_millis(chance.below(30) + 1)) },
+        ),
+        _ => pool.learn(place.granted(), AccountFeedback::Good),
     }
     within_limits(&pool);
 }
 
-fn within_limits(pool: &Pool) {
+fn within_limits(pool: &AccountPool) {
     for member in &pool.lock().members {
         let places = member.account.places();
         assert!(
@@ -392,7 +400,7 @@ async fn storm(seed: u64, requests: u64) {
         }
     }
     while let Some(ended) = running.join_next().await {
-        // A failed assertion is told apart from the breaks of the story.
+        // A failed assertion is distinguished from the simulated failures.
         if let Err(error) = ended
             && error.is_panic()
         {
@@ -426,6 +434,6 @@ fn a_panic_in_the_middle_leaves_the_pool_usable() {
         std::panic::resume_unwind(Box::new("while the lock is held"));
     }));
     assert!(broken.is_err());
-    assert!(matches!(pool.ask(&Requester::alone("x"), standard()), Asked::Answered(Ok(_))));
+    assert!(matches!(pool.ask(&RequesterId::alone("x"), standard()), SlotRequestOutcome::Answered(Ok(_))));
     is_clean(&pool);
 }

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::gateway::store::StoreError;
-use crate::gateway::store::testing::Double;
+use crate::gateway::store::testing::StoreDouble;
 
 const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 
 #[track_caller]
-fn rests_an_hour(got: Result<Lease, NoLease>) {
+fn rests_an_hour(got: Result<Lease, LeaseRefusal>) {
     match got {
-        Err(NoLease::Resting { exhausted: true, wait: Some(wait) }) => {
+        Err(LeaseRefusal::Resting { exhausted: true, wait: Some(wait) }) => {
             assert!((3500..=3600).contains(&wait.as_secs()), "{wait:?}");
         }
         other => panic!("{other:?}"),
@@ -23,7 +23,7 @@ async fn a_rest_survives_a_restart_and_reaches_other_nodes() {
     let accounts = start(&store, "one", &[with_key("a")], &none).await;
     let other = start(&store, "two", &[with_key("a")], &none).await;
     let taken = lease(&accounts).await.unwrap();
-    assert_eq!(accounts.learn(&taken, Lesson::Exhausted { wait: HOUR }).await, Again::Other);
+    assert_eq!(accounts.learn(&taken, AccountFeedback::Exhausted { wait: HOUR }).await, RetryTarget::Other);
     assert_eq!(row(&store, "a").await.cooling_cause.as_deref(), Some("exhausted"));
     rests_an_hour(lease(&accounts).await);
     assert!(lease(&other).await.is_ok());
@@ -36,7 +36,7 @@ async fn a_rest_survives_a_restart_and_reaches_other_nodes() {
 async fn an_operator_ends_a_rest_on_every_node() {
     let (_dir, store) = fresh().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
-    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Exhausted { wait: HOUR }).await;
+    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
     change(&store, "a", AccountChange::Enable).await;
     round(&accounts).await;
     assert!(lease(&accounts).await.is_ok());
@@ -49,7 +49,7 @@ async fn a_stored_rest_from_a_mad_clock_is_capped() {
     let until = Timestamp::from(chrono::Utc::now() + chrono::TimeDelta::days(50_000));
     change(&store, "a", AccountChange::Cool { until, cause: "exhausted".to_owned() }).await;
     round(&accounts).await;
-    let Err(NoLease::Resting { wait: Some(wait), .. }) = lease(&accounts).await else { panic!("it rests") };
+    let Err(LeaseRefusal::Resting { wait: Some(wait), .. }) = lease(&accounts).await else { panic!("it rests") };
     assert!(wait <= Duration::from_secs(8 * 24 * 3600));
 }
 
@@ -59,13 +59,13 @@ async fn disabling_and_enabling_arrive() {
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     change(&store, "a", AccountChange::Disable { reason: "by hand".to_owned() }).await;
     round(&accounts).await;
-    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
     assert_eq!(
         accounts.explain("default", false, None)[0].state,
-        Availability::Disabled { reason: "by hand".to_owned() }
+        AccountAvailability::Disabled { reason: "by hand".to_owned() }
     );
     let restarted = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
-    assert_eq!(lease(&restarted).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(lease(&restarted).await.err(), Some(LeaseRefusal::NoneLeft));
     change(&store, "a", AccountChange::Enable).await;
     round(&accounts).await;
     assert!(lease(&accounts).await.is_ok());
@@ -88,26 +88,26 @@ fn kept(store: &SqliteStore, name: &str, key: &str) -> NewAccount {
 async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
     let (_dir, store) = fresh().await;
     let accounts = start(&store, "one", &[], &FakeTokens::rotating()).await;
-    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
-    store.insert_account(&Act::command(), &kept(&store, "k", "first")).await.unwrap();
+    assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
+    store.insert_account(&AuditContext::command(), &kept(&store, "k", "first")).await.unwrap();
     round(&accounts).await;
     let held = lease(&accounts).await.unwrap();
     assert_eq!(shown(&held), "Bearer first");
-    let Endpoint::Images(address) = held.endpoint() else { panic!("{:?}", held.endpoint()) };
+    let AccountEndpoint::Images(address) = held.endpoint() else { panic!("{:?}", held.endpoint()) };
     assert_eq!(address.join("/images"), "https://kept.example/v1/images");
     let other = kept(&store, "k", "second").sealed.unwrap();
     change(&store, "k", AccountChange::Reseal(other)).await;
     round(&accounts).await;
-    // Its only place is still taken.
-    assert_eq!(accounts.explain("default", false, None)[0].state, Availability::Full);
+    // The only slot of the account is still taken.
+    assert_eq!(accounts.explain("default", false, None)[0].state, AccountAvailability::Full);
     drop(held);
     let held = lease(&accounts).await.unwrap();
     assert_eq!(shown(&held), "Bearer second");
-    assert!(store.delete_account(&Act::command(), "k").await.unwrap());
+    assert!(store.delete_account(&AuditContext::command(), "k").await.unwrap());
     round(&accounts).await;
-    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
     drop(held);
-    store.insert_account(&Act::command(), &kept(&store, "k", "third")).await.unwrap();
+    store.insert_account(&AuditContext::command(), &kept(&store, "k", "third")).await.unwrap();
     assert!(lease(&start(&store, "one", &[], &FakeTokens::rotating()).await).await.is_ok());
 }
 
@@ -116,7 +116,7 @@ async fn an_account_that_cannot_be_read_is_left_out_and_harms_no_other() {
     let (_dir, store) = fresh().await;
     let mut broken = kept(&store, "broken", "x");
     broken.sealed = kept(&store, "another", "x").sealed;
-    store.insert_account(&Act::command(), &broken).await.unwrap();
+    store.insert_account(&AuditContext::command(), &broken).await.unwrap();
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     round(&accounts).await;
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
@@ -130,14 +130,14 @@ async fn an_account_that_cannot_be_read_is_left_out_and_harms_no_other() {
 #[tokio::test]
 async fn trouble_with_the_store_is_no_trouble_of_the_request_and_is_made_up_for() {
     let (_dir, store) = fresh().await;
-    let double = Double::of(Arc::clone(&store) as Arc<dyn Store>);
+    let double = StoreDouble::of(Arc::clone(&store) as Arc<dyn Store>);
     start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     let (vault, endpoint) = (store.vault().clone(), FakeTokens::rotating());
     let shared = Arc::clone(&double) as Arc<dyn Store>;
     let accounts = Accounts::open(&[with_key("a")], shared, vault, endpoint, NodeId::only()).await.unwrap();
     let taken = lease(&accounts).await.unwrap();
     double.set_trouble(Some(|| StoreError::Busy));
-    assert_eq!(accounts.learn(&taken, Lesson::Exhausted { wait: HOUR }).await, Again::Other);
+    assert_eq!(accounts.learn(&taken, AccountFeedback::Exhausted { wait: HOUR }).await, RetryTarget::Other);
     assert!(!Arc::clone(&accounts).round(true).await);
     rests_an_hour(lease(&accounts).await);
     assert_eq!(row(&store, "a").await.cooling_until, None);
@@ -151,10 +151,10 @@ async fn trouble_with_the_store_is_no_trouble_of_the_request_and_is_made_up_for(
 async fn an_older_look_does_not_undo_what_was_learnt_since() {
     let (_dir, store) = fresh().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
-    let before = Before::of(&accounts.pool);
+    let before = PoolSnapshot::of(&accounts.pool);
     let rows = store.list_accounts().await.unwrap();
-    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Exhausted { wait: HOUR }).await;
-    Rows::read(rows, &before, store.vault()).apply(&accounts.pool, &before);
+    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
+    AccountRows::read(rows, &before, store.vault()).apply(&accounts.pool, &before);
     rests_an_hour(lease(&accounts).await);
 }
 
@@ -210,7 +210,7 @@ async fn without_an_answer_an_account_goes_on_resting_and_is_not_disabled() {
 async fn a_check_of_credentials_that_were_replaced_says_nothing_of_the_new_ones() {
     let (_dir, store) = fresh().await;
     let endpoint = FakeTokens::rotating();
-    let (old, new) = (with_key("a"), config::Account { priority: 7, ..with_key("a") });
+    let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
     endpoint.probe.store(401, Ordering::SeqCst);
     endpoint.probe_gate.forget_permits(1000);
@@ -229,7 +229,7 @@ async fn a_check_of_credentials_that_were_replaced_says_nothing_of_the_new_ones(
 async fn doubt_ends_with_the_credentials_that_gave_rise_to_it() {
     let (_dir, store) = fresh().await;
     let endpoint = FakeTokens::rotating();
-    let (old, new) = (with_key("a"), config::Account { priority: 7, ..with_key("a") });
+    let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
     refuse(&accounts, 401, 3);
     accounts.configure(&[old], std::slice::from_ref(&new)).await.unwrap();
@@ -237,7 +237,7 @@ async fn doubt_ends_with_the_credentials_that_gave_rise_to_it() {
     assert_eq!(endpoint.probes.load(Ordering::SeqCst), 0);
 }
 
-/// Runs a round and waits until the checks that it has begun are over.
+/// Runs a round, and waits until the checks that it has started are over.
 async fn tried(accounts: &Arc<Accounts>) {
     round(accounts).await;
     while accounts.pool.lock().members.iter().any(|member| member.trying) {
@@ -246,20 +246,20 @@ async fn tried(accounts: &Arc<Accounts>) {
     round(accounts).await;
 }
 
-/// Refuses the credentials of the first account as often in a row, in calls that followed each other.
+/// Refuses the credentials of the first account this many times in a row, in calls that followed each other.
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();
     let granted = LeaseGrant { member: 0, at: begin, model: None, caller: "usr_1".into() };
-    inner.members[0].learn(Lesson::Good, &granted, at(begin), chrono::Utc::now());
+    inner.members[0].learn(AccountFeedback::Good, &granted, at(begin), chrono::Utc::now());
     for step in 1..=times {
         let moment = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].learn(Lesson::Unauthorized { status }, &granted, moment, chrono::Utc::now());
+        inner.members[0].learn(AccountFeedback::Unauthorized { status }, &granted, moment, chrono::Utc::now());
     }
 }
 
-const fn at(now: Instant) -> cooling::Moment {
-    cooling::Moment { granted: now, now, jitter: 0 }
+const fn at(now: Instant) -> cooling::AttemptTiming {
+    cooling::AttemptTiming { granted: now, now, jitter: 0 }
 }
 
 #[tokio::test]
@@ -269,18 +269,18 @@ async fn an_image_clears_the_stored_rest_that_is_over() {
     let until = Timestamp::from(chrono::Utc::now() - chrono::TimeDelta::seconds(1));
     change(&store, "a", AccountChange::Cool { until, cause: "throttled".to_owned() }).await;
     round(&accounts).await;
-    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Good).await;
+    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Good).await;
     assert_eq!(row(&store, "a").await.cooling_until, None);
-    accounts.learn(&lease(&accounts).await.unwrap(), Lesson::Neutral).await;
+    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Neutral).await;
 }
 
 #[tokio::test]
 async fn a_choice_is_explained_in_the_order_of_the_choice() {
     let (_dir, store) = fresh().await;
-    let free = config::Account { tier: Tier::Free, ..with_key("free") };
-    let liked = config::Account { priority: 5, ..with_key("liked") };
+    let free = config::AccountConfig { tier: BillingTier::Free, ..with_key("free") };
+    let liked = config::AccountConfig { priority: 5, ..with_key("liked") };
     let token = with_token("token", "r");
-    let all = [free, with_key("plain"), liked, token, account("far", config::Upstream::Simulator)];
+    let all = [free, with_key("plain"), liked, token, account("far", config::UpstreamConfig::Simulator)];
     let mut all = Vec::from(all);
     all[4].groups = vec!["elsewhere".to_owned()];
     let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
@@ -306,7 +306,10 @@ async fn what_can_be_seen_of_a_lease_holds_no_secret() {
     let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
     let leases = [
         lease(&accounts).await.unwrap(),
-        accounts.take(&Requester::alone("k"), Wanted { tried: vec!["t".to_owned()], ..wanted() }).await.unwrap(),
+        accounts
+            .take(&RequesterId::alone("k"), AccountRequirements { tried: vec!["t".to_owned()], ..wanted() })
+            .await
+            .unwrap(),
     ];
     assert!(leases.iter().all(|lease| shown(lease).contains(CANARY)));
     let seen = format!("{leases:?} {:?} {:?}", accounts.pool, accounts.explain("default", false, None));

@@ -1,13 +1,13 @@
 use tokio::task::{JoinSet, yield_now};
 
 use super::*;
-use crate::gateway::store::testing::Double;
+use crate::gateway::store::testing::StoreDouble;
 
 const STORM: usize = 50;
-const REFUSED: Lesson = Lesson::Unauthorized { status: 401 };
+const REFUSED: AccountFeedback = AccountFeedback::Unauthorized { status: 401 };
 
-/// So many requests at once; what each of them got.
-async fn storm(accounts: &Arc<Accounts>) -> Vec<Result<Lease, NoLease>> {
+/// Makes many requests at once, and returns the result of each.
+async fn storm(accounts: &Arc<Accounts>) -> Vec<Result<Lease, LeaseRefusal>> {
     let mut all = JoinSet::new();
     for _ in 0..STORM {
         let accounts = Arc::clone(accounts);
@@ -39,10 +39,12 @@ async fn a_storm_of_refusals_makes_one_exchange_and_each_may_ask_once_more() {
         all.spawn(async move { (accounts.learn(&lease, REFUSED).await, lease) });
     }
     let learnt = all.join_all().await;
-    assert!(learnt.iter().all(|(again, lease)| *again == Again::Same && shown(lease) == "Bearer canary-access-2"));
+    assert!(
+        learnt.iter().all(|(again, lease)| *again == RetryTarget::Same && shown(lease) == "Bearer canary-access-2")
+    );
     assert_eq!(endpoint.exchanges(), 2);
-    // The fresh token is refused too: now it counts, and there is no third.
-    assert_eq!(accounts.learn(&learnt[0].1, REFUSED).await, Again::Other);
+    // The fresh token is refused too: now the refusal counts, and no third token is fetched.
+    assert_eq!(accounts.learn(&learnt[0].1, REFUSED).await, RetryTarget::Other);
     assert_eq!(endpoint.exchanges(), 2);
     assert_eq!(row(&store, "t").await.cooling_cause.as_deref(), Some("unauthorized"));
 }
@@ -52,11 +54,11 @@ async fn an_upstream_that_refuses_every_token_makes_no_endless_loop() {
     let (_dir, store) = fresh().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
-    assert_eq!(accounts.learn(&lease(&accounts).await.unwrap(), REFUSED).await, Again::Same);
-    // Another lease, as good as the same one.
-    assert_eq!(accounts.learn(&lease(&accounts).await.unwrap(), REFUSED).await, Again::Other);
+    assert_eq!(accounts.learn(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::Same);
+    // Another lease is equivalent to the same one.
+    assert_eq!(accounts.learn(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::Other);
     assert_eq!(endpoint.exchanges(), 2);
-    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -70,7 +72,7 @@ async fn two_nodes_make_one_exchange_for_each_refresh() {
     assert!(leases.iter().all(|lease| shown(lease) == "Bearer canary-access-1"));
     assert_eq!(endpoint.exchanges(), 1);
     let (one, two) = tokio::join!(nodes[0].learn(&leases[0], REFUSED), nodes[1].learn(&leases[STORM], REFUSED));
-    assert_eq!((one, two, endpoint.exchanges()), (Again::Same, Again::Same, 2));
+    assert_eq!((one, two, endpoint.exchanges()), (RetryTarget::Same, RetryTarget::Same, 2));
     assert_eq!((shown(&leases[0]), shown(&leases[STORM])), ("Bearer canary-access-2", "Bearer canary-access-2"));
     assert!(endpoint.last_form().contains("refresh_token=canary-refresh-1"));
 }
@@ -82,7 +84,7 @@ async fn the_node_that_comes_second_waits_for_the_first() {
     endpoint.gate.forget_permits(1000);
     let all = [with_token("t", "first")];
     let one = start(&store, "one", &all, &endpoint).await;
-    let double = Double::of(Arc::clone(&store) as Arc<dyn Store>);
+    let double = StoreDouble::of(Arc::clone(&store) as Arc<dyn Store>);
     let (shared, tokens) = (Arc::clone(&double) as Arc<dyn Store>, Arc::clone(&endpoint) as Arc<dyn TokenEndpoint>);
     let two = Accounts::open(&all, shared, store.vault().clone(), tokens, NodeId::from("two")).await.unwrap();
     let mut running = JoinSet::new();
@@ -95,7 +97,7 @@ async fn the_node_that_comes_second_waits_for_the_first() {
     }
     let asked = double.calls.load(Ordering::SeqCst);
     running.spawn(async move { lease(&two).await });
-    // A look and a claim that is refused.
+    // A read, and a claim that is refused.
     while double.calls.load(Ordering::SeqCst) < asked + 3 {
         yield_now().await;
     }
@@ -118,7 +120,7 @@ async fn a_revoked_refresh_token_takes_the_account_out_and_the_pool_goes_on() {
     let reason = row(&store, "t").await.disabled_reason.unwrap();
     assert_eq!(reason, "its token endpoint gives no more tokens (invalid_grant): enter new credentials");
     assert_eq!(store.load_token("t").await.unwrap(), None);
-    // An operator brings it back, and it is asked again.
+    // An operator re-enables the account, and the endpoint is asked again.
     change(&store, "t", AccountChange::Enable).await;
     *endpoint.script.lock().unwrap() = Vec::new();
     round(&accounts).await;
@@ -134,7 +136,7 @@ async fn a_revoked_token_is_found_ahead_of_need() {
     while row(&store, "t").await.disabled_at.is_none() {
         yield_now().await;
     }
-    assert_eq!(lease(&accounts).await.err(), Some(NoLease::NoneLeft));
+    assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
     assert_eq!(endpoint.exchanges(), 1);
 }
 
@@ -148,9 +150,9 @@ async fn a_rotated_refresh_token_survives_a_restart() {
     drop(accounts);
     let restarted = start(&store, "one", &all, &endpoint).await;
     let taken = lease(&restarted).await.unwrap();
-    // The access token is still good, so nobody is asked.
+    // The access token is still valid, so the endpoint is not asked.
     assert_eq!((shown(&taken), endpoint.exchanges()), ("Bearer canary-access-1", 1));
-    assert_eq!(restarted.learn(&taken, REFUSED).await, Again::Same);
+    assert_eq!(restarted.learn(&taken, REFUSED).await, RetryTarget::Same);
     assert!(endpoint.last_form().contains("refresh_token=canary-refresh-1"), "{}", endpoint.last_form());
     for file in std::fs::read_dir(dir.path()).unwrap() {
         let file = file.unwrap();
@@ -175,13 +177,13 @@ async fn a_refresh_token_that_the_operator_replaced_wins() {
 #[tokio::test]
 async fn an_endpoint_that_is_down_rests_the_account_for_a_moment_only() {
     let (_dir, store) = fresh().await;
-    for answer in [Err(Unreachable), Ok((503, "{}".to_owned())), Ok((200, "<html>".to_owned()))] {
+    for answer in [Err(TokenEndpointError), Ok((503, "{}".to_owned())), Ok((200, "<html>".to_owned()))] {
         let endpoint = FakeTokens::scripted(vec![answer]);
         let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
         change(&store, "t", AccountChange::Enable).await;
         round(&accounts).await;
         for taken in storm(&accounts).await {
-            assert_eq!(taken.err(), Some(NoLease::NoneLeft));
+            assert_eq!(taken.err(), Some(LeaseRefusal::NoneLeft));
         }
         assert_eq!(endpoint.exchanges(), 1);
         let row = row(&store, "t").await;
@@ -195,15 +197,15 @@ async fn a_token_that_is_good_stays_in_use_when_no_newer_one_is_to_be_had() {
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     lease(&accounts).await.unwrap();
-    *endpoint.script.lock().unwrap() = vec![Err(Unreachable)];
+    *endpoint.script.lock().unwrap() = vec![Err(TokenEndpointError)];
     let [keeper] = &accounts.keepers()[..] else { panic!("one keeper") };
     assert!(!keeper.is_due(Instant::now()));
     let old = Instant::now() + Duration::from_secs(3400);
     assert!(keeper.is_due(old) && keeper.usable(old).is_some());
     assert!(keeper.usable(old + Duration::from_secs(191)).is_none());
-    // As good as new, so the store satisfies whoever asks ahead; only a refusal makes an exchange.
+    // The token is nearly new, so the stored one is enough for a fetch ahead of need. Only a refusal makes an exchange.
     let refused = lease(&accounts).await.unwrap();
-    assert_eq!(accounts.tokens.renew(keeper, refused.authorization().unwrap()).await, Err(NoToken::Trouble));
+    assert_eq!(accounts.tokens.renew(keeper, refused.authorization().unwrap()).await, Err(TokenFailure::Trouble));
     assert_eq!(endpoint.exchanges(), 2);
     assert!(!keeper.is_due(old - Duration::from_secs(3400)));
     assert_eq!(shown(&lease(&accounts).await.unwrap()), "Bearer canary-access-1");

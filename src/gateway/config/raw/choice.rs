@@ -1,4 +1,4 @@
-//! What can be chosen, and the words for it.
+//! The settings with a fixed set of values, and the words for them.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What kind of credentials an account has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum CredentialKind {
     ApiKey,
     Oauth,
     Simulator,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 /// Which API an upstream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Protocol {
+pub(crate) enum UpstreamProtocol {
     /// The image endpoints.
     Images,
     /// The Responses API with its image tool.
@@ -47,7 +47,7 @@ pub(crate) enum ClientAuth {
 /// Whether an account is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Tier {
+pub(crate) enum BillingTier {
     Paid,
     Free,
 }
@@ -55,7 +55,7 @@ pub(crate) enum Tier {
 /// What happens when the upstream made another size or format than was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Delivery {
+pub(crate) enum DeliveryPolicy {
     /// The answer goes out and says what was made.
     Report,
     /// The request fails.
@@ -65,7 +65,7 @@ pub(crate) enum Delivery {
 /// What happens when an image of 3840x2160 or 2160x3840 in high or medium quality fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Fallback {
+pub(crate) enum FallbackPolicy {
     /// The request fails.
     Never,
     /// The next smaller image is made if nothing can have been paid for: medium quality, then 1536x1024 in medium quality.
@@ -77,7 +77,7 @@ pub(crate) enum Fallback {
 /// What happens to a prompt that a moderation service did not judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum OnError {
+pub(crate) enum ModerationErrorPolicy {
     /// It passes.
     Open,
     /// It is refused.
@@ -98,7 +98,7 @@ pub(crate) enum LogFormat {
 /// The file format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum OutputFormat {
+pub(crate) enum OutputFormatOption {
     Png,
     Jpeg,
     Webp,
@@ -107,15 +107,15 @@ pub(crate) enum OutputFormat {
 /// What is behind the subject of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Background {
+pub(crate) enum BackgroundOption {
     Auto,
     Opaque,
     Transparent,
 }
 
-// === impl Kind ===
+// === impl CredentialKind ===
 
-impl Kind {
+impl CredentialKind {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -126,9 +126,9 @@ impl Kind {
     }
 }
 
-// === impl Protocol ===
+// === impl UpstreamProtocol ===
 
-impl Protocol {
+impl UpstreamProtocol {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -162,9 +162,9 @@ impl ClientAuth {
     }
 }
 
-// === impl Tier ===
+// === impl BillingTier ===
 
-impl Tier {
+impl BillingTier {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -174,9 +174,9 @@ impl Tier {
     }
 }
 
-// === impl Delivery ===
+// === impl DeliveryPolicy ===
 
-impl Delivery {
+impl DeliveryPolicy {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -186,9 +186,9 @@ impl Delivery {
     }
 }
 
-// === impl Fallback ===
+// === impl FallbackPolicy ===
 
-impl Fallback {
+impl FallbackPolicy {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -199,9 +199,9 @@ impl Fallback {
     }
 }
 
-// === impl OnError ===
+// === impl ModerationErrorPolicy ===
 
-impl OnError {
+impl ModerationErrorPolicy {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -232,9 +232,9 @@ impl FromStr for LogFormat {
     }
 }
 
-// === impl OutputFormat ===
+// === impl OutputFormatOption ===
 
-impl OutputFormat {
+impl OutputFormatOption {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -245,9 +245,9 @@ impl OutputFormat {
     }
 }
 
-// === impl Background ===
+// === impl BackgroundOption ===
 
-impl Background {
+impl BackgroundOption {
     /// The word for it in the file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

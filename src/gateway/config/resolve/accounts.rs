@@ -1,36 +1,36 @@
-//! Accounts: names, whom they serve, and how much at once.
+//! Resolves accounts: their names, the groups that they serve, and their concurrency.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use super::Desk;
+use super::ConfigResolver;
 use crate::gateway::config::problem::did_you_mean;
 use crate::gateway::config::raw::RawAccount;
-use crate::gateway::config::{Account, DEFAULT_GROUP, Group, Tier, Upstream};
+use crate::gateway::config::{AccountConfig, BillingTier, DEFAULT_GROUP, GroupConfig, UpstreamConfig};
 
-/// Ours: standard images are cheap for an upstream, large ones are kept low as the specification asks.
+/// Own choice (ours): standard images are cheap for an upstream; large ones are kept low as the specification asks.
 const DEFAULT_CONCURRENCY: u32 = 8;
 const DEFAULT_LARGE_CONCURRENCY: u32 = 2;
 const LONGEST_NAME: usize = 64;
 
-impl Desk<'_> {
-    /// The accounts of the file, or else the simulator. Without groups, any may be named.
-    pub(super) fn accounts(&mut self, groups: Option<&[Group]>) -> Vec<Account> {
+impl ConfigResolver<'_> {
+    /// The accounts of the file, or the simulator if it has none. If `groups` is `None`, accounts may name any group.
+    pub(super) fn accounts(&mut self, groups: Option<&[GroupConfig]>) -> Vec<AccountConfig> {
         let raw = self.layers.written.raw.accounts.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut accounts = Vec::new();
         for (index, account) in raw.iter().enumerate() {
             let path = format!("accounts[{index}]");
             let name = self.name(&format!("{path}.name"), account.name.as_deref(), &mut taken);
-            accounts.push(Account {
+            accounts.push(AccountConfig {
                 name,
                 groups: self.served(&format!("{path}.groups"), account, groups),
-                tier: account.tier.unwrap_or(Tier::Paid),
+                tier: account.tier.unwrap_or(BillingTier::Paid),
                 priority: account.priority.unwrap_or_default(),
                 concurrency: at_least_one(account.concurrency.unwrap_or(DEFAULT_CONCURRENCY)),
                 large_concurrency: at_least_one(account.large_concurrency.unwrap_or(DEFAULT_LARGE_CONCURRENCY)),
                 implicit: false,
-                upstream: self.upstream(&path, account).unwrap_or(Upstream::Simulator),
+                upstream: self.upstream(&path, account).unwrap_or(UpstreamConfig::Simulator),
             });
         }
         if accounts.is_empty() {
@@ -39,7 +39,7 @@ impl Desk<'_> {
         accounts
     }
 
-    /// A name that logs, records and headers can carry, and that nobody else has.
+    /// A name that logs, records and headers can carry, and that no other account or group of the list has.
     pub(super) fn name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
         let name = name.unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -51,8 +51,8 @@ impl Desk<'_> {
         name.to_owned()
     }
 
-    /// The groups that an account serves.
-    fn served(&mut self, setting: &str, account: &RawAccount, groups: Option<&[Group]>) -> Vec<String> {
+    /// Resolves the groups that an account serves.
+    fn served(&mut self, setting: &str, account: &RawAccount, groups: Option<&[GroupConfig]>) -> Vec<String> {
         let Some(names) = &account.groups else { return vec![DEFAULT_GROUP.to_owned()] };
         if names.is_empty() {
             self.wrong(setting, "must name a group, or else nobody can use the account");
@@ -72,12 +72,12 @@ impl Desk<'_> {
     }
 }
 
-/// What serves when nobody configured anything.
-fn simulator() -> Account {
-    Account {
+/// The account that serves if none is configured.
+fn simulator() -> AccountConfig {
+    AccountConfig {
         name: "simulator".to_owned(),
-        upstream: Upstream::Simulator,
-        tier: Tier::Paid,
+        upstream: UpstreamConfig::Simulator,
+        tier: BillingTier::Paid,
         groups: vec![DEFAULT_GROUP.to_owned()],
         priority: 0,
         concurrency: at_least_one(DEFAULT_CONCURRENCY),
@@ -86,7 +86,7 @@ fn simulator() -> Account {
     }
 }
 
-/// The schema refuses 0 with a message of its own.
+/// The schema refuses 0 with its own message.
 fn at_least_one(count: u32) -> NonZeroU32 {
     NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
 }

@@ -1,29 +1,31 @@
-//! Where the calls of an account go: what each kind needs, and what means nothing for it.
+//! Resolves the upstream of an account: the settings that each kind needs, and those that have no meaning for it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use super::Desk;
-use crate::gateway::config::raw::{Kind, Protocol, RawAccount, RawHeader};
-use crate::gateway::config::{Credentials, Endpoint, Secret, Upstream, address, headers};
+use super::ConfigResolver;
+use crate::gateway::config::raw::{CredentialKind, RawAccount, RawHeader, UpstreamProtocol};
+use crate::gateway::config::{AccountCredentials, ConfigSecret, EndpointConfig, UpstreamConfig, address, headers};
 
-/// The model that runs the image tool where an account says nothing (ours): the text model of the contract's examples.
+/// The model that runs the image tool if an account names none (ours): the text model of the contract's examples.
 const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
-/// How the ids of models begin that only draw.
+/// The prefix of the ids of models that only draw.
 const IMAGE_MODELS: &str = "gpt-image-";
 
-impl Desk<'_> {
-    pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<Upstream> {
+impl ConfigResolver<'_> {
+    pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<UpstreamConfig> {
         let kind = account.kind?;
         self.meaningless(path, account, kind);
         match kind {
-            Kind::Simulator => Some(Upstream::Simulator),
-            Kind::ApiKey | Kind::Oauth => self.endpoint(path, account, kind).map(Upstream::Api),
+            CredentialKind::Simulator => Some(UpstreamConfig::Simulator),
+            CredentialKind::ApiKey | CredentialKind::Oauth => {
+                self.endpoint(path, account, kind).map(UpstreamConfig::Api)
+            }
         }
     }
 
-    /// A setting that does nothing is a mistake: its owner believes that it does something. A simulator with an address
-    /// would be taken for an upstream whose images are real.
-    fn meaningless(&mut self, path: &str, account: &RawAccount, kind: Kind) {
+    /// Reports settings that have no effect: the operator believes that they have one. A simulator with an address
+    /// would be mistaken for an upstream with real images.
+    fn meaningless(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) {
         let api = [
             ("base_url", account.base_url.is_some()),
             ("allow_http", account.allow_http.is_some()),
@@ -42,9 +44,13 @@ impl Desk<'_> {
             ("audience", account.audience.is_some()),
         ];
         let (settings, reason): (Vec<&[(&str, bool)]>, _) = match kind {
-            Kind::Simulator => (vec![&api, &key, &tokens], "has no meaning for a simulator, which calls nobody"),
-            Kind::ApiKey => (vec![&tokens], "has no meaning for an account of kind \"api_key\", only for \"oauth\""),
-            Kind::Oauth => {
+            CredentialKind::Simulator => {
+                (vec![&api, &key, &tokens], "has no meaning for a simulator, which calls nobody")
+            }
+            CredentialKind::ApiKey => {
+                (vec![&tokens], "has no meaning for an account of kind \"api_key\", only for \"oauth\"")
+            }
+            CredentialKind::Oauth => {
                 (vec![&key], "has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`")
             }
         };
@@ -53,24 +59,24 @@ impl Desk<'_> {
         }
     }
 
-    fn endpoint(&mut self, path: &str, account: &RawAccount, kind: Kind) -> Option<Endpoint> {
+    fn endpoint(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) -> Option<EndpointConfig> {
         let base_url = self.base_url(&format!("{path}.base_url"), account);
         let credentials = match kind {
-            Kind::Oauth => self.oauth(path, account).map(Credentials::Oauth),
-            Kind::ApiKey | Kind::Simulator => {
-                self.api_key(&format!("{path}.api_key"), account).map(Credentials::ApiKey)
+            CredentialKind::Oauth => self.oauth(path, account).map(AccountCredentials::Oauth),
+            CredentialKind::ApiKey | CredentialKind::Simulator => {
+                self.api_key(&format!("{path}.api_key"), account).map(AccountCredentials::ApiKey)
             }
         };
         let headers = self.headers(&format!("{path}.headers"), account);
-        let protocol = account.protocol.unwrap_or(Protocol::Images);
+        let protocol = account.protocol.unwrap_or(UpstreamProtocol::Images);
         let host_model = self.host_model(&format!("{path}.host_model"), account, protocol);
-        Some(Endpoint { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
+        Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
     }
 
-    /// The model that runs the image tool. One that draws cannot: it takes no tools.
-    fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: Protocol) -> String {
+    /// The model that runs the image tool. An image model cannot run it, because it takes no tools.
+    fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
-        if protocol != Protocol::Responses {
+        if protocol != UpstreamProtocol::Responses {
             self.wrong(setting, "has a meaning only for an account with the protocol \"responses\"");
         } else if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.wrong(setting, "must be the id of a text model, such as \"gpt-5.5\"");
@@ -89,7 +95,7 @@ impl Desk<'_> {
         uri.map_err(|fault| self.wrong(setting, fault)).ok()
     }
 
-    fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<Secret> {
+    fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<ConfigSecret> {
         let Some(source) = &account.api_key else {
             self.wrong(setting, "is missing, such as { env = \"OPENAI_API_KEY\" }");
             return None;

@@ -1,28 +1,30 @@
-//! Groups: what their requests get, and what they may not ask for.
+//! Resolves groups: the policies of their requests, and the content that they refuse.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Desk, SHORTEST_DEADLINE};
+use super::{ConfigResolver, SHORTEST_DEADLINE};
 use crate::gateway::config::kept::without_nulls;
 use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
-use crate::gateway::config::{DEFAULT_GROUP, Deadlines, Delivery, Fallback, Filter, Group, Moderation, address};
+use crate::gateway::config::{
+    DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, GroupConfig, ModerationConfig, address,
+};
 
-/// One less than the number of types that the rules of a response note.
+/// One less than the number of tool types that the rules of a response record.
 const TOOLS_MAX: usize = 64;
 const DEFAULT_JUDGE: &str = "omni-moderation-latest";
-/// Every request of the group waits for it.
+/// Every request of the group waits for the judgement.
 const DEFAULT_JUDGING: Duration = Duration::from_secs(5);
 
-impl Desk<'_> {
-    /// The groups of the file, and the one that is always there.
-    pub(super) fn groups(&mut self, deadlines: Deadlines, text_models: Option<&[String]>) -> Vec<Group> {
+impl ConfigResolver<'_> {
+    /// The groups of the file, and the default group.
+    pub(super) fn groups(&mut self, deadlines: DeadlineConfig, text_models: Option<&[String]>) -> Vec<GroupConfig> {
         let raw = self.layers.written.raw.groups.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
-        let mut groups: Vec<Group> = raw
+        let mut groups: Vec<GroupConfig> = raw
             .iter()
             .enumerate()
             .map(|(index, group)| self.group(&format!("groups[{index}]"), group, deadlines, &mut taken))
@@ -31,15 +33,15 @@ impl Desk<'_> {
             group.text_models = group.text_models.take().or_else(|| text_models.map(<[String]>::to_vec));
         }
         if !taken.contains(DEFAULT_GROUP) {
-            groups.push(Group {
+            groups.push(GroupConfig {
                 name: DEFAULT_GROUP.to_owned(),
-                delivery: Delivery::Report,
+                delivery: DeliveryPolicy::Report,
                 deadlines,
-                fallback: Fallback::Never,
+                fallback: FallbackPolicy::Never,
                 inject_image_tool: false,
                 text_models: text_models.map(<[String]>::to_vec),
                 tools: None,
-                filter: Filter::default(),
+                filter: FilterConfig::default(),
                 implicit: true,
                 policy: Map::new(),
                 problem: None,
@@ -48,25 +50,34 @@ impl Desk<'_> {
         groups
     }
 
-    fn group(&mut self, path: &str, raw: &RawGroup, deadlines: Deadlines, taken: &mut BTreeSet<String>) -> Group {
+    fn group(
+        &mut self,
+        path: &str,
+        raw: &RawGroup,
+        deadlines: DeadlineConfig,
+        taken: &mut BTreeSet<String>,
+    ) -> GroupConfig {
         let name = self.name(&format!("{path}.name"), raw.name.as_deref(), taken);
         let image = self.image_deadline(&format!("{path}.image_deadline"), raw.image_deadline.as_ref());
-        Group {
+        GroupConfig {
             name,
-            delivery: raw.delivery.unwrap_or(Delivery::Report),
-            deadlines: Deadlines { image: image.unwrap_or(deadlines.image), ..deadlines },
-            fallback: raw.fallback.unwrap_or(Fallback::Never),
+            delivery: raw.delivery.unwrap_or(DeliveryPolicy::Report),
+            deadlines: DeadlineConfig { image: image.unwrap_or(deadlines.image), ..deadlines },
+            fallback: raw.fallback.unwrap_or(FallbackPolicy::Never),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
             text_models: raw.text_models.as_deref().map(|ids| self.model_ids(&format!("{path}.text_models"), ids)),
             tools: raw.tools.as_deref().map(|tools| self.tools(&format!("{path}.tools"), tools)),
-            filter: raw.filter.as_ref().map_or_else(Filter::default, |raw| self.filter(&format!("{path}.filter"), raw)),
+            filter: raw
+                .filter
+                .as_ref()
+                .map_or_else(FilterConfig::default, |raw| self.filter(&format!("{path}.filter"), raw)),
             implicit: false,
             policy: policy(raw),
             problem: None,
         }
     }
 
-    /// Checks that types of tools are words.
+    /// Checks that the types of tools are words.
     fn tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         for (index, tool) in written.iter().enumerate() {
@@ -80,7 +91,7 @@ impl Desk<'_> {
         written.to_vec()
     }
 
-    fn filter(&mut self, path: &str, raw: &RawFilter) -> Filter {
+    fn filter(&mut self, path: &str, raw: &RawFilter) -> FilterConfig {
         for (index, word) in raw.words.iter().flatten().enumerate() {
             if word.trim().is_empty() {
                 self.wrong(&format!("{path}.words[{index}]"), "is blank, and with it in every prompt");
@@ -91,15 +102,15 @@ impl Desk<'_> {
                 self.wrong(&format!("{path}.patterns[{index}]"), &fault);
             }
         }
-        Filter {
+        FilterConfig {
             words: raw.words.iter().flatten().map(|word| word.trim().to_owned()).collect(),
             patterns: raw.patterns.clone().unwrap_or_default(),
             moderation: raw.moderation.as_ref().and_then(|raw| self.moderation(&format!("{path}.moderation"), raw)),
         }
     }
 
-    /// The reader has reported what is required and not there.
-    fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<Moderation> {
+    /// Resolves the moderation service. The reader has already reported required settings that are absent.
+    fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<ModerationConfig> {
         let base_url = raw.base_url.as_ref().and_then(|text| {
             let uri = address::base_url(text, raw.allow_http.unwrap_or_default());
             uri.map_err(|fault| self.wrong(&format!("{path}.base_url"), fault)).ok()
@@ -108,9 +119,9 @@ impl Desk<'_> {
         let timeout = self.period(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);
         let model = raw.model.clone().unwrap_or_else(|| DEFAULT_JUDGE.to_owned());
         self.model_id(&format!("{path}.model"), &model);
-        Some(Moderation {
+        Some(ModerationConfig {
             base_url: base_url?,
-            // A key that cannot be read must not become a call without one.
+            // A key that cannot be read must not lead to a call without a key.
             api_key: api_key.map_or(Some(None), |key| key.map(Some))?,
             model,
             on_error: raw.on_error?,
@@ -119,7 +130,7 @@ impl Desk<'_> {
     }
 }
 
-/// The settings of a group as they are written. Secrets are named there, and not written.
+/// The settings of a group as written. They name secrets, but do not contain them.
 fn policy(raw: &RawGroup) -> Map<String, Value> {
     let Ok(Value::Object(mut policy)) = serde_json::to_value(raw) else { return Map::new() };
     policy.remove("name");

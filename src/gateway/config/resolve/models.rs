@@ -1,25 +1,25 @@
-//! Models: the text models to list, and the image models that the operator adds.
+//! Resolves models: the text models to list, and the image models that the operator adds.
 
 use std::collections::BTreeSet;
 
-use super::Desk;
-use crate::gateway::config::ImageModel;
+use super::ConfigResolver;
+use crate::gateway::config::ImageModelSpec;
 use crate::gateway::config::raw::RawImageModel;
 use crate::image::SizeRequest;
-use crate::tables::{IMAGE_GENERATION_FIELDS, IMAGE_MODELS, Kind, field};
+use crate::tables::{FieldKind, IMAGE_GENERATION_FIELDS, IMAGE_MODELS, field};
 
-/// No API has a longer word for a quality, and an error message lists them all.
+/// No API has a longer word for a quality, and an error message lists all of them.
 const LONGEST_WORD: usize = 32;
 const LONGEST_ID: usize = 128;
 
-impl Desk<'_> {
-    /// The text models to list, where the file names them.
+impl ConfigResolver<'_> {
+    /// The text models to list, if the file names them.
     pub(super) fn text_models(&mut self) -> Option<Vec<String>> {
         let models = self.layers.written.raw.text_models.clone()?;
         Some(self.model_ids("text_models", &models))
     }
 
-    /// Checks every id of a list, and that none stands in it twice.
+    /// Checks every id of a list, and that no id occurs twice.
     pub(super) fn model_ids(&mut self, path: &str, models: &[String]) -> Vec<String> {
         for (index, model) in models.iter().enumerate() {
             let setting = format!("{path}[{index}]");
@@ -32,7 +32,7 @@ impl Desk<'_> {
     }
 
     /// The image models that the file adds.
-    pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModel> {
+    pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModelSpec> {
         let raw = self.layers.written.raw.models.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let models = raw.iter().enumerate();
@@ -57,12 +57,12 @@ impl Desk<'_> {
         }
     }
 
-    /// What is left out is as in the first model of the document.
-    fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModel {
-        let base = ImageModel::first();
+    /// Resolves an added image model. Settings that are left out have the values of the first model of the document.
+    fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModelSpec {
+        let base = ImageModelSpec::first();
         let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
         let backgrounds = raw.backgrounds.as_ref().map(|words_of| words(words_of, |word| word.as_str()));
-        ImageModel {
+        ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),
             sizes: self.list(&format!("{path}.sizes"), raw.sizes.clone(), size_fault).or(base.sizes),
@@ -79,7 +79,7 @@ impl Desk<'_> {
         }
     }
 
-    /// A list of words, each of them once and none of them at fault.
+    /// Checks a list of words: each occurs once and is valid.
     fn list(
         &mut self,
         setting: &str,
@@ -101,10 +101,10 @@ impl Desk<'_> {
         Some(list)
     }
 
-    /// A number within the bounds that the document gives to a field.
+    /// Checks that a number is within the limits that the document gives to a field.
     fn count(&mut self, setting: &str, name: &str, count: Option<u32>) -> Option<u32> {
         let count = count?;
-        if let Some(Kind::Integer { min, max }) = field(IMAGE_GENERATION_FIELDS, name).map(|field| field.kind)
+        if let Some(FieldKind::Integer { min, max }) = field(IMAGE_GENERATION_FIELDS, name).map(|field| field.kind)
             && !(min..=max).contains(&i64::from(count))
         {
             self.wrong(setting, &format!("must be from {min} to {max}"));
@@ -112,7 +112,7 @@ impl Desk<'_> {
         Some(count)
     }
 
-    /// What a request and an upstream can call a model.
+    /// Checks that a text can be the id of a model in a request and at an upstream.
     pub(super) fn model_id(&mut self, setting: &str, model: &str) {
         if model.is_empty() || model.len() > LONGEST_ID || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.wrong(setting, "must be the id of a model, without spaces");

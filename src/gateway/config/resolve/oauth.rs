@@ -1,13 +1,13 @@
-//! Where access tokens come from: what each grant needs.
+//! Resolves the source of access tokens: the settings that each grant needs.
 
 use http::Uri;
 
-use super::Desk;
+use super::ConfigResolver;
 use crate::gateway::config::raw::{ClientAuth, GrantKind, RawAccount, SecretSource};
-use crate::gateway::config::{Grant, Oauth, Secret, address};
+use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig, address};
 
-impl Desk<'_> {
-    pub(super) fn oauth(&mut self, path: &str, account: &RawAccount) -> Option<Oauth> {
+impl ConfigResolver<'_> {
+    pub(super) fn oauth(&mut self, path: &str, account: &RawAccount) -> Option<OauthConfig> {
         let token_url = self.token_url(&format!("{path}.token_url"), account);
         let grant = self.grant(path, account);
         let client_secret = self.token_secret(path, "client_secret", account.client_secret.as_ref());
@@ -17,7 +17,7 @@ impl Desk<'_> {
         {
             self.parameter(&format!("{path}.{field}"), text.as_deref());
         }
-        Some(Oauth {
+        Some(OauthConfig {
             token_url: token_url?,
             grant: grant?,
             client_id: account.client_id.clone(),
@@ -37,7 +37,7 @@ impl Desk<'_> {
         uri.map_err(|fault| self.wrong(setting, fault)).ok()
     }
 
-    fn grant(&mut self, path: &str, account: &RawAccount) -> Option<Grant> {
+    fn grant(&mut self, path: &str, account: &RawAccount) -> Option<GrantConfig> {
         let setting = format!("{path}.refresh_token");
         let token = account.refresh_token.as_ref();
         match account.grant {
@@ -49,18 +49,18 @@ impl Desk<'_> {
                 if token.is_none() {
                     self.wrong(&setting, "is missing, such as { env = \"REFRESH_TOKEN\" }");
                 }
-                self.token_secret(path, "refresh_token", token).map(Grant::RefreshToken)
+                self.token_secret(path, "refresh_token", token).map(GrantConfig::RefreshToken)
             }
             Some(GrantKind::ClientCredentials) => {
                 if token.is_some() {
                     self.wrong(&setting, "has no meaning for the grant \"client_credentials\"");
                 }
-                Some(Grant::ClientCredentials)
+                Some(GrantConfig::ClientCredentials)
             }
         }
     }
 
-    /// What belongs together of the client's id, its secret, and where both stand.
+    /// Checks that the client's id, its secret and their place in the request fit together.
     fn client(&mut self, path: &str, account: &RawAccount) {
         let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
         let by_itself = account.grant == Some(GrantKind::ClientCredentials);
@@ -77,11 +77,11 @@ impl Desk<'_> {
         }
     }
 
-    fn token_secret(&mut self, path: &str, field: &str, source: Option<&SecretSource>) -> Option<Secret> {
+    fn token_secret(&mut self, path: &str, field: &str, source: Option<&SecretSource>) -> Option<ConfigSecret> {
         self.form_secret(&format!("{path}.{field}"), source?)
     }
 
-    /// Text that is sent to a token endpoint.
+    /// Checks a text that is sent to a token endpoint.
     fn parameter(&mut self, setting: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         if text.trim().is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {

@@ -1,4 +1,4 @@
-//! Reads secrets from where they are kept. No message repeats a value, also not one that stands in the wrong place.
+//! Reads secrets from their sources. No message repeats a value, even if the value is in the wrong place.
 
 use std::ffi::OsString;
 
@@ -6,40 +6,41 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::Uri;
 
-use super::{ADMIN_TOKEN, Desk, MASTER_KEY};
+use super::{ADMIN_TOKEN, ConfigResolver, MASTER_KEY};
 use crate::gateway::config::raw::{RawHeader, SecretSource};
 use crate::gateway::config::surroundings::shown;
-use crate::gateway::config::{Secret, address};
+use crate::gateway::config::{ConfigSecret, address};
 
-/// Long enough that nobody guesses it (ours): 128 bits in hexadecimal digits.
+/// Long enough that it cannot be guessed (ours): 128 bits in hexadecimal digits.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
 
 /// Without these the store cannot be opened.
 const OF_STORE: [&str; 2] = ["database_url", "master_key"];
 
-impl Desk<'_> {
-    /// The secret of a setting; without one the problem is noted. Where it may be absent, nothing stands in its place.
-    pub(super) fn secret(&mut self, setting: &str, source: &SecretSource) -> Option<Secret> {
-        let found = self.surroundings.found(source);
+impl ConfigResolver<'_> {
+    /// The secret of a setting. An absent one is recorded as a problem; a command gets an empty value for an optional
+    /// one.
+    pub(super) fn secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
+        let found = self.host.found(source);
         let fault = match self.value(setting, source) {
-            // Editors and `echo` end a file with a line end that belongs to nobody.
+            // Editors and `echo` end a file with a line end that is not part of the secret.
             Ok(value) if value.trim().is_empty() => format!("is empty ({found})"),
-            Ok(value) => return Some(Secret::new(value.trim().to_owned(), found)),
+            Ok(value) => return Some(ConfigSecret::new(value.trim().to_owned(), found)),
             Err(fault) => fault,
         };
         if self.calls_nobody && !OF_STORE.contains(&setting) {
             self.absent.push(self.problem(setting, &fault));
-            return Some(Secret::new(String::new(), found));
+            return Some(ConfigSecret::new(String::new(), found));
         }
         self.wrong(setting, &fault);
         None
     }
 
-    /// The text that the setting names, or the reason why it is not there.
+    /// Returns the text that the setting names, or the reason why it is absent.
     fn value(&mut self, setting: &str, source: &SecretSource) -> Result<String, String> {
         match source {
             SecretSource::Env(name) => {
-                let fault = match self.surroundings.variable(name).map(OsString::into_string) {
+                let fault = match self.host.variable(name).map(OsString::into_string) {
                     Some(Ok(value)) => return Ok(value),
                     Some(Err(_)) => "is not UTF-8",
                     None => "is not set",
@@ -47,13 +48,13 @@ impl Desk<'_> {
                 Err(format!("names the environment variable {}, which {fault}", shown(name)))
             }
             SecretSource::File(path) => {
-                let text = self.surroundings.read(&self.path(setting, path));
+                let text = self.host.read(&self.path(setting, path));
                 text.map_err(|error| format!("names a file that cannot be read: {error}"))
             }
         }
     }
 
-    /// The variables of all secrets of the file, and the address that each is sent to, if it is a base URL.
+    /// The variables of all secrets in the file, with the address that each is sent to, if it is a base URL.
     pub(super) fn named_secrets(&self) -> Vec<(String, Option<Uri>)> {
         let raw = &self.layers.written.raw;
         let url = |text: Option<&String>| text.and_then(|text| address::base_url(text, true).ok());
@@ -84,7 +85,7 @@ impl Desk<'_> {
     }
 
     /// A secret that is sent in a header.
-    pub(super) fn header_secret(&mut self, setting: &str, source: &SecretSource) -> Option<Secret> {
+    pub(super) fn header_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
@@ -93,8 +94,9 @@ impl Desk<'_> {
         None
     }
 
-    /// A secret that is sent in a form. What the standard of tokens allows, which catches files with several lines.
-    pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<Secret> {
+    /// A secret that is sent in a form. It has only the characters of the OAuth standard, which catches files with
+    /// several lines.
+    pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
@@ -103,8 +105,8 @@ impl Desk<'_> {
         None
     }
 
-    /// The text of a master key: what it is worth is for the vault to say.
-    pub(super) fn master_key(&mut self) -> Option<Secret> {
+    /// The text of a master key; the vault judges its value.
+    pub(super) fn master_key(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "master_key";
         let source = self.pick(SETTING, MASTER_KEY, |raw| raw.master_key.as_ref())?;
         let key = self.secret(SETTING, source)?;
@@ -120,8 +122,8 @@ impl Desk<'_> {
         Some(key)
     }
 
-    /// What lets an operator in.
-    pub(super) fn admin_token(&mut self) -> Option<Secret> {
+    /// The token that authenticates an operator.
+    pub(super) fn admin_token(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "admin_token";
         let source = self.pick(SETTING, ADMIN_TOKEN, |raw| raw.admin_token.as_ref())?;
         let token = self.secret(SETTING, source)?;

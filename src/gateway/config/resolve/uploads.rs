@@ -1,10 +1,10 @@
-//! The bounds on connections, and on the bytes that requests hold.
+//! Resolves the limits on connections, and on the bytes that requests hold.
 
-use super::Desk;
+use super::ConfigResolver;
 use crate::gateway::config::raw::RawUploads;
-use crate::gateway::config::{ConnectionLimits, Uploads};
+use crate::gateway::config::{ConnectionLimits, UploadLimits};
 
-impl Desk<'_> {
+impl ConfigResolver<'_> {
     pub(super) fn connections(&mut self) -> ConnectionLimits {
         let Some(raw) = &self.layers.written.raw.connections else { return ConnectionLimits::default() };
         if let (Some(max), Some(per_address)) = (raw.max, raw.max_per_address)
@@ -16,14 +16,14 @@ impl Desk<'_> {
         ConnectionLimits { max: count(raw.max), max_per_address: count(raw.max_per_address) }
     }
 
-    pub(super) fn uploads(&mut self) -> Uploads {
+    pub(super) fn uploads(&mut self) -> UploadLimits {
         let none = RawUploads::default();
         let raw = self.layers.written.raw.uploads.as_ref().unwrap_or(&none);
         let bytes = |megabytes: Option<u32>, default| megabytes.map_or(default, |count| u64::from(count) << 20);
-        let standard = Uploads::DEFAULT;
+        let standard = UploadLimits::DEFAULT;
         let memory = bytes(raw.memory_megabytes, standard.memory);
         let disk = bytes(raw.disk_megabytes, standard.disk);
-        let limits = Uploads {
+        let limits = UploadLimits {
             memory,
             memory_per_key: bytes(raw.memory_megabytes_per_key, standard.memory_per_key.min(memory)),
             disk,

@@ -1,4 +1,4 @@
-//! Settings as a command beside the gateway meets them, which calls nobody.
+//! Settings for a command beside the gateway, which calls no upstream.
 
 use super::*;
 
@@ -29,13 +29,13 @@ api_key = { env = "JUDGE_KEY" }
 on_error = "closed"
 "#;
 
-fn of_command(fake: Fake, text: &str) -> Result<Config, Vec<Problem>> {
-    let overrides = Overrides { config: Some(PathBuf::from(FILE)), ..Overrides::default() };
+fn of_command(fake: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
+    let overrides = ConfigOverrides { config: Some(PathBuf::from(FILE)), ..ConfigOverrides::default() };
     load_for_command(overrides, &fake.file(FILE, text))
 }
 
-fn said(problems: &[Problem]) -> Vec<&str> {
-    problems.iter().map(Problem::message).collect()
+fn said(problems: &[ConfigProblem]) -> Vec<&str> {
+    problems.iter().map(ConfigProblem::message).collect()
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn what_opens_the_store_is_needed_and_what_is_wrong_is_said_with_all_that_is_abs
             "{problems:?}"
         );
     }
-    // A secret that is there must be good.
+    // A secret that is present must be valid.
     let problems = of_command(machine().variable("A_KEY", "line\nbreak"), SECRETS).unwrap_err();
     assert!(said(&problems).iter().any(|text| text.contains("cannot stand in a header")), "{problems:?}");
 }

@@ -1,4 +1,4 @@
-//! What a group may not ask for, and what it gets instead of what fails.
+//! The content filter of a group, and its fallback policy.
 
 use super::*;
 
@@ -21,13 +21,13 @@ on_error = "closed"
 fn a_group_says_what_may_not_be_asked_for() {
     let config = load_from(machine().variable("JUDGE_KEY", "sk-judge"), FILTERED).unwrap();
     let [group] = &config.groups[..] else { panic!("one group") };
-    assert_eq!(group.fallback, Fallback::Unpaid);
+    assert_eq!(group.fallback, FallbackPolicy::Unpaid);
     assert_eq!(group.filter.words, ["Acme Corp", "nemo"]);
     assert_eq!(group.filter.patterns, [r"\bred\b"]);
-    let Moderation { base_url, api_key, model, on_error, timeout } = group.filter.moderation.as_ref().unwrap();
+    let ModerationConfig { base_url, api_key, model, on_error, timeout } = group.filter.moderation.as_ref().unwrap();
     assert_eq!(base_url, "https://judge.example/v1");
-    assert_eq!(api_key.as_ref().map(Secret::expose), Some("sk-judge"));
-    assert_eq!((model.as_str(), *on_error), ("omni-moderation-latest", OnError::Closed));
+    assert_eq!(api_key.as_ref().map(ConfigSecret::expose), Some("sk-judge"));
+    assert_eq!((model.as_str(), *on_error), ("omni-moderation-latest", ModerationErrorPolicy::Closed));
     assert_eq!(*timeout, Duration::from_secs(5));
     let shown = config.show();
     for line in ["fallback = \"unpaid\"", "[groups.filter.moderation]", "on_error = \"closed\"", "timeout = \"5s\""] {
@@ -40,7 +40,7 @@ fn a_group_says_what_may_not_be_asked_for() {
 fn a_group_filters_nothing_by_itself() {
     let config = load_from(machine(), "[[groups]]\nname = \"a\"").unwrap();
     for group in &config.groups {
-        assert_eq!((group.fallback, &group.filter), (Fallback::Never, &Filter::default()));
+        assert_eq!((group.fallback, &group.filter), (FallbackPolicy::Never, &FilterConfig::default()));
     }
     assert!(!config.show().contains("filter"), "{}", config.show());
 }

@@ -1,4 +1,4 @@
-//! Groups of the store, which have the settings of those in the file.
+//! Groups of the store, which have the same settings as those in the file.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ fn policy(value: Value) -> Map<String, Value> {
     policy
 }
 
-fn kept(value: Value) -> Result<Group, Vec<Problem>> {
+fn kept(value: Value) -> Result<GroupConfig, Vec<ConfigProblem>> {
     let machine = machine().variable("A_MODERATION_KEY", "sk-judge").variable("IMAGATE_MASTER_KEY", "hidden");
     group_from_json(&settings(), "Design team", &policy(value), Some(&machine))
 }
@@ -83,6 +83,17 @@ fn a_group_of_the_store_names_no_other_secret_of_the_machine() {
 fn a_group_of_the_store_names_no_secret_that_the_file_sends_elsewhere() {
     let text = r#"
 admin_token = { env = "MODERATION_ADMIN" }
+master_key = { env = "MASTER_MODERATION" }
+database_url = { env = "DATABASE_MODERATION" }
+[[accounts]]
+name = "tokens"
+kind = "oauth"
+base_url = "https://judge.example/v1"
+token_url = "https://judge.example/v1"
+grant = "refresh_token"
+refresh_token = { env = "REFRESH_MODERATION" }
+client_id = "app"
+client_secret = { env = "CLIENT_MODERATION" }
 [[accounts]]
 name = "a"
 kind = "api_key"
@@ -96,14 +107,17 @@ base_url = "https://other.example/v1"
 api_key = { env = "GROUP_MODERATION" }
 on_error = "closed"
 "#;
-    let names = ["MODERATION_ADMIN", "ACCOUNT_MODERATION", "HEADER_MODERATION", "GROUP_MODERATION", "ONE_MODERATION"];
-    let value = "0123456789abcdef0123456789abcdef";
-    let machine = names.into_iter().fold(machine(), |machine, name| machine.variable(name, value));
+    let kept =
+        ["MODERATION_ADMIN", "MASTER_MODERATION", "DATABASE_MODERATION", "REFRESH_MODERATION", "CLIENT_MODERATION"];
+    let names = ["ACCOUNT_MODERATION", "HEADER_MODERATION", "GROUP_MODERATION", "ONE_MODERATION"];
+    let value = "0123456789abcdef".repeat(4);
+    let machine = kept.into_iter().chain(names).fold(machine(), |machine, name| machine.variable(name, &value));
+    let machine = machine.variable("DATABASE_MODERATION", "sqlite:");
     let config = load_from(machine.clone(), text).unwrap();
     let is_refused = |name: &str, address: &str| {
         let service = json!({"base_url": address, "on_error": "closed", "api_key": {"env": name}});
         let policy = policy(json!({"filter": {"moderation": service}}));
-        match group_from_json(&config, "new", &policy, Some(&machine.clone().variable("group_MODERATION", value))) {
+        match group_from_json(&config, "new", &policy, Some(&machine.clone().variable("group_MODERATION", &value))) {
             Ok(_) => false,
             Err(problems) => {
                 assert_eq!(problems[0].setting(), Some("filter.moderation.api_key"), "{problems:?}");
@@ -113,9 +127,12 @@ on_error = "closed"
         }
     };
     let refused = |address: &str| names.map(|name| is_refused(name, address));
-    assert_eq!(refused("https://mine.example"), [true, true, true, true, false]);
-    assert_eq!(refused("https://judge.example/v1/"), [true, false, false, true, false]);
-    assert_eq!(refused("https://other.example/v1"), [true, true, true, false, false]);
+    assert_eq!(refused("https://mine.example"), [true, true, true, false]);
+    assert_eq!(refused("https://judge.example/v1/"), [false, false, true, false]);
+    assert_eq!(refused("https://other.example/v1"), [true, true, false, false]);
+    for name in kept {
+        assert!(is_refused(name, "https://judge.example/v1"), "{name} is for no such address");
+    }
     assert!(is_refused("group_MODERATION", "https://mine.example"), "some platforms do not tell them apart");
 }
 
@@ -127,11 +144,11 @@ fn the_patterns_of_a_group_of_the_store_are_bounded() {
     };
     let many = |count: usize| (0..count).map(|index| format!("word{index}")).collect::<Vec<_>>();
     assert_eq!(fault(many(256)), None);
-    let (setting, said) = fault(many(257)).unwrap();
+    let (setting, said) = fault(many(257)).expect("too many patterns are refused");
     assert!(setting == "filter.patterns" && said.contains("at most 256"), "{setting}: {said}");
     let large = |count: usize| (0..count).map(|index| format!(r"{index}\w{{20}}")).collect::<Vec<_>>();
     assert_eq!(fault(large(2)), None);
-    let (setting, said) = fault(large(100)).unwrap();
+    let (setting, said) = fault(large(100)).expect("patterns that are too large are refused");
     assert!(setting == "filter.patterns" && said.contains("large together"), "{setting}: {said}");
 }
 
@@ -155,7 +172,10 @@ fn the_file_wins_and_the_time_to_finish_grows_with_the_deadlines() {
     };
     let both = config.with_groups_of_store(vec![group("written"), group("default"), group("new")]);
     let found: Vec<_> = both.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
-    assert_eq!(found, [("written", Delivery::Report), ("default", Delivery::Fail), ("new", Delivery::Fail)]);
+    assert_eq!(
+        found,
+        [("written", DeliveryPolicy::Report), ("default", DeliveryPolicy::Fail), ("new", DeliveryPolicy::Fail)]
+    );
     assert_eq!(both.drain_timeout, Duration::from_secs(3630));
     let chosen = load_from(machine(), "drain_timeout = \"10s\"").unwrap();
     assert_eq!(chosen.with_groups_of_store(vec![group("new")]).drain_timeout, Duration::from_secs(10));

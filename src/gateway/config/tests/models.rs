@@ -3,8 +3,8 @@
 use super::*;
 
 /// The rules of a model of the document under another id.
-fn like_the_first(id: &str) -> ImageModel {
-    ImageModel { id: id.to_owned(), name: id.to_owned(), ..ImageModel::first() }
+fn like_the_first(id: &str) -> ImageModelSpec {
+    ImageModelSpec { id: id.to_owned(), name: id.to_owned(), ..ImageModelSpec::first() }
 }
 
 #[test]
@@ -26,7 +26,7 @@ id = "twin"
     let config = load_from(machine(), text).unwrap();
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     assert_eq!(config.text_models, Some(words(&["b", "a"])));
-    let sketch = ImageModel {
+    let sketch = ImageModelSpec {
         id: "sketch-1".to_owned(),
         name: "sketch-1".to_owned(),
         sizes: Some(words(&["auto", "1024x1024"])),

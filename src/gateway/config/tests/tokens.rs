@@ -1,4 +1,4 @@
-//! Accounts that fetch tokens, the master key, and what is kept of answers.
+//! Accounts that fetch tokens, the master key, and the storage of answers.
 
 use super::*;
 
@@ -31,8 +31,9 @@ fn with_secrets() -> Fake {
     machine().variable("CLIENT_SECRET", "cs-hidden").file("etc/refresh.txt", "rt-hidden\n")
 }
 
-fn oauth(account: &Account) -> &Oauth {
-    let Upstream::Api(Endpoint { credentials: Credentials::Oauth(oauth), .. }) = &account.upstream else {
+fn oauth(account: &AccountConfig) -> &OauthConfig {
+    let UpstreamConfig::Api(EndpointConfig { credentials: AccountCredentials::Oauth(oauth), .. }) = &account.upstream
+    else {
         panic!("tokens")
     };
     oauth
@@ -42,16 +43,16 @@ fn oauth(account: &Account) -> &Oauth {
 fn an_account_can_fetch_tokens() {
     let config = load_from(with_secrets(), TOKENS).unwrap();
     let [rotating, service] = &config.accounts[..] else { panic!("two accounts") };
-    assert_eq!((rotating.upstream.kind(), rotating.upstream.protocol()), ("oauth", Some(Protocol::Images)));
+    assert_eq!((rotating.upstream.kind(), rotating.upstream.protocol()), ("oauth", Some(UpstreamProtocol::Images)));
     let tokens = oauth(rotating);
-    assert!(matches!(&tokens.grant, Grant::RefreshToken(token) if token.expose() == "rt-hidden"));
+    assert!(matches!(&tokens.grant, GrantConfig::RefreshToken(token) if token.expose() == "rt-hidden"));
     assert_eq!(tokens.token_url, "https://auth.example/oauth/token/");
     assert_eq!(tokens.client_id.as_deref(), Some("app"));
-    assert_eq!(tokens.client_secret.as_ref().map(Secret::expose), Some("cs-hidden"));
+    assert_eq!(tokens.client_secret.as_ref().map(ConfigSecret::expose), Some("cs-hidden"));
     assert_eq!((tokens.client_auth, tokens.scope.as_deref()), (ClientAuth::Body, Some("images.write offline_access")));
     assert_eq!(tokens.audience.as_deref(), Some("https://api.example"));
-    assert_eq!(service.upstream.protocol(), Some(Protocol::Responses));
-    assert!(matches!(oauth(service).grant, Grant::ClientCredentials));
+    assert_eq!(service.upstream.protocol(), Some(UpstreamProtocol::Responses));
+    assert!(matches!(oauth(service).grant, GrantConfig::ClientCredentials));
     assert_eq!(oauth(service).client_auth, ClientAuth::Basic);
 }
 
@@ -146,11 +147,11 @@ fn settings_of_tokens_mean_nothing_elsewhere() {
 fn an_admin_token_is_long_and_fits_into_a_header() {
     let good = "0123456789abcdef".repeat(2);
     let config = load_from(machine().variable("ADMIN", &good), "admin_token = { env = \"ADMIN\" }").unwrap();
-    assert_eq!(config.admin_token.as_ref().map(Secret::expose), Some(good.as_str()));
+    assert_eq!(config.admin_token.as_ref().map(ConfigSecret::expose), Some(good.as_str()));
     assert!(!format!("{}{config:?}", config.show()).contains(&good));
     assert!(config.show().contains("admin_token = \"[redacted]\""));
     let problem = |token: &str| {
-        let problems = load(Overrides::default(), &machine().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
+        let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
         problems[0].to_string()
     };
     assert_eq!(
@@ -161,7 +162,7 @@ fn an_admin_token_is_long_and_fits_into_a_header() {
         problem(&format!("{good} {good}")),
         "IMAGATE_ADMIN_TOKEN: `admin_token` holds a character that cannot stand in a bearer token (environment variable `IMAGATE_ADMIN_TOKEN`)"
     );
-    assert!(load(Overrides::default(), &machine()).unwrap().admin_token.is_none());
+    assert!(load(ConfigOverrides::default(), &machine()).unwrap().admin_token.is_none());
 }
 
 #[test]
@@ -170,30 +171,30 @@ fn a_master_key_is_32_bytes_in_hex_or_base64() {
     let base64 = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=";
     for key in [hex.as_str(), base64, base64.trim_end_matches('=')] {
         let config = load_from(machine().variable("MASTER", key), "master_key = { env = \"MASTER\" }").unwrap();
-        assert_eq!(config.master_key.as_ref().map(Secret::expose), Some(key));
+        assert_eq!(config.master_key.as_ref().map(ConfigSecret::expose), Some(key));
         assert!(!format!("{}{config:?}", config.show()).contains(key));
         assert!(config.show().contains("master_key = \"[redacted]\""));
     }
     for key in [&hex[1..], "correct horse battery staple", "QUFB"] {
-        let problems = load(Overrides::default(), &machine().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
+        let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
         assert_eq!(
             problems[0].to_string(),
             "IMAGATE_MASTER_KEY: `master_key` must hold 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_MASTER_KEY`)"
         );
     }
-    assert!(load(Overrides::default(), &machine()).unwrap().master_key.is_none());
+    assert!(load(ConfigOverrides::default(), &machine()).unwrap().master_key.is_none());
 }
 
 #[test]
 fn what_is_kept_of_answers_is_bounded() {
-    let replay = load(Overrides::default(), &machine()).unwrap().replay;
+    let replay = load(ConfigOverrides::default(), &machine()).unwrap().replay;
     let day = Duration::from_secs(86_400);
     assert_eq!((replay.orphans, replay.orphan_window.as_secs()), (true, 300));
     assert_eq!((replay.idempotency_window, replay.max_bytes), (day, 1 << 30));
     let text = "[replay]\norphans = false\norphan_window = \"90s\"\nidempotency_window = \"1h\"\nmax_megabytes = 5";
     let config = load_from(machine(), text).unwrap();
     let (orphan_window, idempotency_window) = (Duration::from_secs(90), Duration::from_secs(3600));
-    assert_eq!(config.replay, Replay { orphans: false, orphan_window, idempotency_window, max_bytes: 5 << 20 });
+    assert_eq!(config.replay, ReplayConfig { orphans: false, orphan_window, idempotency_window, max_bytes: 5 << 20 });
     assert!(config.show().contains("max_megabytes = 5 "), "{}", config.show());
     check(
         "[replay]\norphans = \"no\"\norphan_window = \"0s\"\nidempotency_window = \"2d\"\nmax_megabytes = 0\nmax_bytes = 1",

@@ -1,4 +1,4 @@
-//! A file on its way to a caller, a piece at a time: a caller may be slow, and many of them may ask at once.
+//! The body of a package, sent in pieces: a caller may be slow, and many callers may download at once.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead as _, ReadBuf};
 
-/// So much of a file is in memory for each caller (ours).
+/// The size of the piece that is in memory for each caller (ours).
 const PIECE: usize = 64 << 10;
 
 /// The rest of a file.
@@ -21,7 +21,7 @@ pub(super) struct PackageBody {
 // === impl PackageBody ===
 
 impl PackageBody {
-    /// So many bytes of a file.
+    /// The body of a file of this length.
     pub(super) fn of(file: File, length: u64) -> Self {
         Self { file: file.into(), left: length }
     }
@@ -40,7 +40,7 @@ impl Body for PackageBody {
         ready!(Pin::new(&mut self.file).poll_read(cx, &mut into))?;
         let read = into.filled().len();
         if read == 0 {
-            // The length was promised: the caller has to see that there is less.
+            // The length was announced, so the caller must notice that bytes are missing.
             return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into())));
         }
         piece.truncate(read);

@@ -3,18 +3,18 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::gateway::replay::{Follower, Head};
+use crate::gateway::replay::{AnswerHead, AnswerReader};
 
 const LATE: Duration = Duration::from_secs(40);
 
-/// The answer that an earlier request with the same idempotency key left behind.
-fn followed(status: u16, body: impl Into<Bytes>) -> Made {
-    let head = Head { status, content_type: "x/y".to_owned(), headers: std::collections::BTreeMap::new() };
-    let follower = Follower::of_whole(&head, body.into());
-    Made::followed(head, follower, &CancellationToken::new())
+/// Returns the answer that an earlier request with the same idempotency key left behind.
+fn followed(status: u16, body: impl Into<Bytes>) -> GatewayAnswer {
+    let head = AnswerHead { status, content_type: "x/y".to_owned(), headers: std::collections::BTreeMap::new() };
+    let follower = AnswerReader::of_whole(&head, body.into());
+    GatewayAnswer::followed(head, follower, &CancellationToken::new())
 }
 
-async fn text(made: Made) -> (u16, String) {
+async fn text(made: GatewayAnswer) -> (u16, String) {
     let status = made.head.status;
     let bytes = made.body.collect().await.unwrap().to_bytes();
     (status, String::from_utf8(bytes.to_vec()).unwrap())
@@ -33,22 +33,22 @@ async fn a_later_failure_is_an_event_after_the_heartbeats() {
     let begun = Instant::now();
     let made = begin(async {
         sleep(LATE).await;
-        Err(Error::Upstream(Fault::Timeout))
+        Err(Error::Upstream(UpstreamFault::Timeout))
     });
     let made = made.await.unwrap();
     assert!(made.is_stream());
     assert_eq!(begun.elapsed(), BEAT, "the stream begins when the first heartbeat is due");
     let (status, text) = text(made).await;
-    let error = Error::Upstream(Fault::Timeout).event();
+    let error = Error::Upstream(UpstreamFault::Timeout).event();
     assert_eq!((status, text), (200, format!(": keep-alive\n\n: keep-alive\n\nevent: error\ndata: {error}\n\n")));
     assert_eq!(begun.elapsed(), LATE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_work_ends_with_its_caller() {
-    struct Work(std::sync::Arc<()>);
+    struct DropProbe(std::sync::Arc<()>);
     let alive = std::sync::Arc::new(());
-    let work = Work(std::sync::Arc::clone(&alive));
+    let work = DropProbe(std::sync::Arc::clone(&alive));
     let made = begin(async move {
         let _work = work.0;
         std::future::pending().await
@@ -61,8 +61,8 @@ async fn the_work_ends_with_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn an_earlier_refusal_is_an_event_and_one_that_cannot_be_read_is_an_unknown_outcome() {
-    let refused = Error::Upstream(Fault::Refused);
-    let unknown = Error::Upstream(Fault::Unknown).event();
+    let refused = Error::Upstream(UpstreamFault::Refused);
+    let unknown = Error::Upstream(UpstreamFault::Unknown).event();
     for (body, event) in [
         (refused.body().to_string(), refused.event()),
         ("{\"error\":{\"code\"".to_owned(), unknown.clone()),

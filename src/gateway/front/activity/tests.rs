@@ -1,6 +1,6 @@
 use super::*;
 
-const DEADLINES: Deadlines = Deadlines {
+const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
     head: Duration::from_millis(10_000),
     idle: Duration::from_millis(75_000),
     write: Duration::from_millis(60_000),
@@ -34,7 +34,7 @@ fn whole(activity: &ConnectionActivity) {
 #[test]
 fn the_first_head_has_one_deadline_from_the_start_on() {
     let activity = polled(&[(1, &|_| {}), (9_000, &|activity| activity.read(1))]);
-    assert_eq!(activity.state(), (State::ReadingHead, 1));
+    assert_eq!(activity.state(), (ConnectionState::ReadingHead, 1));
     assert_eq!(activity.deadline(&DEADLINES), Some((10_001, PassedDeadline::Head)));
 }
 
@@ -50,10 +50,10 @@ fn without_a_request_it_is_idle_and_during_one_it_has_no_deadline() {
     let activity = polled(&[(5, &whole)]);
     assert_eq!(activity.deadline(&DEADLINES), Some((75_005, PassedDeadline::Idle)));
     let activity = polled(&[(5, &request)]);
-    assert_eq!((activity.state().0, activity.deadline(&DEADLINES)), (State::Busy, None));
+    assert_eq!((activity.state().0, activity.deadline(&DEADLINES)), (ConnectionState::Busy, None));
     // Bytes that come during a request are not the head of the next one.
     let activity = polled(&[(5, &request), (6, &|activity| activity.read(9)), (7, &ConnectionActivity::request_ends)]);
-    assert_eq!(activity.state(), (State::Idle, 7));
+    assert_eq!(activity.state(), (ConnectionState::Idle, 7));
 }
 
 #[test]

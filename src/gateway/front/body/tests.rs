@@ -8,7 +8,7 @@ use crate::gateway::front::framed::{FRAMES, coded, contents, framed, noise};
 
 struct Anyone;
 
-impl Ticket for Anyone {
+impl AuthPrincipal for Anyone {
     fn key(&self) -> Option<&str> {
         None
     }
@@ -17,7 +17,7 @@ impl Ticket for Anyone {
 fn json_body(coding: &str, body: Body, most: usize) -> JsonBody<()> {
     let request = hyper::Request::post("/").header("content-type", "application/json");
     let request = request.header("content-encoding", coding).body(body).unwrap();
-    JsonBody { request, unread: Unread::default(), most, described: PhantomData }
+    JsonBody { request, unread: UnreadBody::default(), most, described: PhantomData }
 }
 
 /// Reads a body in both ways in frames of these sizes. Each must give `text`, or a 413 if there is none.
@@ -47,7 +47,7 @@ async fn a_body_is_read_up_to_its_limit_whatever_a_frame_holds() {
     for (length, frames) in [(40_000, &FRAMES[..]), (3_000_000, &FRAMES[1..])] {
         let text = noise(length);
         for packed in coded(&text) {
-            // The packed bytes count against the limit, too.
+            // The packed bytes count against the limit as well.
             assert_read(&packed, length.max(packed.1.len()), frames, Some(&text)).await;
             assert_read(&packed, length - 1, frames, None).await;
         }
@@ -58,22 +58,22 @@ async fn a_body_is_read_up_to_its_limit_whatever_a_frame_holds() {
 async fn a_body_that_unpacks_to_too_much_is_refused_whatever_a_frame_holds() {
     let zeros = vec![0; usize::try_from(LOOSE).unwrap() + 1];
     for packed in coded(&zeros).into_iter().skip(1) {
-        // gzip cannot unpack to enough times its size, so its limit is the plain one.
+        // gzip cannot unpack to such a large multiple of its size, so only the plain limit applies to it.
         let most = if packed.0 == "gzip" { zeros.len() - 1 } else { zeros.len() };
         assert_read(&packed, most, &FRAMES, None).await;
     }
 }
 
 /// A caller with this key.
-struct KeyTicket(&'static str);
+struct KeyPrincipal(&'static str);
 
-impl Ticket for KeyTicket {
+impl AuthPrincipal for KeyPrincipal {
     fn key(&self) -> Option<&str> {
         Some(self.0)
     }
 }
 
-/// A body of which only this part comes.
+/// A body of which only this part arrives.
 struct UnfinishedBody(Option<Bytes>);
 
 impl http_body::Body for UnfinishedBody {
@@ -85,13 +85,13 @@ impl http_body::Body for UnfinishedBody {
     }
 }
 
-/// Reads a body of a key in one of both ways, and says with which status it is refused.
+/// Reads a body of a key in one of the two ways, and returns the status of the refusal.
 async fn refused(body: Body, key: &'static str, keeps: bool, spool: &Spool) -> Option<u16> {
     let body = json_body("identity", body, 1000);
     let error = if keeps {
-        body.keep(&KeyTicket(key), spool).await.err()
+        body.keep(&KeyPrincipal(key), spool).await.err()
     } else {
-        body.read(&KeyTicket(key), spool).await.err()
+        body.read(&KeyPrincipal(key), spool).await.err()
     };
     error.map(|error| error.code().status())
 }

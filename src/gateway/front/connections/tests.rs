@@ -1,11 +1,14 @@
 use super::*;
 
-const DEADLINES: Deadlines =
-    Deadlines { head: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(60) };
+const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
+    head: Duration::from_secs(10),
+    idle: Duration::from_secs(75),
+    write: Duration::from_secs(60),
+};
 
-fn connections(max: usize, max_per_address: usize) -> Arc<Connections> {
+fn connections(max: usize, max_per_address: usize) -> Arc<ConnectionTable> {
     let metrics = ConnectionMetrics::default();
-    Arc::new(Connections::with(max, max_per_address, DEADLINES, Proxies::default(), metrics))
+    Arc::new(ConnectionTable::with(max, max_per_address, DEADLINES, TrustedProxies::default(), metrics))
 }
 
 fn from(last: u8) -> SocketAddr {
@@ -71,10 +74,10 @@ async fn what_is_served_by_the_time_it_is_told_to_go_stays() {
 
 #[tokio::test]
 async fn no_limit_of_an_address_holds_for_a_trusted_proxy() {
-    let connections = Connections::new(
+    let connections = ConnectionTable::new(
         ConnectionLimits { max: Some(8), max_per_address: Some(1) },
         1_000,
-        &Proxies::of_networks(&["192.0.2.0/31"]),
+        &TrustedProxies::of_networks(&["192.0.2.0/31"]),
         ConnectionMetrics::default(),
     );
     let proxied = [1, 1, 1].map(|last| connections.admit(from(last)).unwrap());
@@ -87,7 +90,7 @@ async fn no_limit_of_an_address_holds_for_a_trusted_proxy() {
 async fn the_limits_follow_from_the_descriptors() {
     let limits = |max, max_per_address, descriptors| {
         let limits = ConnectionLimits { max, max_per_address };
-        let made = Connections::new(limits, descriptors, &Proxies::default(), ConnectionMetrics::default());
+        let made = ConnectionTable::new(limits, descriptors, &TrustedProxies::default(), ConnectionMetrics::default());
         (made.max, made.max_per_address)
     };
     assert_eq!(limits(None, None, 256), (85, 43));

@@ -1,46 +1,46 @@
 //! An image as a base64 data URL, decoded as it comes.
 //!
-//! Line breaks and spaces between the characters are passed over, because encoders of mail and of command lines put them
-//! there; everything else is strict: the standard alphabet, and padding to the last character.
+//! Line breaks and spaces between the characters are skipped, because mail and command-line encoders insert them.
+//! Everything else is strict: the standard alphabet, and padding to the last character.
 
 use std::io;
 use std::sync::Arc;
 
-use crate::gateway::spool::{Spooled, Writer};
-use crate::image::{Base64, NoImage, starts_with};
+use crate::gateway::spool::{SpoolWriter, SpooledFile};
+use crate::image::{Base64Decoder, DataUrlError, starts_with};
 use crate::tables::{MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
 /// The longest data URL, in characters: what the document's limit of the body leaves for each image and the mask.
 pub(super) const URL_MAX: u64 = (MAX_EDIT_JSON_BODY_BYTES - MAX_JSON_BODY_BYTES) / (MAX_EDIT_IMAGES + 1);
-/// What stands before the comma.
+/// The maximum length of the text before the comma.
 const HEAD_MAX: usize = 256;
-/// Decoded bytes that wait for their write. A text full of escapes comes in very small pieces.
+/// The number of decoded bytes that wait for their write. A text full of escapes comes in very small pieces.
 const WRITE_AT: usize = 192 * 1024;
-/// As much base64 as fills that once.
+/// The length of the base64 text that fills that buffer once.
 const PIECE: usize = WRITE_AT / 3 * 4;
 
 /// A data URL on its way into a file.
 #[derive(Debug)]
 pub(super) struct DataUrl {
-    writer: Writer,
-    /// What stands before the comma, until it has come.
+    writer: SpoolWriter,
+    /// The text before the comma, until it is complete.
     head: Option<Vec<u8>>,
-    /// Characters so far.
+    /// The number of characters so far.
     length: u64,
-    base64: Base64,
+    base64: Base64Decoder,
     decoded: Vec<u8>,
 }
 
-/// Why a text is no image.
+/// The reason why a text is no image.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum ImageUrlError {
     /// More than [`URL_MAX`] characters.
     #[error("string too long. Expected a string with at most {URL_MAX} characters.")]
     TooLong,
-    /// It is not what it should be.
+    /// The text is not a valid data URL.
     #[error(transparent)]
-    NoImage(#[from] NoImage),
-    /// The disk.
+    NoImage(#[from] DataUrlError),
+    /// The disk failed.
     #[error("the spool took no more")]
     Spool(#[from] io::Error),
 }
@@ -48,12 +48,12 @@ pub(super) enum Fault {
 // === impl DataUrl ===
 
 impl DataUrl {
-    pub(super) fn new(writer: Writer) -> Self {
-        Self { writer, head: Some(Vec::new()), length: 0, base64: Base64::spaced(), decoded: Vec::new() }
+    pub(super) fn new(writer: SpoolWriter) -> Self {
+        Self { writer, head: Some(Vec::new()), length: 0, base64: Base64Decoder::spaced(), decoded: Vec::new() }
     }
 
-    /// The next characters as they stand in the body.
-    pub(super) fn push(&mut self, mut text: &[u8]) -> Result<(), Fault> {
+    /// Adds the next characters as they are written in the body.
+    pub(super) fn push(&mut self, mut text: &[u8]) -> Result<(), ImageUrlError> {
         self.count(text.len())?;
         if self.head.is_some() {
             text = self.head(text)?;
@@ -65,57 +65,57 @@ impl DataUrl {
         Ok(())
     }
 
-    /// True if the text before the comma has come.
+    /// True if the text before the comma is complete.
     pub(super) const fn has_head(&self) -> bool {
         self.head.is_none()
     }
 
     /// Writes the decoded bytes, so that an upload that pauses holds no memory.
-    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+    pub(super) fn flush(&mut self) -> Result<(), ImageUrlError> {
         self.write(1)
     }
 
-    /// A character that was written as an escape. Only so can a line break stand in a JSON text.
-    pub(super) fn push_escaped(&mut self, byte: u8) -> Result<(), Fault> {
+    /// Adds a character that was written as an escape. A line break in a JSON text is always escaped.
+    pub(super) fn push_escaped(&mut self, byte: u8) -> Result<(), ImageUrlError> {
         if self.head.is_none() && matches!(byte, b'\r' | b'\n' | b'\t') { self.count(1) } else { self.push(&[byte]) }
     }
 
-    /// The text is complete.
-    pub(super) fn finish(mut self) -> Result<Arc<Spooled>, Fault> {
+    /// Completes the text.
+    pub(super) fn finish(mut self) -> Result<Arc<SpooledFile>, ImageUrlError> {
         if let Some(head) = &self.head {
-            return Err(NoImage::beginning(head).into());
+            return Err(DataUrlError::beginning(head).into());
         }
         self.base64.finish()?;
         self.write(1)?;
         Ok(self.writer.finish())
     }
 
-    fn count(&mut self, characters: usize) -> Result<(), Fault> {
+    fn count(&mut self, characters: usize) -> Result<(), ImageUrlError> {
         self.length += characters as u64;
-        if self.length > URL_MAX { Err(Fault::TooLong) } else { Ok(()) }
+        if self.length > URL_MAX { Err(ImageUrlError::TooLong) } else { Ok(()) }
     }
 
-    /// Takes what belongs before the comma, and hands back the rest.
-    fn head<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], Fault> {
+    /// Takes the part before the comma, and returns the rest.
+    fn head<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], ImageUrlError> {
         let Some(head) = &mut self.head else { return Ok(text) };
         let comma = text.iter().take(HEAD_MAX).position(|byte| *byte == b',');
         let (taken, rest) = text.split_at(comma.unwrap_or_else(|| text.len().min(HEAD_MAX)));
         head.extend_from_slice(taken);
         let possible = head.len() < b"https://".len() || starts_with(head, "data:");
         if head.len() >= HEAD_MAX || !possible {
-            return Err(NoImage::beginning(head).into());
+            return Err(DataUrlError::beginning(head).into());
         }
         if comma.is_none() {
             return Ok(rest);
         }
         if !starts_with(head, "data:image/") || !head.to_ascii_lowercase().ends_with(b";base64") {
-            return Err(NoImage::beginning(head).into());
+            return Err(DataUrlError::beginning(head).into());
         }
         self.head = None;
         Ok(&rest[1..])
     }
 
-    fn write(&mut self, least: usize) -> Result<(), Fault> {
+    fn write(&mut self, least: usize) -> Result<(), ImageUrlError> {
         if self.decoded.len() >= least {
             self.writer.write(&self.decoded)?;
             self.decoded.clear();

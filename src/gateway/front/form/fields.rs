@@ -1,29 +1,29 @@
-//! The fields that are no images: one value each, by the names of the document.
+//! The fields that are not images: one value each, named as in the document.
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Reason, Rejection};
-use crate::tables::{Field, IMAGE_EDIT_FIELDS, Kind, field};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::tables::{Field, FieldKind, IMAGE_EDIT_FIELDS, field};
 
-/// Names are shown to the caller, so they are cut where nobody reads on.
+/// The maximum length of a name that is shown to the caller.
 const NAME_MAX: usize = 64;
 
-/// What has come so far.
+/// The fields so far.
 #[derive(Debug, Default)]
-pub(super) struct Fields(Map<String, Value>);
+pub(super) struct EditFields(Map<String, Value>);
 
-// === impl Fields ===
+// === impl EditFields ===
 
-impl Fields {
+impl EditFields {
     pub(super) fn into_inner(self) -> Map<String, Value> {
         self.0
     }
 
-    /// A value; the same one may come again, because a well-known client sends one field twice.
+    /// Stores a value. The same value may come again, because a well-known client sends one field twice.
     ///
     /// # Errors
     ///
-    /// Where another value has come before.
+    /// Returns an error if the field already has another value.
     pub(super) fn put(&mut self, name: &str, value: Value) -> Result<(), Error> {
         match self.0.get(name) {
             Some(before) if *before == value => Ok(()),
@@ -36,38 +36,39 @@ impl Fields {
     }
 }
 
-/// The row of a field that is no image. Nothing is kept of one that does not exist.
+/// The row of a field that is no image. The value of an unknown field is not stored.
 ///
 /// # Errors
 ///
-/// Where there is no such field.
+/// Returns an error if there is no such field.
 pub(super) fn known(name: &str) -> Result<&'static Field, Error> {
-    let row = field(IMAGE_EDIT_FIELDS, name).filter(|row| !matches!(row.kind, Kind::Images | Kind::Image));
+    let row = field(IMAGE_EDIT_FIELDS, name).filter(|row| !matches!(row.kind, FieldKind::Images | FieldKind::Image));
     row.ok_or_else(|| unknown(name))
 }
 
-/// A name that does not exist.
+/// The error for an unknown name.
 pub(super) fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(NAME_MAX).collect();
     let message = format!("Unknown parameter: '{name}'.");
-    Rejection::new(name, Reason::UnknownParameter, message).into()
+    Rejection::new(name, RejectionReason::UnknownParameter, message).into()
 }
 
-/// Two values where there is room for one: nobody could tell which of them is meant.
+/// The error for two values of a field that takes one: it is unclear which of them is meant.
 pub(super) fn twice(name: &str) -> Error {
-    Rejection::new(name, Reason::InvalidValue, format!("The parameter '{name}' is given more than once.")).into()
+    Rejection::new(name, RejectionReason::InvalidValue, format!("The parameter '{name}' is given more than once."))
+        .into()
 }
 
-/// A value that came as text, as the JSON that it stands for. What does not read as its kind stays text, for the rules
-/// to refuse by their own words.
-pub(super) fn from_text(kind: Kind, text: String) -> Value {
+/// Converts a text value to the JSON value that it stands for. A text that is not of its kind stays text, so that the
+/// rules refuse it with their own message.
+pub(super) fn from_text(kind: FieldKind, text: String) -> Value {
     match kind {
-        Kind::Integer { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // Too large for a number here is too large for every bound.
+        FieldKind::Integer { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            // A number that is too large for this type is too large for every limit.
             text.parse::<u64>().unwrap_or(u64::MAX).into()
         }
-        Kind::Boolean if text == "true" => Value::Bool(true),
-        Kind::Boolean if text == "false" => Value::Bool(false),
+        FieldKind::Boolean if text == "true" => Value::Bool(true),
+        FieldKind::Boolean if text == "false" => Value::Bool(false),
         _ => Value::String(text),
     }
 }

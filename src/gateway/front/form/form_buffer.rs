@@ -1,11 +1,11 @@
-//! Gathers the pieces of an upload, so that each write is worth its cost however small the pieces are.
+//! Collects the pieces of an upload, so that every write is large however small the pieces are.
 
 use bytes::{Bytes, BytesMut};
 
 /// The number of bytes that are written at once.
 const WRITE_AT: usize = 64 * 1024;
 
-/// Bytes that wait for their write.
+/// The bytes that wait for their write.
 #[derive(Debug, Default)]
 pub(super) struct FormBuffer(BytesMut);
 

@@ -1,65 +1,65 @@
-//! The form as JSON: images and the mask as objects that hold a data URL.
+//! The JSON form: images and the mask are objects that hold a data URL.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::data_url::{DataUrl, Fault};
-use super::fields::{self, Fields};
+use super::data_url::{DataUrl, ImageUrlError};
+use super::fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::lexer::{Lexer, Place, Sink};
-use super::{Images, no_room};
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::front::body::Arriving;
-use crate::gateway::spool::{EditForm, Spool, Spooled, Upload};
+use super::lexer::{EditLexer, EditLexerSink, ImageMemberKind};
+use super::{EditImages, no_room};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::front::body::IncomingBody;
+use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
 
 /// A body that is being read.
-struct Reading {
+struct JsonFormReader {
     spool: Spool,
-    images: Images,
-    fields: Fields,
-    /// `images` or `mask` has come: another one would be a second answer to one question.
-    came: Came,
-    current: Current,
+    images: EditImages,
+    fields: EditFields,
+    /// The members `images` and `mask` that have come; a second one of either is refused.
+    came: SeenMembers,
+    current: CurrentImage,
 }
 
 #[derive(Debug, Default)]
-struct Came {
+struct SeenMembers {
     images: bool,
     mask: bool,
 }
 
 /// The image that is being read.
 #[derive(Debug, Default)]
-struct Current {
+struct CurrentImage {
     mask: bool,
-    address: Address,
-    /// A file id stands beside it or instead of it.
+    address: ImageUrlState,
+    /// True if a file id is given beside the address or instead of it.
     file_id: bool,
 }
 
 /// `image_url` of the current image.
 #[derive(Debug, Default)]
-enum Address {
+enum ImageUrlState {
     #[default]
     Absent,
     Coming(Box<DataUrl>),
-    Here(Arc<Spooled>),
+    Here(Arc<SpooledFile>),
 }
 
-pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditForm, Error> {
-    let mut lexer = Lexer::new();
-    let mut reading = Reading {
+pub(super) async fn read(mut arriving: IncomingBody, spool: &Spool) -> Result<EditForm, Error> {
+    let mut lexer = EditLexer::new();
+    let mut reading = JsonFormReader {
         spool: spool.clone(),
-        images: Images::default(),
-        fields: Fields::default(),
-        came: Came::default(),
-        current: Current::default(),
+        images: EditImages::default(),
+        fields: EditFields::default(),
+        came: SeenMembers::default(),
+        current: CurrentImage::default(),
     };
     let (mut memory, mut gathered) = (spool.memory(), FormBuffer::default());
     while let Some(data) = arriving.data().await? {
-        // Only the text of an image is gathered: whatever else comes may be refused at once.
+        // Only the text of an image is collected: any other member may be refused at once.
         let data = if reading.is_in_image() { gathered.add(data) } else { Some(data) };
         if let Some(data) = data {
             (lexer, reading) = push(spool, lexer, reading, data).await?;
@@ -73,8 +73,13 @@ pub(super) async fn read(mut arriving: Arriving, spool: &Spool) -> Result<EditFo
     reading.images.finish("images", reading.fields)
 }
 
-/// Decoding and writing may block on the disk, so they leave the worker thread.
-async fn push(spool: &Spool, mut lexer: Lexer, mut reading: Reading, data: Bytes) -> Result<(Lexer, Reading), Error> {
+/// Runs decoding and writing off the worker thread, because they may block on the disk.
+async fn push(
+    spool: &Spool,
+    mut lexer: EditLexer,
+    mut reading: JsonFormReader,
+    data: Bytes,
+) -> Result<(EditLexer, JsonFormReader), Error> {
     let read = spool.off_worker(move || {
         lexer.push(&data, &mut reading)?;
         reading.flush()?;
@@ -83,52 +88,52 @@ async fn push(spool: &Spool, mut lexer: Lexer, mut reading: Reading, data: Bytes
     read.await.map_err(|error| no_room(&error))?
 }
 
-// === impl Reading ===
+// === impl JsonFormReader ===
 
-impl Reading {
+impl JsonFormReader {
     /// True if the next bytes belong to an image.
     fn is_in_image(&self) -> bool {
-        matches!(&self.current.address, Address::Coming(url) if url.has_head())
+        matches!(&self.current.address, ImageUrlState::Coming(url) if url.has_head())
     }
 
     /// Writes the decoded bytes.
     fn flush(&mut self) -> Result<(), Error> {
-        let Address::Coming(url) = &mut self.current.address else { return Ok(()) };
+        let ImageUrlState::Coming(url) = &mut self.current.address else { return Ok(()) };
         url.flush().map_err(|fault| self.fault(fault))
     }
 
-    /// The name of the current image, as the caller would spell it.
+    /// The name of the current image as the caller spells it.
     fn param(&self) -> String {
         if self.current.mask { "mask".to_owned() } else { format!("images[{}]", self.images.images.len()) }
     }
 
-    fn fault(&self, fault: Fault) -> Error {
+    fn fault(&self, fault: ImageUrlError) -> Error {
         let reason = match fault {
-            Fault::Spool(error) => return no_room(&error),
-            Fault::TooLong => Reason::StringAboveMax,
-            Fault::NoImage(_) => Reason::InvalidValue,
+            ImageUrlError::Spool(error) => return no_room(&error),
+            ImageUrlError::TooLong => RejectionReason::StringAboveMax,
+            ImageUrlError::NoImage(_) => RejectionReason::InvalidValue,
         };
         let param = format!("{}.image_url", self.param());
         let message = format!("Invalid '{param}': {fault}");
         Rejection::new(param, reason, message).into()
     }
 
-    /// An image is one thing: an address or a file id.
+    /// The error for an image with both an address and a file id, or with neither.
     fn one_of_both(&self) -> Error {
         let param = self.param();
         let message = format!("Invalid '{param}': expected exactly one of 'image_url' and 'file_id'.");
-        Rejection::new(param, Reason::InvalidValue, message).into()
+        Rejection::new(param, RejectionReason::InvalidValue, message).into()
     }
 
     fn coming(&mut self) -> Result<&mut DataUrl, Error> {
         match &mut self.current.address {
-            Address::Coming(url) => Ok(url),
-            Address::Absent | Address::Here(_) => Err(Error::Internal),
+            ImageUrlState::Coming(url) => Ok(url),
+            ImageUrlState::Absent | ImageUrlState::Here(_) => Err(Error::Internal),
         }
     }
 }
 
-impl Sink for Reading {
+impl EditLexerSink for JsonFormReader {
     fn key(&mut self, key: &str) -> Result<(), Error> {
         let came = match key {
             "images" => &mut self.came.images,
@@ -139,12 +144,12 @@ impl Sink for Reading {
     }
 
     fn member(&mut self, key: &str, value: Value) -> Result<(), Error> {
-        // Only `null` comes here for the mask.
+        // The mask comes here only as `null`.
         if key == "mask" { Ok(()) } else { self.fields.put(key, value) }
     }
 
     fn image(&mut self, mask: bool) -> Result<(), Error> {
-        self.current = Current { mask, ..Current::default() };
+        self.current = CurrentImage { mask, ..CurrentImage::default() };
         if mask { Ok(()) } else { self.images.room("images") }
     }
 
@@ -158,7 +163,7 @@ impl Sink for Reading {
     fn image_member(&mut self, key: &str, value: Value) -> Result<(), Error> {
         if key == "file_id" && !value.is_null() {
             self.current.file_id = true;
-            if !matches!(self.current.address, Address::Absent) {
+            if !matches!(self.current.address, ImageUrlState::Absent) {
                 return Err(self.one_of_both());
             }
         }
@@ -169,11 +174,11 @@ impl Sink for Reading {
         if self.current.file_id {
             return Err(self.one_of_both());
         }
-        if !matches!(self.current.address, Address::Absent) {
+        if !matches!(self.current.address, ImageUrlState::Absent) {
             return Err(fields::twice(&format!("{}.image_url", self.param())));
         }
         let writer = self.spool.begin().map_err(|error| no_room(&error))?;
-        self.current.address = Address::Coming(Box::new(DataUrl::new(writer)));
+        self.current.address = ImageUrlState::Coming(Box::new(DataUrl::new(writer)));
         Ok(())
     }
 
@@ -186,16 +191,16 @@ impl Sink for Reading {
     }
 
     fn address_end(&mut self) -> Result<(), Error> {
-        let Address::Coming(url) = std::mem::take(&mut self.current.address) else { return Err(Error::Internal) };
-        self.current.address = Address::Here(url.finish().map_err(|fault| self.fault(fault))?);
+        let ImageUrlState::Coming(url) = std::mem::take(&mut self.current.address) else { return Err(Error::Internal) };
+        self.current.address = ImageUrlState::Here(url.finish().map_err(|fault| self.fault(fault))?);
         Ok(())
     }
 
     fn image_end(&mut self) -> Result<(), Error> {
         let current = &mut self.current;
         match (std::mem::take(&mut current.address), current.file_id) {
-            (Address::Here(file), _) => {
-                let upload = Upload::new(format!("{}.image_url", self.param()), file);
+            (ImageUrlState::Here(file), _) => {
+                let upload = ImageUpload::new(format!("{}.image_url", self.param()), file);
                 if self.current.mask {
                     self.images.mask = Some(upload);
                 } else {
@@ -206,25 +211,25 @@ impl Sink for Reading {
             (_, true) => {
                 let param = format!("{}.file_id", self.param());
                 let message = format!("Invalid '{param}': there are no files here. Send the image as 'image_url'.");
-                Err(Rejection::new(param, Reason::InvalidValue, message).into())
+                Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
             }
             (_, false) => Err(self.one_of_both()),
         }
     }
 
-    fn misplaced(&self, place: Place, first: u8) -> Error {
+    fn misplaced(&self, place: ImageMemberKind, first: u8) -> Error {
         let (param, expected) = match place {
-            Place::Images => ("images".to_owned(), "an array"),
-            Place::Element => (format!("images[{}]", self.images.images.len()), "an object"),
-            Place::Mask => ("mask".to_owned(), "an object"),
-            Place::Address => (format!("{}.image_url", self.param()), "a string"),
+            ImageMemberKind::Images => ("images".to_owned(), "an array"),
+            ImageMemberKind::Element => (format!("images[{}]", self.images.images.len()), "an object"),
+            ImageMemberKind::Mask => ("mask".to_owned(), "an object"),
+            ImageMemberKind::Address => (format!("{}.image_url", self.param()), "a string"),
         };
         let message = format!("Invalid type for '{param}': expected {expected}, but got {} instead.", kind(first));
-        Rejection::new(param, Reason::InvalidType, message).into()
+        Rejection::new(param, RejectionReason::InvalidType, message).into()
     }
 }
 
-/// What a value is, from its first byte.
+/// The type of a value, from its first byte.
 const fn kind(first: u8) -> &'static str {
     match first {
         b'"' => "a string",

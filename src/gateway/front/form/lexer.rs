@@ -1,86 +1,86 @@
 //! A push lexer for the body of an edit as JSON: an object with an array `images` and an object `mask`.
 //!
 //! It is handed the body in pieces cut anywhere and keeps almost nothing: the text of an `image_url` goes to the
-//! [`Sink`] as slices of the pieces, everything else is small and is captured. What is captured is read by
-//! `serde_json`, so a body that passes is JSON from its first byte to its last.
+//! [`EditLexerSink`] as slices of the pieces; everything else is small and is captured. `serde_json` reads the captured
+//! values, so a body that passes is JSON from its first byte to its last.
 
 use memchr::memchr2;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::TEXT_MAX;
-use crate::error::{Error, Reason, Rejection};
+use crate::error::{Error, Rejection, RejectionReason};
 
-/// A key longer than this is none that anybody reads.
+/// The maximum length of a key: no known key is longer.
 const KEY_MAX: usize = 256;
 
-/// What the lexer finds, in the order of the body. Whatever the sink refuses ends the reading.
-pub(super) trait Sink {
-    /// A key of the body itself.
+/// The receiver of the lexer's events, in the order of the body. An error of the sink ends the reading.
+pub(super) trait EditLexerSink {
+    /// Receives a key of the body itself.
     fn key(&mut self, key: &str) -> Result<(), Error>;
-    /// The value of it, where it is none of the images.
+    /// Receives the value of that key, if it is not an image.
     fn member(&mut self, key: &str, value: Value) -> Result<(), Error>;
-    /// An image begins: an element of `images`, or the mask.
+    /// Begins an image: an element of `images`, or the mask.
     fn image(&mut self, mask: bool) -> Result<(), Error>;
-    /// A key of the current image.
+    /// Receives a key of the current image.
     fn image_key(&mut self, key: &str) -> Result<(), Error>;
-    /// The value of it, where it is no address.
+    /// Receives the value of that key, if it is not an address.
     fn image_member(&mut self, key: &str, value: Value) -> Result<(), Error>;
-    /// The current image has a text as its address.
+    /// Begins the address of the current image, which is a text.
     fn address(&mut self) -> Result<(), Error>;
-    /// Some of that text, as it stands in the body; never empty.
+    /// Receives a part of that text, as it is written in the body; never empty.
     fn address_text(&mut self, text: &[u8]) -> Result<(), Error>;
-    /// One character of it that was escaped.
+    /// Receives one character of it that was escaped.
     fn address_escaped(&mut self, byte: u8) -> Result<(), Error>;
-    /// That text is complete.
+    /// Ends that text.
     fn address_end(&mut self) -> Result<(), Error>;
-    /// The current image is complete.
+    /// Ends the current image.
     fn image_end(&mut self) -> Result<(), Error>;
-    /// Something else stands where an image, or the list of them, must.
-    fn misplaced(&self, place: Place, first: u8) -> Error;
+    /// The error for a wrong kind of value in place of an image, of the list of images, or of an address.
+    fn misplaced(&self, place: ImageMemberKind, first: u8) -> Error;
 }
 
-/// Where only one kind of value may stand.
+/// A member that takes only one kind of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// `images`.
+pub(super) enum ImageMemberKind {
+    /// The member `images`.
     Images,
-    /// An element of it.
+    /// An element of `images`.
     Element,
-    /// `mask`.
+    /// The member `mask`.
     Mask,
-    /// `image_url` of one of them.
+    /// The member `image_url` of an element or of the mask.
     Address,
 }
 
-/// Where the next byte belongs.
+/// The position of the next byte in the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum EditLexerState {
     /// Before the opening brace.
     Start,
     /// After `{` or a comma: a key, or (after `{` only) the end.
-    Key { level: Level, first: bool },
+    Key { level: EditLexerLevel, first: bool },
     /// Inside a key.
-    InKey { level: Level, escaped: bool },
+    InKey { level: EditLexerLevel, escaped: bool },
     /// Between a key and its colon.
-    Colon { level: Level },
+    Colon { level: EditLexerLevel },
     /// Before a value.
-    Value { level: Level },
+    Value { level: EditLexerLevel },
     /// Inside a value that is captured.
-    Capture { level: Level, kind: Capture },
+    Capture { level: EditLexerLevel, kind: EditCaptureState },
     /// After a value: a comma or the end of the level.
-    After { level: Level },
+    After { level: EditLexerLevel },
     /// Inside `images`: an element, or (after `[` only) the end.
     Element { first: bool },
     /// Inside the text of an address.
-    Address { level: Level, escape: Escape },
+    Address { level: EditLexerLevel, escape: EscapeState },
     /// After the closing brace.
     Done,
 }
 
-/// Whose members are being read.
+/// The object whose members are being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
+enum EditLexerLevel {
     /// The body itself.
     Top,
     /// `images`: its elements have no keys.
@@ -91,20 +91,20 @@ enum Level {
     Mask,
 }
 
-/// How the end of a captured value is known.
+/// The rule that ends a captured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Capture {
+enum EditCaptureState {
     /// A string: an unescaped quote.
     Text { escaped: bool },
     /// An object or array: its own closing bracket.
     Nested { depth: u32, in_text: bool, escaped: bool },
-    /// A number or word: whatever cannot be part of it.
+    /// A number or word: ended by the first byte that cannot be part of it.
     Bare,
 }
 
-/// How much of an escape has come.
+/// The part of an escape that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escape {
+enum EscapeState {
     None,
     Begun,
     /// The digits of `\u0041`.
@@ -114,10 +114,10 @@ enum Escape {
     },
 }
 
-/// The lexer. One for each body.
+/// The lexer. Each body has its own.
 #[derive(Debug)]
-pub(super) struct Lexer {
-    state: State,
+pub(super) struct EditLexer {
+    state: EditLexerState,
     key: Vec<u8>,
     name: String,
     captured: Vec<u8>,
@@ -125,11 +125,11 @@ pub(super) struct Lexer {
     kept: u64,
 }
 
-// === impl Lexer ===
+// === impl EditLexer ===
 
-impl Lexer {
+impl EditLexer {
     pub(super) const fn new() -> Self {
-        Self { state: State::Start, key: Vec::new(), name: String::new(), captured: Vec::new(), kept: 0 }
+        Self { state: EditLexerState::Start, key: Vec::new(), name: String::new(), captured: Vec::new(), kept: 0 }
     }
 
     /// The number of bytes captured so far, which bounds the memory that they hold.
@@ -138,27 +138,29 @@ impl Lexer {
     }
 
     /// Reads the next piece of the body.
-    pub(super) fn push(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), Error> {
+    pub(super) fn push(&mut self, piece: &[u8], sink: &mut impl EditLexerSink) -> Result<(), Error> {
         let mut at = 0;
         while at < piece.len() {
             at += match self.state {
-                State::Address { level, escape: Escape::None } => self.address(level, &piece[at..], sink)?,
-                State::Address { level, escape } => self.escape(level, escape, piece[at], sink)?,
-                State::Capture { level, kind } => usize::from(self.capture(piece[at], level, kind, sink)?),
-                State::InKey { level, escaped } => self.key(piece[at], level, escaped, sink)?,
+                EditLexerState::Address { level, escape: EscapeState::None } => {
+                    self.address(level, &piece[at..], sink)?
+                }
+                EditLexerState::Address { level, escape } => self.escape(level, escape, piece[at], sink)?,
+                EditLexerState::Capture { level, kind } => usize::from(self.capture(piece[at], level, kind, sink)?),
+                EditLexerState::InKey { level, escaped } => self.key(piece[at], level, escaped, sink)?,
                 _ => self.between(piece[at], sink)?,
             };
         }
         Ok(())
     }
 
-    /// The body has ended.
+    /// Checks at the end of the body that it is complete.
     pub(super) fn finish(&self) -> Result<(), Error> {
-        if self.state == State::Done { Ok(()) } else { Err(malformed("it ends too early")) }
+        if self.state == EditLexerState::Done { Ok(()) } else { Err(malformed("it ends too early")) }
     }
 
-    /// The text of an address: its end is found by the quote alone, so that megabytes cost next to nothing.
-    fn address(&mut self, level: Level, text: &[u8], sink: &mut impl Sink) -> Result<usize, Error> {
+    /// Reads the text of an address. Only the quote ends it, so megabytes cost almost nothing.
+    fn address(&mut self, level: EditLexerLevel, text: &[u8], sink: &mut impl EditLexerSink) -> Result<usize, Error> {
         let end = memchr2(b'"', b'\\', text).unwrap_or(text.len());
         if end > 0 {
             sink.address_text(&text[..end])?;
@@ -167,43 +169,56 @@ impl Lexer {
             None => return Ok(end),
             Some(b'"') => {
                 sink.address_end()?;
-                self.state = State::After { level };
+                self.state = EditLexerState::After { level };
             }
-            Some(_) => self.state = State::Address { level, escape: Escape::Begun },
+            Some(_) => self.state = EditLexerState::Address { level, escape: EscapeState::Begun },
         }
         Ok(end + 1)
     }
 
-    /// One byte of an escape. Only characters of ASCII can be part of an address, escaped or not.
-    fn escape(&mut self, level: Level, escape: Escape, byte: u8, sink: &mut impl Sink) -> Result<usize, Error> {
+    /// Reads one byte of an escape. An address has only ASCII characters, escaped or not.
+    fn escape(
+        &mut self,
+        level: EditLexerLevel,
+        escape: EscapeState,
+        byte: u8,
+        sink: &mut impl EditLexerSink,
+    ) -> Result<usize, Error> {
         let plain = match (escape, byte) {
-            (Escape::Begun, b'u') => {
-                self.state = State::Address { level, escape: Escape::Hex { digits: 0, unit: 0 } };
+            (EscapeState::Begun, b'u') => {
+                self.state = EditLexerState::Address { level, escape: EscapeState::Hex { digits: 0, unit: 0 } };
                 return Ok(1);
             }
-            (Escape::Begun, b'"' | b'\\' | b'/') => byte,
-            (Escape::Begun, b'n') => b'\n',
-            (Escape::Begun, b'r') => b'\r',
-            (Escape::Begun, b't') => b'\t',
-            (Escape::Begun, b'b' | b'f') => 0,
-            (Escape::Hex { digits, unit }, _) => {
+            (EscapeState::Begun, b'"' | b'\\' | b'/') => byte,
+            (EscapeState::Begun, b'n') => b'\n',
+            (EscapeState::Begun, b'r') => b'\r',
+            (EscapeState::Begun, b't') => b'\t',
+            (EscapeState::Begun, b'b' | b'f') => 0,
+            (EscapeState::Hex { digits, unit }, _) => {
                 let digit = char::from(byte).to_digit(16).ok_or_else(|| malformed("an escape is wrong"))?;
                 let unit = unit << 4 | u16::try_from(digit).unwrap_or(0);
                 if digits < 3 {
-                    self.state = State::Address { level, escape: Escape::Hex { digits: digits + 1, unit } };
+                    self.state =
+                        EditLexerState::Address { level, escape: EscapeState::Hex { digits: digits + 1, unit } };
                     return Ok(1);
                 }
-                // No address has any other character than those of ASCII.
+                // An address has only ASCII characters.
                 u8::try_from(unit).unwrap_or(u8::MAX)
             }
             _ => return Err(malformed("an escape is wrong")),
         };
-        self.state = State::Address { level, escape: Escape::None };
+        self.state = EditLexerState::Address { level, escape: EscapeState::None };
         sink.address_escaped(plain)?;
         Ok(1)
     }
 
-    fn key(&mut self, byte: u8, level: Level, escaped: bool, sink: &mut impl Sink) -> Result<usize, Error> {
+    fn key(
+        &mut self,
+        byte: u8,
+        level: EditLexerLevel,
+        escaped: bool,
+        sink: &mut impl EditLexerSink,
+    ) -> Result<usize, Error> {
         if self.key.len() > KEY_MAX {
             return Err(malformed("a key is too long"));
         }
@@ -213,104 +228,122 @@ impl Lexer {
             (false, b'"') => {
                 self.name = serde_json::from_slice(&self.key).map_err(|error| malformed(&error))?;
                 match level {
-                    Level::Top => sink.key(&self.name)?,
-                    Level::Images | Level::Element | Level::Mask => sink.image_key(&self.name)?,
+                    EditLexerLevel::Top => sink.key(&self.name)?,
+                    EditLexerLevel::Images | EditLexerLevel::Element | EditLexerLevel::Mask => {
+                        sink.image_key(&self.name)?;
+                    }
                 }
-                State::Colon { level }
+                EditLexerState::Colon { level }
             }
-            (false, b'\\') => State::InKey { level, escaped: true },
-            _ => State::InKey { level, escaped: false },
+            (false, b'\\') => EditLexerState::InKey { level, escaped: true },
+            _ => EditLexerState::InKey { level, escaped: false },
         };
         Ok(1)
     }
 
-    /// One byte of a captured value; whether it was part of it.
-    fn capture(&mut self, byte: u8, level: Level, kind: Capture, sink: &mut impl Sink) -> Result<bool, Error> {
+    /// Reads one byte of a captured value; returns true if the byte was part of it.
+    fn capture(
+        &mut self,
+        byte: u8,
+        level: EditLexerLevel,
+        kind: EditCaptureState,
+        sink: &mut impl EditLexerSink,
+    ) -> Result<bool, Error> {
         let next = match kind {
-            Capture::Bare if is_bare(byte) => Some(Capture::Bare),
-            Capture::Bare => {
-                // This byte is not part of the value: it is read again as what follows it.
+            EditCaptureState::Bare if is_bare(byte) => Some(EditCaptureState::Bare),
+            EditCaptureState::Bare => {
+                // This byte is not part of the value: it is read again as the byte after it.
                 self.value(level, sink)?;
                 return Ok(false);
             }
-            Capture::Text { escaped: true } => Some(Capture::Text { escaped: false }),
-            Capture::Text { .. } if byte == b'"' => None,
-            Capture::Text { .. } => Some(Capture::Text { escaped: byte == b'\\' }),
-            Capture::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
+            EditCaptureState::Text { escaped: true } => Some(EditCaptureState::Text { escaped: false }),
+            EditCaptureState::Text { .. } if byte == b'"' => None,
+            EditCaptureState::Text { .. } => Some(EditCaptureState::Text { escaped: byte == b'\\' }),
+            EditCaptureState::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
         };
         self.keep_one()?;
         self.captured.push(byte);
         match next {
-            Some(kind) => self.state = State::Capture { level, kind },
+            Some(kind) => self.state = EditLexerState::Capture { level, kind },
             None => self.value(level, sink)?,
         }
         Ok(true)
     }
 
-    /// White space, punctuation and the first byte of values.
-    fn between(&mut self, byte: u8, sink: &mut impl Sink) -> Result<usize, Error> {
+    /// Reads white space, punctuation and the first byte of values.
+    fn between(&mut self, byte: u8, sink: &mut impl EditLexerSink) -> Result<usize, Error> {
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
             return Ok(1);
         }
         self.state = match (self.state, byte) {
-            (State::Start, b'{') => State::Key { level: Level::Top, first: true },
-            (State::Start, _) => return Err(malformed("it is no object")),
-            (State::Key { level, .. }, b'"') => {
+            (EditLexerState::Start, b'{') => EditLexerState::Key { level: EditLexerLevel::Top, first: true },
+            (EditLexerState::Start, _) => return Err(malformed("it is no object")),
+            (EditLexerState::Key { level, .. }, b'"') => {
                 self.key.clear();
                 self.key.push(b'"');
-                State::InKey { level, escaped: false }
+                EditLexerState::InKey { level, escaped: false }
             }
-            (State::Key { level, first: true } | State::After { level }, b'}') if level != Level::Images => {
+            (EditLexerState::Key { level, first: true } | EditLexerState::After { level }, b'}')
+                if level != EditLexerLevel::Images =>
+            {
                 close(level, sink)?
             }
-            (State::Colon { level }, b':') => State::Value { level },
-            (State::Value { level }, _) => self.open(level, byte, sink)?,
-            (State::Element { .. }, b'{') => open_image(Level::Element, sink)?,
-            (State::Element { first: true } | State::After { level: Level::Images }, b']') => {
-                State::After { level: Level::Top }
+            (EditLexerState::Colon { level }, b':') => EditLexerState::Value { level },
+            (EditLexerState::Value { level }, _) => self.open(level, byte, sink)?,
+            (EditLexerState::Element { .. }, b'{') => open_image(EditLexerLevel::Element, sink)?,
+            (
+                EditLexerState::Element { first: true } | EditLexerState::After { level: EditLexerLevel::Images },
+                b']',
+            ) => EditLexerState::After { level: EditLexerLevel::Top },
+            (EditLexerState::Element { .. }, _) if begins_value(byte) => {
+                return Err(sink.misplaced(ImageMemberKind::Element, byte));
             }
-            (State::Element { .. }, _) if begins_value(byte) => return Err(sink.misplaced(Place::Element, byte)),
-            (State::After { level: Level::Images }, b',') => State::Element { first: false },
-            (State::After { level }, b',') => State::Key { level, first: false },
-            (State::Done, _) => return Err(malformed("something follows its end")),
+            (EditLexerState::After { level: EditLexerLevel::Images }, b',') => EditLexerState::Element { first: false },
+            (EditLexerState::After { level }, b',') => EditLexerState::Key { level, first: false },
+            (EditLexerState::Done, _) => return Err(malformed("something follows its end")),
             _ => return Err(malformed("a character stands where it must not")),
         };
         Ok(1)
     }
 
-    /// The first byte of a member's value: images are passed on, the rest is captured.
-    fn open(&mut self, level: Level, byte: u8, sink: &mut impl Sink) -> Result<State, Error> {
+    /// Reads the first byte of a member's value: images are passed on, everything else is captured.
+    fn open(
+        &mut self,
+        level: EditLexerLevel,
+        byte: u8,
+        sink: &mut impl EditLexerSink,
+    ) -> Result<EditLexerState, Error> {
         let place = match (level, self.name.as_str()) {
-            (Level::Top, "images") => Place::Images,
-            (Level::Top, "mask") => Place::Mask,
-            (Level::Element | Level::Mask, "image_url") => Place::Address,
+            (EditLexerLevel::Top, "images") => ImageMemberKind::Images,
+            (EditLexerLevel::Top, "mask") => ImageMemberKind::Mask,
+            (EditLexerLevel::Element | EditLexerLevel::Mask, "image_url") => ImageMemberKind::Address,
             _ => return self.begin(level, byte),
         };
         match (place, byte) {
-            (Place::Images, b'[') => Ok(State::Element { first: true }),
-            (Place::Mask, b'{') => open_image(Level::Mask, sink),
-            (Place::Address, b'"') => {
+            (ImageMemberKind::Images, b'[') => Ok(EditLexerState::Element { first: true }),
+            (ImageMemberKind::Mask, b'{') => open_image(EditLexerLevel::Mask, sink),
+            (ImageMemberKind::Address, b'"') => {
                 sink.address()?;
-                Ok(State::Address { level, escape: Escape::None })
+                Ok(EditLexerState::Address { level, escape: EscapeState::None })
             }
-            // Absence, spelled out.
-            (Place::Mask | Place::Address, b'n') => self.begin(level, byte),
+            // `null` means that the member is absent.
+            (ImageMemberKind::Mask | ImageMemberKind::Address, b'n') => self.begin(level, byte),
             _ if begins_value(byte) => Err(sink.misplaced(place, byte)),
             _ => Err(malformed("a character stands where it must not")),
         }
     }
 
     /// Begins to capture a value.
-    fn begin(&mut self, level: Level, byte: u8) -> Result<State, Error> {
+    fn begin(&mut self, level: EditLexerLevel, byte: u8) -> Result<EditLexerState, Error> {
         let kind = match byte {
-            b'"' => Capture::Text { escaped: false },
-            b'{' | b'[' => Capture::Nested { depth: 1, in_text: false, escaped: false },
-            _ if is_bare(byte) => Capture::Bare,
+            b'"' => EditCaptureState::Text { escaped: false },
+            b'{' | b'[' => EditCaptureState::Nested { depth: 1, in_text: false, escaped: false },
+            _ if is_bare(byte) => EditCaptureState::Bare,
             _ => return Err(malformed("a character stands where it must not")),
         };
         self.captured.clear();
         self.captured.push(byte);
-        Ok(State::Capture { level, kind })
+        Ok(EditLexerState::Capture { level, kind })
     }
 
     fn keep_one(&mut self) -> Result<(), Error> {
@@ -322,16 +355,16 @@ impl Lexer {
         Err(Error::TooLarge(Rejection { param: None, reason: None, message }))
     }
 
-    /// A captured value is complete.
-    fn value(&mut self, level: Level, sink: &mut impl Sink) -> Result<(), Error> {
-        self.state = State::After { level };
+    /// Completes a captured value.
+    fn value(&mut self, level: EditLexerLevel, sink: &mut impl EditLexerSink) -> Result<(), Error> {
+        self.state = EditLexerState::After { level };
         let value = match self.captured.first() {
-            // No field is an object or an array: that it is one is all that anybody wants to know of it.
+            // No field takes an object or array, so its content is not kept.
             Some(b'{') => self.parse::<IgnoredAny>().map(|_| Value::Object(serde_json::Map::new())),
             Some(b'[') => self.parse::<IgnoredAny>().map(|_| Value::Array(Vec::new())),
             _ => self.parse::<Value>(),
         }?;
-        if level == Level::Top { sink.member(&self.name, value) } else { sink.image_member(&self.name, value) }
+        if level == EditLexerLevel::Top { sink.member(&self.name, value) } else { sink.image_member(&self.name, value) }
     }
 
     fn parse<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Error> {
@@ -339,24 +372,26 @@ impl Lexer {
     }
 }
 
-fn open_image(level: Level, sink: &mut impl Sink) -> Result<State, Error> {
-    sink.image(level == Level::Mask)?;
-    Ok(State::Key { level, first: true })
+fn open_image(level: EditLexerLevel, sink: &mut impl EditLexerSink) -> Result<EditLexerState, Error> {
+    sink.image(level == EditLexerLevel::Mask)?;
+    Ok(EditLexerState::Key { level, first: true })
 }
 
-/// The end of an object.
-fn close(level: Level, sink: &mut impl Sink) -> Result<State, Error> {
+/// Handles the end of an object.
+fn close(level: EditLexerLevel, sink: &mut impl EditLexerSink) -> Result<EditLexerState, Error> {
     match level {
-        Level::Top => return Ok(State::Done),
-        Level::Element | Level::Mask => sink.image_end()?,
-        Level::Images => {}
+        EditLexerLevel::Top => return Ok(EditLexerState::Done),
+        EditLexerLevel::Element | EditLexerLevel::Mask => sink.image_end()?,
+        EditLexerLevel::Images => {}
     }
-    Ok(State::After { level: if level == Level::Element { Level::Images } else { Level::Top } })
+    Ok(EditLexerState::After {
+        level: if level == EditLexerLevel::Element { EditLexerLevel::Images } else { EditLexerLevel::Top },
+    })
 }
 
 /// Follows the brackets of a captured object or array; `None` at its end.
-fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<Capture> {
-    let next = |depth, in_text, escaped| Some(Capture::Nested { depth, in_text, escaped });
+fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<EditCaptureState> {
+    let next = |depth, in_text, escaped| Some(EditCaptureState::Nested { depth, in_text, escaped });
     match (in_text, escaped, byte) {
         (true, true, _) => next(depth, true, false),
         (true, false, b'"') => next(depth, false, false),
@@ -369,7 +404,7 @@ fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<Capture>
     }
 }
 
-/// Bytes of numbers and of `true`, `false` and `null`.
+/// True for bytes of numbers and of `true`, `false` and `null`.
 const fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
@@ -379,5 +414,5 @@ const fn begins_value(byte: u8) -> bool {
 }
 
 fn malformed(what: &(impl std::fmt::Display + ?Sized)) -> Error {
-    Rejection::whole(Reason::InvalidJson, format!("The request body is not valid JSON: {what}.")).into()
+    Rejection::whole(RejectionReason::InvalidJson, format!("The request body is not valid JSON: {what}.")).into()
 }

@@ -1,4 +1,4 @@
-//! The form as multipart: parts by their names, in any order.
+//! The multipart form: parts by their names, in any order.
 //!
 //! The parser buffers all bytes that it can get, and searches as long as bytes come. Therefore it is fed one piece at a
 //! time, only when it cannot continue without more, and no further than it may search. The size of a frame has nothing
@@ -16,22 +16,22 @@ use http_body::{Body, Frame};
 use http_body_util::BodyDataStream;
 use multer::{Field, Multipart};
 
-use super::fields::{self, Fields};
+use super::fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{Images, TEXT_MAX, no_room};
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::front::body::Arriving;
-use crate::gateway::spool::{EditForm, Memory, Spool, Upload};
+use super::{EditImages, TEXT_MAX, no_room};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::front::body::IncomingBody;
+use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
-/// What one text may be: the longest prompt of four-byte characters, and then the rules count them.
+/// The size limit of one text: the longest prompt of four-byte characters. The rules then count the characters.
 const FIELD_MAX: usize = 128 * 1024;
-/// Parts that are no images. There are fewer fields, but some may come twice and some empty.
+/// The maximum number of parts that are not images. There are fewer fields, but some may come twice and some empty.
 const TEXT_PARTS_MAX: usize = 64;
-/// The head of a part.
+/// The size limit of the head of a part.
 const HEAD_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 16;
-/// What may lie between two parts, before the first or behind the last: a head and some padding.
+/// The limit on bytes before, between and behind the parts: a head and some padding.
 const SEARCH_MAX: usize = 16 * 1024;
 /// The number of bytes fed at once to a parser that searches.
 const SEARCH_PIECE: usize = 4 * 1024;
@@ -41,54 +41,54 @@ const BOUNDARY_MAX: usize = 70;
 const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-encoding");
 
 /// The body, and the bytes of its last frame that the parser has not been fed.
-struct Source {
-    arriving: Arriving,
+struct FrameSource {
+    arriving: IncomingBody,
     rest: Bytes,
 }
 
 /// The body as the parser gets it.
-struct Feed<'a> {
-    source: &'a mut Source,
-    search: &'a Search,
+struct ParserInput<'a> {
+    source: &'a mut FrameSource,
+    search: &'a ParserProgress,
     fed: bool,
 }
 
-/// How the parser gets on since it last found something.
+/// The progress of the parser since it last found something.
 #[derive(Debug, Default)]
-struct Search {
-    /// It could do nothing with what it has.
+struct ParserProgress {
+    /// True if the parser could do nothing with the bytes that it has.
     at_a_loss: AtomicBool,
-    /// The bytes that it was fed.
+    /// The number of bytes that it was fed.
     fed: AtomicUsize,
-    /// The parser reads the content of a part, and returns all bytes that it is fed.
+    /// True if the parser reads the content of a part, and returns all bytes that it is fed.
     in_content: AtomicBool,
 }
 
 /// A form that is being read.
-struct Reading<'a> {
+struct MultipartFormReader<'a> {
     spool: &'a Spool,
-    search: &'a Search,
-    images: Images,
-    fields: Fields,
+    search: &'a ParserProgress,
+    images: EditImages,
+    fields: EditFields,
     texts: usize,
     text: u64,
-    memory: Memory,
+    memory: BodyMemoryShare,
 }
 
-/// What a part is, by its name.
-enum Part {
+/// The kind of a part, by its name.
+enum FormPartKind {
     Image,
     Mask,
     Text,
 }
 
-/// The boundary that a content type names; nothing where it is no form.
+/// The boundary that a content type names; `None` if it is not of a form.
 pub(super) fn boundary(content_type: &str) -> Option<Result<String, Error>> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
         return None;
     }
-    // Two boundaries: another reader on the way may have taken the other one.
+    // With two boundaries, another reader on the way may have taken the other one.
     let named = parameters.to_ascii_lowercase().matches("boundary=").count();
     let boundary = multer::parse_boundary(content_type).ok().filter(|text| named == 1 && is_boundary(text));
     Some(boundary.ok_or_else(|| {
@@ -96,22 +96,22 @@ pub(super) fn boundary(content_type: &str) -> Option<Result<String, Error>> {
     }))
 }
 
-/// The characters of RFC 2046.
+/// True if the text has only the characters of RFC 2046.
 fn is_boundary(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
     (1..=BOUNDARY_MAX).contains(&text.len()) && text.bytes().all(legal) && !text.ends_with(' ')
 }
 
-pub(super) async fn read(arriving: Arriving, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
-    let search = Search::default();
-    let mut source = Source { arriving, rest: Bytes::new() };
-    let feed = Feed { source: &mut source, search: &search, fed: false };
+pub(super) async fn read(arriving: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
+    let search = ParserProgress::default();
+    let mut source = FrameSource { arriving, rest: Bytes::new() };
+    let feed = ParserInput { source: &mut source, search: &search, fed: false };
     let mut parts = Multipart::new(BodyDataStream::new(feed), boundary);
-    let mut reading = Reading {
+    let mut reading = MultipartFormReader {
         spool,
         search: &search,
-        images: Images::default(),
-        fields: Fields::default(),
+        images: EditImages::default(),
+        fields: EditFields::default(),
         texts: 0,
         text: 0,
         memory: spool.memory(),
@@ -121,13 +121,13 @@ pub(super) async fn read(arriving: Arriving, boundary: &str, spool: &Spool) -> R
         reading.part(part).await?;
     }
     drop(parts);
-    let Reading { images, fields, .. } = reading;
+    let MultipartFormReader { images, fields, .. } = reading;
     epilogue(source).await?;
     images.finish("image", fields)
 }
 
-/// Reads what lies behind the last part, so that the connection can carry another request.
-async fn epilogue(mut source: Source) -> Result<(), Error> {
+/// Reads the bytes behind the last part, so that the connection can carry another request.
+async fn epilogue(mut source: FrameSource) -> Result<(), Error> {
     let mut length = source.rest.len();
     while length <= SEARCH_MAX {
         match source.arriving.data().await? {
@@ -138,34 +138,34 @@ async fn epilogue(mut source: Source) -> Result<(), Error> {
     Err(malformed("too much follows the last part"))
 }
 
-// === impl Reading ===
+// === impl MultipartFormReader ===
 
-impl Reading<'_> {
+impl MultipartFormReader<'_> {
     async fn part(&mut self, part: Field<'_>) -> Result<(), Error> {
         check_head(part.headers())?;
         let Some(name) = part.name().map(str::to_owned) else {
             return Err(malformed("a part has no name"));
         };
-        match Part::of(&name) {
-            Part::Image => {
+        match FormPartKind::of(&name) {
+            FormPartKind::Image => {
                 self.images.room("image")?;
                 let file = self.file(part, &name).await?;
                 self.images.images.push(file);
             }
-            Part::Mask => {
+            FormPartKind::Mask => {
                 if self.images.mask.is_some() {
                     return Err(fields::twice(&name));
                 }
                 let file = self.file(part, &name).await?;
                 self.images.mask = Some(file);
             }
-            Part::Text => self.text(part, &name).await?,
+            FormPartKind::Text => self.text(part, &name).await?,
         }
         Ok(())
     }
 
-    /// An image, into the spool, as it comes.
-    async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<Upload, Error> {
+    /// Writes an image to the spool as it comes.
+    async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<ImageUpload, Error> {
         let mut writer = self.spool.open().await.map_err(|error| no_room(&error))?;
         let mut gathered = FormBuffer::default();
         while let Some(piece) = self.piece(&mut part).await? {
@@ -180,9 +180,9 @@ impl Reading<'_> {
         if let Some(bytes) = gathered.rest() {
             writer = writer.append(bytes).await.map_err(|error| no_room(&error))?;
         }
-        // Its head is read, and where its parts are many more than that.
+        // Reads the head of the image file, and more of it if the head has very many parts.
         let (name, file) = (name.to_owned(), writer.finish());
-        self.spool.off_worker(move || Upload::new(name, file)).await.map_err(|error| no_room(&error))
+        self.spool.off_worker(move || ImageUpload::new(name, file)).await.map_err(|error| no_room(&error))
     }
 
     async fn text(&mut self, mut part: Field<'_>, name: &str) -> Result<(), Error> {
@@ -196,7 +196,7 @@ impl Reading<'_> {
             self.text += piece.len() as u64;
             if text.len() + piece.len() > FIELD_MAX || self.text > TEXT_MAX {
                 let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
-                return Err(Rejection::new(name, Reason::StringAboveMax, message).into());
+                return Err(Rejection::new(name, RejectionReason::StringAboveMax, message).into());
             }
             self.memory.hold(self.text).map_err(|error| no_room(&error))?;
             text.extend_from_slice(&piece);
@@ -204,7 +204,7 @@ impl Reading<'_> {
         let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(part.headers()));
         let Some(text) = text else {
             let message = format!("Invalid '{name}': the text is not UTF-8.");
-            return Err(Rejection::new(name, Reason::InvalidValue, message).into());
+            return Err(Rejection::new(name, RejectionReason::InvalidValue, message).into());
         };
         if text.is_empty() {
             return Ok(());
@@ -219,10 +219,10 @@ impl Reading<'_> {
     }
 }
 
-// === impl Search ===
+// === impl ParserProgress ===
 
-impl Search {
-    /// The parser has found a boundary or a head; content follows, or the search for the next part.
+impl ParserProgress {
+    /// The parser has found a boundary or a head; it now reads content, or searches for the next part.
     fn found(&self, in_content: bool) {
         self.at_a_loss.store(false, Ordering::Relaxed);
         self.fed.store(0, Ordering::Relaxed);
@@ -230,22 +230,22 @@ impl Search {
     }
 }
 
-// === impl Part ===
+// === impl FormPartKind ===
 
-impl Part {
+impl FormPartKind {
     fn of(name: &str) -> Self {
         let index = name.strip_prefix("image[").and_then(|rest| rest.strip_suffix(']'));
         match (name, index) {
             ("mask", _) => Self::Mask,
             ("image", _) => Self::Image,
-            // `image[]`, and `image[0]` as clients in the style of PHP write it.
+            // `image[]`, and `image[0]` as PHP-style clients write it.
             (_, Some(index)) if index.len() <= 4 && index.bytes().all(|byte| byte.is_ascii_digit()) => Self::Image,
             _ => Self::Text,
         }
     }
 }
 
-/// A head within its bounds that says nothing that would have to be undone.
+/// Checks that the head of a part is within its limits and states no encoding that would have to be decoded.
 fn check_head(headers: &HeaderMap) -> Result<(), Error> {
     let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if length > HEAD_MAX || headers.len() > HEADERS_MAX {
@@ -264,7 +264,7 @@ fn check_head(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a text that is more than ASCII is what its part says it is.
+/// True if the charset that the part states, if any, is UTF-8. Asked only for text that is more than ASCII.
 fn is_utf8(headers: &HeaderMap) -> bool {
     let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let said = said.to_ascii_lowercase();
@@ -287,10 +287,10 @@ fn too_large(name: &str) -> Error {
 }
 
 fn malformed(what: &str) -> Error {
-    Rejection::whole(Reason::InvalidValue, format!("The form cannot be read: {what}.")).into()
+    Rejection::whole(RejectionReason::InvalidValue, format!("The form cannot be read: {what}.")).into()
 }
 
-/// The parser gave up: for a reason of ours that it only passes on, or for one of its own.
+/// The error for a parser that stopped: an error of the body that it passes on, or one of the form.
 fn broken(error: multer::Error) -> Error {
     if let multer::Error::StreamReadFailed(reason) = error {
         return reason.downcast::<Error>().map_or(Error::Internal, |reason| *reason);
@@ -298,16 +298,16 @@ fn broken(error: multer::Error) -> Error {
     malformed("it is no multipart form, or it ends before its last boundary")
 }
 
-// === impl Feed ===
+// === impl ParserInput ===
 
-impl Body for Feed<'_> {
+impl Body for ParserInput<'_> {
     type Data = Bytes;
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let at_a_loss = self.search.at_a_loss.swap(true, Ordering::Relaxed);
         if std::mem::take(&mut self.fed) || !at_a_loss {
-            // It comes again at once, unless it finds something in what it has.
+            // The parser is polled again at once, unless it finds something in the bytes that it has.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -324,9 +324,9 @@ impl Body for Feed<'_> {
     }
 }
 
-// === impl Source ===
+// === impl FrameSource ===
 
-impl Source {
+impl FrameSource {
     /// The next bytes, at most `most` of them.
     fn poll_piece(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<Result<Bytes, Error>>> {
         if self.rest.is_empty() {

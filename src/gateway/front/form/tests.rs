@@ -1,4 +1,4 @@
-//! Forms as clients send them, and as nobody should.
+//! Valid forms as clients send them, and invalid ones.
 
 mod frame_sizes;
 mod json;
@@ -14,18 +14,18 @@ use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
-use crate::gateway::front::framed::{Made, contents};
-use crate::image::Source as _;
+use crate::gateway::front::framed::{FramedBody, contents};
+use crate::image::ByteSource as _;
 
-/// A spool in a directory of its own.
-struct Place {
+/// A spool in its own directory.
+struct TestSpool {
     spool: Spool,
     folder: TempDir,
 }
 
-// === impl Place ===
+// === impl TestSpool ===
 
-impl Place {
+impl TestSpool {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         Self { spool: Spool::new(folder.path()).unwrap(), folder }
@@ -35,26 +35,26 @@ impl Place {
         self.pull(content_type, pieces.into_iter()).await.0
     }
 
-    /// Reads a body that is made piece by piece, and says how much of it was asked for.
+    /// Reads a body that is made piece by piece, and returns how much of it was read.
     async fn pull(
         &self,
         content_type: &str,
         pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) -> (Result<EditForm, Error>, u64) {
         let pulled = Arc::new(AtomicU64::new(0));
-        let body = Made { pieces: Box::new(pieces), pulled: Arc::clone(&pulled), waits: false };
+        let body = FramedBody { pieces: Box::new(pieces), pulled: Arc::clone(&pulled), waits: false };
         let request = hyper::Request::post("/").header("content-type", content_type);
         let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool).await;
         (result, pulled.load(Ordering::Relaxed))
     }
 
-    /// The names in the folder, all of them leftovers.
+    /// The number of files in the folder, all of them leftovers.
     fn leftovers(&self) -> usize {
         std::fs::read_dir(self.folder.path().join("spool")).unwrap().count()
     }
 }
 
-/// A small picture, different for each number.
+/// A small image, different for each number.
 fn png(number: u8) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, 2, 2);
@@ -63,11 +63,11 @@ fn png(number: u8) -> Vec<u8> {
     file
 }
 
-fn bytes(upload: &Upload) -> Vec<u8> {
+fn bytes(upload: &ImageUpload) -> Vec<u8> {
     contents(&*upload.file)
 }
 
-/// So many bytes of nothing, in frames as they come from a socket.
+/// A number of zero bytes, in frames as they come from a socket.
 fn zeros(count: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
     const FRAME: u64 = 64 * 1024;
     let frame = Bytes::from(vec![0; usize::try_from(FRAME).unwrap()]);
@@ -86,7 +86,7 @@ fn assert_refused(result: Result<EditForm, Error>, status: u16, param: Option<&s
 
 #[tokio::test]
 async fn other_content_types_and_unknown_encodings_are_not_read() {
-    let place = Place::new();
+    let place = TestSpool::new();
     for content_type in ["", "text/plain", "multipart/mixed; boundary=b", "image/png", "application/jsonp", "multipart"]
     {
         let (result, pulled) = place.pull(content_type, zeros(1000)).await;
@@ -102,7 +102,7 @@ async fn other_content_types_and_unknown_encodings_are_not_read() {
 
 #[tokio::test]
 async fn an_announced_length_above_the_limit_is_refused_unread() {
-    let place = Place::new();
+    let place = TestSpool::new();
     for (content_type, most) in
         [("application/json", MAX_EDIT_JSON_BODY_BYTES), ("multipart/form-data; boundary=b", MAX_EDIT_FORM_BODY_BYTES)]
     {
@@ -127,7 +127,7 @@ async fn a_body_that_comes_too_slowly_is_given_up() {
             self.0.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b" ")))))
         }
     }
-    let place = Place::new();
+    let place = TestSpool::new();
     for content_type in ["application/json", "multipart/form-data; boundary=b"] {
         let begun = tokio::time::Instant::now();
         let body = Body::wrap(Slow(tokio::time::interval(std::time::Duration::from_millis(10))));
@@ -151,7 +151,7 @@ async fn bytes_that_came_quickly_pay_for_one_window_at_most() {
             self.0.take().map_or(Poll::Pending, |data| Poll::Ready(Some(Ok(Frame::data(data)))))
         }
     }
-    let place = Place::new();
+    let place = TestSpool::new();
     let mut form = b"--b\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\n".to_vec();
     form.resize(8 * 1024 * 1024, b'x');
     let begun = tokio::time::Instant::now();

@@ -8,17 +8,17 @@ use http::{Method, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
-use super::super::activity::Deadlines;
+use super::super::activity::ConnectionDeadlines;
 use super::*;
-use crate::gateway::config::Proxies;
+use crate::gateway::config::TrustedProxies;
 use crate::gateway::front::FormBody;
 use crate::gateway::telemetry::ConnectionMetrics;
 
-/// The time for events that must happen; only a hang takes this long.
+/// The time limit on events that must happen; only a hang takes this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3_600);
 const SHORT: Duration = Duration::from_millis(300);
-/// More than the buffers of a connection hold.
+/// More bytes than the buffers of a connection hold.
 const LATE: usize = 32 << 20;
 
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Drop for Running {
     }
 }
 
-impl Counts for Arc<Site> {
+impl ResponseCounter for Arc<Site> {
     fn answered(&self, _operation: &str, _status: u16) {
         self.answered.fetch_add(1, Ordering::SeqCst);
     }
@@ -73,7 +73,7 @@ async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from_static(b"begun"))))))
 }
 
-/// The same with more before the break than a socket takes at once.
+/// The same with more bytes before the break than a socket takes at once.
 async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from(vec![b'x'; LATE]))))))
 }
@@ -134,19 +134,19 @@ fn describe() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> 
     Ok(api)
 }
 
-async fn serve_with(deadlines: Deadlines, max: usize) -> (Server, Arc<Site>) {
+async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<Site>) {
     let site = Arc::<Site>::default();
     let metrics = ConnectionMetrics::default();
-    let connections = Arc::new(Connections::with(max, max, deadlines, Proxies::default(), metrics));
+    let connections = Arc::new(ConnectionTable::with(max, max, deadlines, TrustedProxies::default(), metrics));
     let server = start(describe, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
     (server.await.unwrap(), site)
 }
 
-fn deadlines(head: Duration, idle: Duration, write: Duration) -> Deadlines {
-    Deadlines { head, idle, write }
+fn deadlines(head: Duration, idle: Duration, write: Duration) -> ConnectionDeadlines {
+    ConnectionDeadlines { head, idle, write }
 }
 
-async fn connect(server: &Server, bytes: &str) -> TcpStream {
+async fn connect(server: &HttpServer, bytes: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
     stream
@@ -156,10 +156,10 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
-/// All bytes until the connection ends, which it must.
+/// Reads all bytes until the connection ends, which it must.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A connection that is reset has sent all that it will send, too.
+    // A connection that is reset has sent everything as well.
     drop(timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the end"));
     String::from_utf8(bytes).unwrap()
 }
@@ -273,8 +273,8 @@ async fn what_no_route_takes_is_refused_in_our_shape() {
     }
 }
 
-/// A proxy in front of the gateway may take one length and the gateway the other; then the second request would count
-/// as somebody else's.
+/// A proxy in front of the gateway may use one length and the gateway the other; the second request would then count as
+/// the request of another caller.
 #[tokio::test]
 async fn a_body_with_two_lengths_is_the_last_of_its_connection() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
@@ -369,8 +369,8 @@ async fn a_slow_reader_has_all_of_an_answer_that_breaks_off() {
     assert!(!body.ends_with("0\r\n\r\n"));
 }
 
-/// Sends a form in chunks to a handler that refuses it unread; the framing goes on when the answer is there.
-async fn refused_upload(server: &Server, framing: &str) -> (TcpStream, String) {
+/// Sends a form in chunks to a handler that refuses it unread; the framing is sent after the answer has come.
+async fn refused_upload(server: &HttpServer, framing: &str) -> (TcpStream, String) {
     let form = "content-type: application/x-www-form-urlencoded\r\ntransfer-encoding: chunked";
     let head = format!("POST /refused HTTP/1.1\r\nhost: localhost\r\n{form}\r\n\r\n");
     let mut stream = connect(server, &head).await;
@@ -399,7 +399,7 @@ async fn what_a_refusal_leaves_unread_is_read_away_and_the_connection_stays() {
     let (mut stream, _) = refused_upload(&server, "100000\r\n").await;
     stream.write_all(&vec![b'x'; 0x10_0000]).await.unwrap();
     stream.write_all(b"\r\n0\r\n\r\n").await.unwrap();
-    // Its bytes are not taken for the beginning of a head, which has a deadline.
+    // These bytes are not taken for the beginning of a head, which has a deadline.
     sleep(SHORT * 3).await;
     stream.write_all(get("/quick").as_bytes()).await.unwrap();
     answer(&mut stream, "quick").await;

@@ -20,12 +20,12 @@ async fn what_is_left_is_read_away_as_far_as_there_is_room_whatever_a_frame_hold
     }
 }
 
-/// Reads so many frames of a body, and leaves the rest.
+/// Reads this many frames of a body, and leaves the rest.
 async fn assert_rest_comes_back(frame: usize, frames_read: usize) {
     let case = format!("{frames_read} frames of {frame}");
     let whole = Bytes::from(vec![b'x'; 40_000]);
     let (body, pulled) = framed(&whole, frame);
-    let (request, unread) = Unread::watch(hyper::Request::new(body));
+    let (request, unread) = UnreadBody::watch(hyper::Request::new(body));
     let mut body = request.into_body();
     for _ in 0..frames_read {
         drop(poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await);
@@ -33,7 +33,7 @@ async fn assert_rest_comes_back(frame: usize, frames_read: usize) {
     assert_eq!(pulled.load(Ordering::Relaxed), (frames_read * frame).min(whole.len()) as u64, "{case}");
     drop(body);
     let rest = unread.take();
-    // A reader that came to the end has left nothing; before it has looked for more it cannot know that.
+    // A reader that has seen the end leaves nothing; before it has asked for more it cannot know that it is the end.
     assert_eq!(rest.is_none(), frames_read > whole.len().div_ceil(frame), "{case}");
     if let Some(rest) = rest {
         read_away(rest, ROOM).await;

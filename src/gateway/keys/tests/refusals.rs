@@ -1,9 +1,9 @@
-//! The counts of requests that become no job.
+//! The counts of refused requests that become no job.
 
 use super::*;
 use crate::gateway::store::{RefusalCount, UsageFilter, UsageStore as _};
 
-/// The counts of refused requests by key.
+/// Returns the counts of refused requests by key.
 async fn counted(fixture: &Fixture) -> Vec<(String, u64)> {
     fixture.keys.write_refusals().await;
     let by_key = fixture.sqlite.usage_by_key(&UsageFilter::default(), None).await.unwrap();
@@ -38,8 +38,12 @@ async fn strangers_are_one_count_however_many_keys_they_try() {
     for number in 0..200 {
         assert!(fixture.is_invalid(&format!("Bearer sk-img-{number}")).await);
     }
-    assert!(matches!(fixture.keys.admit(None).await, Err(Denied::Invalid)));
-    assert!(fixture.is_invalid(&format!("Bearer {}", Secret::generate(SecretKind::Key).unwrap().expose())).await);
+    assert!(matches!(fixture.keys.admit(None).await, Err(AdmissionError::Invalid)));
+    assert!(
+        fixture
+            .is_invalid(&format!("Bearer {}", BearerSecret::generate(BearerSecretKind::Key).unwrap().expose()))
+            .await
+    );
     assert_eq!(fixture.keys.refusals.len(), 1);
     assert_eq!(counted(&fixture).await, [(RefusalCount::NO_KEY.to_owned(), 202)]);
 }
@@ -61,7 +65,7 @@ async fn what_the_store_does_not_take_is_written_later() {
 async fn a_stop_in_the_middle_of_a_write_loses_no_count() {
     let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
     let keys = Arc::new(keys);
-    assert!(matches!(keys.admit(None).await, Err(Denied::Invalid)));
+    assert!(matches!(keys.admit(None).await, Err(AdmissionError::Invalid)));
     store.hold();
     keys.watch();
     while keys.refusals.len() > 0 {

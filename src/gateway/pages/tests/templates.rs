@@ -1,12 +1,12 @@
-//! What no template may have, and what becomes of hostile values.
+//! Rules for templates, and the handling of hostile values.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use askama::Template as _;
 
-use crate::gateway::pages::failure::Failure;
-use crate::gateway::pages::frame::{Page, Theme, Who};
+use crate::gateway::pages::failure::PageError;
+use crate::gateway::pages::frame::{PageLayout, SignedInUser, Theme};
 use crate::gateway::pages::key::DeletePage;
 use crate::gateway::pages::keys::SecretPage;
 use crate::gateway::pages::language::Language;
@@ -62,8 +62,8 @@ fn every_form_that_is_sent_holds_its_token() {
     }
 }
 
-fn page() -> Page {
-    Page::bare(Language::En, Theme::Auto)
+fn page() -> PageLayout {
+    PageLayout::bare(Language::En, Theme::Auto)
 }
 
 const HOSTILE: [&str; 5] = [
@@ -87,7 +87,7 @@ fn a_hostile_name_stays_a_text() {
         .unwrap();
         assert_escaped(&html, name);
         let mut page = page();
-        page.who = Some(Who { name: name.to_owned(), is_admin: true });
+        page.who = Some(SignedInUser { name: name.to_owned(), is_admin: true });
         page.csrf = name.to_owned();
         page.back = Some(format!("/keys?search={name}"));
         let html = SecretPage {
@@ -145,19 +145,19 @@ fn a_name_of_whatever_letters_cannot_turn_the_page_around() {
 
 #[test]
 fn each_failure_has_its_status_and_says_when_to_try_again() {
-    let shown = Failure::Slow { seconds: 30 }.show(page());
+    let shown = PageError::Slow { seconds: 30 }.show(page());
     assert_eq!((shown.status.as_u16(), &shown.headers["retry-after"]), (429, &"30".parse().unwrap()));
     assert!(String::from_utf8_lossy(&shown.body).contains("Wait for 30 seconds"));
-    assert_eq!(Failure::Method("POST").show(page()).headers["allow"], "POST");
+    assert_eq!(PageError::Method("POST").show(page()).headers["allow"], "POST");
     for (failure, status) in [
-        (Failure::NotFound, 404),
-        (Failure::Denied, 403),
-        (Failure::Forged, 403),
-        (Failure::Link, 410),
-        (Failure::Host, 421),
-        (Failure::Unavailable, 503),
-        (Failure::Internal, 500),
-        (Failure::See("/keys".to_owned()), 303),
+        (PageError::NotFound, 404),
+        (PageError::Denied, 403),
+        (PageError::Forged, 403),
+        (PageError::Link, 410),
+        (PageError::Host, 421),
+        (PageError::Unavailable, 503),
+        (PageError::Internal, 500),
+        (PageError::See("/keys".to_owned()), 303),
     ] {
         assert_eq!(failure.show(page()).status.as_u16(), status);
     }

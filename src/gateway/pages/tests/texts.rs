@@ -1,11 +1,11 @@
-//! The catalogues against each other, and against their use.
+//! The catalogues, compared with each other and with the keys in use.
 
 use std::collections::BTreeSet;
 
 use regex::Regex;
 
 use super::templates::files;
-use crate::gateway::pages::language::{Language, Texts, catalogue};
+use crate::gateway::pages::language::{Language, PageTexts, catalogue};
 
 fn keys(language: Language) -> BTreeSet<&'static str> {
     catalogue(language).keys().map(String::as_str).collect()
@@ -31,7 +31,7 @@ fn every_language_has_every_text_with_the_same_places() {
 fn a_chinese_text_is_chinese() {
     let is_chinese = |letter: char| ('\u{4e00}'..='\u{9fff}').contains(&letter);
     for (key, text) in catalogue(Language::Zh) {
-        // Some words are the same in both.
+        // Some words are the same in both languages.
         let is_name = text.chars().all(|letter| letter.is_ascii_uppercase());
         assert!(is_name || text.chars().any(is_chinese), "{key}: {text}");
         assert!(!text.contains(", ") && !text.ends_with('.'), "{key}: {text}");
@@ -46,7 +46,7 @@ fn used() -> BTreeSet<String> {
     let sources = files("html").into_iter().chain(files("rs").into_iter().filter(|(path, _)| !is_test(path)));
     let found =
         sources.flat_map(|(_, text)| form.captures_iter(&text).map(|found| found[1].to_owned()).collect::<Vec<_>>());
-    // Names of files have the form of a key too.
+    // File names also have the form of a key.
     let is_file = |text: &str| [".html", ".csv", ".css", ".js", ".svg"].iter().any(|ending| text.ends_with(ending));
     found.filter(|text| sections.contains(text.split('.').next().unwrap_or_default()) && !is_file(text)).collect()
 }
@@ -65,7 +65,7 @@ fn every_text_is_used_and_every_text_that_is_used_is_there() {
 
 #[test]
 fn numbers_and_names_are_put_into_their_places() {
-    let (en, zh) = (Texts(Language::En), Texts(Language::Zh));
+    let (en, zh) = (PageTexts(Language::En), PageTexts(Language::Zh));
     assert_eq!(en.count("keys.total", 1), "1 key");
     assert_eq!(en.count("keys.total", 100_000), "100,000 keys");
     assert_eq!(zh.count("keys.total", 1), "1 个密钥");

@@ -1,15 +1,15 @@
-//! Signing in, sessions, and how often somebody may try.
+//! Sign-in, sessions, and the limits on attempts.
 
 use super::*;
-use crate::gateway::people::limits::Limits;
+use crate::gateway::people::limits::PasswordRateLimiter;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const WRONG: &str = "another password";
 
 async fn is_slow(fixture: &Fixture, name: &str, address: &str) -> bool {
     match fixture.sign_in(name, WRONG, address).await {
-        Err(PeopleError::Slow { retry_after }) => retry_after >= Duration::from_secs(1),
-        Err(PeopleError::Wrong) => false,
+        Err(IdentityError::Slow { retry_after }) => retry_after >= Duration::from_secs(1),
+        Err(IdentityError::Wrong) => false,
         other => panic!("{other:?}"),
     }
 }
@@ -18,7 +18,7 @@ async fn is_slow(fixture: &Fixture, name: &str, address: &str) -> bool {
 async fn whoever_knows_the_password_gets_a_session_of_their_own() {
     let (fixture, first) = Fixture::set_up().await;
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
-    // A new one each time: nobody can plant one and have it signed in.
+    // A new cookie each time, so that a planted one is never used for a sign-in.
     assert!(first.cookie != second.cookie && first.session.id != second.session.id);
     assert!(fixture.is_open(&first).await && fixture.is_open(&second).await);
     let session = fixture.people.session(second.cookie.expose()).await.unwrap().unwrap();
@@ -37,9 +37,9 @@ async fn whoever_knows_the_password_gets_a_session_of_their_own() {
 #[tokio::test]
 async fn whatever_is_wrong_is_told_alike() {
     let (fixture, _) = Fixture::set_up().await;
-    fixture.people.invite(&Act::command(), "invited", Role::Member, &[]).await.unwrap();
-    fixture.join("gone", Role::Member).await;
-    fixture.people.change(&Act::command(), "gone", UserChange::Disable).await.unwrap();
+    fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
+    fixture.join("gone", UserRole::Member).await;
+    fixture.people.change(&AuditContext::command(), "gone", UserChange::Disable).await.unwrap();
     let user = fixture.people.find("ada").await.unwrap();
     for (name, password) in [
         ("ada", WRONG),
@@ -51,14 +51,14 @@ async fn whatever_is_wrong_is_told_alike() {
         ("gone", PASSWORD),
     ] {
         let refused = fixture.sign_in(name, password, "192.0.2.9").await.unwrap_err();
-        assert!(matches!(refused, PeopleError::Wrong), "{name}: {refused:?}");
+        assert!(matches!(refused, IdentityError::Wrong), "{name}: {refused:?}");
     }
 }
 
 #[tokio::test]
 async fn an_unknown_name_costs_as_much_as_a_known_one() {
     let (fixture, _) = Fixture::set_up().await;
-    fixture.people.invite(&Act::command(), "invited", Role::Member, &[]).await.unwrap();
+    fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
     for (name, password) in [("ada", WRONG), ("nobody", WRONG), ("invited", WRONG), ("ada", "")] {
         let computed = fixture.computed();
         assert!(fixture.sign_in(name, password, "192.0.2.9").await.is_err());
@@ -105,9 +105,9 @@ async fn signing_out_ends_this_session_and_signing_out_everywhere_ends_all() {
 #[tokio::test]
 async fn members_sign_out_themselves_only() {
     let (fixture, ada) = Fixture::set_up().await;
-    let bob = fixture.join("bob", Role::Member).await;
+    let bob = fixture.join("bob", UserRole::Member).await;
     let refused = fixture.people.sign_out_everywhere(&bob.session.actor, "ada").await;
-    assert!(matches!(refused, Err(PeopleError::Unknown)));
+    assert!(matches!(refused, Err(IdentityError::Unknown)));
     assert!(fixture.is_open(&ada).await);
     assert_eq!(fixture.people.sign_out_everywhere(&ada.session.actor, "bob").await.unwrap(), 1);
     assert!(!fixture.is_open(&bob).await && fixture.is_open(&ada).await);
@@ -116,11 +116,11 @@ async fn members_sign_out_themselves_only() {
 #[tokio::test]
 async fn a_disabled_user_is_out_at_once_and_stays_out() {
     let (fixture, _) = Fixture::set_up().await;
-    let bob = fixture.join("bob", Role::Member).await;
-    fixture.people.change(&Act::command(), "bob", UserChange::Disable).await.unwrap();
+    let bob = fixture.join("bob", UserRole::Member).await;
+    fixture.people.change(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     assert!(!fixture.is_open(&bob).await);
-    assert!(matches!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await, Err(PeopleError::Wrong)));
-    fixture.people.change(&Act::command(), "bob", UserChange::Enable).await.unwrap();
+    assert!(matches!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await, Err(IdentityError::Wrong)));
+    fixture.people.change(&AuditContext::command(), "bob", UserChange::Enable).await.unwrap();
     assert!(!fixture.is_open(&bob).await, "an ended session does not begin again");
     assert!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await.is_ok());
 }
@@ -131,14 +131,14 @@ async fn another_password_ends_the_other_sessions_and_keeps_this_one() {
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
     let session = second.session.clone().at("192.0.2.2".parse().unwrap());
     let refused = fixture.people.change_password(&session, WRONG, "a third password").await;
-    assert!(matches!(refused, Err(PeopleError::Wrong)));
+    assert!(matches!(refused, Err(IdentityError::Wrong)));
     let refused = fixture.people.change_password(&session, PASSWORD, "short").await;
-    assert!(matches!(refused, Err(PeopleError::Field { field: "password", .. })));
+    assert!(matches!(refused, Err(IdentityError::Field { field: "password", .. })));
     assert!(fixture.is_open(&first).await);
 
     fixture.people.change_password(&session, PASSWORD, WRONG).await.unwrap();
     assert!(!fixture.is_open(&first).await && fixture.is_open(&second).await);
-    assert!(matches!(fixture.sign_in("ada", PASSWORD, "192.0.2.2").await, Err(PeopleError::Wrong)));
+    assert!(matches!(fixture.sign_in("ada", PASSWORD, "192.0.2.2").await, Err(IdentityError::Wrong)));
     assert!(fixture.sign_in("ada", WRONG, "192.0.2.2").await.is_ok());
 }
 
@@ -148,17 +148,17 @@ async fn nobody_guesses_the_old_password_in_a_session_without_end() {
     let session = opened.session.at("192.0.2.1".parse().unwrap());
     for _ in 0..5 {
         let refused = fixture.people.change_password(&session, WRONG, "a third password").await;
-        assert!(matches!(refused, Err(PeopleError::Wrong)));
+        assert!(matches!(refused, Err(IdentityError::Wrong)));
     }
     let refused = fixture.people.change_password(&session, PASSWORD, "a third password").await;
-    assert!(matches!(refused, Err(PeopleError::Slow { .. })));
+    assert!(matches!(refused, Err(IdentityError::Slow { .. })));
 }
 
 #[tokio::test]
 async fn a_role_is_what_it_is_now_and_not_at_the_sign_in() {
     let (fixture, _) = Fixture::set_up().await;
-    let bob = fixture.join("bob", Role::Admin).await;
-    fixture.people.change(&Act::command(), "bob", UserChange::Role(Role::Member)).await.unwrap();
+    let bob = fixture.join("bob", UserRole::Admin).await;
+    fixture.people.change(&AuditContext::command(), "bob", UserChange::Role(UserRole::Member)).await.unwrap();
     let actor = fixture.people.session(bob.cookie.expose()).await.unwrap().unwrap().actor;
     assert_eq!((actor.is_admin(), actor.owner()), (false, actor.user().map(|user| &user.id)));
 }
@@ -171,11 +171,11 @@ async fn five_wrong_passwords_are_enough_for_a_while() {
     }
     let computed = fixture.computed();
     assert!(is_slow(&fixture, "ada", "192.0.2.66").await);
-    // Also with the right one: otherwise guessing goes on.
+    // The right password is refused too, because otherwise guessing could go on.
     let right = fixture.sign_in("ada", PASSWORD, "192.0.2.66").await;
-    assert!(matches!(right, Err(PeopleError::Slow { .. })));
+    assert!(matches!(right, Err(IdentityError::Slow { .. })));
     assert_eq!(fixture.computed(), computed, "nothing is computed for it");
-    // One is forgotten every half minute; elsewhere, and for others, nothing has happened.
+    // One attempt is forgotten every half minute; other addresses and other users are not affected.
     assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.is_ok());
     assert!(!is_slow(&fixture, "bob", "192.0.2.66").await);
     fixture.people.clock.advance(Duration::from_secs(30));
@@ -205,14 +205,14 @@ async fn many_addresses_cannot_guess_one_password_nor_keep_its_owner_out() {
         assert!(!is_slow(&fixture, "ada", &format!("198.51.100.{number}")).await, "{number}");
     }
     assert!(is_slow(&fixture, "ada", "198.51.100.21").await);
-    // She has signed in from there before, and does so again and again.
+    // Ada has signed in from that address before, and can do so again and again.
     for _ in 0..8 {
         assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.is_ok());
     }
     assert!(is_slow(&fixture, "ada", "198.51.100.22").await);
     fixture.people.clock.advance(Duration::from_secs(10));
     assert!(!is_slow(&fixture, "ada", "198.51.100.22").await);
-    // A name that nobody has is no different, so that nobody learns which names there are.
+    // An unknown name gives the same result, so that the answers do not reveal which names exist.
     for number in 1..=20 {
         assert!(!is_slow(&fixture, "nobody", &format!("203.0.113.{number}")).await, "{number}");
     }
@@ -221,7 +221,7 @@ async fn many_addresses_cannot_guess_one_password_nor_keep_its_owner_out() {
 
 #[test]
 fn a_network_of_ipv6_is_one_address_and_ipv4_in_ipv6_is_ipv4() {
-    let limits = Limits::default();
+    let limits = PasswordRateLimiter::default();
     let now = std::time::Instant::now();
     let tried = |address: &str| limits.begin("ada", address.parse::<IpAddr>().unwrap(), now).is_ok();
     for number in 0..5 {
@@ -236,7 +236,7 @@ fn a_network_of_ipv6_is_one_address_and_ipv4_in_ipv6_is_ipv4() {
 
 #[test]
 fn a_try_that_is_refused_makes_the_wait_no_longer() {
-    let limits = Limits::default();
+    let limits = PasswordRateLimiter::default();
     let mut now = std::time::Instant::now();
     let address = "192.0.2.1".parse().unwrap();
     let mut waits = 0;
@@ -244,13 +244,13 @@ fn a_try_that_is_refused_makes_the_wait_no_longer() {
         now += Duration::from_secs(1);
         waits += u32::from(limits.begin("ada", address, now).is_err());
     }
-    // Five at once and one each half minute of a thousand seconds.
+    // Five at once, and one for each half minute of a thousand seconds.
     assert_eq!(1000 - waits, 5 + 33);
 }
 
 #[test]
 fn what_is_forgotten_takes_no_room() {
-    let limits = Limits::default();
+    let limits = PasswordRateLimiter::default();
     let now = std::time::Instant::now();
     for number in 0..50_000_u32 {
         let address = IpAddr::from(number.to_be_bytes());

@@ -1,14 +1,14 @@
-//! What the trail tells of people, and what it never tells.
+//! The contents of the audit trail about users, and the secrets that must never be in it.
 
 use super::*;
-use crate::gateway::keys::{Keys, NewKey};
+use crate::gateway::keys::{ApiKeys, NewKey};
 use crate::gateway::store::ActorKind;
 
 #[tokio::test]
 async fn a_row_names_who_from_where_and_to_whom() {
     let (fixture, opened) = Fixture::set_up().await;
     let actor = opened.session.actor.at("192.0.2.7".parse().unwrap());
-    fixture.people.invite(&actor.act(), "bob", Role::Member, &[]).await.unwrap();
+    fixture.people.invite(&actor.act(), "bob", UserRole::Member, &[]).await.unwrap();
     let row = fixture.trail().await.pop().unwrap();
     let bob = fixture.people.find("bob").await.unwrap();
     assert_eq!(
@@ -25,8 +25,8 @@ async fn a_row_names_who_from_where_and_to_whom() {
 async fn the_trail_is_searched_by_actor_action_and_target() {
     let (fixture, opened) = Fixture::set_up().await;
     let actor = opened.session.actor;
-    fixture.people.invite(&actor.act(), "bob", Role::Member, &[]).await.unwrap();
-    fixture.people.change(&Act::command(), "bob", UserChange::Disable).await.unwrap();
+    fixture.people.invite(&actor.act(), "bob", UserRole::Member, &[]).await.unwrap();
+    fixture.people.change(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     let find = async |filter: AuditFilter| {
         let page = fixture.people.audit(&AuditFilter { limit: 10, ..filter }).await.unwrap();
         assert_eq!(page.total, u64::try_from(page.items.len()).unwrap());
@@ -69,11 +69,11 @@ async fn what_is_typed_in_place_of_a_name_is_not_kept() {
 #[tokio::test]
 async fn no_file_and_no_debug_line_holds_what_opens_something() {
     let (fixture, first) = Fixture::set_up().await;
-    let act = Act::command();
+    let act = AuditContext::command();
     let ada = fixture.people.find("ada").await.unwrap();
-    let (_, invitation) = fixture.people.invite(&act, "bob", Role::Member, &[]).await.unwrap();
+    let (_, invitation) = fixture.people.invite(&act, "bob", UserRole::Member, &[]).await.unwrap();
     let (token, secret) = fixture.people.make_token(&act, &ada, "ci", None).await.unwrap();
-    let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
     let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None, at_most: None };
     let key = keys.create(&act, new).await.unwrap();
     let rotated = keys.rotate(&act, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();

@@ -1,7 +1,7 @@
 //! Users, groups and admin tokens.
 
 use super::*;
-use crate::gateway::keys::{KeyError, Keys, Pepper, Secret, SecretKind};
+use crate::gateway::keys::{ApiKeys, BearerSecret, BearerSecretKind, KeyError, Pepper};
 use crate::gateway::store::{ActorKind, KeyChange, KeyLock};
 
 fn names(users: &[UserRow]) -> Vec<&str> {
@@ -11,32 +11,35 @@ fn names(users: &[UserRow]) -> Vec<&str> {
 #[tokio::test]
 async fn the_last_admin_who_can_sign_in_stays_one() {
     let (fixture, _) = Fixture::set_up().await;
-    let change = async |name: &str, change| fixture.people.change(&Act::command(), name, change).await;
-    // Neither somebody who was only invited nor somebody disabled could take the place.
-    fixture.people.invite(&Act::command(), "invited", Role::Admin, &[]).await.unwrap();
-    fixture.join("gone", Role::Admin).await;
+    let change = async |name: &str, change| fixture.people.change(&AuditContext::command(), name, change).await;
+    // Neither an invited admin who has not joined nor a disabled admin counts as one who can sign in.
+    fixture.people.invite(&AuditContext::command(), "invited", UserRole::Admin, &[]).await.unwrap();
+    fixture.join("gone", UserRole::Admin).await;
     change("gone", UserChange::Disable).await.unwrap();
-    fixture.join("bob", Role::Member).await;
-    for last in [UserChange::Disable, UserChange::Role(Role::Member)] {
-        assert!(matches!(change("ada", last).await, Err(PeopleError::LastAdmin)));
+    fixture.join("bob", UserRole::Member).await;
+    for last in [UserChange::Disable, UserChange::Role(UserRole::Member)] {
+        assert!(matches!(change("ada", last).await, Err(IdentityError::LastAdmin)));
     }
     let both = [UserChange::Groups(vec![]), UserChange::Disable];
-    assert!(matches!(fixture.people.change_all(&Act::command(), "ada", &both).await, Err(PeopleError::LastAdmin)));
+    assert!(matches!(
+        fixture.people.change_all(&AuditContext::command(), "ada", &both).await,
+        Err(IdentityError::LastAdmin)
+    ));
     let ada = fixture.people.find("ada").await.unwrap();
-    assert_eq!((ada.role, ada.disabled_at, ada.groups), (Role::Admin, None, vec!["default".to_owned()]));
+    assert_eq!((ada.role, ada.disabled_at, ada.groups), (UserRole::Admin, None, vec!["default".to_owned()]));
 
     change("invited", UserChange::Disable).await.unwrap();
-    change("bob", UserChange::Role(Role::Admin)).await.unwrap();
-    assert!(change("ada", UserChange::Role(Role::Member)).await.is_ok());
-    assert!(matches!(change("bob", UserChange::Disable).await, Err(PeopleError::LastAdmin)));
+    change("bob", UserChange::Role(UserRole::Admin)).await.unwrap();
+    assert!(change("ada", UserChange::Role(UserRole::Member)).await.is_ok());
+    assert!(matches!(change("bob", UserChange::Disable).await, Err(IdentityError::LastAdmin)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_admins_who_disable_each_other_at_once_are_not_both_gone() {
     let (fixture, _) = Fixture::set_up().await;
-    fixture.join("bob", Role::Admin).await;
+    fixture.join("bob", UserRole::Admin).await;
     let other = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
-    let act = Act::command();
+    let act = AuditContext::command();
     let (one, two) = tokio::join!(
         fixture.people.change(&act, "ada", UserChange::Disable),
         other.change(&act, "bob", UserChange::Disable),
@@ -48,7 +51,7 @@ async fn two_admins_who_disable_each_other_at_once_are_not_both_gone() {
 async fn users_come_in_pages_the_newest_first() {
     let (fixture, _) = Fixture::set_up().await;
     for name in ["b_b", "cc", "dd"] {
-        fixture.people.ensure(&Act::command(), name).await.unwrap();
+        fixture.people.ensure(&AuditContext::command(), name).await.unwrap();
     }
     let page = async |filter: UserFilter| fixture.people.page(&UserFilter { limit: 2, ..filter }).await.unwrap();
     let first = page(UserFilter::default()).await;
@@ -57,7 +60,7 @@ async fn users_come_in_pages_the_newest_first() {
     assert_eq!((names(&second.items), second.has_more), (vec!["b_b", "ada"], false));
     let found = page(UserFilter { search: Some("_".to_owned()), ..UserFilter::default() }).await;
     assert_eq!((names(&found.items), found.total), (vec!["b_b"], 1));
-    let admins = page(UserFilter { role: Some(Role::Admin), ..UserFilter::default() }).await;
+    let admins = page(UserFilter { role: Some(UserRole::Admin), ..UserFilter::default() }).await;
     assert_eq!(names(&admins.items), ["ada"]);
 }
 
@@ -66,17 +69,17 @@ async fn a_name_is_taken_once_and_a_group_must_exist() {
     let (fixture, _) = Fixture::set_up().await;
     let invite = async |name: &str, groups: &[&str]| {
         let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-        fixture.people.invite(&Act::command(), name, Role::Member, &groups).await
+        fixture.people.invite(&AuditContext::command(), name, UserRole::Member, &groups).await
     };
-    assert!(matches!(invite("ada", &[]).await, Err(PeopleError::Taken)));
-    assert!(matches!(invite("bob", &["nowhere"]).await, Err(PeopleError::Field { field: "groups", .. })));
-    assert!(matches!(fixture.people.find("bob").await, Err(PeopleError::Unknown)), "nothing is left of it");
+    assert!(matches!(invite("ada", &[]).await, Err(IdentityError::Taken)));
+    assert!(matches!(invite("bob", &["nowhere"]).await, Err(IdentityError::Field { field: "groups", .. })));
+    assert!(matches!(fixture.people.find("bob").await, Err(IdentityError::Unknown)), "nothing is left of it");
     let (bob, _) = invite("bob", &["default"]).await.unwrap();
     assert_eq!(bob.groups, ["default"]);
     let groups = UserChange::Groups(vec!["nowhere".to_owned()]);
     assert!(matches!(
-        fixture.people.change(&Act::command(), "bob", groups).await,
-        Err(PeopleError::Field { field: "groups", .. })
+        fixture.people.change(&AuditContext::command(), "bob", groups).await,
+        Err(IdentityError::Field { field: "groups", .. })
     ));
     assert_eq!(fixture.people.find("bob").await.unwrap().groups, ["default"]);
 }
@@ -84,30 +87,33 @@ async fn a_name_is_taken_once_and_a_group_must_exist() {
 #[tokio::test]
 async fn members_know_of_themselves_only() {
     let (fixture, ada) = Fixture::set_up().await;
-    let bob = fixture.join("bob", Role::Member).await;
+    let bob = fixture.join("bob", UserRole::Member).await;
     let (ada, bob) = (&ada.session.actor, &bob.session.actor);
     assert!(fixture.people.find_for(ada, "bob").await.is_ok());
     assert!(fixture.people.find_for(bob, "bob").await.is_ok());
-    assert!(matches!(fixture.people.find_for(bob, "ada").await, Err(PeopleError::Unknown)));
+    assert!(matches!(fixture.people.find_for(bob, "ada").await, Err(IdentityError::Unknown)));
 }
 
 #[tokio::test]
 async fn a_group_goes_when_no_key_is_in_it_and_can_come_again() {
     let (fixture, _) = Fixture::set_up().await;
-    let act = Act::command();
-    let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let act = AuditContext::command();
+    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
     let made = fixture.people.make_group(&act, "studio", None).await.unwrap();
     assert!(!made.of_file && made.row.keys == 0);
-    assert!(matches!(fixture.people.make_group(&act, "studio", None).await, Err(PeopleError::Taken)));
-    assert!(matches!(fixture.people.make_group(&act, " ", None).await, Err(PeopleError::Field { field: "name", .. })));
-    assert!(matches!(fixture.people.delete_group(&act, "default").await, Err(PeopleError::OfFile)));
+    assert!(matches!(fixture.people.make_group(&act, "studio", None).await, Err(IdentityError::Taken)));
+    assert!(matches!(
+        fixture.people.make_group(&act, " ", None).await,
+        Err(IdentityError::Field { field: "name", .. })
+    ));
+    assert!(matches!(fixture.people.delete_group(&act, "default").await, Err(IdentityError::OfFile)));
     let key = keys.create_for_test("k", "ada", "studio").await;
-    assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(PeopleError::InUse)));
+    assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(IdentityError::InUse)));
     assert_eq!(fixture.people.groups().await.unwrap()[1].row.keys, 1);
     fixture.people.change(&act, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
     keys.change(&act, key.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.people.delete_group(&act, "studio").await.unwrap().id, made.row.id);
-    assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(PeopleError::Unknown)));
+    assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
     assert!(fixture.people.find("ada").await.unwrap().groups.is_empty());
     assert_eq!(fixture.people.make_group(&act, "studio", None).await.unwrap().row.id, made.row.id);
@@ -116,15 +122,15 @@ async fn a_group_goes_when_no_key_is_in_it_and_can_come_again() {
 #[tokio::test]
 async fn an_admin_token_is_worth_what_its_user_is_worth() {
     let (fixture, _) = Fixture::set_up().await;
-    fixture.join("bob", Role::Admin).await;
-    let act = Act::command();
+    fixture.join("bob", UserRole::Admin).await;
+    let act = AuditContext::command();
     let bob = fixture.people.find("bob").await.unwrap();
     let (token, secret) = fixture.people.make_token(&act, &bob, "ci", None).await.unwrap();
     let admit = async || fixture.people.admit_token(secret.expose().as_bytes()).await.unwrap();
     let actor = admit().await.unwrap();
     assert!(actor.is_admin() && actor.act().kind == ActorKind::Token && actor.act().user == Some(bob.id.clone()));
     assert!(fixture.people.tokens(None).await.unwrap()[0].last_used_at.is_some());
-    fixture.people.change(&act, "bob", UserChange::Role(Role::Member)).await.unwrap();
+    fixture.people.change(&act, "bob", UserChange::Role(UserRole::Member)).await.unwrap();
     assert_eq!(admit().await.unwrap().owner(), Some(&bob.id));
     fixture.people.change(&act, "bob", UserChange::Disable).await.unwrap();
     assert!(admit().await.is_none());
@@ -132,7 +138,7 @@ async fn an_admin_token_is_worth_what_its_user_is_worth() {
     assert!(admit().await.is_some());
     let stranger = "usr_2".into();
     let refused = fixture.people.revoke(&act, token.id.as_str(), Some(&stranger)).await;
-    assert!(matches!(refused, Err(PeopleError::Unknown)));
+    assert!(matches!(refused, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.revoke(&act, token.public_id.as_str(), Some(&bob.id)).await.unwrap().id, token.id);
     assert!(admit().await.is_none());
     assert!(fixture.people.tokens(None).await.unwrap().is_empty());
@@ -141,15 +147,15 @@ async fn an_admin_token_is_worth_what_its_user_is_worth() {
 #[tokio::test]
 async fn whatever_is_no_good_token_lets_nobody_in() {
     let (fixture, _) = Fixture::set_up().await;
-    let act = Act::command();
+    let act = AuditContext::command();
     let ada = fixture.people.find("ada").await.unwrap();
     let end = fixture.people.clock.now() + Duration::from_secs(3600);
     let (_, secret) = fixture.people.make_token(&act, &ada, "ci", Some(end)).await.unwrap();
     let good = secret.expose();
-    let key = Secret::generate(SecretKind::Key).unwrap();
-    let stranger = Secret::generate(SecretKind::AdminToken).unwrap();
+    let key = BearerSecret::generate(BearerSecretKind::Key).unwrap();
+    let stranger = BearerSecret::generate(BearerSecretKind::AdminToken).unwrap();
     let body = format!("{}{}", &good[..20], &stranger.expose()[20..52]);
-    let forged = format!("{body}{}", Secret::checksum_of(&body));
+    let forged = format!("{body}{}", BearerSecret::checksum_of(&body));
     for bad in ["", &good[1..], key.expose(), stranger.expose(), forged.as_str()] {
         assert!(fixture.people.admit_token(bad.as_bytes()).await.unwrap().is_none(), "{bad}");
     }
@@ -159,18 +165,18 @@ async fn whatever_is_no_good_token_lets_nobody_in() {
 
     for (name, end, field) in [("", None, "name"), ("a", Some(act.at), "expires_at")] {
         let refused = fixture.people.make_token(&act, &ada, name, end).await;
-        assert!(matches!(refused, Err(PeopleError::Field { field: of, .. }) if of == field));
+        assert!(matches!(refused, Err(IdentityError::Field { field: of, .. }) if of == field));
     }
 }
 
 #[tokio::test]
 async fn whoever_leaves_a_group_has_no_good_key_in_it() {
     let (fixture, _) = Fixture::set_up().await;
-    let keys = Keys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
+    let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
     let inside = keys.create_for_test("inside", "ben", "default").await;
     let outside = keys.create_for_test("outside", "ben", "studio").await;
     let others = keys.create_for_test("others", "eve", "default").await;
-    let act = Act::command();
+    let act = AuditContext::command();
     let regroup = async |groups: &[&str]| {
         let groups = UserChange::Groups(groups.iter().map(|group| (*group).to_owned()).collect());
         let (_, stopped) = fixture.people.change_with_keys(&act, "ben", &[groups]).await.unwrap();

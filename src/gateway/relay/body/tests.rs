@@ -1,4 +1,4 @@
-//! Slow callers.
+//! Tests with slow callers.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,14 +6,14 @@ use http_body_util::BodyExt as _;
 use tokio::time::sleep;
 
 use super::*;
-use crate::gateway::relay::{Asked, Limits, prove};
+use crate::gateway::relay::{AnswerTimeouts, RequestedAnswer, prove};
 use crate::gateway::upstream::ReplyBody;
 
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 const PIECE: usize = 64 * 1024;
 const PIECES: usize = 100;
 
-/// An image with this many bytes of base64, available at once.
+/// Returns an image with this many bytes of base64, available at once.
 fn image() -> ReplyBody {
     let mut body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#).into_bytes();
     body.resize(PIECE * PIECES, b'A');
@@ -21,12 +21,12 @@ fn image() -> ReplyBody {
     ReplyBody::Scripted(body.chunks(PIECE).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect())
 }
 
-type Told = Arc<Mutex<Option<(Ending, Summary)>>>;
+type RelayOutcomeCell = Arc<Mutex<Option<(RelayOutcome, AnswerSummary)>>>;
 
-async fn relay() -> (RelayBody, Told) {
+async fn relay() -> (RelayBody, RelayOutcomeCell) {
     let seconds = Duration::from_secs;
-    let limits = Limits { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) };
-    let asked = Asked {
+    let limits = AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) };
+    let asked = RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a cube".to_owned(),
         count: 1,
@@ -39,9 +39,9 @@ async fn relay() -> (RelayBody, Told) {
         output_format: "png",
         now: 0,
     };
-    let told = Told::default();
+    let told = RelayOutcomeCell::default();
     let to = Arc::clone(&told);
-    let on_end: OnEnd = Box::new(move |ending, summary| {
+    let on_end: EndCallback = Box::new(move |ending, summary| {
         *to.lock().unwrap() = Some((ending, summary));
         Box::pin(std::future::ready(()))
     });
@@ -68,7 +68,7 @@ async fn a_caller_who_keeps_the_rate_gets_all_of_it_however_long_it_takes() {
     let (taken, whole) = take(&mut body, Duration::from_secs(5)).await;
     assert!(whole && taken > PIECE * PIECES, "{taken} bytes, whole: {whole}");
     assert!(begun.elapsed() > Duration::from_secs(360), "{:?}", begun.elapsed());
-    assert_eq!(told.lock().unwrap().as_ref().map(|(ending, _)| *ending), Some(Ending::Complete));
+    assert_eq!(told.lock().unwrap().as_ref().map(|(ending, _)| *ending), Some(RelayOutcome::Complete));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,6 +81,6 @@ async fn a_caller_who_is_too_slow_has_left_and_the_tokens_are_known() {
     }
     let told = told.lock().unwrap().take();
     let (ending, summary) = told.expect("the end");
-    assert_eq!((ending, summary.delivered.len()), (Ending::Left, 1), "it is the caller who was slow");
+    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Left, 1), "it is the caller who was slow");
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }

@@ -1,4 +1,4 @@
-//! Images out of scripted responses: what goes out, and how it ends.
+//! Tests of images in scripted responses: the bytes that go out, and the outcome.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::gateway::relay::tap::{Broken, Without};
+use crate::gateway::relay::tap::{AnswerWithoutImage, RelayError};
 use crate::gateway::relay::{
-    Asked, Ending, Limits, NoProof, Proven, RelayBody, Summary, TokenCounts, Unkept, Usage, gather, keep, prove_drawn,
+    AnswerSummary, AnswerTimeouts, AnswerUsage, ProofError, ProvenAnswer, RelayBody, RelayOutcome, RequestedAnswer,
+    SpooledImageError, TokenCounts, gather, keep, prove_drawn,
 };
 use crate::gateway::spool::Spool;
 use crate::gateway::spool::waits::tests::noted;
@@ -21,8 +22,8 @@ const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 const OTHER: &str = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAIACAIAAAB7GkOt";
 
-fn asked(stream: bool) -> Asked {
-    Asked {
+fn asked(stream: bool) -> RequestedAnswer {
+    RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a red square".to_owned(),
         count: 1,
@@ -37,9 +38,9 @@ fn asked(stream: bool) -> Asked {
     }
 }
 
-fn limits() -> Limits {
+fn limits() -> AnswerTimeouts {
     let seconds = Duration::from_secs;
-    Limits { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) }
+    AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) }
 }
 
 fn pieces(body: &str, cut: usize) -> ReplyBody {
@@ -50,7 +51,7 @@ fn event(kind: &str, members: &str) -> String {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":1{members}}}\n\n")
 }
 
-/// The event of an image, with its type behind it, as some upstreams have it.
+/// Returns the event of an image, with its type after it, as some upstreams send it.
 fn done(image: &str) -> String {
     let item = format!(
         r#","item":{{"id":"ig_1","quality":"high","result":"{image}","revised_prompt":"r\"p","size":"7x7","status":"completed","type":"image_generation_call"}}"#
@@ -77,8 +78,8 @@ fn item(image: &str) -> String {
     format!(r#"{{"result":"{image}","type":"image_generation_call","status":"completed","revised_prompt":"r\"p"}}"#)
 }
 
-/// The answer, whatever the body is cut into, and how it ended.
-async fn told(body: &str, stream: bool) -> (String, Ending, Summary) {
+/// Returns the answer, which must be the same at every cut of the body, and its outcome.
+async fn told(body: &str, stream: bool) -> (String, RelayOutcome, AnswerSummary) {
     let mut seen: Option<String> = None;
     let mut last = None;
     for cut in [1, 2, 3, 7, 50, 100_000] {
@@ -91,12 +92,12 @@ async fn told(body: &str, stream: bool) -> (String, Ending, Summary) {
     last.expect("several cuts")
 }
 
-async fn read(proven: Proven) -> (String, Ending, Summary) {
+async fn read(proven: ProvenAnswer) -> (String, RelayOutcome, AnswerSummary) {
     let told = Arc::new(Mutex::new(None));
     let to = Arc::clone(&told);
     let on_end = Box::new(move |ending, summary| {
         *to.lock().unwrap() = Some((ending, summary));
-        Box::pin(std::future::ready(())) as crate::gateway::relay::Closing
+        Box::pin(std::future::ready(())) as crate::gateway::relay::ClosingFuture
     });
     let body = RelayBody::new(proven, ERROR.to_owned(), on_end);
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
@@ -131,7 +132,7 @@ async fn the_image_of_a_response_becomes_an_answer_with_the_tokens_of_the_image(
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
         let counted = summary.usage.expect("tokens");
         let output = |tokens: Option<TokenCounts>| tokens.map(|tokens| tokens.output);
-        assert_eq!((ending, counted.total), (Ending::Complete, 293));
+        assert_eq!((ending, counted.total), (RelayOutcome::Complete, 293));
         assert_eq!((output(counted.image), output(counted.host)), (Some(196), Some(50)));
         assert_eq!((summary.delivered.len(), summary.delivered[0].quality.as_deref()), (1, quality));
         let models = (summary.image_model.as_deref(), summary.host_model.as_deref());
@@ -156,7 +157,7 @@ async fn members_of_the_item_that_no_document_has_pass_and_those_of_other_items_
             let json: Value = serde_json::from_str(data).expect("JSON");
             assert_eq!(
                 (ending, &json["svg"], &json["complexity"]),
-                (Ending::Complete, &json!({"n": [1]}), &json!("high"))
+                (RelayOutcome::Complete, &json!({"n": [1]}), &json!("high"))
             );
             let kept = ["a", "b", "odd", "user_id", "depth", "id", "status"].map(|name| json.get(name).is_some());
             assert_eq!(kept, [true, false, false, false, false, false, false], "so much is kept: {stream}");
@@ -178,7 +179,7 @@ async fn a_stream_has_its_partial_images_and_one_final_one() {
     let story = [partial(OTHER), partial(OTHER), partial(OTHER), done(PNG_HEAD), completed(&item(PNG_HEAD))].concat();
     let (text, ending, _) = told(&story, true).await;
     let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
-    assert_eq!((frames.len(), ending), (3, Ending::Complete), "no more than were asked for: {text}");
+    assert_eq!((frames.len(), ending), (3, RelayOutcome::Complete), "no more than were asked for: {text}");
     for (index, frame) in frames[..2].iter().enumerate() {
         let begin =
             "event: image_generation.partial_image\ndata: {\"type\":\"image_generation.partial_image\",\"b64_json\":";
@@ -193,7 +194,7 @@ async fn a_partial_image_of_a_later_call_touches_nothing() {
     for count in [1, 2] {
         let (text, ending, summary) = told(&story[partial(OTHER).len() * (2 - count)..], true).await;
         let frames: Vec<&str> = text.trim_end().split("\n\n").collect();
-        assert_eq!((frames.len(), ending), (count, Ending::Complete), "{text}");
+        assert_eq!((frames.len(), ending), (count, RelayOutcome::Complete), "{text}");
         let last = frames[count - 1].split_once("\ndata: ").expect("data").1;
         let last: Value = serde_json::from_str(last).expect("JSON");
         assert_eq!(
@@ -205,14 +206,14 @@ async fn a_partial_image_of_a_later_call_touches_nothing() {
     let (text, ending, summary) = told(&story, false).await;
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&json["data"][0]["b64_json"], &json["usage"]["total_tokens"]), (&json!(PNG_HEAD), &json!(213)));
-    assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 1));
-    // In one event with a final image it is none either.
+    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 1));
+    // In one event with a final image it does not count either.
     let both = done(PNG_HEAD).replacen("\"item\":", &format!("\"partial_image_b64\":\"{OTHER}\",\"item\":"), 1);
     let (text, ..) = told(&[both, done(PNG_HEAD), completed("")].concat(), true).await;
     assert!(text.trim_end().split("\n\n").all(|frame| frame.matches("b64_json").count() == 1), "{text}");
 }
 
-/// A body that goes on after so many seconds.
+/// Returns a body that pauses for this number of seconds.
 fn pausing(before: String, seconds: u64, behind: String) -> ReplyBody {
     let (sender, body) = tokio::sync::mpsc::channel(4);
     let told = async move {
@@ -229,11 +230,11 @@ async fn a_text_behind_the_image_may_take_its_time_and_the_image_may_not() {
     let whole = [done(PNG_HEAD), completed("")].concat();
     let (half, end) = (done("").len() / 2 + 40, done(PNG_HEAD).len());
     for (cut, seconds, expected) in [
-        (end, 100, (Ending::Complete, Some(293))),
-        (end - 1, 100, (Ending::Complete, Some(293))),
-        (end, 151, (Ending::Complete, None)),
-        (half, 59, (Ending::Complete, Some(293))),
-        (half, 61, (Ending::Broken(Broken::Timeout), None)),
+        (end, 100, (RelayOutcome::Complete, Some(293))),
+        (end - 1, 100, (RelayOutcome::Complete, Some(293))),
+        (end, 151, (RelayOutcome::Complete, None)),
+        (half, 59, (RelayOutcome::Complete, Some(293))),
+        (half, 61, (RelayOutcome::Broken(RelayError::Timeout), None)),
     ] {
         let body = pausing(whole[..cut].to_owned(), seconds, whole[cut..].to_owned());
         let (_, ending, summary) = read(prove_drawn(body, asked(false), limits()).await.expect("an image")).await;
@@ -247,13 +248,13 @@ async fn white_space_behind_the_data_of_an_event_is_nothing() {
     for white in ["}  \n\n", "}\t\n\n", "} \ndata:  \ndata:\n\n"] {
         let (text, ending, summary) = told(&story.replace("}\n\n", white), false).await;
         let json: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((ending, &json["data"][0]["b64_json"]), (Ending::Complete, &json!(PNG_HEAD)), "{white:?}");
+        assert_eq!((ending, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{white:?}");
         assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{white:?}");
     }
     for surplus in ["} x\n\n", "}{}\n\n", "} \ndata: {}\n\n"] {
         let body = pieces(&story.replace("}\n\n", surplus), 5);
         let found = prove_drawn(body, asked(false), limits()).await;
-        assert!(matches!(found, Err(NoProof::Malformed)), "{surplus:?}: {found:?}");
+        assert!(matches!(found, Err(ProofError::Malformed)), "{surplus:?}: {found:?}");
     }
 }
 
@@ -263,7 +264,7 @@ async fn what_breaks_behind_a_whole_image_takes_nothing_back() {
     for behind in ["", ": comment\n\n", failed.as_str(), "data: {\"type\":]}\n\n", &completed("")[..40]] {
         let (text, ending, _) = told(&format!("{}{behind}", done(PNG_HEAD)), false).await;
         let json: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!((ending, &json["data"][0]["b64_json"]), (Ending::Complete, &json!(PNG_HEAD)), "{behind}");
+        assert_eq!((ending, &json["data"][0]["b64_json"]), (RelayOutcome::Complete, &json!(PNG_HEAD)), "{behind}");
         assert_eq!(json["usage"], Value::Null, "{behind}");
     }
 }
@@ -278,22 +279,22 @@ async fn a_slash_may_be_escaped_and_nothing_else_is_an_image() {
             let body = pieces(&story, cut);
             let found = match prove_drawn(body, asked(false), limits()).await {
                 Ok(proven) => read(proven).await.1,
-                Err(NoProof::Malformed) => continue,
+                Err(ProofError::Malformed) => continue,
                 Err(other) => panic!("{image}: {other:?}"),
             };
-            assert!(matches!(found, Ending::Broken(_)), "{image}: {found:?}");
+            assert!(matches!(found, RelayOutcome::Broken(_)), "{image}: {found:?}");
         }
     }
     let foreign =
         done("QUJD").replace("\"id\":\"ig_1\"", "\"type\":\"mcp_call\"").replace("image_generation_call", "mcp_call");
     let found = prove_drawn(pieces(&[foreign, completed("")].concat(), 9), asked(false), limits()).await;
-    assert!(matches!(found, Err(NoProof::Ended(_))), "another item's result is no image");
+    assert!(matches!(found, Err(ProofError::Ended(_))), "another item's result is no image");
 }
 
-/// What a whole response says instead of an image.
-async fn without_image(story: &str, cut: usize) -> Without {
+/// Returns the content of a whole response without an image.
+async fn without_image(story: &str, cut: usize) -> AnswerWithoutImage {
     match prove_drawn(pieces(story, cut), asked(false), limits()).await {
-        Err(NoProof::Ended(without)) => without,
+        Err(ProofError::Ended(without)) => without,
         other => panic!("{story}: it says why, but {other:?}"),
     }
 }
@@ -332,7 +333,8 @@ async fn a_response_without_an_image_says_why() {
             pieces.push_back(Err(ReplyError));
         }
         let found = prove_drawn(body, asked(false), limits()).await;
-        let as_expected = matches!((&found, broken), (Err(NoProof::Malformed), false) | (Err(NoProof::Broken), true));
+        let as_expected =
+            matches!((&found, broken), (Err(ProofError::Malformed), false) | (Err(ProofError::Broken), true));
         assert!(as_expected, "{story}: {found:?}");
     }
 }
@@ -344,9 +346,10 @@ async fn an_image_that_the_disk_does_not_take_is_counted_all_the_same() {
     let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
     for (behind, expected) in [(completed(""), Some(293)), (String::new(), None)] {
         let body = pieces(&[done(&long), behind].concat(), 4096);
-        let proven = prove_drawn(body, Asked { part: true, ..asked(false) }, limits()).await.expect("an image");
+        let proven =
+            prove_drawn(body, RequestedAnswer { part: true, ..asked(false) }, limits()).await.expect("an image");
         let unkept = keep(proven, spool.begin_full().expect("a place")).await.expect_err("not kept");
-        let Unkept::Disk(_, usage) = unkept else { panic!("{unkept:?}") };
+        let SpooledImageError::Disk(_, usage) = unkept else { panic!("{unkept:?}") };
         assert_eq!(usage.map(|usage| usage.total), expected);
     }
 }
@@ -358,15 +361,15 @@ async fn several_kept_images_are_one_answer() {
     let long = format!("{PNG_HEAD}{}", "A".repeat(200_000));
     let mut images = Vec::new();
     for image in [long.as_str(), OTHER] {
-        let part = Asked { part: true, ..asked(false) };
+        let part = RequestedAnswer { part: true, ..asked(false) };
         let later = format!(r#""frame_index":{},"quality":"#, images.len());
         let usage = completed("").replace(r#""total_tokens":213"#, r#""svg_tokens":7,"total_tokens":213"#);
         let body = pieces(&[done(image).replace(r#""quality":"#, &later), usage].concat(), 4096);
         let proven = prove_drawn(body, part, limits()).await.expect("an image");
         images.push(keep(proven, spool.begin().expect("a place")).await.expect("kept"));
     }
-    let answer = Asked { count: 2, ..asked(false) };
-    let lost = Usage::of(Some(TokenCounts { input: 5, input_text: 5, total: 5, ..TokenCounts::default() }), None);
+    let answer = RequestedAnswer { count: 2, ..asked(false) };
+    let lost = AnswerUsage::of(Some(TokenCounts { input: 5, input_text: 5, total: 5, ..TokenCounts::default() }), None);
     let before = noted();
     let (text, ending, summary) = read(gather(images, answer, lost)).await;
     assert_eq!(noted(), before, "no file is read on a thread of the runtime");
@@ -380,6 +383,6 @@ async fn several_kept_images_are_one_answer() {
     assert_eq!((&json["data"][1]["revised_prompt"], &json["usage"]["svg_tokens"]), (&json!("r\"p"), &json!(14)));
     let told = [&json["data"][0]["frame_index"], &json["data"][1]["frame_index"], &json["frame_index"]];
     assert_eq!(told, [&json!(0), &json!(1), &Value::Null], "what is said of an image stands with it");
-    assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 2));
+    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 2));
     assert_eq!(summary.usage.map(|usage| usage.total), Some(2 * 293 + 5), "what failed was charged too");
 }

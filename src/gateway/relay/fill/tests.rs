@@ -1,8 +1,8 @@
 use super::*;
 use crate::image::Format;
 
-fn asked() -> Asked {
-    Asked {
+fn asked() -> RequestedAnswer {
+    RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a red square".to_owned(),
         count: 1,
@@ -18,7 +18,7 @@ fn asked() -> Asked {
 }
 
 #[track_caller]
-fn check(found: &Value, first: Option<Facts>, expected: &Value) {
+fn check(found: &Value, first: Option<ImageProperties>, expected: &Value) {
     let found = found.as_object().cloned().unwrap_or_default();
     assert_eq!(Value::Object(members(&asked(), &found, first)), *expected);
 }
@@ -33,7 +33,7 @@ fn missing_members_are_filled_in_and_neither_tokens_nor_a_quality_are_made_up() 
 
 #[test]
 fn auto_is_resolved_to_what_was_delivered() {
-    let facts = Facts { format: Format::Webp, width: 1000, height: 1500 };
+    let facts = ImageProperties { format: Format::Webp, width: 1000, height: 1500 };
     check(
         &json!({"created": 17.5, "background": "auto", "quality": "auto", "size": "auto", "output_format": "png", "extra": [1]}),
         Some(facts),
@@ -44,8 +44,11 @@ fn auto_is_resolved_to_what_was_delivered() {
 #[test]
 fn what_the_upstream_names_is_told_and_what_is_no_name_is_not() {
     let named = |found: Value| {
-        let told =
-            members(&Asked { quality: Some("high".to_owned()), ..asked() }, found.as_object().expect("members"), None);
+        let told = members(
+            &RequestedAnswer { quality: Some("high".to_owned()), ..asked() },
+            found.as_object().expect("members"),
+            None,
+        );
         (told["model"].clone(), told["quality"].clone())
     };
     let pair = |model: &str, quality: &str| (json!(model), json!(quality));
@@ -67,7 +70,7 @@ fn an_event_always_has_a_quality_and_neither_a_model_nor_a_prompt_that_nobody_na
 
 #[test]
 fn words_of_a_later_version_are_told_as_they_were_said() {
-    let facts = Facts { format: Format::Png, width: 1000, height: 1500 };
+    let facts = ImageProperties { format: Format::Png, width: 1000, height: 1500 };
     let found = json!({"background": "frosted", "quality": "xhigh", "size": "4K", "output_format": "gif"});
     let told = members(&asked(), found.as_object().expect("members"), None);
     let words = ["background", "quality", "size", "output_format"].map(|key| told[key].clone());

@@ -1,13 +1,13 @@
 use super::*;
 
-/// Writes down what it is told.
+/// Writes down each call.
 #[derive(Default, Debug, PartialEq)]
-struct Notes {
+struct LexerEventLog {
     lines: Vec<String>,
     image: Vec<u8>,
 }
 
-impl Sink for Notes {
+impl AnswerSink for LexerEventLog {
     fn member(&mut self, key: String, value: Value) {
         self.lines.push(format!("{key}={value}"));
     }
@@ -36,9 +36,9 @@ impl Sink for Notes {
     }
 }
 
-fn read(body: &str, cut: usize) -> Result<Vec<String>, Malformed> {
-    let mut lexer = Lexer::new();
-    let mut notes = Notes::default();
+fn read(body: &str, cut: usize) -> Result<Vec<String>, AnswerSyntaxError> {
+    let mut lexer = AnswerLexer::new();
+    let mut notes = LexerEventLog::default();
     for piece in body.as_bytes().chunks(cut) {
         lexer.push(&Bytes::copy_from_slice(piece), &mut notes)?;
     }
@@ -47,7 +47,7 @@ fn read(body: &str, cut: usize) -> Result<Vec<String>, Malformed> {
 }
 
 #[track_caller]
-fn check(body: &str, expected: Result<&[&str], Malformed>) {
+fn check(body: &str, expected: Result<&[&str], AnswerSyntaxError>) {
     for cut in [1, 2, 3, 7, 4096] {
         let found = read(body, cut);
         let found = found.as_ref().map(|lines| lines.iter().map(String::as_str).collect::<Vec<_>>());
@@ -92,23 +92,23 @@ fn answers_without_an_image_are_read_to_their_end() {
 
 #[test]
 fn what_is_not_that_json_is_refused() {
-    check("<html>", Err(Malformed::NotAnObject));
-    check("[]", Err(Malformed::NotAnObject));
-    check("", Err(Malformed::Truncated));
-    check(r#"{"data":[{"b64_json":"AAAA"#, Err(Malformed::Truncated));
-    check(r#"{"data":[{"b64_json":"AAAA"}]"#, Err(Malformed::Truncated));
-    check(r#"{"data":[{"b64_json":"AAAA"}]}}"#, Err(Malformed::Surplus));
-    check(r#"{"a":1,}"#, Err(Malformed::Unexpected(b'}')));
-    check(r#"{"data":[{"b64_json":"A"},]}"#, Err(Malformed::Unexpected(b']')));
-    check(r#"{"data":[{"b64_json":"A"}}"#, Err(Malformed::Unexpected(b'}')));
-    check(r#"{"a" 1}"#, Err(Malformed::Unexpected(b'1')));
-    for key in DECISIVE {
+    check("<html>", Err(AnswerSyntaxError::NotAnObject));
+    check("[]", Err(AnswerSyntaxError::NotAnObject));
+    check("", Err(AnswerSyntaxError::Truncated));
+    check(r#"{"data":[{"b64_json":"AAAA"#, Err(AnswerSyntaxError::Truncated));
+    check(r#"{"data":[{"b64_json":"AAAA"}]"#, Err(AnswerSyntaxError::Truncated));
+    check(r#"{"data":[{"b64_json":"AAAA"}]}}"#, Err(AnswerSyntaxError::Surplus));
+    check(r#"{"a":1,}"#, Err(AnswerSyntaxError::Unexpected(b'}')));
+    check(r#"{"data":[{"b64_json":"A"},]}"#, Err(AnswerSyntaxError::Unexpected(b']')));
+    check(r#"{"data":[{"b64_json":"A"}}"#, Err(AnswerSyntaxError::Unexpected(b'}')));
+    check(r#"{"a" 1}"#, Err(AnswerSyntaxError::Unexpected(b'1')));
+    for key in ["data", "error", "type", "usage"] {
         for value in ["nul", "01", r#"{"b":]}"#, r#"{"b":NaN}"#] {
-            check(&format!(r#"{{"{key}":{value}}}"#), Err(Malformed::Value));
-            check(&format!(r#"{{"data":[{{"{key}":{value}}}]}}"#), Err(Malformed::Value));
+            check(&format!(r#"{{"{key}":{value}}}"#), Err(AnswerSyntaxError::Value));
+            check(&format!(r#"{{"data":[{{"{key}":{value}}}]}}"#), Err(AnswerSyntaxError::Value));
         }
     }
-    check(r#"{"data":[nul]}"#, Err(Malformed::Value));
+    check(r#"{"data":[nul]}"#, Err(AnswerSyntaxError::Value));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn every_verdict_agrees_with_serde_json_on_mutated_bodies() {
         let at = usize::try_from(seed >> 33).unwrap() % body.len();
         body[at] = b"{}[],:\"\\ 0a"[usize::try_from(seed >> 20 & 0xff).unwrap() % 11];
         let body = String::from_utf8(body).unwrap();
-        // A value of these may be anything.
+        // The values of members that decide nothing may be anything.
         let decides = !["17", r#""p""#]
             .iter()
             .any(|value| good.find(value).is_some_and(|from| (from..from + value.len()).contains(&at)));
@@ -169,7 +169,7 @@ fn every_verdict_agrees_with_serde_json_on_mutated_bodies() {
             let is_json = serde_json::from_str::<Value>(&body).is_ok();
             assert!(is_json || !decides, "accepted what is no JSON: {body}");
         } else if let Ok(object) = serde_json::from_str::<serde_json::Map<String, Value>>(&body) {
-            // JSON, but what should be an image is none.
+            // The body is JSON, but the value in place of the image is not an image.
             let image = object["data"][0]["b64_json"].as_str().expect("else it is accepted");
             assert!(image.bytes().any(|byte| b"{}[],: ".contains(&byte)), "refused what is JSON: {body}");
         }

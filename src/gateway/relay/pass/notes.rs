@@ -1,33 +1,33 @@
-//! What is learnt of a response while it passes: the small things that the record and the caller's headers are made of.
+//! Observes a response while it passes, for the small values of the record and of the caller's headers.
 
 use serde_json::{Map, Value, json};
 
-use crate::gateway::relay::fill::{self, Usage};
-use crate::gateway::relay::item::Item;
-use crate::gateway::relay::rewrite::{DeliveredImage, Summary};
-use crate::gateway::relay::scan::{Reader, Want};
+use crate::gateway::relay::fill::{self, AnswerUsage};
+use crate::gateway::relay::item::ImageItem;
+use crate::gateway::relay::rewrite::{AnswerSummary, DeliveredImage};
+use crate::gateway::relay::scan::{JsonVisitor, ValueInterest};
 use crate::gateway::upstream::is_refusal;
-use crate::image::Facts;
+use crate::image::ImageProperties;
 use crate::wire::one_line;
 
-/// So many image calls are watched at once; of more only the heartbeat suffers.
+/// The most image calls that are tracked at once; beyond that, only the heartbeat suffers.
 const CALLS_MAX: usize = 64;
-/// So many images are recorded one by one.
+/// The most images that are recorded one by one.
 const IMAGES_MAX: usize = 256;
 
-/// An id longer than this is not recorded.
+/// The longest id that is recorded.
 const ID_MAX: usize = 256;
 
-/// The conversation is too long for the model.
+/// The code for a conversation that is too long for the model.
 const OVERFLOW: &str = "context_length_exceeded";
 
-/// What has been learnt so far.
+/// The values that have been observed so far.
 #[derive(Debug)]
-pub(super) struct Notes {
-    told: Told,
-    /// The response comes in events, which repeat its images at the end.
+pub(super) struct ResponseObserver {
+    told: RequestedResponse,
+    /// True if the response comes in events, which repeat its images at the end.
     events: bool,
-    /// Members of the current event; of a plain response nothing.
+    /// Members of the current event; empty for a plain response.
     event: Map<String, Value>,
     /// Members of the response itself.
     response: Map<String, Value>,
@@ -35,49 +35,49 @@ pub(super) struct Notes {
     tool: Map<String, Value>,
     /// The model of the image tool.
     image_model: Option<String>,
-    image: Item,
+    image: ImageItem,
     delivered: Vec<DeliveredImage>,
-    /// The item of the last image is not complete, and may still name its quality.
+    /// True if the item of the last image is not complete, and may still name its quality.
     in_item: bool,
-    /// Images that have begun, partial ones too.
+    /// True if an image has begun, perhaps a partial one.
     begun: bool,
-    /// The image calls at work: the place and the id of each.
+    /// The image calls in progress: the output index and the id of each.
     calls: Vec<(Value, Value)>,
-    /// The number that the next event of ours has.
+    /// The sequence number of our next event.
     next: u64,
     failure: Option<Map<String, Value>>,
 }
 
-/// What is known of a response before any of it has come.
+/// The facts about a response that are known before any of it has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct RequestedResponse {
     /// The model, verbatim.
     pub(crate) model: String,
-    /// Whether the caller wants events.
+    /// True if the caller wants events.
     pub(crate) stream: bool,
-    /// Unix seconds now.
+    /// The current time in Unix seconds.
     pub(crate) now: i64,
 }
 
-/// What an event means for the answer as a whole.
+/// The meaning of an event for the answer as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Nothing has been done yet.
+pub(super) enum ResponseEventKind {
+    /// No work has been done yet.
     Preface,
     /// Part of the answer.
     Work,
     /// The answer is complete.
     End,
-    /// The upstream says that it failed.
+    /// The upstream states that it failed.
     Failure,
-    /// It has not said what it is.
+    /// The event has not stated its type.
     Unknown,
 }
 
-// === impl Notes ===
+// === impl ResponseObserver ===
 
-impl Notes {
-    pub(super) fn new(told: Told) -> Self {
+impl ResponseObserver {
+    pub(super) fn new(told: RequestedResponse) -> Self {
         Self {
             told,
             events: false,
@@ -85,7 +85,7 @@ impl Notes {
             response: Map::new(),
             tool: Map::new(),
             image_model: None,
-            image: Item::default(),
+            image: ImageItem::default(),
             delivered: Vec::new(),
             in_item: false,
             begun: false,
@@ -95,39 +95,41 @@ impl Notes {
         }
     }
 
-    /// Whether the caller wants events.
+    /// True if the caller wants events.
     pub(super) const fn stream(&self) -> bool {
         self.told.stream
     }
 
-    /// The response comes in events.
+    /// Notes that the response comes in events.
     pub(super) const fn expect_events(&mut self) {
         self.events = true;
     }
 
-    /// What the current event is, as far as has been read.
-    pub(super) fn meaning(&self) -> Meaning {
+    /// Returns the meaning of the current event, as far as it has been read.
+    pub(super) fn meaning(&self) -> ResponseEventKind {
         match self.event.get("type").and_then(Value::as_str) {
-            None if self.event.get("error").is_some_and(Value::is_object) => Meaning::Failure,
-            None => Meaning::Unknown,
-            Some("response.created" | "response.in_progress" | "response.queued" | "keepalive") => Meaning::Preface,
-            Some("response.completed" | "response.incomplete" | "response.cancelled") => Meaning::End,
-            Some("response.failed" | "error") => Meaning::Failure,
-            Some(_) => Meaning::Work,
+            None if self.event.get("error").is_some_and(Value::is_object) => ResponseEventKind::Failure,
+            None => ResponseEventKind::Unknown,
+            Some("response.created" | "response.in_progress" | "response.queued" | "keepalive") => {
+                ResponseEventKind::Preface
+            }
+            Some("response.completed" | "response.incomplete" | "response.cancelled") => ResponseEventKind::End,
+            Some("response.failed" | "error") => ResponseEventKind::Failure,
+            Some(_) => ResponseEventKind::Work,
         }
     }
 
-    /// The current event is over.
-    pub(super) fn end_event(&mut self) -> Meaning {
+    /// Ends the current event.
+    pub(super) fn end_event(&mut self) -> ResponseEventKind {
         let meaning = self.meaning();
         let event = std::mem::take(&mut self.event);
         self.end_item(fill::quality(&event, "item.quality"));
         if let Some(number) = event.get("sequence_number").and_then(Value::as_u64) {
             self.next = self.next.max(number.saturating_add(1));
         }
-        if meaning == Meaning::Failure {
+        if meaning == ResponseEventKind::Failure {
             let stated = event.get("error").or_else(|| self.response.get("error")).and_then(Value::as_object);
-            // Some say it in the event itself.
+            // Some upstreams state it in the event itself.
             self.failure = Some(stated.cloned().unwrap_or(event));
             return meaning;
         }
@@ -143,7 +145,7 @@ impl Notes {
         meaning
     }
 
-    /// A plain response is whole: whether it says that it failed.
+    /// Ends a plain response. Returns true if it states that it failed.
     pub(super) fn end_response(&mut self) -> bool {
         let error = self.response.get("error").and_then(Value::as_object).cloned();
         let failed = self.response.get("status").and_then(Value::as_str) == Some("failed");
@@ -153,22 +155,22 @@ impl Notes {
         self.failure.is_some()
     }
 
-    /// Whether an image has begun, a partial one perhaps.
+    /// True if an image has begun, perhaps a partial one.
     pub(super) const fn has_image(&self) -> bool {
         self.begun
     }
 
-    /// What the first image is, and whether more bytes could still tell.
-    pub(super) fn first(&self) -> (Option<Facts>, bool) {
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first(&self) -> (Option<ImageProperties>, bool) {
         match self.delivered.first() {
             Some(image) => (image.facts, false),
             None => (self.image.facts, self.image.may_still_tell()),
         }
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    pub(super) fn summary(&self) -> AnswerSummary {
         let id = self.response.get("id").and_then(Value::as_str).filter(|id| id.len() <= ID_MAX);
-        Summary {
+        AnswerSummary {
             delivered: self.delivered.clone(),
             usage: self.usage(),
             image_model: self.image_model.clone(),
@@ -177,7 +179,7 @@ impl Notes {
         }
     }
 
-    /// An item is complete: of an image it has said the quality, if it says it at all.
+    /// Ends an item: if it is an image, it has stated its quality by now, if at all.
     fn end_item(&mut self, quality: Option<&str>) {
         if std::mem::take(&mut self.in_item)
             && let Some(image) = self.delivered.last_mut()
@@ -186,12 +188,12 @@ impl Notes {
         }
     }
 
-    /// The tokens that were charged so far.
-    pub(super) fn usage(&self) -> Option<Usage> {
+    /// Returns the tokens that were charged so far.
+    pub(super) fn usage(&self) -> Option<AnswerUsage> {
         fill::of_response(&self.response)
     }
 
-    /// What the upstream says instead of an answer, in the words by which failures are judged.
+    /// Returns the members that the upstream sent instead of an answer, in the form by which failures are judged.
     pub(super) fn failure(&self) -> Option<Map<String, Value>> {
         let failure = self.failure.clone()?;
         let mut members = Map::from_iter([("error".to_owned(), Value::Object(failure))]);
@@ -201,7 +203,7 @@ impl Notes {
         Some(members)
     }
 
-    /// The event that shows that an image is still being made, where one is.
+    /// Returns the event that shows that an image is still being made, if one is.
     pub(super) fn still_generating(&mut self) -> Option<String> {
         let (place, id) = self.calls.last()?;
         let kind = "response.image_generation_call.generating";
@@ -210,7 +212,7 @@ impl Notes {
         Some(format!("event: {kind}\ndata: {}\n\n", one_line(event.to_string())))
     }
 
-    /// The data of the event that every client takes for an error: `error` with its place in the stream.
+    /// Returns the data of the event that every client takes for an error: `error` with its place in the stream.
     pub(super) fn error_event(&mut self, error: &str) -> String {
         let number = self.next;
         self.next += 1;
@@ -220,7 +222,7 @@ impl Notes {
         }
     }
 
-    /// The data of the event that ends a response: the only one that agents look at.
+    /// Returns the data of the event that ends a response, the only one that agents read.
     pub(super) fn failed_event(&mut self, error: &str) -> String {
         let message =
             serde_json::from_str::<Value>(error).ok().and_then(|mut error| error.get_mut("message").map(Value::take));
@@ -237,13 +239,13 @@ impl Notes {
         one_line(json!({"type": "response.failed", "sequence_number": number, "response": response}).to_string())
     }
 
-    /// The upstream says what only the agent can mend, and it knows the word for it: it shortens the conversation.
+    /// True if only the agent can resolve the failure, by a code that it knows: it shortens the conversation.
     pub(super) fn is_for_the_agent(&self) -> bool {
         self.failure_code() == OVERFLOW
     }
 
-    /// The word by which an agent decides what to do. Of the upstream's own words only those go on that say nothing of its
-    /// account.
+    /// Returns the code by which an agent decides how to go on. Of the upstream's own codes, only those that do not
+    /// concern its account are passed on.
     fn failure_code(&self) -> &'static str {
         let word = |key: &str| self.failure.as_ref().and_then(|failure| failure.get(key)).and_then(Value::as_str);
         let said = word("code").or_else(|| word("type")).unwrap_or_default();
@@ -251,15 +253,15 @@ impl Notes {
             OVERFLOW => OVERFLOW,
             "server_is_overloaded" => "server_is_overloaded",
             "rate_limit_exceeded" | "rate_limit_error" => "rate_limit_exceeded",
-            // Agents stop at this word; at any other they would send refused content again.
+            // Agents stop at this code; at any other they would send refused content again.
             _ if self.failure.as_ref().is_some_and(is_refusal) => "invalid_prompt",
             _ => "server_error",
         }
     }
 }
 
-impl Reader for Notes {
-    fn wants(&self, path: &str) -> Want {
+impl JsonVisitor for ResponseObserver {
+    fn wants(&self, path: &str) -> ValueInterest {
         match path {
             "type"
             | "sequence_number"
@@ -280,9 +282,9 @@ impl Reader for Notes {
             | "response.tools[].model"
             | "response.tools[].type"
             | "response.usage"
-            | "response.tool_usage" => Want::Value,
-            "item.result" | "partial_image_b64" | "response.output[].result" => Want::Image,
-            _ => Want::Nothing,
+            | "response.tool_usage" => ValueInterest::Value,
+            "item.result" | "partial_image_b64" | "response.output[].result" => ValueInterest::Image,
+            _ => ValueInterest::Nothing,
         }
     }
 
@@ -302,7 +304,7 @@ impl Reader for Notes {
         }
         self.begun = true;
         if !self.image.begun {
-            self.image = Item::default();
+            self.image = ImageItem::default();
             self.image.begun = true;
         }
         self.image.look(base64);

@@ -1,4 +1,4 @@
-//! Responses on their way, against scripted answers: what goes out, byte for byte, and how it ends.
+//! Tests of passed responses with scripted answers: the bytes that go out, and the outcome.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::gateway::relay::{Ending, NoProof, Proven, RelayBody, prove_response};
+use crate::gateway::relay::{ProofError, ProvenAnswer, RelayBody, RelayOutcome, prove_response};
 use crate::gateway::upstream::ReplyError;
 
 const ERROR: &str = r#"{"type":"error","code":"upstream_error","message":"m","error":{"message":"m"}}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
 
-fn told(stream: bool) -> Told {
-    Told { model: "gpt-5.5".to_owned(), stream, now: 17 }
+fn told(stream: bool) -> RequestedResponse {
+    RequestedResponse { model: "gpt-5.5".to_owned(), stream, now: 17 }
 }
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> AnswerTimeouts {
+    AnswerTimeouts {
         idle: Duration::from_secs(60),
         event_idle: Duration::from_secs(600),
         until: Instant::now() + Duration::from_secs(3600),
@@ -36,20 +36,20 @@ fn broken(body: &str, cut: usize) -> ReplyBody {
     ReplyBody::Scripted(pieces.chain([Err(ReplyError)]).collect())
 }
 
-type Ends = Arc<Mutex<Vec<(Ending, Summary)>>>;
+type RelayOutcomes = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
 
-fn relay(proven: Proven) -> (RelayBody, Ends) {
-    let ends = Ends::default();
+fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomes) {
+    let ends = RelayOutcomes::default();
     let to = Arc::clone(&ends);
-    let on_end = move |ending, summary| -> crate::gateway::relay::Closing {
+    let on_end = move |ending, summary| -> crate::gateway::relay::ClosingFuture {
         to.lock().unwrap().push((ending, summary));
         Box::pin(std::future::ready(()))
     };
     (RelayBody::new(proven, ERROR.to_owned(), Box::new(on_end)), ends)
 }
 
-/// What the caller gets of it, and how it ended.
-async fn out(body: ReplyBody, stream: bool) -> (Option<String>, Ending, Summary) {
+/// Returns the bytes that the caller gets, and the outcome.
+async fn out(body: ReplyBody, stream: bool) -> (Option<String>, RelayOutcome, AnswerSummary) {
     let proven = prove_response(body, told(stream), limits()).await.expect("an answer");
     let (body, ends) = relay(proven);
     let text = body.collect().await.ok().map(|body| String::from_utf8(body.to_bytes().to_vec()).expect("text"));
@@ -57,7 +57,7 @@ async fn out(body: ReplyBody, stream: bool) -> (Option<String>, Ending, Summary)
     (text, ending, summary)
 }
 
-async fn refused(body: ReplyBody, stream: bool) -> NoProof {
+async fn refused(body: ReplyBody, stream: bool) -> ProofError {
     prove_response(body, told(stream), limits()).await.expect_err("no answer")
 }
 
@@ -82,7 +82,7 @@ fn base64(length: usize) -> String {
     format!("{PNG_HEAD}{}", "A".repeat(length / 4 * 4))
 }
 
-/// The story of one image; `length` is that of its base64.
+/// Returns the events of one image; `length` is that of its base64.
 fn story(length: usize) -> [String; 7] {
     let call = |status: &str| json!({"id": "ig_1", "type": "image_generation_call", "status": status});
     let mut done = call("completed");
@@ -117,7 +117,7 @@ async fn a_plain_response_passes_byte_for_byte_whatever_is_in_it() {
     for body in [spaced.as_str(), text.as_str(), "{}"] {
         for cut in [1, 7, 4096, 16_383, 16_384, 16_385, 1 << 20] {
             let (found, ending, _) = out(pieces(body, cut), false).await;
-            assert_eq!((found.as_deref(), ending), (Some(body), Ending::Complete), "cut into {cut}");
+            assert_eq!((found.as_deref(), ending), (Some(body), RelayOutcome::Complete), "cut into {cut}");
         }
     }
     let (_, _, summary) = out(pieces(&spaced, 4096), false).await;
@@ -159,7 +159,10 @@ async fn events_pass_byte_for_byte_and_their_images_are_counted_once() {
         let body = story(length).concat();
         for cut in [1, 7, 4096, 16_383, 16_384, 16_385, 1 << 20] {
             let (found, ending, summary) = out(pieces(&body, cut), true).await;
-            assert!(found.as_deref() == Some(body.as_str()) && ending == Ending::Complete, "{length} cut into {cut}");
+            assert!(
+                found.as_deref() == Some(body.as_str()) && ending == RelayOutcome::Complete,
+                "{length} cut into {cut}"
+            );
             assert_eq!(summary.delivered.len(), 1, "{length} cut into {cut}");
             assert_eq!(summary.usage.map(|usage| usage.total), Some(293), "{length} cut into {cut}");
         }
@@ -171,12 +174,12 @@ async fn events_in_any_spelling_pass_as_they_are() {
     let body = story(400).concat().replace('\n', "\r\n").replace("event: ", "id: 7\r\nevent:");
     let (found, ending, _) = out(pieces(&body, 5), true).await;
     let found = found.expect("a whole answer");
-    // The very last line feed may stay behind: the event ends at its carriage return.
+    // The very last line feed may be missing: the event ends at its carriage return.
     assert!(body.strip_prefix(&found).is_some_and(|rest| rest.is_empty() || rest == "\n"), "{found:?}");
-    assert_eq!(ending, Ending::Complete);
+    assert_eq!(ending, RelayOutcome::Complete);
 }
 
-/// The last two events, which must be the pair; and what stands before them.
+/// Returns the text before the last two events, which must be the pair, and the data of both.
 #[track_caller]
 fn pair(text: &str) -> (String, Value, Value) {
     let frames: Vec<&str> = text.split_terminator("\n\n").collect();
@@ -198,7 +201,7 @@ async fn a_break_between_events_or_within_a_small_one_ends_with_the_pair_and_not
         for body in [broken(&whole[..end], 64), pieces(&whole[..end], 64)] {
             let (text, ending, _) = out(body, true).await;
             let (before, error, failed) = pair(text.as_deref().expect("a clean end"));
-            assert!(matches!(ending, Ending::Broken(_)) && whole.starts_with(&before), "at {end}: {before}");
+            assert!(matches!(ending, RelayOutcome::Broken(_)) && whole.starts_with(&before), "at {end}: {before}");
             assert_eq!(error["error"]["message"], "m");
             assert!(error["sequence_number"].as_u64() >= Some(3));
             assert_eq!(failed["sequence_number"].as_u64(), error["sequence_number"].as_u64().map(|number| number + 1));
@@ -218,7 +221,7 @@ async fn a_break_within_a_large_image_makes_an_error_of_the_event_that_had_begun
         let body = format!("{}{}", story[..index].concat(), &story[index][..200_000]);
         let (text, ending, _) = out(broken(&body, 4096), true).await;
         let (before, _, _) = pair(text.as_deref().expect("a clean end"));
-        assert!(matches!(ending, Ending::Broken(_)));
+        assert!(matches!(ending, RelayOutcome::Broken(_)));
         let last = before.trim_end().rsplit("\n\n").next().expect("an event");
         let lines: Vec<&str> = last.lines().collect();
         assert_eq!(lines[2], "event: error");
@@ -255,7 +258,7 @@ async fn a_failure_that_the_upstream_states_becomes_the_pair_in_our_own_words() 
         let (text, ending, _) = out(pieces(&format!("{begun}{said}"), 300), true).await;
         let text = text.expect("a clean end");
         let (before, _, failed) = pair(&text);
-        assert_eq!((before, ending), (begun.clone(), Ending::Broken(Broken::Failed)));
+        assert_eq!((before, ending), (begun.clone(), RelayOutcome::Broken(RelayError::Failed)));
         assert_eq!(failed["response"]["error"]["code"], code, "{said:.200}");
         assert!(!text.contains("canary"), "{text}");
     }
@@ -274,7 +277,7 @@ async fn what_fails_before_anything_was_done_is_no_answer() {
         (json!({"error": {"code": "server_error"}}).to_string(), false),
     ] {
         match refused(pieces(&body, 50), stream).await {
-            NoProof::Ended(without) => assert_eq!(without.members["error"]["code"], "server_error", "{body}"),
+            ProofError::Ended(without) => assert_eq!(without.members["error"]["code"], "server_error", "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }
@@ -290,10 +293,10 @@ async fn what_fails_before_anything_was_done_is_no_answer() {
         ("{} x", false),
         ("data: {\n\n", true),
     ] {
-        assert!(matches!(refused(pieces(body, 3), stream).await, NoProof::Malformed), "{body}");
+        assert!(matches!(refused(pieces(body, 3), stream).await, ProofError::Malformed), "{body}");
     }
-    assert!(matches!(refused(broken(&preface, 9), true).await, NoProof::Broken));
-    assert!(matches!(refused(broken("{", 9), false).await, NoProof::Broken));
+    assert!(matches!(refused(broken(&preface, 9), true).await, ProofError::Broken));
+    assert!(matches!(refused(broken("{", 9), false).await, ProofError::Broken));
 }
 
 #[tokio::test]
@@ -301,11 +304,15 @@ async fn a_conversation_that_is_too_long_is_told_to_the_agent_in_its_own_word() 
     let preface = story(400)[..2].concat();
     let error = json!({"code": "context_length_exceeded", "message": "canary"});
     let failed = frame("response.failed", json!({"response": response("failed", &json!({ "error": error }))}));
+    let failed = failed.replace("resp_1", "resp_\u{2028}1");
     for cut in [7, 4096] {
         let (text, ending, _) = out(pieces(&format!("{preface}{failed}"), cut), true).await;
-        let (before, _, failed) = pair(text.as_deref().expect("a clean end"));
-        assert_eq!((before.as_str(), ending), (preface.as_str(), Ending::Broken(Broken::Failed)));
+        let text = text.expect("a clean end");
+        let (before, _, failed) = pair(&text);
+        assert_eq!((before.as_str(), ending), (preface.as_str(), RelayOutcome::Broken(RelayError::Failed)));
         assert_eq!(failed["response"]["error"]["code"], "context_length_exceeded");
+        assert_eq!(failed["response"]["id"], "resp_\u{2028}1");
+        assert!(!text[before.len()..].contains('\u{2028}'), "what Unicode takes for a line end: {text}");
     }
 }
 
@@ -315,13 +322,13 @@ async fn a_plain_response_that_breaks_after_it_has_begun_breaks_the_callers_too(
     let body = response("completed", &json!({ "output": [image] })).to_string();
     for body in [broken(&body[..300_000], 4096), pieces(&body[..300_000], 4096)] {
         let (text, ending, _) = out(body, false).await;
-        assert!(text.is_none() && matches!(ending, Ending::Broken(_)));
+        assert!(text.is_none() && matches!(ending, RelayOutcome::Broken(_)));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_open_image_call_shows_a_sign_of_life_that_agents_take_for_one() {
-    let story = story(400);
+    let story = story(400).map(|text| text.replace("ig_1", "ig_\u{2028}1"));
     let (sender, pieces) = tokio::sync::mpsc::channel(16);
     for text in &story[..4] {
         sender.send(Bytes::from(text.clone())).await.expect("a reader");
@@ -337,11 +344,12 @@ async fn an_open_image_call_shows_a_sign_of_life_that_agents_take_for_one() {
     let (comment, sign) = (": keep-alive\n\n", "event: response.image_generation_call.generating\ndata: ");
     assert_eq!(silence.matches(comment).count(), 6, "{silence}");
     assert!(silence.starts_with(&format!("{comment}{comment}{comment}{sign}")), "{silence}");
+    assert!(!silence.contains('\u{2028}'), "what Unicode takes for a line end: {silence}");
     let data = silence.split(sign).nth(1).and_then(|rest| rest.lines().next()).expect("data");
     let event: Value = serde_json::from_str(data).expect("JSON");
     assert_eq!(
         (&event["item_id"], &event["output_index"], &event["sequence_number"]),
-        (&json!("ig_1"), &json!(0), &json!(4))
+        (&json!("ig_\u{2028}1"), &json!(0), &json!(4))
     );
 }
 
@@ -350,13 +358,14 @@ async fn a_plain_response_never_gets_into_a_stream_of_events_that_has_begun() {
     let call = json!({"type": "image_generation_call", "result": base64(2_000_000)});
     let mut more = usage();
     more["output"] = json!([call]);
-    // As it is polled once the first heartbeat has gone out.
-    let mut pass = Pass::new(pieces(&response("completed", &more).to_string(), 10_000), told(true), limits());
+    // The state when it is polled after the first heartbeat has gone out.
+    let mut pass =
+        ResponsePassthrough::new(pieces(&response("completed", &more).to_string(), 10_000), told(true), limits());
     loop {
         match std::future::poll_fn(|cx| pass.poll_step(cx)).await {
-            Ok(Step::Pieces(pieces)) => assert!(pieces.is_empty(), "{pieces:?}"),
-            Ok(Step::End(..)) => panic!("it ended as if all were well"),
-            Err(broken) => break assert!(matches!(broken, Broken::Malformed(_)), "{broken:?}"),
+            Ok(RelayStep::Pieces(pieces)) => assert!(pieces.is_empty(), "{pieces:?}"),
+            Ok(RelayStep::End(..)) => panic!("it ended as if all were well"),
+            Err(broken) => break assert!(matches!(broken, RelayError::Malformed(_)), "{broken:?}"),
         }
     }
     assert!(pass.summary().usage.is_some(), "it was paid for");
@@ -364,7 +373,7 @@ async fn a_plain_response_never_gets_into_a_stream_of_events_that_has_begun() {
     pair(std::str::from_utf8(&end).expect("text"));
 }
 
-/// What upstreams and what stands before them send to keep a connection awake is no event, and moves no agent's timer.
+/// Bytes that upstreams or their proxies send to keep a connection open are not events, and move no agent's timer.
 #[tokio::test(start_paused = true)]
 async fn comments_of_the_upstream_do_not_stand_for_the_sign_of_life() {
     let story = story(400);

@@ -2,12 +2,12 @@ use super::*;
 use serde_json::Value;
 
 #[derive(Default)]
-struct Notes {
+struct SseEventLog {
     lines: Vec<String>,
     image: Vec<u8>,
 }
 
-impl Sink for Notes {
+impl AnswerSink for SseEventLog {
     fn member(&mut self, key: String, _: Value) {
         panic!("an event has no member {key} outside its item");
     }
@@ -31,10 +31,10 @@ impl Sink for Notes {
 }
 
 #[track_caller]
-fn check(stream: &str, expected: Result<&[&str], Malformed>) {
+fn check(stream: &str, expected: Result<&[&str], AnswerSyntaxError>) {
     for cut in [1, 2, 3, 7, 4096] {
-        let mut sse = Sse::new();
-        let mut notes = Notes::default();
+        let mut sse = SseAnswerReader::new();
+        let mut notes = SseEventLog::default();
         let mut pieces = stream.as_bytes().chunks(cut).map(Bytes::copy_from_slice);
         let found = pieces.try_for_each(|piece| sse.push(&piece, &mut notes)).and_then(|()| sse.finish());
         let lines: Vec<&str> = notes.lines.iter().map(String::as_str).collect();
@@ -67,15 +67,15 @@ fn what_is_no_object_and_other_fields_are_passed_over() {
 
 #[test]
 fn an_event_cut_in_the_middle_is_no_event() {
-    check("data: {\"b64_json\":\"AAAA\n\n", Err(Malformed::Truncated));
-    check("data: {\"b64_json\":\"AAAA", Err(Malformed::Truncated));
-    check("data: {\"a\":1}{\n\n", Err(Malformed::Surplus));
+    check("data: {\"b64_json\":\"AAAA\n\n", Err(AnswerSyntaxError::Truncated));
+    check("data: {\"b64_json\":\"AAAA", Err(AnswerSyntaxError::Truncated));
+    check("data: {\"a\":1}{\n\n", Err(AnswerSyntaxError::Surplus));
 }
 
 #[test]
 fn a_heartbeat_is_no_progress() {
-    let mut sse = Sse::new();
-    let mut notes = Notes::default();
+    let mut sse = SseAnswerReader::new();
+    let mut notes = SseEventLog::default();
     sse.push(&Bytes::from_static(b": keep-alive\n\nevent: x\n"), &mut notes).unwrap();
     assert!(!sse.take_progress());
     sse.push(&Bytes::from_static(b"data: {}"), &mut notes).unwrap();

@@ -1,4 +1,4 @@
-//! Answers in frames of any size: a connection with a large backlog delivers a megabyte at once.
+//! Tests with answers in frames of any size: a connection with a large backlog delivers a megabyte at once.
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn an_answer_of_images_is_the_same_whatever_a_frame_holds() {
         let answer = out.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&answer).expect("JSON");
         let (ending, summary) = told.lock().unwrap().pop().expect("told");
-        assert_eq!((ending, summary.delivered.len()), (Ending::Complete, 2), "{frame}");
+        assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Complete, 2), "{frame}");
         assert_eq!(summary.usage.map(|usage| usage.total), Some(3), "{frame}");
         assert!((0..2).all(|index| answer["data"][index]["b64_json"] == image()), "{frame}");
     }
@@ -30,7 +30,7 @@ async fn events_of_images_are_the_same_whatever_a_frame_holds() {
         + &large(event("image_generation.completed", USAGE));
     for frame in FRAMES {
         let (stream, ending, summary) = streamed(pieces(&upstream, frame), 1).await;
-        assert_eq!((ending, summary.usage.map(|usage| usage.total)), (Ending::Complete, Some(3)), "{frame}");
+        assert_eq!((ending, summary.usage.map(|usage| usage.total)), (RelayOutcome::Complete, Some(3)), "{frame}");
         let frames = frames(&stream);
         assert_eq!(frames.len(), 2, "{frame}");
         assert!(frames.iter().all(|(_, data)| data["b64_json"] == image()), "{frame}");

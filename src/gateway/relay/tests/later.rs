@@ -1,4 +1,4 @@
-//! Answers of an upstream that speaks a later version of the contract.
+//! Tests with answers of an upstream that uses a later version of the contract.
 
 use super::*;
 
@@ -23,7 +23,7 @@ async fn members_that_the_document_does_not_have_pass_and_too_large_ones_are_lef
     for body in [&events, &plain] {
         let (stream, ending, _) = streamed(pieces(body, 70_000), 2).await;
         let (_, last) = frames(&stream).pop().expect("a final event");
-        assert_eq!((ending, &last["complexity"], &last["svg"]), (Ending::Complete, &json!("high"), &told["svg"]));
+        assert_eq!((ending, &last["complexity"], &last["svg"]), (RelayOutcome::Complete, &json!("high"), &told["svg"]));
         assert_eq!((&last["frame_index"], last.as_object().map(serde_json::Map::len)), (&json!(0), Some(11)), "{last}");
     }
     let (stream, ..) = streamed(pieces(&events, 70_000), 2).await;
@@ -59,7 +59,7 @@ async fn no_character_that_unicode_takes_for_a_line_end_stands_in_an_event() {
     let said = ",\"a\u{2028}b\":\"c\u{85}d\u{2029}e\",\"revised_prompt\":\"one\u{2028}two\"";
     let body = event("image_generation.completed", &format!("{said}{USAGE}"));
     let (stream, ending, _) = streamed(pieces(&body, 50), 0).await;
-    assert_eq!(ending, Ending::Complete);
+    assert_eq!(ending, RelayOutcome::Complete);
     assert!(!stream.contains(['\u{85}', '\u{2028}', '\u{2029}']), "{stream}");
     let (_, last) = frames(&stream).pop().expect("a final event");
     assert_eq!(last["a\u{2028}b"], "c\u{85}d\u{2029}e");
@@ -68,7 +68,7 @@ async fn no_character_that_unicode_takes_for_a_line_end_stands_in_an_event() {
 #[tokio::test(start_paused = true)]
 async fn an_image_whose_format_is_not_told_yet_has_begun() {
     let (writer, body) = silent();
-    let mut proof = Proof::images(body, asked(1), limits());
+    let mut proof = UnprovenAnswer::images(body, asked(1), limits());
     for (piece, has_begun) in [(r#"{"created":1,"data":[{"b64_json":""#, false), (&PNG_HEAD[..8], true)] {
         writer.try_send(Bytes::copy_from_slice(piece.as_bytes())).expect("open");
         tokio::time::timeout(Duration::from_secs(1), proof.seek()).await.expect_err("more must come");

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::Orphans;
-use super::index::{Entry, Mode, Place, RemovedAnswer, Standing};
+use super::RetryableJobs;
+use super::index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobId, RetryableJobState};
 
 /// A job that is kept for a retry until this is dropped.
 pub(in super::super) struct OrphanHold {
-    orphans: Arc<Orphans>,
-    place: Place,
+    orphans: Arc<RetryableJobs>,
+    place: RetryableJobId,
 }
 
-impl Orphans {
+impl RetryableJobs {
     /// Keeps a job that a retry may follow a little later, even if others read it to its end before.
-    pub(in super::super) fn hold(self: &Arc<Self>, place: Place) -> Option<OrphanHold> {
+    pub(in super::super) fn hold(self: &Arc<Self>, place: RetryableJobId) -> Option<OrphanHold> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&place)?;
-        if entry.standing() != Some(Standing::Attended) || entry.tape.has_gap() {
+        if entry.standing() != Some(RetryableJobState::Attended) || entry.tape.has_gap() {
             return None;
         }
-        entry.mode = Mode::Written;
+        entry.mode = DeliveryMode::Written;
         entry.holds += 1;
         Some(OrphanHold { orphans: Arc::clone(self), place })
     }
@@ -31,7 +31,7 @@ impl Drop for OrphanHold {
             let mut index = self.orphans.index();
             let Some(entry) = index.entries.get_mut(&self.place) else { return };
             entry.holds = entry.holds.saturating_sub(1);
-            if entry.is_over() { index.entries.remove(&self.place).map(Entry::go) } else { None }
+            if entry.is_over() { index.entries.remove(&self.place).map(RetryableJobEntry::go) } else { None }
         };
         if let Some(RemovedAnswer { stored: Some(file), request, .. }) = gone {
             self.orphans.forget(request, &file);

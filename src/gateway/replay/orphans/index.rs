@@ -6,45 +6,45 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::error::{Error, Fault};
+use crate::error::{Error, UpstreamFault};
 use crate::gateway::replay::durable::PendingFile;
-use crate::gateway::replay::fingerprint::{Digest, Identity};
-use crate::gateway::replay::frames::Frames;
+use crate::gateway::replay::fingerprint::{ReplayDigest, RequestIdentity};
+use crate::gateway::replay::frames::SealedFile;
 use crate::gateway::replay::head::written;
-use crate::gateway::replay::tape::Tape;
+use crate::gateway::replay::tape::StoredAnswer;
 use crate::gateway::store::KeyId;
 
 /// A cheap hash of the request, and a number that grows with each job.
-pub(in super::super) type Place = (u64, u64);
+pub(in super::super) type RetryableJobId = (u64, u64);
 
 #[derive(Default)]
-pub(in super::super) struct Index {
+pub(in super::super) struct RetryableJobIndex {
     pub(in super::super) next: u64,
-    pub(in super::super) entries: BTreeMap<Place, Entry>,
+    pub(in super::super) entries: BTreeMap<RetryableJobId, RetryableJobEntry>,
 }
 
-pub(in super::super) struct Entry {
+pub(in super::super) struct RetryableJobEntry {
     pub(in super::super) key: KeyId,
     pub(in super::super) expected: JobRegistration,
-    pub(in super::super) identity: Arc<Identity>,
-    pub(in super::super) tape: Arc<Tape>,
+    pub(in super::super) identity: Arc<RequestIdentity>,
+    pub(in super::super) tape: Arc<StoredAnswer>,
     /// The number of readers: the own caller and retries.
     pub(in super::super) readers: usize,
     /// The number of retries among the readers.
     pub(in super::super) retries: usize,
     /// The number of retries that wait for an orphan, and follow this job if there is none.
     pub(in super::super) holds: usize,
-    /// True if somebody has left without all of the answer, and no retry has read it since.
+    /// True if a reader has left without the complete answer, and no retry has read it since.
     pub(in super::super) owed: bool,
     /// True if its caller was told to come back for the answer.
     pub(in super::super) retry_expected: bool,
-    pub(in super::super) mode: Mode,
+    pub(in super::super) mode: DeliveryMode,
     /// The file of an answer that is not durable yet.
     pub(in super::super) unfinished: Option<PendingFile>,
     /// The name of the file of a durable answer.
     pub(in super::super) stored: Option<String>,
-    /// The emptied file of an answer that is lost. After a kill its name says so.
-    pub(in super::super) note: Option<Arc<Frames>>,
+    /// The emptied file of an answer that is lost. After a kill its name shows the loss.
+    pub(in super::super) note: Option<Arc<SealedFile>>,
     /// The time at which the job was over. A job in flight does not expire: its own deadlines bound it.
     pub(in super::super) ended: Option<Instant>,
 }
@@ -57,84 +57,87 @@ pub(crate) struct JobRegistration {
     /// True if the client marks its retries, so this request may come back.
     pub(crate) marks_retries: bool,
     /// The keyed hash by which a retry of this request is recognized after a restart.
-    pub(crate) fingerprint: Option<Digest>,
+    pub(crate) fingerprint: Option<ReplayDigest>,
 }
 
-/// The parts of a dropped answer: its room, and the file that would otherwise outlive it.
+/// The parts of a dropped answer: its reserved disk space, and the file that would otherwise outlive it.
 pub(in super::super) struct RemovedAnswer {
-    pub(in super::super) _tape: Arc<Tape>,
+    pub(in super::super) _tape: Arc<StoredAnswer>,
     pub(in super::super) stored: Option<String>,
     pub(in super::super) request: JobRegistration,
     /// The file to be emptied.
-    pub(in super::super) note: Option<Arc<Frames>>,
+    pub(in super::super) note: Option<Arc<SealedFile>>,
 }
 
 /// The way in which the answer of a job is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Mode {
-    /// Only the own caller wants it so far, and would get it as it comes.
+pub(in super::super) enum DeliveryMode {
+    /// Only the own caller wants the answer so far, and would get it as it comes.
     Alone,
-    /// The own caller gets it as it comes, so nobody else can have it.
+    /// The own caller gets the answer as it comes, so no other request can have it.
     Given,
-    /// It is written down for everybody who wants it.
+    /// The answer is written down for all requests that want it.
     Written,
-    /// It is an end that every retry gets again.
+    /// The job has an end that every retry gets again.
     Remembered,
 }
 
 /// The state in which a retry finds a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Standing {
-    /// Somebody waits for the answer or reads it.
+pub(in super::super) enum RetryableJobState {
+    /// A caller waits for the answer, or a reader reads it.
     Attended,
-    /// Nobody reads the answer, and somebody has left without it.
+    /// The answer has no reader, and a reader has left without it.
     Orphan,
-    /// It is an end that every retry gets again.
+    /// The job has an end that every retry gets again.
     Remembered,
 }
 
-/// A job that a retry may mean.
-pub(in super::super) struct Candidate {
-    pub(in super::super) place: Place,
-    pub(in super::super) identity: Arc<Identity>,
-    pub(in super::super) standing: Standing,
+/// A job to which a retry may belong.
+pub(in super::super) struct RetryCandidate {
+    pub(in super::super) place: RetryableJobId,
+    pub(in super::super) identity: Arc<RequestIdentity>,
+    pub(in super::super) standing: RetryableJobState,
     /// The number of retries that follow it already.
     pub(in super::super) retries: usize,
     /// True if its caller was told to come back for the answer.
     pub(in super::super) retry_expected: bool,
 }
 
-// === impl Index ===
+// === impl RetryableJobIndex ===
 
-impl Index {
-    /// The answer to be made durable, if the job is a finished orphan.
-    pub(in super::super) fn unstored(&mut self, place: Place) -> Option<(JobRegistration, PendingFile, Arc<Tape>)> {
+impl RetryableJobIndex {
+    /// Returns the answer to be made durable, if the job is a finished orphan.
+    pub(in super::super) fn unstored(
+        &mut self,
+        place: RetryableJobId,
+    ) -> Option<(JobRegistration, PendingFile, Arc<StoredAnswer>)> {
         let entry = self.entries.get_mut(&place).filter(|entry| entry.is_unstored())?;
         let answer = entry.unfinished.take()?;
         Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
     }
 
-    /// Removes the job if nobody wants it any more.
-    pub(in super::super) fn remove_unwanted(&mut self, place: Place) -> Option<Entry> {
+    /// Removes the job if no request wants it any more.
+    pub(in super::super) fn remove_unwanted(&mut self, place: RetryableJobId) -> Option<RetryableJobEntry> {
         self.entries.get(&place).filter(|entry| !entry.is_wanted())?;
         self.entries.remove(&place)
     }
 
-    /// Notes the file of a durable answer, unless the answer was let go. Returns `None` if the job is over.
-    pub(in super::super) fn note_stored(&mut self, place: Place, file: &str) -> Option<Mode> {
+    /// Notes the file of a durable answer, unless the answer was dropped. Returns `None` if the job is over.
+    pub(in super::super) fn note_stored(&mut self, place: RetryableJobId, file: &str) -> Option<DeliveryMode> {
         let entry = self.entries.get_mut(&place)?;
-        if entry.mode == Mode::Written {
+        if entry.mode == DeliveryMode::Written {
             entry.stored = Some(file.to_owned());
         }
         Some(entry.mode)
     }
 
-    /// The oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
-    pub(in super::super) fn least_worthy(&self, standing: Standing) -> Option<Place> {
-        let mut keys: HashMap<&KeyId, (u64, (Instant, Place))> = HashMap::new();
+    /// Returns the oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
+    pub(in super::super) fn least_worthy(&self, standing: RetryableJobState) -> Option<RetryableJobId> {
+        let mut keys: HashMap<&KeyId, (u64, (Instant, RetryableJobId))> = HashMap::new();
         for (place, entry) in &self.entries {
             let Some(ended) = entry.ended.filter(|_| entry.standing() == Some(standing)) else { continue };
-            let weight = if standing == Standing::Orphan { entry.tape.length() } else { 1 };
+            let weight = if standing == RetryableJobState::Orphan { entry.tape.length() } else { 1 };
             let (sum, oldest) = keys.entry(&entry.key).or_insert((0, (ended, *place)));
             *sum += weight;
             if (ended, place.1) < (oldest.0, oldest.1.1) {
@@ -146,11 +149,16 @@ impl Index {
     }
 }
 
-// === impl Entry ===
+// === impl RetryableJobEntry ===
 
-impl Entry {
-    pub(in super::super) fn new(key: &KeyId, identity: Identity, mode: Mode, tape: Arc<Tape>) -> Self {
-        let over = mode == Mode::Remembered;
+impl RetryableJobEntry {
+    pub(in super::super) fn new(
+        key: &KeyId,
+        identity: RequestIdentity,
+        mode: DeliveryMode,
+        tape: Arc<StoredAnswer>,
+    ) -> Self {
+        let over = mode == DeliveryMode::Remembered;
         Self {
             key: key.clone(),
             expected: JobRegistration::default(),
@@ -169,20 +177,20 @@ impl Entry {
         }
     }
 
-    /// The state for a retry; `None` if it cannot have the answer.
-    pub(in super::super) fn standing(&self) -> Option<Standing> {
+    /// Returns the state for a retry; `None` if it cannot have the answer.
+    pub(in super::super) fn standing(&self) -> Option<RetryableJobState> {
         match self.mode {
-            Mode::Remembered => Some(Standing::Remembered),
-            Mode::Given => None,
-            Mode::Alone | Mode::Written if self.readers > 0 => Some(Standing::Attended),
-            Mode::Alone | Mode::Written => Some(Standing::Orphan),
+            DeliveryMode::Remembered => Some(RetryableJobState::Remembered),
+            DeliveryMode::Given => None,
+            DeliveryMode::Alone | DeliveryMode::Written if self.readers > 0 => Some(RetryableJobState::Attended),
+            DeliveryMode::Alone | DeliveryMode::Written => Some(RetryableJobState::Orphan),
         }
     }
 
-    /// Turns the job into a remembered end: nobody can have its answer any more, and nobody may pay for it again.
+    /// Turns the job into a remembered end: its answer is no longer available, and no retry may pay for it again.
     /// Returns the resources that it held.
     pub(in super::super) fn lose(&mut self) -> RemovedAnswer {
-        self.mode = Mode::Remembered;
+        self.mode = DeliveryMode::Remembered;
         let (tape, stored) = (std::mem::replace(&mut self.tape, unknown()), self.stored.take());
         self.note = tape.frames().filter(|_| self.expected.fingerprint.is_some());
         RemovedAnswer { _tape: tape, stored, request: self.expected.clone(), note: self.note.clone() }
@@ -192,25 +200,25 @@ impl Entry {
         RemovedAnswer { _tape: self.tape, stored: self.stored, request: self.expected, note: None }
     }
 
-    /// True if somebody waits for the answer or reads it, or was told to come back for it.
+    /// True if a caller waits for the answer, reads it, or was told to come back for it.
     pub(in super::super) fn is_wanted(&self) -> bool {
-        self.holds > 0 || self.retry_expected || self.standing() != Some(Standing::Orphan)
+        self.holds > 0 || self.retry_expected || self.standing() != Some(RetryableJobState::Orphan)
     }
 
-    /// True if everybody who has asked for the answer has it.
+    /// True if all requests for the answer have received it.
     pub(in super::super) fn is_over(&self) -> bool {
-        self.readers == 0 && self.holds == 0 && !self.owed && self.mode != Mode::Remembered
+        self.readers == 0 && self.holds == 0 && !self.owed && self.mode != DeliveryMode::Remembered
     }
 
     /// True if it is a finished orphan that is not durable.
     pub(in super::super) fn is_unstored(&self) -> bool {
-        let orphan = self.owed && self.standing() == Some(Standing::Orphan);
+        let orphan = self.owed && self.standing() == Some(RetryableJobState::Orphan);
         orphan && self.ended.is_some() && self.unfinished.is_some() && !self.tape.has_gap()
     }
 }
 
-/// The error for an answer that is lost.
-pub(in super::super) fn unknown() -> Arc<Tape> {
-    let (head, body) = written(&Error::Upstream(Fault::Unknown));
-    Arc::new(Tape::from_bytes(head, body))
+/// Returns the error for an answer that is lost.
+pub(in super::super) fn unknown() -> Arc<StoredAnswer> {
+    let (head, body) = written(&Error::Upstream(UpstreamFault::Unknown));
+    Arc::new(StoredAnswer::from_bytes(head, body))
 }

@@ -1,4 +1,4 @@
-//! The commits that requests with idempotency keys cost, and the fate of rows that the database refuses.
+//! The commits that requests with idempotency keys cost, and the result for rows that the database refuses.
 
 use std::sync::atomic::Ordering;
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::gateway::store::ReplayWrite;
 use crate::gateway::store::testing::POISON;
 
-/// The number of complete answers on disk, of which only the rows are missing.
+/// The number of complete answers on disk for which only the rows are missing.
 fn finished(house: &House) -> usize {
     let entries = std::fs::read_dir(house.dir.path().join(FOLDER)).unwrap().map(Result::unwrap);
     entries.filter(|entry| entry.path().extension().is_none_or(|kind| kind != PART)).count()
 }
 
 /// Enters `count` requests at once, each with a key of its own.
-async fn crowd(house: &House, replay: &Arc<Replay>, count: usize) -> Vec<Result<Entrance, ReplayError>> {
+async fn crowd(house: &House, replay: &Arc<AnswerReplay>, count: usize) -> Vec<Result<ClaimOutcome, ReplayError>> {
     let mut callers = tokio::task::JoinSet::new();
     for number in 0..count {
         let (replay, job, ada) = (Arc::clone(replay), job("red"), house.ada.clone());
@@ -41,8 +41,8 @@ async fn a_crowd_of_requests_with_keys_shares_its_commits() {
     let before = commits();
     let mut jobs = tokio::task::JoinSet::new();
     for entrance in entered {
-        let Ok(Entrance::Fresh(ticket)) = entrance else { panic!("not fresh") };
-        jobs.spawn(ticket.record(Ok(Made::whole(b"an image"))));
+        let Ok(ClaimOutcome::Fresh(ticket)) = entrance else { panic!("not fresh") };
+        jobs.spawn(ticket.record(Ok(ChannelAnswer::whole(b"an image"))));
     }
     house.until(|house| finished(house) == CROWD && commits() > before).await;
     house.double.gate.add_permits(1_000);
@@ -65,7 +65,7 @@ async fn a_claim_that_no_database_takes_fails_alone() {
         spawn(async move { replay.enter(&bob, &job("red"), KEY, POISON).await.is_err() })
     };
     let entered = crowd(&house, &replay, 8).await;
-    assert!(entered.into_iter().all(|entered| matches!(entered, Ok(Entrance::Fresh(_)))));
+    assert!(entered.into_iter().all(|entered| matches!(entered, Ok(ClaimOutcome::Fresh(_)))));
     assert!(poisoned.await.unwrap());
     check(&replay, &house.bob, &job("red"), "fresh").await;
 }
@@ -95,7 +95,7 @@ async fn an_answer_that_is_being_forgotten_is_gone_for_whoever_asks_meanwhile() 
     assert!(replay.keyed.find_orphan(&fingerprint).await.unwrap().is_some());
     house.double.hold();
     replay.keyed.forget_orphan(fingerprint, "req_1".into(), "no file");
-    // Asked while the row is there, and answered when it is gone.
+    // The read begins while the row exists, and returns after it was removed.
     let mut asking = Box::pin(replay.keyed.find_orphan(&fingerprint));
     let asked = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
     house.double.gate.add_permits(1_000);
@@ -117,13 +117,13 @@ async fn a_file_whose_row_no_store_has_taken_goes_with_its_orphan() {
     drop(waiting);
     house.double.hold();
     let trouble = async {
-        // The claim is written, and then nothing any more.
+        // The claim is written, but nothing after it.
         house.double.gate.add_permits(1);
         house.until(|house| finished(house) == 1).await;
         house.double.set_trouble(Some(|| StoreError::Busy));
         house.double.gate.add_permits(1_000);
     };
-    tokio::join!(trouble, promise.done(Ok(Made::whole(b"an image"))));
+    tokio::join!(trouble, promise.done(Ok(ChannelAnswer::whole(b"an image"))));
     house.double.set_trouble(None);
     assert_eq!(finished(&house), 1);
     assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), b"an image");
@@ -142,7 +142,7 @@ async fn an_orphan_that_was_read_is_gone_even_if_the_store_cannot_forget_it() {
     };
     let (waiting, promise) = house.open().await.expect(&house.ada, &job, expected());
     drop(waiting);
-    promise.done(Ok(Made::whole(b"an image"))).await;
+    promise.done(Ok(ChannelAnswer::whole(b"an image"))).await;
     let replay = house.open().await;
     let retry = replay.keyed.find_orphan(&fingerprint).await.unwrap().expect("an orphan");
     house.double.set_trouble(Some(|| StoreError::Busy));

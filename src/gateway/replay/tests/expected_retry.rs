@@ -2,8 +2,12 @@
 
 use super::*;
 
-/// A job in flight whose caller was told to come back.
-async fn job_with_expected_retry(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Promise<Made> {
+/// Returns a job in flight whose caller was told to come back.
+async fn job_with_expected_retry(
+    replay: &AnswerReplay,
+    caller: &Caller,
+    job: &Arc<Job>,
+) -> AnswerSender<ChannelAnswer> {
     let (waiting, promise) = replay.expect(caller, job, JobRegistration::default());
     assert_eq!(waiting.answer(Instant::now()).await.err(), Some(Error::InProgress));
     promise
@@ -15,7 +19,7 @@ async fn who_was_told_to_come_back_gets_the_answer_once_without_saying_that_it_i
     let (replay, job) = (house.open().await, job("red"));
     let task = SharedTask::from(&job);
     assert!(replay.in_progress(&house.ada, &task).await.is_none());
-    drop(replay.expect::<Made>(&house.ada, &job, JobRegistration::default()));
+    drop(replay.expect::<ChannelAnswer>(&house.ada, &job, JobRegistration::default()));
     assert!(replay.in_progress(&house.ada, &task).await.is_none(), "nobody told this one to come back");
     let promise = job_with_expected_retry(&replay, &house.ada, &job).await;
     assert!(replay.in_progress(&house.bob, &task).await.is_none());
@@ -29,7 +33,7 @@ async fn who_was_told_to_come_back_gets_the_answer_once_without_saying_that_it_i
     let (one, other) = (orphans.follow_expected(place), orphans.follow_expected(place));
     assert!(one.is_some() && other.is_none(), "of two requests at once one is the retry");
     drop(one);
-    promise.done(Ok(Made::whole(b"an image"))).await;
+    promise.done(Ok(ChannelAnswer::whole(b"an image"))).await;
     let follower = replay.in_progress(&house.ada, &task).await.expect("the answer");
     assert_eq!(follower.collect().await.unwrap().to_bytes(), "an image");
     assert!(replay.in_progress(&house.ada, &task).await.is_none(), "it was delivered");
@@ -48,7 +52,7 @@ async fn a_job_whose_caller_was_told_to_come_back_is_not_abandoned() {
 async fn a_job_is_wanted_as_long_as_somebody_waits_or_was_told_to_come_back() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    let (waiting, promise) = replay.expect::<Made>(&house.ada, &job, JobRegistration::default());
+    let (waiting, promise) = replay.expect::<ChannelAnswer>(&house.ada, &job, JobRegistration::default());
     assert!(promise.is_wanted());
     drop(waiting);
     assert!(!promise.is_wanted(), "its caller has left");
@@ -66,7 +70,7 @@ async fn who_was_told_to_come_back_reads_once_that_it_may_have_been_paid_for() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
     let task = SharedTask::from(&job);
-    job_with_expected_retry(&replay, &house.ada, &job).await.done(Err(Error::Upstream(Fault::Timeout))).await;
+    job_with_expected_retry(&replay, &house.ada, &job).await.done(Err(Error::Upstream(UpstreamFault::Timeout))).await;
     assert_eq!(reason(replay.in_progress(&house.ada, &task).await.expect("the end")).await, "timeout");
     assert!(replay.in_progress(&house.ada, &task).await.is_none());
     job_with_expected_retry(&replay, &house.ada, &job).await.done(Err(Error::Unavailable)).await;

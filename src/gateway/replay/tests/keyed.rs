@@ -1,41 +1,41 @@
 //! One answer for one idempotency key.
 
-use super::super::room::Room as _;
+use super::super::room::EvictableStorage as _;
 use super::*;
-use crate::gateway::replay::ticket::Ticket;
+use crate::gateway::replay::ticket::ClaimGuard;
 use crate::gateway::spool::waits::tests::noted;
 use crate::gateway::store::StoreError;
 
 pub(super) const KEY: &str = "3f1c-a-key-of-a-caller";
 
-async fn enter(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Entrance {
+async fn enter(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimOutcome {
     replay.enter(caller, job, KEY, "req_1").await.unwrap()
 }
 
-async fn ticket(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Ticket {
+async fn ticket(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> ClaimGuard {
     match enter(replay, caller, job).await {
-        Entrance::Fresh(ticket) => ticket,
+        ClaimOutcome::Fresh(ticket) => ticket,
         other => panic!("{}", word(&other)),
     }
 }
 
-async fn follower(replay: &Replay, caller: &Caller, job: &Arc<Job>) -> Follower {
+async fn follower(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>) -> AnswerReader {
     match enter(replay, caller, job).await {
-        Entrance::Follow(follower) => follower,
+        ClaimOutcome::Follow(follower) => follower,
         other => panic!("{}", word(&other)),
     }
 }
 
-pub(super) fn word(entrance: &Entrance) -> &'static str {
+pub(super) fn word(entrance: &ClaimOutcome) -> &'static str {
     match entrance {
-        Entrance::Fresh(_) => "fresh",
-        Entrance::Follow(_) => "follow",
-        Entrance::Conflict => "conflict",
-        Entrance::Lost => "lost",
+        ClaimOutcome::Fresh(_) => "fresh",
+        ClaimOutcome::Follow(_) => "follow",
+        ClaimOutcome::Conflict => "conflict",
+        ClaimOutcome::Lost => "lost",
     }
 }
 
-pub(super) async fn check(replay: &Replay, caller: &Caller, job: &Arc<Job>, expected: &str) {
+pub(super) async fn check(replay: &AnswerReplay, caller: &Caller, job: &Arc<Job>, expected: &str) {
     assert_eq!(word(&enter(replay, caller, job).await), expected);
 }
 
@@ -43,16 +43,16 @@ pub(super) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 's
     tokio::runtime::Handle::current().spawn(work)
 }
 
-/// Does what a request does; whether it was the one that ran.
-async fn run(entrance: Entrance, answer: &[u8]) -> (u32, Follower) {
+/// Runs a request. Returns 1 if it ran the job and 0 if not, and the reader of its answer.
+async fn run(entrance: ClaimOutcome, answer: &[u8]) -> (u32, AnswerReader) {
     match entrance {
-        Entrance::Fresh(ticket) => {
+        ClaimOutcome::Fresh(ticket) => {
             let follower = ticket.follow();
-            ticket.record(Ok(Made::whole(answer))).await;
+            ticket.record(Ok(ChannelAnswer::whole(answer))).await;
             (1, follower)
         }
-        Entrance::Follow(follower) => (0, follower),
-        other @ (Entrance::Conflict | Entrance::Lost) => panic!("{}", word(&other)),
+        ClaimOutcome::Follow(follower) => (0, follower),
+        other @ (ClaimOutcome::Conflict | ClaimOutcome::Lost) => panic!("{}", word(&other)),
     }
 }
 
@@ -86,10 +86,10 @@ async fn a_key_belongs_to_its_api_key_and_to_one_request() {
     let first = ticket(&replay, &house.ada, &job("red")).await;
     check(&replay, &house.ada, &job("blue"), "conflict").await;
     check(&replay, &house.bob, &job("blue"), "fresh").await;
-    first.record(Ok(Made::whole(b"red"))).await;
+    first.record(Ok(ChannelAnswer::whole(b"red"))).await;
     check(&replay, &house.ada, &job("blue"), "conflict").await;
     check(&replay, &house.ada, &job("red"), "follow").await;
-    // Another operation is another key.
+    // Another operation makes another key.
     let edit = ticket(&replay, &house.ada, &house.edit(1)).await;
     check(&replay, &house.ada, &house.edit(2), "conflict").await;
     check(&replay, &house.ada, &house.edit(1), "follow").await;
@@ -100,7 +100,7 @@ async fn a_key_belongs_to_its_api_key_and_to_one_request() {
 async fn an_answer_survives_a_restart_with_its_head() {
     let house = House::new().await;
     let (job, answer) = (job("red"), bytes(150_000));
-    ticket(&house.open().await, &house.ada, &job).await.record(Ok(Made::whole(&answer))).await;
+    ticket(&house.open().await, &house.ada, &job).await.record(Ok(ChannelAnswer::whole(&answer))).await;
     let again = follower(&house.open().await, &house.ada, &job).await;
     assert_eq!(again.head().await.unwrap(), head());
     assert_eq!(again.size_hint().exact(), Some(150_000));
@@ -111,14 +111,14 @@ async fn an_answer_survives_a_restart_with_its_head() {
 async fn what_was_running_when_the_process_died_is_lost_and_its_file_goes() {
     let house = House::new().await;
     let (first, job) = (house.open().await, job("red"));
-    let (feed, made) = Made::new();
+    let (feed, made) = ChannelAnswer::new();
     let held = ticket(&first, &house.ada, &job).await;
     let mut reader = held.follow();
     let running = spawn(held.record(Ok(made)));
     feed.send(Ok(bytes(100_000).into())).await.unwrap();
     read_some(&mut reader, 100_000).await;
     assert_eq!(house.files().len(), 1);
-    // Another life, while nothing of the first was dropped in order.
+    // A second process starts, and the first has dropped nothing in order.
     let second = house.open().await;
     assert_eq!(house.files(), []);
     check(&second, &house.ada, &job, "lost").await;
@@ -131,7 +131,7 @@ async fn leftovers_go_and_nobody_else_can_read_the_rest() {
     let house = House::new().await;
     let replay = house.open().await;
     let job = job("a canary in a prompt");
-    ticket(&replay, &house.ada, &job).await.record(Ok(Made::whole(b"a canary in a body"))).await;
+    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::whole(b"a canary in a body"))).await;
     std::fs::write(house.dir.path().join(FOLDER).join("left-over"), b"x").unwrap();
     drop(replay);
     let replay = house.open().await;
@@ -155,13 +155,13 @@ async fn leftovers_go_and_nobody_else_can_read_the_rest() {
 async fn a_file_that_was_changed_never_ends_well_and_one_cut_short_is_lost() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
-    ticket(&replay, &house.ada, &job).await.record(Ok(Made::whole(&bytes(100_000)))).await;
+    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::whole(&bytes(100_000)))).await;
     let [(path, length)] = house.files().try_into().unwrap();
     let good = std::fs::read(&path).unwrap();
     let mut changed = good.clone();
     changed[90_000] ^= 1;
     std::fs::write(&path, changed).unwrap();
-    assert_eq!(read(follower(&replay, &house.ada, &job).await).await, Err(Broken));
+    assert_eq!(read(follower(&replay, &house.ada, &job).await).await, Err(AnswerReaderError));
     std::fs::write(&path, &good[..usize::try_from(length).unwrap() - 1]).unwrap();
     check(&replay, &house.ada, &job, "lost").await;
     std::fs::write(&path, good).unwrap();
@@ -172,13 +172,16 @@ async fn a_file_that_was_changed_never_ends_well_and_one_cut_short_is_lost() {
 async fn a_refusal_is_an_answer_to_stay_and_an_end_that_cost_nothing_is_not() {
     let house = House::new().await;
     let (replay, refused, busy) = (house.open().await, job("red"), job("blue"));
-    ticket(&replay, &house.ada, &refused).await.record::<Made>(Err(Error::Upstream(Fault::Refused))).await;
+    ticket(&replay, &house.ada, &refused)
+        .await
+        .record::<ChannelAnswer>(Err(Error::Upstream(UpstreamFault::Refused)))
+        .await;
     assert_eq!(reason(follower(&replay, &house.ada, &refused).await).await, "content_refused");
     assert_eq!(reason(follower(&house.open().await, &house.ada, &refused).await).await, "content_refused");
 
     let first = ticket(&replay, &house.bob, &busy).await;
     let joined = follower(&replay, &house.bob, &busy).await;
-    first.record::<Made>(Err(Error::Unavailable)).await;
+    first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
     let head = joined.head().await.unwrap();
     assert_eq!((head.status, head.headers["x-should-retry"].as_str()), (503, "true"));
     check(&replay, &house.bob, &busy, "fresh").await;
@@ -191,13 +194,13 @@ async fn a_ticket_dropped_and_a_body_broken_off_are_lost() {
     let first = ticket(&replay, &house.ada, &dropped).await;
     let joined = follower(&replay, &house.ada, &dropped).await;
     drop(first);
-    assert_eq!(joined.head().await, Err(Broken));
+    assert_eq!(joined.head().await, Err(AnswerReaderError));
     check(&replay, &house.ada, &dropped, "lost").await;
 
     let first = ticket(&replay, &house.bob, &broken).await;
     let reader = first.follow();
-    first.record(Ok(Made::broken(&bytes(100_000)))).await;
-    assert_eq!(read(reader).await, Err(Broken));
+    first.record(Ok(ChannelAnswer::broken(&bytes(100_000)))).await;
+    assert_eq!(read(reader).await, Err(AnswerReaderError));
     check(&replay, &house.bob, &broken, "lost").await;
     house.cleared().await;
 }
@@ -210,11 +213,11 @@ async fn the_oldest_answers_go_when_there_is_no_more_room() {
     let answer = bytes(200_000);
     for number in 0..5 {
         let job = job(&number.to_string());
-        let Entrance::Fresh(ticket) = replay.enter(&house.ada, &job, &number.to_string(), "req_1").await.unwrap()
+        let ClaimOutcome::Fresh(ticket) = replay.enter(&house.ada, &job, &number.to_string(), "req_1").await.unwrap()
         else {
             panic!("not fresh")
         };
-        ticket.record(Ok(Made::whole(&answer))).await;
+        ticket.record(Ok(ChannelAnswer::whole(&answer))).await;
         assert!(house.files().iter().map(|(_, length)| length).sum::<u64>() <= house.settings.max_bytes);
     }
     for replay in [replay, house.open().await] {
@@ -224,7 +227,7 @@ async fn the_oldest_answers_go_when_there_is_no_more_room() {
             assert_eq!(word(&entrance), expected, "{number}");
         }
     }
-    // A smaller bound holds from the next start on.
+    // A smaller bound applies from the next start on.
     house.settings.max_bytes = 300_000;
     let replay = house.open().await;
     assert_eq!((house.files().len(), replay.keyed.shelf.budget().used() > 200_000), (1, true));
@@ -235,12 +238,12 @@ async fn who_has_most_answers_makes_room_for_others() {
     let mut house = House::new().await;
     (house.settings.orphans, house.settings.max_bytes) = (false, 700_000);
     let replay = house.open().await;
-    let enter = async |replay: &Replay, caller: &Caller, key: &str| {
+    let enter = async |replay: &AnswerReplay, caller: &Caller, key: &str| {
         replay.enter(caller, &job("red"), key, "req_1").await.unwrap()
     };
     let keep = async |caller: &Caller, key: &str| {
-        let Entrance::Fresh(ticket) = enter(&replay, caller, key).await else { panic!("not fresh") };
-        ticket.record(Ok(Made::whole(&bytes(200_000)))).await;
+        let ClaimOutcome::Fresh(ticket) = enter(&replay, caller, key).await else { panic!("not fresh") };
+        ticket.record(Ok(ChannelAnswer::whole(&bytes(200_000)))).await;
     };
     keep(&house.bob, "of bob").await;
     for number in 0..6 {
@@ -258,9 +261,9 @@ async fn who_has_most_answers_makes_room_for_others() {
 async fn a_start_reads_no_claims_and_a_sweep_clears_all_that_are_over() {
     let house = House::new().await;
     let (job, answer) = (job("red"), bytes(100_000));
-    ticket(&house.open().await, &house.ada, &job).await.record(Ok(Made::whole(&answer))).await;
+    ticket(&house.open().await, &house.ada, &job).await.record(Ok(ChannelAnswer::whole(&answer))).await;
     crate::gateway::store::testing::expired_replays(&house.dir, 20_000).await;
-    // The store answers nothing: the start finds all that it needs in the folder.
+    // The store does not answer: the start finds everything that it needs in the folder.
     house.double.set_trouble(Some(trouble));
     let replay = house.open().await;
     house.double.set_trouble(None);
@@ -276,7 +279,7 @@ async fn an_answer_larger_than_all_room_is_given_once_and_never_paid_twice() {
     let (replay, job, answer) = (house.open().await, job("red"), bytes(1_000_000));
     let first = ticket(&replay, &house.ada, &job).await;
     let (one, other) = (first.follow(), follower(&replay, &house.ada, &job).await);
-    let recording = spawn(first.record(Ok(Made::whole(&answer))));
+    let recording = spawn(first.record(Ok(ChannelAnswer::whole(&answer))));
     let (one, other) = tokio::join!(read(one), read(other));
     recording.await.unwrap();
     assert_eq!((one.unwrap(), other.unwrap()), (answer.clone(), answer));
@@ -290,7 +293,7 @@ async fn who_comes_when_something_is_gone_already_is_told_at_once() {
     let mut house = House::new().await;
     (house.settings.orphans, house.settings.max_bytes) = (false, 100_000);
     let (replay, job) = (house.open().await, job("red"));
-    let (feed, made) = Made::new();
+    let (feed, made) = ChannelAnswer::new();
     let first = ticket(&replay, &house.ada, &job).await;
     let mut reader = first.follow();
     let recording = spawn(first.record(Ok(made)));
@@ -312,7 +315,7 @@ async fn without_a_disk_the_first_caller_still_gets_its_image() {
     std::fs::remove_dir_all(house.dir.path().join(FOLDER)).unwrap();
     let first = ticket(&replay, &house.ada, &job).await;
     let reader = first.follow();
-    let recording = spawn(first.record(Ok(Made::whole(&answer))));
+    let recording = spawn(first.record(Ok(ChannelAnswer::whole(&answer))));
     assert_eq!(read(reader).await.unwrap(), answer);
     recording.await.unwrap();
     check(&replay, &house.ada, &job, "lost").await;
@@ -331,7 +334,7 @@ async fn trouble_with_the_store_costs_nothing_before_and_no_image_after() {
     let first = ticket(&replay, &house.ada, &job).await;
     let reader = first.follow();
     house.double.set_trouble(Some(trouble));
-    first.record(Ok(Made::whole(b"an image"))).await;
+    first.record(Ok(ChannelAnswer::whole(b"an image"))).await;
     assert_eq!(read(reader).await.unwrap(), b"an image");
     house.double.set_trouble(None);
     check(&replay, &house.ada, &job, "lost").await;
@@ -344,7 +347,7 @@ async fn a_claim_that_cost_nothing_is_given_back_when_the_store_is_well_again() 
     let (replay, job) = (house.open().await, job("red"));
     let first = ticket(&replay, &house.ada, &job).await;
     house.double.set_trouble(Some(trouble));
-    first.record::<Made>(Err(Error::Unavailable)).await;
+    first.record::<ChannelAnswer>(Err(Error::Unavailable)).await;
     assert!(replay.keyed.sweep().await.is_err());
     house.double.set_trouble(None);
     check(&replay, &house.ada, &job, "lost").await;
@@ -357,7 +360,7 @@ async fn a_caller_who_leaves_while_the_store_is_asked_leaves_nothing_behind() {
     let house = House::new().await;
     let (replay, job) = (house.open().await, job("red"));
     for turns in 0..20 {
-        // One look sends the claim on its way. Then the caller is gone: before the claim is there, or after.
+        // One poll sends the claim. The caller then leaves, before or after the claim is written.
         let mut asking = Box::pin(replay.enter(&house.ada, &job, KEY, "req_1"));
         let pending = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
         assert!(pending);
@@ -366,7 +369,7 @@ async fn a_caller_who_leaves_while_the_store_is_asked_leaves_nothing_behind() {
             tokio::task::yield_now().await;
         }
         drop(asking);
-        // What is given back is given back at its own time; the last turn leaves it to who comes next.
+        // The claim is given back in the background; the last round leaves this to the next request.
         while turns < 19 && !replay.keyed.live().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -379,7 +382,7 @@ async fn after_its_time_a_key_is_new_and_the_answer_is_gone() {
     let mut house = House::new().await;
     house.settings.idempotency_window = Duration::ZERO;
     let (replay, job) = (house.open().await, job("red"));
-    ticket(&replay, &house.ada, &job).await.record(Ok(Made::whole(b"old"))).await;
+    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::whole(b"old"))).await;
     assert_eq!(house.files().len(), 1);
     let second = ticket(&replay, &house.ada, &job).await;
     replay.keyed.sweep().await.unwrap();
@@ -400,7 +403,7 @@ async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
         let (here, ada, job) = (Arc::clone(&here), house.ada.clone(), Arc::clone(&job));
         spawn(async move { word(&enter(&here, &ada, &job).await) })
     };
-    first.record(Ok(Made::whole(b"an image"))).await;
+    first.record(Ok(ChannelAnswer::whole(b"an image"))).await;
     assert_eq!(watching.await.unwrap(), "follow");
 }
 
@@ -408,17 +411,17 @@ async fn a_claim_of_another_node_is_watched_until_there_is_an_answer_or_none() {
 async fn no_file_is_touched_on_a_thread_of_the_runtime() {
     let house = House::new().await;
     let (replay, before, answer) = (house.open().await, noted(), bytes(150_000));
-    // Kept and read, read again, broken off, let go.
+    // Answers that are kept and read, read again, broken off, and dropped.
     let job = job("red");
-    ticket(&replay, &house.ada, &job).await.record(Ok(Made::whole(&answer))).await;
+    ticket(&replay, &house.ada, &job).await.record(Ok(ChannelAnswer::whole(&answer))).await;
     assert_eq!(read(follower(&replay, &house.ada, &job).await).await.unwrap(), answer);
-    ticket(&replay, &house.bob, &job).await.record(Ok(Made::broken(&answer))).await;
-    // Orphans without a name and with one, which retries take away.
+    ticket(&replay, &house.bob, &job).await.record(Ok(ChannelAnswer::broken(&answer))).await;
+    // Orphans without a name and with one, which retries remove.
     for fingerprint in [None, Some([7; 32])] {
         let expected = JobRegistration { request_id: "req_2".to_owned(), fingerprint, ..JobRegistration::default() };
         let (waiting, promise) = replay.expect(&house.ada, &job, expected);
         drop(waiting);
-        promise.done(Ok(Made::whole(&answer))).await;
+        promise.done(Ok(ChannelAnswer::whole(&answer))).await;
         assert_eq!(read(replay.adopt(&house.ada, &job).await.unwrap()).await.unwrap(), answer);
     }
     replay.keyed.sweep().await.unwrap();

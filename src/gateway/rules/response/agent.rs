@@ -1,16 +1,16 @@
-//! Who sends a request, as far as that changes what is done with it: a coding agent, and which of its conversations.
+//! Identifies the sender of a request as far as the handling depends on it: a coding agent, and its conversation.
 
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
-/// How the official agents begin the names that they give themselves, in whatever case.
+/// The beginning of the names that the official agents give themselves, in upper or lower case.
 const FAMILY: &[u8] = b"codex";
-/// Where an agent says which program of the family it is.
+/// The header in which an agent names its program of the family.
 const ORIGINATOR: &str = "originator";
-/// What names a conversation, newer spelling first.
+/// The headers that name a conversation, newer spelling first.
 const SESSION: [&str; 2] = ["session-id", "session_id"];
 
-/// Whether an official coding agent sends this.
+/// True if an official coding agent sends this request.
 pub(super) fn is_official(headers: &HeaderMap) -> bool {
     let names = [headers.get(ORIGINATOR), headers.get(USER_AGENT)];
     names.into_iter().flatten().any(|name| {
@@ -19,7 +19,7 @@ pub(super) fn is_official(headers: &HeaderMap) -> bool {
     })
 }
 
-/// What names the conversation.
+/// Returns the name of the conversation.
 pub(super) fn session(headers: &HeaderMap) -> Option<&[u8]> {
     let named = SESSION.into_iter().filter_map(|name| headers.get(name)).map(http::HeaderValue::as_bytes);
     named.into_iter().find(|session| !session.is_empty())

@@ -1,4 +1,4 @@
-//! An image that lies as a base64 data URL in a body, and stays there: it is decoded where somebody looks.
+//! An image that is a base64 data URL in a body. It stays there, and is decoded only at the bytes that are read.
 
 use std::cell::RefCell;
 use std::io;
@@ -6,53 +6,53 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::json::Part;
-use super::walk::Walk;
+use super::json::ValueSpan;
+use super::walk::JsonWalker;
 use crate::error::Error;
-use crate::gateway::spool::Kept;
-use crate::image::{Base64, NoImage, Source, starts_with};
+use crate::gateway::spool::SpooledBytes;
+use crate::image::{Base64Decoder, ByteSource, DataUrlError, starts_with};
 
-/// What stands before the comma.
+/// The most characters before the comma.
 const HEAD_MAX: usize = 256;
-/// How far apart the places are that are known in the text.
+/// The distance between the known positions in the text.
 const STRIDE: u64 = 4 * 1024;
-/// So much is decoded at once; whole groups of three, and as much base64 as is read at once.
+/// The number of bytes that are decoded at once: whole groups of three, and as much base64 as is read at once.
 const WINDOW: u64 = 48 * 1024;
 
 /// An image in a body.
 #[derive(Debug)]
 pub(super) struct DataUrl<'a> {
-    body: &'a Kept,
-    url: Part,
-    /// Places in the base64: how many characters stand before each, and where it is in the body. With escapes these are
-    /// two things.
+    body: &'a SpooledBytes,
+    url: ValueSpan,
+    /// Positions in the base64: the number of characters before each one, and its place in the body. Escapes make these
+    /// differ.
     marks: Vec<(u64, u64)>,
     length: u64,
-    /// What was decoded last, and where it begins: who looks at an image looks at a thousand places, one behind the other.
+    /// The bytes decoded last, and their offset: a check of an image reads a thousand places, one after the other.
     window: RefCell<(u64, Vec<u8>)>,
 }
 
 /// A data URL that is being walked over.
 #[derive(Default)]
-struct Reading {
-    /// What stands before the comma, until it has come.
+struct DataUrlReader {
+    /// The text before the comma, until all of it has come.
     head: String,
     begun: bool,
-    /// Characters behind the comma.
+    /// The number of characters after the comma.
     characters: u64,
-    base64: Base64,
+    base64: Base64Decoder,
     scratch: Vec<u8>,
     decoded: u64,
-    fault: Option<NoImage>,
+    fault: Option<DataUrlError>,
 }
 
 // === impl DataUrl ===
 
 impl<'a> DataUrl<'a> {
-    /// Walks over the text once, and judges it.
-    pub(super) fn read(body: &'a Kept, url: Part) -> Result<Result<Self, NoImage>, Error> {
-        let mut walk = Walk::between(body, url.from + 1, url.to);
-        let (mut reading, mut marks) = (Reading::default(), Vec::new());
+    /// Walks over the text once, and checks it.
+    pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
+        let mut walk = JsonWalker::between(body, url.from + 1, url.to);
+        let (mut reading, mut marks) = (DataUrlReader::default(), Vec::new());
         while walk.text_piece(&mut |text| reading.push(text))? {
             if let Some(fault) = reading.fault {
                 return Ok(Err(fault));
@@ -61,7 +61,7 @@ impl<'a> DataUrl<'a> {
             if !reading.begun || (reading.characters < next && !marks.is_empty()) {
                 continue;
             }
-            // The first one is in the middle of what has just been heard: behind the comma.
+            // The first mark is in the middle of the piece just read: after the comma.
             let behind = if marks.is_empty() { reading.characters } else { 0 };
             marks.push((reading.characters - behind, walk.place() - behind));
         }
@@ -70,7 +70,7 @@ impl<'a> DataUrl<'a> {
     }
 }
 
-impl Source for DataUrl<'_> {
+impl ByteSource for DataUrl<'_> {
     fn len(&self) -> u64 {
         self.length
     }
@@ -90,20 +90,20 @@ impl Source for DataUrl<'_> {
 }
 
 impl DataUrl<'_> {
-    /// The window that begins there, which is shorter only at the end.
+    /// Decodes the window that begins at this offset. It is shorter only at the end.
     fn decode(&self, begin: u64) -> io::Result<Vec<u8>> {
         let wanted = usize::try_from(WINDOW / 3 * 4).unwrap_or(usize::MAX);
         let text = self.characters(begin / 3 * 4, wanted)?;
         STANDARD.decode(text).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// So many characters of the base64 from the one of this number on, or fewer at its end.
+    /// Returns at most `wanted` characters of the base64, beginning with number `first`; fewer at its end.
     fn characters(&self, first: u64, wanted: usize) -> io::Result<Vec<u8>> {
         let known = self.marks.partition_point(|(characters, _)| *characters <= first);
         let Some((mut before, place)) = known.checked_sub(1).map(|index| self.marks[index]) else {
             return Ok(Vec::new());
         };
-        let mut walk = Walk::between(self.body, place, self.url.to);
+        let mut walk = JsonWalker::between(self.body, place, self.url.to);
         let mut found = Vec::with_capacity(wanted);
         loop {
             let on = walk.text_piece(&mut |text| {
@@ -112,7 +112,7 @@ impl DataUrl<'_> {
                 found.extend_from_slice(&rest[..rest.len().min(wanted - found.len())]);
                 before += text.len() as u64;
             });
-            // The disk: what cannot be read back has been logged.
+            // The disk failed; the cause has been logged.
             if !on.map_err(|_| io::Error::other("the body could not be read back"))? || found.len() == wanted {
                 return Ok(found);
             }
@@ -120,9 +120,9 @@ impl DataUrl<'_> {
     }
 }
 
-// === impl Reading ===
+// === impl DataUrlReader ===
 
-impl Reading {
+impl DataUrlReader {
     fn push(&mut self, text: &str) {
         let Some(data) = self.head(text) else { return };
         self.characters += data.len() as u64;
@@ -131,7 +131,7 @@ impl Reading {
         }
     }
 
-    /// Takes what belongs before the comma; what stands behind it.
+    /// Takes the characters before the comma, and returns those after it.
     fn head<'t>(&mut self, text: &'t str) -> Option<&'t str> {
         if self.begun {
             return Some(text);
@@ -144,22 +144,22 @@ impl Reading {
         }
         self.begun = data.is_some() && starts_with(self.head.as_bytes(), "data:") && self.head.ends_with(";base64");
         if !self.begun {
-            self.fault = Some(NoImage::beginning(self.head.as_bytes()));
+            self.fault = Some(DataUrlError::beginning(self.head.as_bytes()));
         }
         data.filter(|_| self.begun)
     }
 
-    fn decode(&mut self, text: &[u8]) -> Result<(), NoImage> {
+    fn decode(&mut self, text: &[u8]) -> Result<(), DataUrlError> {
         self.scratch.clear();
         self.base64.push(text, &mut self.scratch)?;
         self.decoded += self.scratch.len() as u64;
         Ok(())
     }
 
-    /// The text is complete: how long the image is.
-    fn finish(&self) -> Result<u64, NoImage> {
+    /// Checks that the text is complete, and returns the length of the image.
+    fn finish(&self) -> Result<u64, DataUrlError> {
         if !self.begun {
-            return Err(NoImage::beginning(self.head.as_bytes()));
+            return Err(DataUrlError::beginning(self.head.as_bytes()));
         }
         self.base64.finish()?;
         Ok(self.decoded)
@@ -171,13 +171,13 @@ mod tests {
     use super::*;
     use crate::gateway::rules::response::json;
 
-    /// A file of so many bytes.
+    /// Returns a file of this length.
     fn file(length: u32) -> Vec<u8> {
         (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
     }
 
-    fn read(url: &str) -> Result<Vec<u8>, NoImage> {
-        let body = Kept::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
+    fn read(url: &str) -> Result<Vec<u8>, DataUrlError> {
+        let body = SpooledBytes::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
         let (known, _) = json::read(&body, &["image_url"]).expect("JSON");
         let image = DataUrl::read(&body, known.get("image_url").expect("a member").part).expect("readable")?;
         let (mut all, mut buffer) = (Vec::new(), [0; 97]);

@@ -1,11 +1,11 @@
-//! Which of an agent's headers go upstream.
+//! Selects the headers of an agent that go upstream.
 //!
-//! Upstreams tell conversations apart by them, and cache by that. Everything that is not named here stays: above all the
-//! caller's key, its cookies, and the account or organization that it believes to be using.
+//! Upstreams tell conversations apart by them, and cache by that. Every header that is not named here stays, above all
+//! the caller's key, its cookies, and the account or organization that it believes to be using.
 
 use http::HeaderMap;
 
-/// What is passed on.
+/// The headers that are passed on.
 const NAMES: &[&str] = &[
     "conversation_id",
     "openai-beta",
@@ -17,12 +17,12 @@ const NAMES: &[&str] = &[
     "x-client-request-id",
 ];
 const PREFIX: &str = "x-codex-";
-/// A longer value is no name of a conversation.
+/// The most bytes of a value. A longer one does not name a conversation.
 const VALUE_MAX: usize = 8 * 1024;
-/// All of them together, so that no caller can make a head that upstreams refuse.
+/// The most bytes of all of them together, so that no caller can make a head that upstreams refuse.
 const ALL_MAX: usize = 16 * 1024;
 
-/// The headers that go upstream, once each.
+/// Returns the headers that go upstream, once each.
 pub(super) fn select(headers: &HeaderMap) -> HeaderMap {
     let mut selected = HeaderMap::new();
     let mut length = 0;

@@ -1,45 +1,45 @@
-//! What is looked at in the body of a response request, without taking the body apart: it may be 64 MiB of replayed
+//! Reads the relevant members of the body of a response request without parsing all of it: it may be 64 MiB of replayed
 //! images.
 
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::walk::Walk;
+use super::walk::JsonWalker;
 use crate::error::Error;
 use crate::gateway::rules::fields;
-use crate::gateway::spool::Kept;
+use crate::gateway::spool::SpooledBytes;
 
-/// A value where it stands in the body.
+/// A value at its position in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    /// Its first byte.
+pub(super) struct ValueSpan {
+    /// The offset of its first byte.
     pub(super) from: u64,
-    /// Behind its last byte.
+    /// The offset after its last byte.
     pub(super) to: u64,
-    /// What it is.
-    pub(super) shape: Shape,
+    /// The type of the value.
+    pub(super) shape: JsonType,
 }
 
-/// A member that somebody looks at.
+/// A member that is read.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
-    pub(super) part: Part,
-    /// As it stands in the body, unless it is large.
+pub(super) struct BodyMember {
+    pub(super) part: ValueSpan,
+    /// Its text as it stands in the body, unless it is large.
     raw: Option<Vec<u8>>,
 }
 
-/// The members of an object that somebody looks at. Of duplicates the last one.
+/// The members of an object that are read. Of duplicates the last one counts.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    members: BTreeMap<&'static str, Member>,
-    /// The first member of another name.
+pub(super) struct KnownMembers {
+    members: BTreeMap<&'static str, BodyMember>,
+    /// The name of the first other member.
     other: Option<String>,
 }
 
-/// What a value is.
+/// The type of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum JsonType {
     Null,
     Boolean,
     Integer,
@@ -49,9 +49,9 @@ pub(super) enum Shape {
     Object,
 }
 
-/// Reads a request, all of it: these members, and where the object begins.
-pub(super) fn read(body: &Kept, names: &'static [&'static str]) -> Result<(Known, u64), Error> {
-    let mut walk = Walk::new(body);
+/// Reads all of a request. Returns these members, and the offset at which the object begins.
+pub(super) fn read(body: &SpooledBytes, names: &'static [&'static str]) -> Result<(KnownMembers, u64), Error> {
+    let mut walk = JsonWalker::new(body);
     if walk.ahead()? != Some(b'{') {
         let part = walk.value()?;
         walk.finish()?;
@@ -63,60 +63,60 @@ pub(super) fn read(body: &Kept, names: &'static [&'static str]) -> Result<(Known
     Ok((known, begin))
 }
 
-/// These members of the object ahead.
-pub(super) fn members(walk: &mut Walk<'_>, names: &'static [&'static str]) -> Result<Known, Error> {
-    let mut known = Known::default();
+/// Reads these members of the next object.
+pub(super) fn members(walk: &mut JsonWalker<'_>, names: &'static [&'static str]) -> Result<KnownMembers, Error> {
+    let mut known = KnownMembers::default();
     walk.object(&mut |walk, name| {
         let Some(name) = names.iter().find(|known| **known == name) else {
             known.other.get_or_insert_with(|| name.to_owned());
             return walk.value().map(drop);
         };
         let (part, raw) = walk.capture()?;
-        known.members.insert(name, Member { part, raw });
+        known.members.insert(name, BodyMember { part, raw });
         Ok(())
     })?;
     Ok(known)
 }
 
-// === impl Known ===
+// === impl KnownMembers ===
 
-impl Known {
-    pub(super) fn get(&self, name: &str) -> Option<&Member> {
+impl KnownMembers {
+    pub(super) fn get(&self, name: &str) -> Option<&BodyMember> {
         self.members.get(name)
     }
 
-    /// The first member of another name.
+    /// Returns the name of the first other member.
     pub(super) fn other(&self) -> Option<&str> {
         self.other.as_deref()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &Member)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &BodyMember)> {
         self.members.iter().map(|(name, member)| (*name, member))
     }
 }
 
-// === impl Member ===
+// === impl BodyMember ===
 
-impl Member {
-    pub(super) const fn shape(&self) -> Shape {
+impl BodyMember {
+    pub(super) const fn shape(&self) -> JsonType {
         self.part.shape
     }
 
-    /// As it stands in the body, unless it is large.
+    /// Returns the text of the member as it stands in the body, unless it is large.
     pub(super) fn raw(&self) -> Option<&[u8]> {
         self.raw.as_deref()
     }
 
-    /// Its value, where it is small and of that type.
+    /// Returns the value of the member, if it is small and of that type.
     pub(super) fn parsed<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(self.raw()?).ok()
     }
 }
 
-// === impl Shape ===
+// === impl JsonType ===
 
-impl Shape {
-    /// In the words of the rejections.
+impl JsonType {
+    /// Returns the name of the type, in the words of the rejections.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Null => "null",

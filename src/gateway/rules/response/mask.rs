@@ -1,26 +1,26 @@
 //! The mask of an image tool: an image with an alpha channel, given as a data URL.
 //!
-//! What it must fit is somewhere in the conversation, or at the upstream, so format and size are not compared here.
+//! The image that it must fit is in the conversation or at the upstream, so format and size are not compared here.
 
 use super::data_url::DataUrl;
-use super::json::{self, Part, Shape};
-use super::walk::Walk;
-use crate::error::{Error, Reason, Rejection};
+use super::json::{self, JsonType, ValueSpan};
+use super::walk::JsonWalker;
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::fields;
-use crate::gateway::spool::Kept;
-use crate::image::{Flaw, Header, Source as _, inspect};
+use crate::gateway::spool::SpooledBytes;
+use crate::image::{ByteSource as _, ImageFileError, ImageHeader, inspect};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 const MEMBERS: &[&str] = &["file_id", "image_url"];
 
 /// Checks a mask; `place` is its name in the words of the caller.
-pub(super) fn check(place: &str, body: &Kept, part: Part) -> Result<(), Error> {
+pub(super) fn check(place: &str, body: &SpooledBytes, part: ValueSpan) -> Result<(), Error> {
     match part.shape {
-        Shape::Null => return Ok(()),
-        Shape::Object => {}
+        JsonType::Null => return Ok(()),
+        JsonType::Object => {}
         other => return Err(fields::wrong_type(place, "an object", other.as_str()).into()),
     }
-    let known = json::members(&mut Walk::through(body, part), MEMBERS)?;
+    let known = json::members(&mut JsonWalker::through(body, part), MEMBERS)?;
     if let Some(other) = known.other() {
         return Err(fields::unknown(format!("{place}.{other}")).into());
     }
@@ -30,8 +30,8 @@ pub(super) fn check(place: &str, body: &Kept, part: Part) -> Result<(), Error> {
     let name = format!("{place}.image_url");
     let url = known.get("image_url").ok_or_else(|| fields::missing(name.clone()))?;
     match url.shape() {
-        Shape::Null => Err(fields::missing(name).into()),
-        Shape::Text => match image(body, url.part)? {
+        JsonType::Null => Err(fields::missing(name).into()),
+        JsonType::Text => match image(body, url.part)? {
             None => Ok(()),
             Some(problem) => Err(invalid(&name, &problem).into()),
         },
@@ -39,18 +39,18 @@ pub(super) fn check(place: &str, body: &Kept, part: Part) -> Result<(), Error> {
     }
 }
 
-fn file_id(name: &str, shape: Shape) -> Result<(), Rejection> {
+fn file_id(name: &str, shape: JsonType) -> Result<(), Rejection> {
     match shape {
-        Shape::Null => Ok(()),
-        Shape::Text => {
+        JsonType::Null => Ok(()),
+        JsonType::Text => {
             Err(invalid(name, "there is no files endpoint here. Send the image itself as a base64 data URL."))
         }
         other => Err(fields::wrong_type(name, "a string", other.as_str())),
     }
 }
 
-/// What is wrong with the image, if anything is.
-fn image(body: &Kept, url: Part) -> Result<Option<String>, Error> {
+/// Returns the problem of the image, if it has one.
+fn image(body: &SpooledBytes, url: ValueSpan) -> Result<Option<String>, Error> {
     let file = match DataUrl::read(body, url)? {
         Ok(file) => file,
         Err(fault) => return Ok(Some(fault.to_string())),
@@ -61,11 +61,11 @@ fn image(body: &Kept, url: Part) -> Result<Option<String>, Error> {
     judge(inspect(&file))
 }
 
-/// The same, of what its first bytes tell.
-fn judge(found: Result<Header, Flaw>) -> Result<Option<String>, Error> {
+/// Returns the problem that the first bytes of the image show, if there is one.
+fn judge(found: Result<ImageHeader, ImageFileError>) -> Result<Option<String>, Error> {
     match found {
-        // Our own disk failed: that says nothing about the image.
-        Err(Flaw::Unreadable(kind)) => {
+        // Our own disk failed, which says nothing about the image.
+        Err(ImageFileError::Unreadable(kind)) => {
             tracing::error!(%kind, "a mask could not be read back");
             Err(Error::Unavailable)
         }
@@ -76,7 +76,7 @@ fn judge(found: Result<Header, Flaw>) -> Result<Option<String>, Error> {
 }
 
 fn invalid(name: &str, problem: &str) -> Rejection {
-    Rejection::new(name, Reason::InvalidValue, format!("Invalid mask: {problem}"))
+    Rejection::new(name, RejectionReason::InvalidValue, format!("Invalid mask: {problem}"))
 }
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_fails_is_not_the_callers_fault() {
-        let unreadable = judge(Err(Flaw::Unreadable(std::io::ErrorKind::Other)));
+        let unreadable = judge(Err(ImageFileError::Unreadable(std::io::ErrorKind::Other)));
         assert_eq!(unreadable, Err(Error::Unavailable));
-        assert!(matches!(judge(Err(Flaw::Unknown)), Ok(Some(_))));
+        assert!(matches!(judge(Err(ImageFileError::Unknown)), Ok(Some(_))));
     }
 }

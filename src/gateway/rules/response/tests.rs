@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::image::{Format, Source as _};
+use crate::image::{ByteSource as _, Format};
 
 fn with(patch: &Value) -> Value {
     let mut base = json!({"model": "gpt-5.5", "input": "Draw a red square."});
@@ -12,22 +12,22 @@ fn with(patch: &Value) -> Value {
     base
 }
 
-/// The same, wherever the body lies.
+/// Checks a body in memory and on disk, with the same result.
 fn judge(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
     let body = body.into();
-    let (held, spooled) = (judge_kept(body.clone().into()), judge_kept(Kept::on_disk(&body)));
+    let (held, spooled) = (judge_kept(body.clone().into()), judge_kept(SpooledBytes::on_disk(&body)));
     assert_eq!(held.as_ref().err(), spooled.as_ref().err());
     spooled
 }
 
-fn judge_kept(body: Kept) -> Result<ResponseJob, Rejection> {
+fn judge_kept(body: SpooledBytes) -> Result<ResponseJob, Rejection> {
     crate::gateway::rules::response(body, &HeaderMap::new(), Utc::now()).map_err(|error| match error {
         Error::Invalid(rejection) => rejection,
         other => panic!("{other:?}"),
     })
 }
 
-/// What goes upstream.
+/// Returns the bytes that go upstream.
 fn sent(job: &ResponseJob) -> Vec<u8> {
     let mut all = Vec::new();
     for piece in job.pieces() {
@@ -38,7 +38,7 @@ fn sent(job: &ResponseJob) -> Vec<u8> {
     all
 }
 
-/// Everything that is said.
+/// Returns every text of the request.
 fn texts(job: &ResponseJob) -> String {
     let mut all = String::new();
     job.hear(|window| {
@@ -50,7 +50,7 @@ fn texts(job: &ResponseJob) -> String {
 }
 
 #[track_caller]
-fn refused(patch: &Value, param: &str, reason: Reason) {
+fn refused(patch: &Value, param: &str, reason: RejectionReason) {
     let body = with(patch).to_string();
     let rejection = judge(body.clone()).expect_err(&body);
     let found = (rejection.param.as_deref(), rejection.reason);
@@ -63,9 +63,9 @@ fn accepted(patch: &Value) -> ResponseJob {
     judge(body.clone()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
 }
 
-/// One tool, second in its list.
+/// Checks one tool, second in its list, which must be refused.
 #[track_caller]
-fn tool_refused(fields: &Value, field: &str, reason: Reason) {
+fn tool_refused(fields: &Value, field: &str, reason: RejectionReason) {
     let mut tool = json!({"type": "image_generation"});
     tool.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
     refused(&json!({"tools": [{"type": "function", "name": "f"}, tool]}), &format!("tools[1].{field}"), reason);
@@ -98,53 +98,56 @@ fn what_the_document_does_not_list_passes_unjudged() {
 #[test]
 fn an_image_model_is_no_main_model() {
     for model in ["gpt-image-2", "gpt-image-2-2026-04-21", "gpt-image-"] {
-        refused(&json!({"model": model}), "model", Reason::InvalidValue);
+        refused(&json!({"model": model}), "model", RejectionReason::InvalidValue);
     }
-    refused(&json!({"model": ""}), "model", Reason::StringBelowMin);
-    refused(&json!({"model": null}), "model", Reason::InvalidType);
-    refused(&json!({"model": 5}), "model", Reason::InvalidType);
+    refused(&json!({"model": ""}), "model", RejectionReason::StringBelowMin);
+    refused(&json!({"model": null}), "model", RejectionReason::InvalidType);
+    refused(&json!({"model": 5}), "model", RejectionReason::InvalidType);
     assert_eq!(accepted(&json!({"model": "GPT-image-2"})).model(), "GPT-image-2");
 }
 
 #[test]
 fn what_is_listed_must_be_what_the_document_says() {
-    refused(&json!({"input": null}), "input", Reason::InvalidType);
-    refused(&json!({"input": {}}), "input", Reason::InvalidType);
-    refused(&json!({"input": [{}, "x"]}), "input[1]", Reason::InvalidType);
-    refused(&json!({"tools": {}}), "tools", Reason::InvalidType);
-    refused(&json!({"tools": [1]}), "tools[0]", Reason::InvalidType);
-    refused(&json!({"tools": [{}]}), "tools[0].type", Reason::MissingParameter);
-    refused(&json!({"tools": [{"type": null}]}), "tools[0].type", Reason::InvalidType);
-    refused(&json!({"background": true}), "background", Reason::InvalidValue);
+    refused(&json!({"input": null}), "input", RejectionReason::InvalidType);
+    refused(&json!({"input": {}}), "input", RejectionReason::InvalidType);
+    refused(&json!({"input": [{}, "x"]}), "input[1]", RejectionReason::InvalidType);
+    refused(&json!({"tools": {}}), "tools", RejectionReason::InvalidType);
+    refused(&json!({"tools": [1]}), "tools[0]", RejectionReason::InvalidType);
+    refused(&json!({"tools": [{}]}), "tools[0].type", RejectionReason::MissingParameter);
+    refused(&json!({"tools": [{"type": null}]}), "tools[0].type", RejectionReason::InvalidType);
+    refused(&json!({"background": true}), "background", RejectionReason::InvalidValue);
     for field in ["stream", "store", "parallel_tool_calls", "background"] {
-        refused(&json!({field: "true"}), field, Reason::InvalidType);
+        refused(&json!({field: "true"}), field, RejectionReason::InvalidType);
     }
     for field in ["instructions", "previous_response_id", "user", "safety_identifier"] {
-        refused(&json!({field: 1}), field, Reason::InvalidType);
+        refused(&json!({field: 1}), field, RejectionReason::InvalidType);
     }
     for (body, param) in [(json!({"input": "x"}), "model"), (json!({"model": "m"}), "input")] {
         let rejection = judge(body.to_string()).expect_err("a field is missing");
-        assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(Reason::MissingParameter)));
+        assert_eq!(
+            (rejection.param.as_deref(), rejection.reason),
+            (Some(param), Some(RejectionReason::MissingParameter))
+        );
     }
 }
 
 #[test]
 fn every_field_of_an_image_tool_has_the_rules_of_the_image_endpoints() {
-    tool_refused(&json!({"size": "1000x1000"}), "size", Reason::InvalidValue);
-    tool_refused(&json!({"size": 5}), "size", Reason::InvalidType);
-    tool_refused(&json!({"quality": "hd"}), "quality", Reason::InvalidValue);
-    tool_refused(&json!({"output_format": "gif"}), "output_format", Reason::InvalidValue);
-    tool_refused(&json!({"output_compression": 101}), "output_compression", Reason::IntegerAboveMax);
-    tool_refused(&json!({"output_compression": 99}), "output_compression", Reason::InvalidValue);
-    tool_refused(&json!({"output_compression": [1]}), "output_compression", Reason::InvalidType);
-    tool_refused(&json!({"background": "transparent"}), "background", Reason::InvalidValue);
-    tool_refused(&json!({"moderation": "off"}), "moderation", Reason::InvalidValue);
-    tool_refused(&json!({"partial_images": 4}), "partial_images", Reason::IntegerAboveMax);
-    tool_refused(&json!({"input_fidelity": "high"}), "input_fidelity", Reason::InvalidValue);
-    tool_refused(&json!({"model": "gpt-image-1"}), "model", Reason::InvalidValue);
-    tool_refused(&json!({"action": "draw"}), "action", Reason::InvalidValue);
-    tool_refused(&json!({"n": 1}), "n", Reason::UnknownParameter);
-    tool_refused(&json!({"style": null}), "style", Reason::UnknownParameter);
+    tool_refused(&json!({"size": "1000x1000"}), "size", RejectionReason::InvalidValue);
+    tool_refused(&json!({"size": 5}), "size", RejectionReason::InvalidType);
+    tool_refused(&json!({"quality": "hd"}), "quality", RejectionReason::InvalidValue);
+    tool_refused(&json!({"output_format": "gif"}), "output_format", RejectionReason::InvalidValue);
+    tool_refused(&json!({"output_compression": 101}), "output_compression", RejectionReason::IntegerAboveMax);
+    tool_refused(&json!({"output_compression": 99}), "output_compression", RejectionReason::InvalidValue);
+    tool_refused(&json!({"output_compression": [1]}), "output_compression", RejectionReason::InvalidType);
+    tool_refused(&json!({"background": "transparent"}), "background", RejectionReason::InvalidValue);
+    tool_refused(&json!({"moderation": "off"}), "moderation", RejectionReason::InvalidValue);
+    tool_refused(&json!({"partial_images": 4}), "partial_images", RejectionReason::IntegerAboveMax);
+    tool_refused(&json!({"input_fidelity": "high"}), "input_fidelity", RejectionReason::InvalidValue);
+    tool_refused(&json!({"model": "gpt-image-1"}), "model", RejectionReason::InvalidValue);
+    tool_refused(&json!({"action": "draw"}), "action", RejectionReason::InvalidValue);
+    tool_refused(&json!({"n": 1}), "n", RejectionReason::UnknownParameter);
+    tool_refused(&json!({"style": null}), "style", RejectionReason::UnknownParameter);
 }
 
 #[test]
@@ -174,13 +177,17 @@ fn a_mask_is_an_image_with_an_alpha_channel_in_the_request_itself() {
     accepted(&json!({"tools": [{"type": "image_generation", "input_image_mask": {"image_url": url(&alpha)}}]}));
     let name = "input_image_mask.image_url";
     for bad in [&url(&opaque), &url(&alpha)[..60], "https://example.com/mask.png", "data:image/png,abc", "mask.png"] {
-        tool_refused(&mask(json!({ "image_url": bad })), name, Reason::InvalidValue);
+        tool_refused(&mask(json!({ "image_url": bad })), name, RejectionReason::InvalidValue);
     }
-    tool_refused(&mask(json!({})), name, Reason::MissingParameter);
-    tool_refused(&mask(json!({"image_url": 1})), name, Reason::InvalidType);
-    tool_refused(&mask(json!({"file_id": "file-1"})), "input_image_mask.file_id", Reason::InvalidValue);
-    tool_refused(&mask(json!({"image_url": url(&alpha), "x": 1})), "input_image_mask.x", Reason::UnknownParameter);
-    tool_refused(&mask(json!("data:")), "input_image_mask", Reason::InvalidType);
+    tool_refused(&mask(json!({})), name, RejectionReason::MissingParameter);
+    tool_refused(&mask(json!({"image_url": 1})), name, RejectionReason::InvalidType);
+    tool_refused(&mask(json!({"file_id": "file-1"})), "input_image_mask.file_id", RejectionReason::InvalidValue);
+    tool_refused(
+        &mask(json!({"image_url": url(&alpha), "x": 1})),
+        "input_image_mask.x",
+        RejectionReason::UnknownParameter,
+    );
+    tool_refused(&mask(json!("data:")), "input_image_mask", RejectionReason::InvalidType);
 }
 
 fn png(alpha: bool) -> Vec<u8> {
@@ -205,7 +212,12 @@ fn what_is_no_json_object_is_refused_as_a_whole() {
         ["", "null", "[]", "1", "{", r#"{"model":"m","input":"x"} x"#, r#"{"model":"m","input":"x","y":"\ud800"}"#];
     for body in deep.iter().map(String::as_str).chain(bad) {
         let rejection = judge(body.to_owned()).expect_err("no request");
-        assert_eq!((rejection.param, rejection.reason), (None, Some(Reason::InvalidJson)), "{:.80}", rejection.message);
+        assert_eq!(
+            (rejection.param, rejection.reason),
+            (None, Some(RejectionReason::InvalidJson)),
+            "{:.80}",
+            rejection.message
+        );
     }
     assert!(judge(&b"{\"model\":\"m\",\"input\":\"x\",\"y\":\"\xff\"}"[..]).is_err());
 }
@@ -262,7 +274,7 @@ fn a_long_conversation_is_heard_in_windows_that_cut_nothing_in_two() {
 fn a_tool_is_put_in_only_for_an_agent_that_has_none() {
     let agent = HeaderMap::from_iter([("originator".parse().expect("a name"), "codex_exec".parse().expect("a value"))]);
     let job = |body: &Value, headers: &HeaderMap| {
-        crate::gateway::rules::response(Kept::on_disk(body.to_string().as_bytes()), headers, Utc::now())
+        crate::gateway::rules::response(SpooledBytes::on_disk(body.to_string().as_bytes()), headers, Utc::now())
             .expect("a legal request")
     };
     let plain = with(&json!({"tools": [{"type": "function", "name": "image_gen"}]}));

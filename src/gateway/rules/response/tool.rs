@@ -1,14 +1,14 @@
-//! One tool. What draws is judged like a request for images; everything else passes.
+//! Checks one tool. A tool that draws is checked like a request for images; every other tool passes.
 
 use serde_json::{Map, Value};
 
-use super::job::{HostedTool, ImageTool, Tools};
-use super::json::{self, Known, Member, Shape};
+use super::job::{HostedTool, ImageTool, ToolSummary};
+use super::json::{self, BodyMember, JsonType, KnownMembers};
 use super::mask;
-use super::walk::Walk;
-use crate::error::{Error, Reason, Rejection};
+use super::walk::JsonWalker;
+use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::{ImageModels, fields, image};
-use crate::gateway::spool::Kept;
+use crate::gateway::spool::SpooledBytes;
 use crate::image::SizeRequest;
 use crate::tables::IMAGE_TOOL_FIELDS;
 
@@ -17,9 +17,9 @@ const MASK: &str = "input_image_mask";
 /// The one tool of an agent's own that makes images.
 const NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
-/// Tools that the caller runs itself: the upstream only tells it how to call them.
+/// Types of tools that the caller runs itself: the upstream only tells it how to call them.
 const RUN_BY_CALLER: [&str; 3] = ["function", "custom", NAMESPACE.0];
-/// What is looked at: what stands in the document's table, and what an agent calls its own tool.
+/// The members that are read: those in the table of the document, and the name that an agent gives its own tool.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
     let mut index = 0;
@@ -30,13 +30,13 @@ const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     names
 };
 
-/// Checks the tool ahead and notes what it asks for, if it draws.
+/// Checks the next tool, and notes its options if it draws.
 pub(super) fn check(
     models: &ImageModels,
     place: &str,
-    body: &Kept,
-    walk: &mut Walk<'_>,
-    tools: &mut Tools,
+    body: &SpooledBytes,
+    walk: &mut JsonWalker<'_>,
+    tools: &mut ToolSummary,
 ) -> Result<(), Error> {
     if walk.ahead()? != Some(b'{') {
         return Err(fields::wrong_type(place, "an object", walk.value()?.shape.as_str()).into());
@@ -45,7 +45,7 @@ pub(super) fn check(
     let known = json::members(walk, &MEMBERS)?;
     let name = || format!("{place}.type");
     let kind = known.get("type").ok_or_else(|| fields::missing(name()))?;
-    if kind.shape() != Shape::Text {
+    if kind.shape() != JsonType::Text {
         return Err(fields::wrong_type(&name(), "a string", kind.shape().as_str()).into());
     }
     let kind = kind.parsed::<String>().unwrap_or_default();
@@ -57,7 +57,8 @@ pub(super) fn check(
     }
     if kind == DRAWS {
         tools.add(draws(models, &format!("{place}."), body, &known)?);
-    } else if kind == NAMESPACE.0 && known.get(NAME).and_then(Member::parsed::<String>).as_deref() == Some(NAMESPACE.1)
+    } else if kind == NAMESPACE.0
+        && known.get(NAME).and_then(BodyMember::parsed::<String>).as_deref() == Some(NAMESPACE.1)
     {
         tools.note_own();
     }
@@ -65,14 +66,14 @@ pub(super) fn check(
 }
 
 /// Notes the types of the tools in a namespace.
-fn within(place: &str, body: &Kept, (from, to): (u64, u64), tools: &mut Tools) -> Result<(), Error> {
-    let known = json::members(&mut Walk::between(body, from, to), &["tools"])?;
-    let Some(inner) = known.get("tools").filter(|inner| inner.shape() == Shape::Array) else { return Ok(()) };
-    Walk::through(body, inner.part).array(&mut |walk, index| {
+fn within(place: &str, body: &SpooledBytes, (from, to): (u64, u64), tools: &mut ToolSummary) -> Result<(), Error> {
+    let known = json::members(&mut JsonWalker::between(body, from, to), &["tools"])?;
+    let Some(inner) = known.get("tools").filter(|inner| inner.shape() == JsonType::Array) else { return Ok(()) };
+    JsonWalker::through(body, inner.part).array(&mut |walk, index| {
         if walk.ahead()? != Some(b'{') {
             return walk.value().map(drop);
         }
-        let kind = json::members(walk, &["type"])?.get("type").and_then(Member::parsed::<String>);
+        let kind = json::members(walk, &["type"])?.get("type").and_then(BodyMember::parsed::<String>);
         let name = format!("{place}.tools[{index}].type");
         kind.filter(|kind| !RUN_BY_CALLER.contains(&kind.as_str()))
             .iter()
@@ -84,7 +85,7 @@ fn within(place: &str, body: &Kept, (from, to): (u64, u64), tools: &mut Tools) -
 /// Types of a choice that are not types of tools.
 const CHOICES: [&str; 1] = ["allowed_tools"];
 
-/// The hosted tools that a choice names.
+/// Returns the hosted tools that a choice names.
 pub(super) fn chosen(choice: &[u8]) -> Vec<HostedTool> {
     let choice: Value = serde_json::from_slice(choice).unwrap_or_default();
     let own = ("tool_choice.type".to_owned(), choice.get("type"));
@@ -95,7 +96,7 @@ pub(super) fn chosen(choice: &[u8]) -> Vec<HostedTool> {
     hosted.map(|(place, kind)| HostedTool { place, kind: kind.to_owned() }).collect()
 }
 
-fn draws(models: &ImageModels, place: &str, body: &Kept, known: &Known) -> Result<ImageTool, Error> {
+fn draws(models: &ImageModels, place: &str, body: &SpooledBytes, known: &KnownMembers) -> Result<ImageTool, Error> {
     let mut found = Map::new();
     for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
         found.insert(name.to_owned(), scalar(&format!("{place}{name}"), member)?);
@@ -111,7 +112,7 @@ fn draws(models: &ImageModels, place: &str, body: &Kept, known: &Known) -> Resul
     let text = |key: &str| found.get(key).and_then(Value::as_str);
     let number = |key: &str| found.get(key).and_then(Value::as_i64);
     known.get(MASK).map_or(Ok(()), |mask| mask::check(&format!("{place}{MASK}"), body, mask.part))?;
-    // The table has held all of them to their bounds.
+    // The table has checked all values against their limits.
     Ok(ImageTool {
         size: text("size").and_then(|size| size.parse::<SizeRequest>().ok()).unwrap_or_default(),
         quality: text("quality").map(str::to_owned),
@@ -121,16 +122,16 @@ fn draws(models: &ImageModels, place: &str, body: &Kept, known: &Known) -> Resul
     })
 }
 
-/// A value; of an array or object only that it is one, because no field of a tool but the mask may be one.
-fn scalar(name: &str, member: &Member) -> Result<Value, Error> {
+/// Returns a value. An array or object is returned empty, because no field of a tool except the mask may be one.
+fn scalar(name: &str, member: &BodyMember) -> Result<Value, Error> {
     match member.shape() {
-        Shape::Array => Ok(Value::Array(Vec::new())),
-        Shape::Object => Ok(Value::Object(Map::new())),
+        JsonType::Array => Ok(Value::Array(Vec::new())),
+        JsonType::Object => Ok(Value::Object(Map::new())),
         _ => member.parsed().ok_or_else(|| too_long(name).into()),
     }
 }
 
-/// No value that is looked at is as long as this.
+/// Rejects a value that is longer than any valid one.
 pub(super) fn too_long(name: &str) -> Rejection {
-    Rejection::new(name, Reason::StringAboveMax, format!("Invalid '{name}': the value is too long."))
+    Rejection::new(name, RejectionReason::StringAboveMax, format!("Invalid '{name}': the value is too long."))
 }

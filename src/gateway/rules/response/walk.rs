@@ -1,65 +1,65 @@
-//! A walk through a body of JSON where it lies, in memory or on disk: forwards, piece by piece, holding next to nothing.
+//! Walks through a JSON body in place, in memory or on disk: forwards, piece by piece, and holding next to nothing.
 //!
-//! Whatever is walked over is read strictly, texts and numbers too, and no deeper than parsers in general go: so what
-//! goes upstream is JSON, whoever looks at it there. Decides nothing about what it says.
+//! Every byte is read strictly, texts and numbers too, and no deeper than common parsers go: so the body that goes
+//! upstream is JSON for every parser there. This module decides nothing about the content.
 
 use bytes::{Buf as _, BytesMut};
 use memchr::memchr2;
 
-use super::json::{Part, Shape};
-use crate::error::{Error, Reason, Rejection};
-use crate::gateway::spool::Kept;
-use crate::image::Source as _;
+use super::json::{JsonType, ValueSpan};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::spool::SpooledBytes;
+use crate::image::ByteSource as _;
 
-/// So much is read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 64 * 1024;
-/// As deep as `serde_json` reads.
+/// The greatest depth, as for `serde_json`.
 const DEPTH_MAX: usize = 127;
-/// A larger value is not kept as text.
+/// The largest value that is kept as text.
 const CAPTURE_MAX: usize = 64 * 1024;
 
-/// A walk. It is at one place, and only goes on from there.
+/// A walk. It has one position, and only moves forwards.
 #[derive(Debug)]
-pub(super) struct Walk<'a> {
-    body: &'a Kept,
-    /// What has been read and not walked over.
+pub(super) struct JsonWalker<'a> {
+    body: &'a SpooledBytes,
+    /// Bytes that have been read and not walked over.
     piece: BytesMut,
-    /// Where it has been read to.
+    /// The offset up to which the body has been read.
     read: u64,
-    /// Where the walk ends.
+    /// The offset at which the walk ends.
     end: u64,
     depth: usize,
-    /// What has been walked over since the capture began, while it is small.
+    /// Bytes that have been walked over since the capture began, as long as they are few.
     captured: Option<Vec<u8>>,
 }
 
-/// Does something with a member or an element, which has a name or a number. The walk stands before its value and must be
-/// taken over it.
-type Member<'s, 'a> = &'s mut dyn FnMut(&mut Walk<'a>, &str) -> Result<(), Error>;
-type Element<'s, 'a> = &'s mut dyn FnMut(&mut Walk<'a>, usize) -> Result<(), Error>;
+/// Handles a member or an element, which has a name or a number. The walk is before its value, and the visitor must
+/// move it over the value.
+type MemberVisitor<'s, 'a> = &'s mut dyn FnMut(&mut JsonWalker<'a>, &str) -> Result<(), Error>;
+type ElementVisitor<'s, 'a> = &'s mut dyn FnMut(&mut JsonWalker<'a>, usize) -> Result<(), Error>;
 
-// === impl Walk ===
+// === impl JsonWalker ===
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(body: &'a Kept) -> Self {
+impl<'a> JsonWalker<'a> {
+    pub(super) fn new(body: &'a SpooledBytes) -> Self {
         Self::between(body, 0, body.len())
     }
 
-    /// Through one value of the body.
-    pub(super) fn through(body: &'a Kept, part: Part) -> Self {
+    /// Walks through one value of the body.
+    pub(super) fn through(body: &'a SpooledBytes, part: ValueSpan) -> Self {
         Self::between(body, part.from, part.to)
     }
 
-    pub(super) fn between(body: &'a Kept, from: u64, end: u64) -> Self {
+    pub(super) fn between(body: &'a SpooledBytes, from: u64, end: u64) -> Self {
         Self { body, piece: BytesMut::new(), read: from, end, depth: 0, captured: None }
     }
 
-    /// Where the walk is.
+    /// Returns the offset of the walk.
     pub(super) fn place(&self) -> u64 {
         self.read - self.piece.len() as u64
     }
 
-    /// The first byte of what comes next; nothing at the end. White space is walked over.
+    /// Skips white space, and returns the first byte after it; `None` at the end.
     pub(super) fn ahead(&mut self) -> Result<Option<u8>, Error> {
         loop {
             match self.piece.first().copied() {
@@ -70,42 +70,42 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks over a value, whatever it is.
-    pub(super) fn value(&mut self) -> Result<Part, Error> {
+    /// Walks over a value of any type.
+    pub(super) fn value(&mut self) -> Result<ValueSpan, Error> {
         let first = self.needed()?;
         let from = self.place();
         let shape = match first {
             b'{' => {
                 self.object(&mut |walk, _| walk.value().map(drop))?;
-                Shape::Object
+                JsonType::Object
             }
             b'[' => {
                 self.array(&mut |walk, _| walk.value().map(drop))?;
-                Shape::Array
+                JsonType::Array
             }
             b'"' => {
                 self.text(&mut |_| {})?;
-                Shape::Text
+                JsonType::Text
             }
-            b't' => self.word(b"true", Shape::Boolean)?,
-            b'f' => self.word(b"false", Shape::Boolean)?,
-            b'n' => self.word(b"null", Shape::Null)?,
+            b't' => self.word(b"true", JsonType::Boolean)?,
+            b'f' => self.word(b"false", JsonType::Boolean)?,
+            b'n' => self.word(b"null", JsonType::Null)?,
             b'-' | b'0'..=b'9' => self.number()?,
             _ => return Err(self.malformed("a value was expected")),
         };
-        Ok(Part { from, to: self.place(), shape })
+        Ok(ValueSpan { from, to: self.place(), shape })
     }
 
-    /// The same, and its text as it stands there, if that is small.
-    pub(super) fn capture(&mut self) -> Result<(Part, Option<Vec<u8>>), Error> {
+    /// Walks over a value like [`Self::value`], and returns its text as well if that is small.
+    pub(super) fn capture(&mut self) -> Result<(ValueSpan, Option<Vec<u8>>), Error> {
         self.needed()?;
         self.captured = Some(Vec::new());
         let part = self.value()?;
         Ok((part, self.captured.take()))
     }
 
-    /// Walks through an object, which must be ahead. Of the names those that are long are cut.
-    pub(super) fn object(&mut self, member: Member<'_, 'a>) -> Result<(), Error> {
+    /// Walks through an object, which must come next. Long names are cut.
+    pub(super) fn object(&mut self, member: MemberVisitor<'_, 'a>) -> Result<(), Error> {
         self.enter(b'{')?;
         let mut name = String::new();
         let mut more = self.needed()? != b'}';
@@ -120,8 +120,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Walks through an array, which must be ahead.
-    pub(super) fn array(&mut self, element: Element<'_, 'a>) -> Result<(), Error> {
+    /// Walks through an array, which must come next.
+    pub(super) fn array(&mut self, element: ElementVisitor<'_, 'a>) -> Result<(), Error> {
         self.enter(b'[')?;
         let (mut index, mut more) = (0, self.needed()? != b']');
         while more {
@@ -133,7 +133,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Walks over a text, which must be ahead, and says what it says, piece by piece.
+    /// Walks over a text, which must come next, and passes it on piece by piece.
     pub(super) fn text(&mut self, hear: &mut dyn FnMut(&str)) -> Result<(), Error> {
         if self.needed()? != b'"' {
             return Err(self.malformed("a text was expected"));
@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Walks over a piece of a text: either as it stands there, or one escape. Whether the text goes on.
+    /// Walks over a piece of a text: a literal stretch or one escape. Returns true if the text goes on.
     pub(super) fn text_piece(&mut self, hear: &mut dyn FnMut(&str)) -> Result<bool, Error> {
         self.least(1)?;
         let end = memchr2(b'"', b'\\', &self.piece);
@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         self.escape(hear).map(|()| true)
     }
 
-    /// Nothing but white space is left.
+    /// Fails unless only white space is left.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         match self.ahead()? {
             None => Ok(()),
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// `\u0061`, or two of them for one character.
+    /// Reads `\u0061`, or two such escapes for one character.
     fn unicode(&mut self, hear: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.least(6)?;
         let high = self.unit(0)?;
@@ -221,7 +221,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The number of the escape that begins there.
+    /// Returns the number of the escape that begins at this position.
     fn unit(&self, at: usize) -> Result<u32, Error> {
         self.piece[at + 2..at + 6].iter().try_fold(0, |unit, byte| match char::from(*byte).to_digit(16) {
             Some(digit) => Ok(unit << 4 | digit),
@@ -229,7 +229,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn word(&mut self, word: &[u8], shape: Shape) -> Result<Shape, Error> {
+    fn word(&mut self, word: &[u8], shape: JsonType) -> Result<JsonType, Error> {
         self.least(word.len())?;
         if !self.piece.starts_with(word) {
             return Err(self.malformed("a value was expected"));
@@ -238,8 +238,8 @@ impl<'a> Walk<'a> {
         Ok(shape)
     }
 
-    fn number(&mut self) -> Result<Shape, Error> {
-        let mut shape = Shape::Integer;
+    fn number(&mut self) -> Result<JsonType, Error> {
+        let mut shape = JsonType::Integer;
         if self.follows(b"-")? {
             self.pass(1);
         }
@@ -250,12 +250,12 @@ impl<'a> Walk<'a> {
         }
         if self.follows(b".")? {
             self.pass(1);
-            shape = Shape::Decimal;
+            shape = JsonType::Decimal;
             self.some_digits()?;
         }
         if self.follows(b"eE")? {
             self.pass(1);
-            shape = Shape::Decimal;
+            shape = JsonType::Decimal;
             if self.follows(b"+-")? {
                 self.pass(1);
             }
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
         if self.digits()?.0 == 0 { Err(self.malformed("a digit was expected")) } else { Ok(()) }
     }
 
-    /// How many digits follow, and the first of them.
+    /// Returns the number of digits that follow, and the first of them.
     fn digits(&mut self) -> Result<(usize, u8), Error> {
         let (mut count, mut first) = (0, 0);
         while self.follows(b"0123456789")? {
@@ -279,7 +279,7 @@ impl<'a> Walk<'a> {
         Ok((count, first))
     }
 
-    /// Whether the very next byte is one of these.
+    /// True if the next byte is one of these.
     fn follows(&mut self, bytes: &[u8]) -> Result<bool, Error> {
         if self.piece.is_empty() && !self.fill()? {
             return Ok(false);
@@ -312,7 +312,7 @@ impl<'a> Walk<'a> {
         self.pass(1);
     }
 
-    /// After a member or element: whether another one follows, or the end, which is not passed.
+    /// Returns true if another member or element follows, false before the end, which is not passed.
     fn goes_on(&mut self, end: u8) -> Result<bool, Error> {
         match self.needed()? {
             b',' => {
@@ -331,7 +331,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// So many bytes are there.
+    /// Makes sure that at least this many bytes are available.
     fn least(&mut self, count: usize) -> Result<(), Error> {
         while self.piece.len() < count {
             if !self.fill()? {
@@ -341,7 +341,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Walks over bytes that are there.
+    /// Walks over bytes that are available.
     fn pass(&mut self, count: usize) {
         if let Some(captured) = &mut self.captured {
             if captured.len() + count <= CAPTURE_MAX {
@@ -353,14 +353,14 @@ impl<'a> Walk<'a> {
         self.piece.advance(count);
     }
 
-    /// Reads on; whether there was anything.
+    /// Reads more bytes; returns true if there were any.
     fn fill(&mut self) -> Result<bool, Error> {
         let held = self.piece.len();
         let count = usize::try_from(self.end - self.read).map_or(PIECE, |left| left.min(PIECE));
         if count == 0 {
             return Ok(false);
         }
-        // All of it at once also for the last piece, so that one allocation is taken again and again.
+        // The last piece has the full size too, so that one allocation is used again and again.
         self.piece.reserve(if self.piece.capacity() == 0 { count } else { PIECE });
         self.piece.resize(held + count, 0);
         let read = self.body.read_at(self.read, &mut self.piece[held..]).map_err(|error| unreadable(&error))?;
@@ -374,11 +374,11 @@ impl<'a> Walk<'a> {
 
     fn malformed(&self, what: &str) -> Error {
         let message = format!("The request body is not valid JSON: {what}, at byte {}.", self.place());
-        Rejection::whole(Reason::InvalidJson, message).into()
+        Rejection::whole(RejectionReason::InvalidJson, message).into()
     }
 }
 
-/// Names longer than this are nobody's.
+/// The longest name that is kept. No member that is read has a longer one.
 const NAME_MAX: usize = 256;
 
 fn add(name: &mut String, text: &str) {
@@ -386,7 +386,7 @@ fn add(name: &mut String, text: &str) {
     name.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
-/// Whether a byte below 0x20 is among them, sixteen at a time: this is done for every byte of megabytes.
+/// True if one of the bytes is below 0x20. Checks sixteen at a time, because every byte of megabytes is checked.
 fn has_control(bytes: &[u8]) -> bool {
     const ONES: u128 = u128::MAX / 0xff;
     let (chunks, rest) = bytes.as_chunks::<16>();
@@ -397,7 +397,7 @@ fn has_control(bytes: &[u8]) -> bool {
     chunks.iter().any(below) || rest.iter().any(|byte| *byte < 0x20)
 }
 
-/// Nothing is wrong with the request: the disk does not give back what it took.
+/// Maps a read error: the request is not at fault, because the disk does not give back its bytes.
 fn unreadable(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a request body could not be read back from the spool");
     Error::Unavailable

@@ -1,32 +1,32 @@
-//! What is said in a request: all of it, and what the user said last, in whatever form clients write it.
+//! Extracts the texts of a request: all of them, and the last one of the user, in every form that clients write.
 //!
-//! Input that says nothing here may still say something to the model, so nothing is an error but a disk that fails.
+//! Input without a text here may still mean something to the model, so the only error is a disk that fails.
 
-use super::json::{self, Member, Part, Shape};
-use super::walk::Walk;
+use super::json::{self, BodyMember, JsonType, ValueSpan};
+use super::walk::JsonWalker;
 use crate::error::Error;
-use crate::gateway::spool::Kept;
+use crate::gateway::spool::SpooledBytes;
 
-/// So much of what the user said is kept: as much as a prompt may be.
+/// The most bytes of a user's text that are kept: as many as a prompt may have characters.
 const MOST: usize = 32_000;
-/// So much is heard at once, and so much of it again with what follows, so that nothing is cut in two.
+/// The bytes of a window, and the bytes that are repeated in the next one, so that nothing is cut in two.
 const WINDOW: usize = 256 * 1024;
 const AGAIN: usize = 32 * 1024;
-/// Items hold parts, and parts hold texts.
+/// The greatest depth: items hold parts, and parts hold texts.
 const DEPTH_MAX: u32 = 6;
-/// The members of a request, and of what is in it, that say something.
+/// The members of a request, and of the values in it, that hold texts.
 const REQUEST: &[&str] = &["input", "instructions"];
 const TEXTS: &[&str] = &["arguments", "content", "input", "output", "revised_prompt", "summary", "text"];
-/// The members of an item and of its parts that are looked at.
+/// The members of an item and of its parts that are read.
 const ITEM: &[&str] = &["role", "content"];
 const PART: &[&str] = &["text"];
 
-/// The last text of the user in the input, or the text that the input is.
-pub(super) fn last(body: &Kept, input: Part) -> Result<String, Error> {
-    let mut walk = Walk::through(body, input);
+/// Returns the last text of the user in the input, or the input itself if it is a text.
+pub(super) fn last(body: &SpooledBytes, input: ValueSpan) -> Result<String, Error> {
+    let mut walk = JsonWalker::through(body, input);
     match input.shape {
-        Shape::Text => heard(&mut walk),
-        Shape::Array => {
+        JsonType::Text => heard(&mut walk),
+        JsonType::Array => {
             let mut last = String::new();
             walk.array(&mut |walk, _| {
                 if let Some(said) = said(body, walk)?.filter(|said| !said.trim().is_empty()) {
@@ -40,11 +40,11 @@ pub(super) fn last(body: &Kept, input: Part) -> Result<String, Error> {
     }
 }
 
-/// Hears every text in a body, one to a line: what is asked for, by whomever, and what the model is told beside it.
-/// Images and names are no texts. It comes in windows that overlap, until one of them is enough.
-pub(super) fn all(body: &Kept, enough: &mut dyn FnMut(&str) -> bool) -> Result<(), Error> {
-    let mut window = Window { text: String::new(), fresh: false, over: false, enough };
-    let mut walk = Walk::new(body);
+/// Passes every text in a body to `enough`, one to a line: the input of every role, and the instructions of the model.
+/// Images and names are not texts. The texts come in windows that overlap, until one of them is enough.
+pub(super) fn all(body: &SpooledBytes, enough: &mut dyn FnMut(&str) -> bool) -> Result<(), Error> {
+    let mut window = TextWindow { text: String::new(), fresh: false, over: false, enough };
+    let mut walk = JsonWalker::new(body);
     walk.object(&mut |walk, name| {
         if REQUEST.contains(&name) { collect(walk, &mut window, DEPTH_MAX) } else { walk.value().map(drop) }
     })?;
@@ -52,18 +52,18 @@ pub(super) fn all(body: &Kept, enough: &mut dyn FnMut(&str) -> bool) -> Result<(
     Ok(())
 }
 
-/// What has been heard and not looked at.
-struct Window<'e> {
+/// The texts that have been collected and not yet passed on.
+struct TextWindow<'e> {
     text: String,
-    /// More than what is heard again.
+    /// True if there is more than the repeated text.
     fresh: bool,
     over: bool,
     enough: &'e mut dyn FnMut(&str) -> bool,
 }
 
-// === impl Window ===
+// === impl TextWindow ===
 
-impl Window<'_> {
+impl TextWindow<'_> {
     fn hear(&mut self, text: &str) {
         if self.over {
             return;
@@ -84,8 +84,8 @@ impl Window<'_> {
     }
 }
 
-/// The texts of the value ahead: itself, or those of its elements, or those of the members that hold texts.
-fn collect(walk: &mut Walk<'_>, window: &mut Window<'_>, depth: u32) -> Result<(), Error> {
+/// Collects the texts of the next value: the value itself, or those of its elements, or of the members that hold texts.
+fn collect(walk: &mut JsonWalker<'_>, window: &mut TextWindow<'_>, depth: u32) -> Result<(), Error> {
     match walk.ahead()? {
         Some(b'"') => {
             walk.text(&mut |text| window.hear(text))?;
@@ -96,25 +96,25 @@ fn collect(walk: &mut Walk<'_>, window: &mut Window<'_>, depth: u32) -> Result<(
             if TEXTS.contains(&name) { collect(walk, window, depth - 1) } else { walk.value().map(drop) }
         }),
         Some(b'[') if depth > 0 => walk.array(&mut |walk, _| collect(walk, window, depth - 1)),
-        // What is none of these has no texts.
+        // Any other value has no texts.
         _ => walk.value().map(drop),
     }
 }
 
-/// What the user says in the item ahead; nothing where it is another's.
-fn said(body: &Kept, walk: &mut Walk<'_>) -> Result<Option<String>, Error> {
+/// Returns the user's text in the next item; `None` if the item is not the user's.
+fn said(body: &SpooledBytes, walk: &mut JsonWalker<'_>) -> Result<Option<String>, Error> {
     if walk.ahead()? != Some(b'{') {
         return walk.value().map(|_| None);
     }
     let known = json::members(walk, ITEM)?;
-    if known.get("role").and_then(Member::parsed::<String>).as_deref() != Some("user") {
+    if known.get("role").and_then(BodyMember::parsed::<String>).as_deref() != Some("user") {
         return Ok(None);
     }
     let Some(content) = known.get("content") else { return Ok(None) };
-    let mut walk = Walk::through(body, content.part);
+    let mut walk = JsonWalker::through(body, content.part);
     match content.shape() {
-        Shape::Text => heard(&mut walk).map(Some),
-        Shape::Array => {
+        JsonType::Text => heard(&mut walk).map(Some),
+        JsonType::Array => {
             let mut all = String::new();
             walk.array(&mut |walk, _| part(body, walk, &mut all))?;
             Ok(Some(all))
@@ -123,21 +123,21 @@ fn said(body: &Kept, walk: &mut Walk<'_>) -> Result<Option<String>, Error> {
     }
 }
 
-/// The text of the part ahead, below those before it.
-fn part(body: &Kept, walk: &mut Walk<'_>, all: &mut String) -> Result<(), Error> {
+/// Adds the text of the next part on a line of its own.
+fn part(body: &SpooledBytes, walk: &mut JsonWalker<'_>, all: &mut String) -> Result<(), Error> {
     if walk.ahead()? != Some(b'{') {
         return walk.value().map(drop);
     }
     let known = json::members(walk, PART)?;
-    if let Some(text) = known.get("text").filter(|text| text.shape() == Shape::Text) {
+    if let Some(text) = known.get("text").filter(|text| text.shape() == JsonType::Text) {
         append(all, if all.is_empty() { "" } else { "\n" });
-        Walk::through(body, text.part).text(&mut |text| append(all, text))?;
+        JsonWalker::through(body, text.part).text(&mut |text| append(all, text))?;
     }
     Ok(())
 }
 
-/// The text ahead, as far as it is kept.
-fn heard(walk: &mut Walk<'_>) -> Result<String, Error> {
+/// Returns the next text, up to the limit.
+fn heard(walk: &mut JsonWalker<'_>) -> Result<String, Error> {
     let mut all = String::new();
     walk.text(&mut |text| append(&mut all, text))?;
     Ok(all)

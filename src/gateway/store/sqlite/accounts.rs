@@ -1,4 +1,4 @@
-//! Upstream accounts. What they may spend lies here only as the vault has sealed it.
+//! Upstream accounts. Their credentials are stored only as the vault has sealed them.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -6,13 +6,13 @@ use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::SqliteStore;
 use super::decode::{moment, parsed, text};
-use super::together::{Statement, transact};
-use super::trail::{self, Entry};
-use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, Act, NewAccount, Timestamp};
+use super::together::{SqlStatement, transact};
+use super::trail::{self, AuditEvent};
+use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, AuditContext, NewAccount, Timestamp};
 
 const KIND: &str = "account";
 
-/// `None` where the store has an account of its own with that name.
+/// Returns `None` if the store has an account of its own with that name.
 pub(super) async fn sync(
     store: &SqliteStore,
     fresh: AccountId,
@@ -23,7 +23,7 @@ pub(super) async fn sync(
     {
         return Ok(Some(account));
     }
-    // What the gateway itself has found out, such as that the account is disabled, stays as it is.
+    // The state that the gateway itself has set, such as disabled, stays as it is.
     sqlx::query(
         "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at) \
          VALUES ($1, $2, $3, $4, $5, 'file', $6) \
@@ -52,7 +52,7 @@ fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
 
 pub(super) async fn insert(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     fresh: AccountId,
     new: &NewAccount,
 ) -> sqlx::Result<AccountRow> {
@@ -71,18 +71,22 @@ pub(super) async fn insert(
         .bind(&new.sealed)
         .execute(&mut *transaction)
         .await?;
-        // A token under this name would be of an account that is gone.
+        // A token under this name would belong to a deleted account.
         forget_token(&new.name).execute(&mut *transaction).await?;
         let details = json!({"kind": new.kind, "protocol": new.protocol, "tier": new.tier});
-        trail::write(&mut transaction, act, Entry::new("account.add", KIND, fresh.as_str(), &new.name).with(details))
-            .await?;
+        trail::write(
+            &mut transaction,
+            act,
+            AuditEvent::new("account.add", KIND, fresh.as_str(), &new.name).with(details),
+        )
+        .await?;
         find(&mut transaction, &new.name).await?.ok_or(sqlx::Error::RowNotFound)?
     })
 }
 
 pub(super) async fn change(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     name: &str,
     change: AccountChange,
 ) -> sqlx::Result<Option<AccountRow>> {
@@ -99,9 +103,10 @@ pub(super) async fn change(
     })
 }
 
-/// The row of the trail. A rest is nothing that anybody has decided, and what is so already is no change.
-fn entry<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Entry<'a>> {
-    let entry = |action| Some(Entry::new(action, KIND, account.id.as_str(), &account.name));
+/// Returns the row of the audit trail. A cooldown is not a decision of an actor, and a change without effect changes
+/// nothing, so neither gets a row.
+fn entry<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<AuditEvent<'a>> {
+    let entry = |action| Some(AuditEvent::new(action, KIND, account.id.as_str(), &account.name));
     match change {
         AccountChange::Disable { reason } if account.disabled_at.is_none() => {
             entry("account.disable").map(|entry| entry.with(json!({"reason": reason})))
@@ -118,10 +123,10 @@ fn entry<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Entry<'a
     }
 }
 
-fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement<'_>> {
+fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatement<'_>> {
     match change {
         AccountChange::Disable { reason } => vec![
-            // Disabling twice keeps the first moment and its reason.
+            // A second change keeps the first time and its reason.
             sqlx::query("UPDATE accounts SET disabled_at = $2, disabled_reason = $3 WHERE name = $1 AND disabled_at IS NULL")
                 .bind(name)
                 .bind(at.to_string())
@@ -170,7 +175,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<Statement
     }
 }
 
-pub(super) async fn delete(pool: &SqlitePool, act: &Act, name: &str) -> sqlx::Result<bool> {
+pub(super) async fn delete(pool: &SqlitePool, act: &AuditContext, name: &str) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar(
             "DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL) RETURNING id",
@@ -178,7 +183,7 @@ pub(super) async fn delete(pool: &SqlitePool, act: &Act, name: &str) -> sqlx::Re
         let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
         let Some(id) = id else { return Ok(false) };
         forget_token(name).execute(&mut *transaction).await?;
-        trail::write(&mut transaction, act, Entry::new("account.delete", KIND, &id, name)).await?;
+        trail::write(&mut transaction, act, AuditEvent::new("account.delete", KIND, &id, name)).await?;
         true
     })
 }
@@ -202,7 +207,7 @@ async fn find(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Opt
     row.map(|row| account(&row)).transpose()
 }
 
-fn forget_token(account: &str) -> Statement<'_> {
+fn forget_token(account: &str) -> SqlStatement<'_> {
     sqlx::query("DELETE FROM tokens WHERE account = $1").bind(account)
 }
 

@@ -1,13 +1,17 @@
-//! Rows that are written by the many: records and claims, as many in one transaction as have gathered.
+//! Writes of records and claims: all that are waiting share one transaction.
 
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::together::transact;
 use super::{records, replays};
-use crate::gateway::store::{NodeId, RowWrite, Written};
+use crate::gateway::store::{NodeId, RowWrite, RowWriteOutcome};
 
-pub(super) async fn write(pool: &SqlitePool, node: &NodeId, writes: &[RowWrite<'_>]) -> sqlx::Result<Vec<Written>> {
-    // A single statement is a transaction by itself: two round trips less where nothing has gathered.
+pub(super) async fn write(
+    pool: &SqlitePool,
+    node: &NodeId,
+    writes: &[RowWrite<'_>],
+) -> sqlx::Result<Vec<RowWriteOutcome>> {
+    // A single statement is a transaction by itself, which saves two round trips if only one write is waiting.
     if let [write] = writes {
         let mut connection = pool.acquire().await?;
         let written = write_one(&mut connection, node, *write).await?;
@@ -22,7 +26,11 @@ pub(super) async fn write(pool: &SqlitePool, node: &NodeId, writes: &[RowWrite<'
     })
 }
 
-async fn write_one(connection: &mut SqliteConnection, node: &NodeId, write: RowWrite<'_>) -> sqlx::Result<Written> {
+async fn write_one(
+    connection: &mut SqliteConnection,
+    node: &NodeId,
+    write: RowWrite<'_>,
+) -> sqlx::Result<RowWriteOutcome> {
     let query = match write {
         RowWrite::Open(record) => records::open(node, record),
         RowWrite::Note(record) => records::note(record)?,
@@ -30,5 +38,5 @@ async fn write_one(connection: &mut SqliteConnection, node: &NodeId, write: RowW
         RowWrite::Replay(write) => return replays::write(connection, write).await,
     };
     let changed = query.execute(connection).await?.rows_affected();
-    Ok(if changed == 1 { Written::Done } else { Written::NoEffect })
+    Ok(if changed == 1 { RowWriteOutcome::Done } else { RowWriteOutcome::NoEffect })
 }

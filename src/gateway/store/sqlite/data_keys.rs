@@ -1,14 +1,14 @@
-//! The rows of wrapped keys.
+//! The rows of wrapped data keys.
 
 use sqlx::{Row, SqlitePool};
 
-use super::together::{self, Statement};
+use super::together::{self, SqlStatement};
 use super::trouble::during;
-use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, Wrapped};
+use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, WrappedDataKeys};
 use crate::gateway::store::{MasterKey, StoreError, Timestamp};
 
-/// `None` where no key was ever made.
-pub(super) async fn load(pool: &SqlitePool) -> Result<Option<Wrapped>, StoreError> {
+/// Returns `None` if no key was ever made.
+pub(super) async fn load(pool: &SqlitePool) -> Result<Option<WrappedDataKeys>, StoreError> {
     let rows = sqlx::query("SELECT purpose, wrapped FROM data_keys").fetch_all(pool).await;
     let (mut vault, mut pepper) = (None, None);
     for row in rows.map_err(during("reading the data keys"))? {
@@ -16,7 +16,7 @@ pub(super) async fn load(pool: &SqlitePool) -> Result<Option<Wrapped>, StoreErro
         match row.try_get("purpose").map_err(during("reading the data keys"))? {
             VAULT => vault = Some(wrapped),
             PEPPER => pepper = Some(wrapped),
-            // The schema version tells a newer program's database; this one is nobody's.
+            // The schema version identifies the database of a newer program; this one fits no version.
             other => {
                 return Err(StoreError::damaged(format!(
                     "imagate.db has a data key for `{other}`, which nobody makes"
@@ -26,7 +26,7 @@ pub(super) async fn load(pool: &SqlitePool) -> Result<Option<Wrapped>, StoreErro
     }
     match (vault, pepper) {
         (None, None) => Ok(None),
-        (Some(vault), Some(pepper)) => Ok(Some(Wrapped { vault, pepper })),
+        (Some(vault), Some(pepper)) => Ok(Some(WrappedDataKeys { vault, pepper })),
         _ => Err(StoreError::damaged("imagate.db has lost one of its data keys: restore it from a backup")),
     }
 }
@@ -34,7 +34,7 @@ pub(super) async fn load(pool: &SqlitePool) -> Result<Option<Wrapped>, StoreErro
 /// Stores the keys of an installation that has none.
 pub(super) async fn insert(pool: &SqlitePool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
     let now = Timestamp::now().to_string();
-    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement<'_> {
+    let insert = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement<'_> {
         sqlx::query("INSERT INTO data_keys (purpose, wrapped, created_at) VALUES ($1, $2, $3)")
             .bind(purpose)
             .bind(wrapped)
@@ -45,9 +45,9 @@ pub(super) async fn insert(pool: &SqlitePool, keys: &DataKeys, master: &MasterKe
     Ok(())
 }
 
-/// Wraps every key anew, all or none.
+/// Wraps every key again, all or none.
 pub(super) async fn rewrap(pool: &SqlitePool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
-    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> Statement<'_> {
+    let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement<'_> {
         sqlx::query("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)
     };
     let statements = keys.wrap(master)?.map(update).into();

@@ -1,4 +1,4 @@
-//! Cells of a row as types. What does not parse is a decode error and never a default.
+//! Decodes the cells of a row as types. A cell that does not parse is a decode error and never a default.
 
 use std::str::FromStr;
 
@@ -7,12 +7,12 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::gateway::store::Timestamp;
 
-/// A cell that is an id or a name.
+/// Decodes a cell that is an id or a name.
 pub(super) fn text<T: From<String>>(row: &SqliteRow, column: &str) -> sqlx::Result<T> {
     row.try_get::<String, _>(column).map(T::from)
 }
 
-/// A cell whose text has to be read.
+/// Decodes a cell whose text must be parsed.
 pub(super) fn parsed<T>(row: &SqliteRow, column: &str) -> sqlx::Result<T>
 where
     T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -21,13 +21,13 @@ where
     text.parse().map_err(|error: T::Err| sqlx::Error::Decode(error.into()))
 }
 
-/// A moment that may not have come.
+/// Decodes a nullable cell that holds a time.
 pub(super) fn moment(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
     let text: Option<&str> = row.try_get(column)?;
     text.map(str::parse).transpose().map_err(|error: chrono::ParseError| sqlx::Error::Decode(error.into()))
 }
 
-/// A nullable cell that holds one of a few words.
+/// Decodes a nullable cell that holds one of a few words.
 pub(super) fn word<T>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
 where
     T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -36,7 +36,7 @@ where
     text.map(str::parse).transpose().map_err(|error: T::Err| sqlx::Error::Decode(error.into()))
 }
 
-/// A count that may be unknown.
+/// Decodes a count that may be unknown.
 pub(super) fn count<T: TryFrom<i64>>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
 where
     T::Error: std::error::Error + Send + Sync + 'static,
@@ -45,23 +45,23 @@ where
     number.map(T::try_from).transpose().map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
-/// A list kept as JSON.
+/// Decodes a list that is stored as JSON.
 pub(super) fn list<T: serde::de::DeserializeOwned>(row: &SqliteRow, column: &str) -> sqlx::Result<Vec<T>> {
     let text: &str = row.try_get(column)?;
-    // Most cells of a running or refused job are empty lists.
+    // The lists of running and refused jobs are mostly empty.
     if text == "[]" {
         return Ok(Vec::new());
     }
     serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
-/// A cell of 32 bytes.
+/// Decodes a cell of 32 bytes.
 pub(super) fn hash(row: &SqliteRow, column: &str) -> sqlx::Result<[u8; 32]> {
     let bytes: &[u8] = row.try_get(column)?;
     bytes.try_into().map_err(|error: std::array::TryFromSliceError| sqlx::Error::Decode(error.into()))
 }
 
-/// The same for a nullable cell.
+/// Decodes a nullable cell of 32 bytes.
 pub(super) fn optional_hash(row: &SqliteRow, column: &str) -> sqlx::Result<Option<[u8; 32]>> {
     let bytes: Option<&[u8]> = row.try_get(column)?;
     bytes.map(|_| hash(row, column)).transpose()

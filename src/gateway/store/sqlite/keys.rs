@@ -1,4 +1,4 @@
-//! Keys. Every value is bound, never put into the text of a statement.
+//! The statements for keys. Every value is bound, never put into the text of a statement.
 
 mod change;
 mod page;
@@ -13,11 +13,11 @@ use sqlx::{Row, SqliteConnection, SqlitePool};
 use super::SqliteStore;
 use super::decode::{hash, moment, parsed, text, word};
 use super::together::transact;
-use super::trail::{self, Entry};
+use super::trail::{self, AuditEvent};
 use super::trouble::during;
 use crate::gateway::store::{
-    Act, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, Page, Rotation,
-    StoreError, Timestamp, UserId,
+    AuditContext, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, ListPage,
+    SecretRotation, StoreError, Timestamp, UserId,
 };
 
 pub(super) use change::{hand_over, lock_those_of};
@@ -40,7 +40,7 @@ use select_keys;
 
 #[async_trait]
 impl KeyStore for SqliteStore {
-    async fn insert_key(&self, act: &Act, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError> {
+    async fn insert_key(&self, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError> {
         insert(&self.writer, act, key, at_most).await.map_err(during("storing a key"))
     }
 
@@ -53,13 +53,13 @@ impl KeyStore for SqliteStore {
         list(&self.readers).await.map_err(during("listing keys"))
     }
 
-    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<Page<KeyRow>, StoreError> {
+    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
         page::page(&self.readers, filter, now).await.map_err(during("listing keys"))
     }
 
     async fn change_key(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
@@ -69,10 +69,10 @@ impl KeyStore for SqliteStore {
 
     async fn rotate_key(
         &self,
-        act: &Act,
+        act: &AuditContext,
         key: &KeyId,
         owner: Option<&UserId>,
-        next: Rotation,
+        next: SecretRotation,
     ) -> Result<KeyChangeOutcome, StoreError> {
         change::rotate(&self.writer, act, key, owner, next).await.map_err(during("rotating a key"))
     }
@@ -86,10 +86,10 @@ impl KeyStore for SqliteStore {
     }
 }
 
-async fn insert(pool: &SqlitePool, act: &Act, key: &KeyRow, at_most: Option<u32>) -> sqlx::Result<bool> {
+async fn insert(pool: &SqlitePool, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> sqlx::Result<bool> {
     let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
         "expires_at": key.expires_at});
-    let entry = Entry::new("key.create", KIND, key.id.as_str(), &key.name).with(details);
+    let entry = AuditEvent::new("key.create", KIND, key.id.as_str(), &key.name).with(details);
     transact!(pool, |transaction| {
         if let Some(at_most) = at_most
             && count_of(&mut transaction, &key.user, key.created_at).await? >= i64::from(at_most)
@@ -116,9 +116,9 @@ async fn insert(pool: &SqlitePool, act: &Act, key: &KeyRow, at_most: Option<u32>
     })
 }
 
-/// The number of keys of a user that count against the limit: those that exist, or a tenth of those deleted within a
-/// day. Rows of deleted keys stay, because records name them; a member must not grow the table by making and deleting
-/// keys.
+/// Returns the number of keys of a user that count against the limit: those that exist, or a tenth of those deleted
+/// within a day. Rows of deleted keys stay, because records name them; a member must not grow the table by making and
+/// deleting keys.
 async fn count_of(connection: &mut SqliteConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
     let count = sqlx::query_scalar(
         "SELECT max(count(*) FILTER (WHERE deleted_at IS NULL), \
@@ -136,7 +136,7 @@ async fn find(connection: &mut SqliteConnection, handle: &str, owner: Option<&Us
     query.fetch_optional(connection).await?.map(|row| key(&row)).transpose()
 }
 
-/// The key, also if it is deleted.
+/// Returns the key, even if it is deleted.
 async fn again(connection: &mut SqliteConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
     key(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
@@ -147,7 +147,8 @@ async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<KeyRow>> {
 }
 
 async fn after(pool: &SqlitePool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> {
-    // CROSS JOIN keeps the order of the tables: the index on revisions first, whatever the planner thinks of it.
+    // CROSS JOIN fixes the order of the tables, so that the index on revisions comes first, whatever the planner
+    // prefers.
     let query = sqlx::query(
         "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
          keys.deleted_at IS NOT NULL AS deleted, \

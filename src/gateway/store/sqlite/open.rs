@@ -1,8 +1,8 @@
-//! From a path to an open store.
+//! Opens the store at a path.
 //!
-//! The order matters for a process that dies in the middle: first the database, then the master key, then the marker.
-//! So a key or a marker without the database, or keys in the database without the master key, are always a loss and
-//! never a beginning.
+//! The order matters if a process dies in the middle: first the database, then the master key, then the marker. So a
+//! key or a marker without the database, or keys in the database without the master key, always mean a loss and never a
+//! new installation.
 
 use std::fs::File;
 use std::path::Path;
@@ -23,16 +23,16 @@ static MIGRATIONS: Migrator = sqlx::migrate!("src/gateway/store/migrations/sqlit
 /// "imgt", as the first migration writes it.
 const APPLICATION_ID: i64 = 1_768_777_588;
 
-/// How long a write waits for another process: long enough for any command of ours.
+/// The time that a write waits for another process. It is long enough for any command of imagate.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A little longer, so that a writer behind one that waits for the lock still gets its turn.
+/// A little longer, so that a write that queues behind one that waits for the lock still gets the connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Reads are short and in memory; more connections than cores would only take turns.
+/// Reads are short and in memory, so more connections than cores would only wait for each other.
 const READERS: u32 = 4;
 
-/// What a checkpoint leaves of the log after a burst.
+/// The size of the log that a checkpoint leaves after a burst.
 const LOG_KEPT: &str = "16777216";
 
 pub(super) async fn open(path: &Path, given: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
@@ -58,7 +58,7 @@ async fn open_locked(data_dir: DataDir, lock: File, given: Option<MasterKey>) ->
     let place = data_dir.clone();
     blocking(move || {
         place.mark();
-        // The next process to open it finds the marker.
+        // The next process that opens the database finds the marker.
         drop(lock);
         Ok(())
     })
@@ -67,8 +67,8 @@ async fn open_locked(data_dir: DataDir, lock: File, given: Option<MasterKey>) ->
     Ok(SqliteStore { writer, readers, data_dir, given, vault, pepper })
 }
 
-/// A directory that was in use and lost its database must not become a new installation: every key would die, and
-/// a first-run page would open to whoever comes first.
+/// A directory that was in use and lost its database must not become a new installation: every key would be invalid,
+/// and the first visitor could use the first-run page.
 fn refuse_losses(data_dir: &DataDir) -> Result<(), StoreError> {
     let size = match std::fs::metadata(data_dir.database()) {
         Ok(metadata) => metadata.len(),
@@ -109,7 +109,7 @@ fn known_version() -> i64 {
 fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(data_dir.database())
-        // The file is there by now, made with the right permissions.
+        // The file exists by now, with the right permissions.
         .create_if_missing(false)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
@@ -117,13 +117,13 @@ fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("journal_size_limit", LOG_KEPT)
         .pragma("trusted_schema", "OFF")
-        // macOS: only this reaches the disk itself (fsync(2) there). Elsewhere neither does anything.
+        // macOS: only this writes to the disk itself (fsync(2) there). On other systems neither has an effect.
         .pragma("fullfsync", "ON")
         .pragma("checkpoint_fullfsync", "ON")
         .disable_statement_logging()
 }
 
-/// Connections are threads over a local file: there is nothing to test before use and no reason to renew them.
+/// Connections are threads over a local file, so there is nothing to test before use and no reason to renew them.
 fn pool(size: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(size)

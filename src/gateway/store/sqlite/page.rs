@@ -1,9 +1,9 @@
-//! What every page of a long list has in common.
+//! The common parts of every page of a long list.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
-/// The rows of one page, of which one more than wanted was asked for, and whether that one was there.
+/// Returns the rows of one page, and true if there are more. The query must ask for one row more than the page has.
 pub(super) fn more<T>(
     mut rows: Vec<SqliteRow>,
     limit: u32,
@@ -15,13 +15,13 @@ pub(super) fn more<T>(
     Ok((rows.iter().map(read).collect::<sqlx::Result<_>>()?, has_more))
 }
 
-/// What a query counts.
+/// Returns the count of a query.
 pub(super) async fn total(mut query: QueryBuilder<Sqlite>, pool: &SqlitePool) -> sqlx::Result<u64> {
     let count: i64 = query.build_query_scalar().fetch_one(pool).await?;
     Ok(count.unsigned_abs())
 }
 
-/// A pattern that finds this text anywhere, whatever is in it. To be followed by `ESCAPE '\'`.
+/// Returns a pattern that finds this text anywhere, whatever characters it contains. `ESCAPE '\'` must follow it.
 pub(super) fn anywhere(text: &str) -> String {
     let mut pattern = String::from("%");
     for letter in text.chars() {

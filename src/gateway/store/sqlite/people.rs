@@ -15,18 +15,18 @@ use super::SqliteStore;
 use super::trail;
 use super::trouble::during;
 use crate::gateway::store::{
-    Act, AdminTokenRow, AuditFilter, AuditRow, GroupDeleted, GroupId, GroupRow, LinkRow, NewLink, NewSession, NewUser,
-    Page, PasswordHash, PeopleStore, PublicId, Redeemed, SecretHash, SessionId, SessionRow, StoreError, Timestamp,
-    TokenId, UserChange, UserChanged, UserFilter, UserId, UserRow,
+    AdminTokenRow, AuditContext, AuditFilter, AuditRow, GroupDeletionOutcome, GroupId, GroupRow, LinkRedemption,
+    LinkRow, ListPage, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, PublicId, SecretHash, SessionId,
+    SessionRow, StoreError, Timestamp, TokenId, UserChange, UserChangeOutcome, UserFilter, UserId, UserRow,
 };
 
 #[async_trait]
 impl PeopleStore for SqliteStore {
-    async fn ensure_user(&self, act: &Act, name: &str) -> Result<UserRow, StoreError> {
+    async fn ensure_user(&self, act: &AuditContext, name: &str) -> Result<UserRow, StoreError> {
         users::ensure(self, act, UserId::random()?, name).await.map_err(during("storing a user"))
     }
 
-    async fn ensure_group(&self, act: &Act, name: &str) -> Result<GroupRow, StoreError> {
+    async fn ensure_group(&self, act: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
         groups::ensure(self, act, GroupId::random()?, name).await.map_err(during("storing a group"))
     }
 
@@ -39,21 +39,31 @@ impl PeopleStore for SqliteStore {
         users::password(&self.readers, user).await.map_err(during("looking up a password"))
     }
 
-    async fn page_users(&self, filter: &UserFilter) -> Result<Page<UserRow>, StoreError> {
+    async fn page_users(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
         users::page(&self.readers, filter).await.map_err(during("listing users"))
     }
 
-    async fn invite_user(&self, act: &Act, user: &NewUser, link: &NewLink) -> Result<UserChanged, StoreError> {
+    async fn invite_user(
+        &self,
+        act: &AuditContext,
+        user: &NewUser,
+        link: &NewLink,
+    ) -> Result<UserChangeOutcome, StoreError> {
         users::invite(&self.writer, act, &UserId::random()?, user, link).await.map_err(during("inviting a user"))
     }
 
-    async fn change_user(&self, act: &Act, handle: &str, changes: &[UserChange]) -> Result<UserChanged, StoreError> {
+    async fn change_user(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<UserChangeOutcome, StoreError> {
         users::change(&self.writer, act, handle, changes).await.map_err(during("changing a user"))
     }
 
     async fn set_password(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         keep: &SessionId,
@@ -65,11 +75,11 @@ impl PeopleStore for SqliteStore {
         links::is_set_up(&self.readers).await.map_err(during("looking for an admin"))
     }
 
-    async fn make_setup_link(&self, act: &Act, link: &NewLink) -> Result<bool, StoreError> {
+    async fn make_setup_link(&self, act: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
         links::make_setup(&self.writer, act, link).await.map_err(during("storing a link"))
     }
 
-    async fn make_reset_link(&self, act: &Act, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+    async fn make_reset_link(&self, act: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
         links::make_reset(&self.writer, act, user, link).await.map_err(during("storing a link"))
     }
 
@@ -78,13 +88,13 @@ impl PeopleStore for SqliteStore {
         found.await.map_err(during("looking up a link"))
     }
 
-    async fn redeem(&self, act: &Act, redeemed: &Redeemed) -> Result<Option<UserRow>, StoreError> {
+    async fn redeem(&self, act: &AuditContext, redeemed: &LinkRedemption) -> Result<Option<UserRow>, StoreError> {
         links::redeem(&self.writer, act, &UserId::random()?, redeemed).await.map_err(during("using a link"))
     }
 
     async fn open_session(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         session: &NewSession,
@@ -92,7 +102,7 @@ impl PeopleStore for SqliteStore {
         sessions::sign_in(&self.writer, act, user, password, session).await.map_err(during("opening a session"))
     }
 
-    async fn note_refusal(&self, act: &Act, user: Option<&UserRow>) -> Result<(), StoreError> {
+    async fn note_refusal(&self, act: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
         sessions::note_refusal(&self.writer, act, user).await.map_err(during("noting a refused sign-in"))
     }
 
@@ -108,11 +118,11 @@ impl PeopleStore for SqliteStore {
         sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
     }
 
-    async fn end_session(&self, act: &Act, session: &SessionId) -> Result<(), StoreError> {
+    async fn end_session(&self, act: &AuditContext, session: &SessionId) -> Result<(), StoreError> {
         sessions::end(&self.writer, act, session).await.map_err(during("ending a session"))
     }
 
-    async fn end_sessions(&self, act: &Act, user: &UserId) -> Result<u64, StoreError> {
+    async fn end_sessions(&self, act: &AuditContext, user: &UserId) -> Result<u64, StoreError> {
         sessions::end_all(&self.writer, act, user).await.map_err(during("ending sessions"))
     }
 
@@ -120,7 +130,12 @@ impl PeopleStore for SqliteStore {
         sessions::knows(&self.readers, user, address).await.map_err(during("looking up an address"))
     }
 
-    async fn insert_admin_token(&self, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> Result<(), StoreError> {
+    async fn insert_admin_token(
+        &self,
+        act: &AuditContext,
+        token: &AdminTokenRow,
+        hash: &SecretHash,
+    ) -> Result<(), StoreError> {
         tokens::insert(&self.writer, act, token, hash).await.map_err(during("storing an admin token"))
     }
 
@@ -141,19 +156,29 @@ impl PeopleStore for SqliteStore {
 
     async fn delete_admin_token(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError> {
         tokens::delete(&self.writer, act, handle, owner).await.map_err(during("deleting an admin token"))
     }
 
-    async fn create_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Option<GroupRow>, StoreError> {
+    async fn create_group(
+        &self,
+        act: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Option<GroupRow>, StoreError> {
         let made = groups::create(self, act, GroupId::random()?, name, policy).await;
         made.map_err(during("storing a group"))
     }
 
-    async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError> {
+    async fn change_group(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<Option<GroupRow>, StoreError> {
         groups::change(&self.writer, act, handle, policy).await.map_err(during("changing a group"))
     }
 
@@ -165,11 +190,11 @@ impl PeopleStore for SqliteStore {
         groups::list(&self.readers).await.map_err(during("listing groups"))
     }
 
-    async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupDeleted, StoreError> {
+    async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
         groups::delete(&self.writer, act, handle).await.map_err(during("deleting a group"))
     }
 
-    async fn page_audit(&self, filter: &AuditFilter) -> Result<Page<AuditRow>, StoreError> {
+    async fn page_audit(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError> {
         trail::page(&self.readers, filter).await.map_err(during("reading the audit trail"))
     }
 }

@@ -1,6 +1,6 @@
-//! Records: intents in, outcomes over them; [`reading`] has what comes out.
+//! The writes of records: intents, and the outcomes that close them. The module [`reading`] reads them.
 //!
-//! Whatever closes a record counts it too: a trigger of the database does, in the same statement.
+//! A trigger of the database counts each record in the statement that closes it.
 
 mod reading;
 
@@ -11,8 +11,8 @@ pub(super) use reading::{NO_LIMIT, find, list, push_key, push_user};
 use sqlx::SqlitePool;
 
 use super::decode::parsed;
-use super::together::Statement;
-use crate::gateway::store::{KeyId, NodeId, Record, State, Timestamp, UserId};
+use super::together::SqlStatement;
+use crate::gateway::store::{JobState, KeyId, NodeId, Record, Timestamp, UserId};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
     output_format, n, account, group_name, user_id, key_id, end_user, injected_tool, fingerprint) \
@@ -26,8 +26,9 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     host_total_tokens = $25, maybe_paid_twice = $26 \
     WHERE request_id = $1 AND state = 'running'";
 
-/// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows.
-/// If no attempt was noted, the intent names the account that was about to be asked: nobody knows whether it was.
+/// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows. If no
+/// attempt was noted, the row gets one for the account that the intent names: it is unknown whether that account was
+/// called.
 pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
     THEN json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) \
@@ -37,7 +38,7 @@ pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
 const NOTE: &str =
     "UPDATE records SET attempts = $2, account = $3, maybe_paid_twice = $4 WHERE request_id = $1 AND state = 'running'";
 
-pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> Statement<'q> {
+pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> SqlStatement<'q> {
     sqlx::query(OPEN)
         .bind(record.request_id.as_str())
         .bind(node.as_str())
@@ -58,7 +59,7 @@ pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> Statement<'q> {
         .bind(record.fingerprint.as_ref().map(<[u8; 32]>::as_slice))
 }
 
-pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
+pub(super) fn close(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
     let usage = record.usage.clone().unwrap_or_default();
     let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
@@ -92,12 +93,12 @@ pub(super) fn close(record: &Record) -> sqlx::Result<Statement<'_>> {
         .bind(record.maybe_paid_twice))
 }
 
-pub(super) fn note(record: &Record) -> sqlx::Result<Statement<'_>> {
+pub(super) fn note(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
     let query = sqlx::query(NOTE).bind(record.request_id.as_str()).bind(json(&record.attempts)?);
     Ok(query.bind(&record.account).bind(record.maybe_paid_twice))
 }
 
-/// A commit that waits for the disk, like that of a record.
+/// Makes a commit that waits for the disk, like that of a record.
 pub(super) async fn check_writable(pool: &SqlitePool) -> sqlx::Result<()> {
     sqlx::query("UPDATE write_check SET times = (times + 1) % 1000000").execute(pool).await?;
     Ok(())
@@ -107,13 +108,13 @@ pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx:
     Ok(sqlx::query(INTERRUPT).bind(node.as_str()).execute(pool).await?.rows_affected())
 }
 
-/// The states of the jobs with one fingerprint, newest first.
+/// Returns the states of the jobs with one fingerprint, newest first.
 pub(super) async fn twins(
     pool: &SqlitePool,
     fingerprint: &[u8; 32],
     since: Timestamp,
     limit: u32,
-) -> sqlx::Result<Vec<State>> {
+) -> sqlx::Result<Vec<JobState>> {
     let query = sqlx::query(
         "SELECT state FROM records WHERE fingerprint = $1 AND created_at >= $2 ORDER BY created_at DESC, seq DESC LIMIT $3",
     );
@@ -121,8 +122,8 @@ pub(super) async fn twins(
     rows.iter().map(|row| parsed(row, "state")).collect()
 }
 
-/// The account that made this response for this user, or for this key if it has none; the newest if an upstream uses an
-/// id twice.
+/// Returns the account that made this response for this user, or for this key if there is no user. If an upstream uses
+/// an id twice, the newest counts.
 pub(super) async fn maker_of(
     pool: &SqlitePool,
     response_id: &str,
@@ -137,7 +138,7 @@ pub(super) async fn maker_of(
     query.bind(response_id).bind(user.as_str()).bind(key).fetch_optional(pool).await
 }
 
-/// The database counts to 2^63; an upstream that claims more is believed as far as that.
+/// Limits a count to the range of the database, which ends at 2^63.
 fn number(value: Option<u64>) -> Option<i64> {
     value.map(|value| i64::try_from(value).unwrap_or(i64::MAX))
 }

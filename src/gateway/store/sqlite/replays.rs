@@ -1,15 +1,16 @@
-//! Answers that may be repeated. Each change is one statement, so that no other process can come between.
+//! The statements for answers that may be replayed. Each change is one statement, so that no other process can come
+//! between.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqliteExecutor, SqlitePool};
 
 use super::decode::{count, hash, parsed, text};
-use super::together::Statement;
+use super::together::SqlStatement;
 use crate::gateway::store::{
-    ReplayDone, ReplayRow, ReplayState, ReplayWrite, RequestId, StoredReplay, Timestamp, Written,
+    ReplayClaim, ReplayState, ReplayWrite, RequestId, RowWriteOutcome, StoredAnswerRow, StoredReplay, Timestamp,
 };
 
-/// The claim that is there gives way only where it is over; whatever it had is gone with it.
+/// An existing claim is replaced only if it has expired; its answer goes with it.
 const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
     VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (scope) DO UPDATE SET digest = excluded.digest, request_id = excluded.request_id, \
@@ -17,17 +18,17 @@ const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, creat
     status = NULL, content_type = NULL, headers = NULL, file = NULL, size = NULL, sealed_key = NULL \
     WHERE replays.expires_at <= excluded.created_at";
 
-pub(super) async fn write(connection: &mut SqliteConnection, write: &ReplayWrite) -> sqlx::Result<Written> {
+pub(super) async fn write(connection: &mut SqliteConnection, write: &ReplayWrite) -> sqlx::Result<RowWriteOutcome> {
     let query = match write {
         ReplayWrite::Claim(row) => return claim(connection, row).await,
         ReplayWrite::Finish { scope, request_id, done } => finish(scope, request_id, done)?,
         ReplayWrite::Forget { scope, request_id } => forget(scope, request_id),
     };
     let changed = query.execute(connection).await?.rows_affected();
-    Ok(if changed == 1 { Written::Done } else { Written::NoEffect })
+    Ok(if changed == 1 { RowWriteOutcome::Done } else { RowWriteOutcome::NoEffect })
 }
 
-async fn claim(connection: &mut SqliteConnection, claim: &ReplayRow) -> sqlx::Result<Written> {
+async fn claim(connection: &mut SqliteConnection, claim: &ReplayClaim) -> sqlx::Result<RowWriteOutcome> {
     loop {
         let query = sqlx::query(CLAIM)
             .bind(claim.scope.as_slice())
@@ -37,12 +38,12 @@ async fn claim(connection: &mut SqliteConnection, claim: &ReplayRow) -> sqlx::Re
             .bind(claim.created_at.to_string())
             .bind(claim.expires_at.to_string());
         if query.execute(&mut *connection).await?.rows_affected() == 1 {
-            return Ok(Written::Done);
+            return Ok(RowWriteOutcome::Done);
         }
         if let Some(taken) = find(&mut *connection, &claim.scope).await? {
-            return Ok(Written::Taken(Box::new(taken)));
+            return Ok(RowWriteOutcome::Taken(Box::new(taken)));
         }
-        // Another process has forgotten it in between: then it is free, and there is another turn.
+        // Another process has removed the claim in between, so the scope is free: try again.
     }
 }
 
@@ -51,7 +52,11 @@ pub(super) async fn find(executor: impl SqliteExecutor<'_>, scope: &[u8; 32]) ->
     query.fetch_optional(executor).await?.map(|row| replay(&row)).transpose()
 }
 
-fn finish<'q>(scope: &'q [u8; 32], request_id: &'q RequestId, done: &'q ReplayDone) -> sqlx::Result<Statement<'q>> {
+fn finish<'q>(
+    scope: &'q [u8; 32],
+    request_id: &'q RequestId,
+    done: &'q StoredAnswerRow,
+) -> sqlx::Result<SqlStatement<'q>> {
     let query = sqlx::query(
         "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8 \
          WHERE scope = $1 AND request_id = $2 AND status IS NULL",
@@ -67,7 +72,7 @@ fn finish<'q>(scope: &'q [u8; 32], request_id: &'q RequestId, done: &'q ReplayDo
     Ok(query)
 }
 
-fn forget<'q>(scope: &'q [u8; 32], request_id: &'q RequestId) -> Statement<'q> {
+fn forget<'q>(scope: &'q [u8; 32], request_id: &'q RequestId) -> SqlStatement<'q> {
     let query = sqlx::query("DELETE FROM replays WHERE scope = $1 AND request_id = $2");
     query.bind(scope.as_slice()).bind(request_id.as_str())
 }
@@ -96,7 +101,7 @@ pub(super) async fn clear(pool: &SqlitePool, now: Timestamp, but: &[[u8; 32]], l
 fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
     let state = match count::<u16>(row, "status")? {
         None => ReplayState::Running,
-        Some(status) => ReplayState::Done(ReplayDone {
+        Some(status) => ReplayState::Done(StoredAnswerRow {
             status,
             content_type: text(row, "content_type")?,
             headers: text(row, "headers")?,
@@ -105,7 +110,7 @@ fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
             key: row.try_get("sealed_key")?,
         }),
     };
-    let row = ReplayRow {
+    let row = ReplayClaim {
         scope: hash(row, "scope")?,
         digest: hash(row, "digest")?,
         request_id: text(row, "request_id")?,

@@ -3,9 +3,9 @@
 use sqlx::SqlitePool;
 
 use super::together::transact;
-use crate::gateway::store::{Day, RetentionClass, Timestamp};
+use crate::gateway::store::{RetentionClass, Timestamp, UtcDay};
 
-/// A running job is never removed, however old it is.
+/// A running job is never removed, even if it is old.
 pub(super) const RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
     WHERE created_at < $1 AND state <> 'running' ORDER BY created_at LIMIT $2)";
 
@@ -25,7 +25,7 @@ pub(super) async fn remove(
 ) -> sqlx::Result<u64> {
     match kept {
         RetentionClass::Records => run(pool, RECORDS, before.to_string(), limit).await,
-        RetentionClass::UsageDays => run(pool, USAGE_DAYS, Day::from(before).to_string(), limit).await,
+        RetentionClass::UsageDays => run(pool, USAGE_DAYS, UtcDay::from(before).to_string(), limit).await,
         RetentionClass::Audit => remove_audit(pool, before, limit).await,
     }
 }

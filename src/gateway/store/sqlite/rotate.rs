@@ -1,13 +1,13 @@
-//! Another master key, whoever dies in the middle.
+//! Changes the master key, safely even if a process dies in the middle.
 
 use super::open::blocking;
 use super::unlock::unlock_given;
 use super::{SqliteStore, data_keys};
-use crate::gateway::store::data_keys::Wrapped;
+use crate::gateway::store::data_keys::WrappedDataKeys;
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::{MasterKey, StoreError};
 
-/// The lock for opening is held throughout: nobody looks at the files while they and the database disagree.
+/// The lock for opening is held throughout, so that no process reads the files while they and the database disagree.
 pub(super) async fn rotate(store: &SqliteStore, next: Option<MasterKey>) -> Result<(), StoreError> {
     let data_dir = store.data_dir.clone();
     let lock = blocking(move || data_dir.lock_for_opening()).await?;
@@ -26,9 +26,9 @@ pub(super) async fn rotate(store: &SqliteStore, next: Option<MasterKey>) -> Resu
     Ok(())
 }
 
-/// First the next key beside the present one, then the database, then the name: at each point one of both files opens
-/// the database.
-async fn rotate_file(store: &SqliteStore, wrapped: Wrapped, next: Option<MasterKey>) -> Result<(), StoreError> {
+/// Writes the next key beside the present one, then changes the database, then the name of the file: at each point one
+/// of both files opens the database.
+async fn rotate_file(store: &SqliteStore, wrapped: WrappedDataKeys, next: Option<MasterKey>) -> Result<(), StoreError> {
     let next = next.map_or_else(MasterKey::random, Ok)?;
     let data_dir = store.data_dir.clone();
     let (keys, next) = blocking(move || {

@@ -1,4 +1,4 @@
-//! What is particular to files: permissions, locks, losses, schema versions, other processes.
+//! The behaviour of files: permissions, locks, losses, schema versions, other processes.
 
 mod master_key;
 mod trail;
@@ -29,7 +29,7 @@ async fn execute(dir: &TempDir, sql: &'static str) {
     pool.close().await;
 }
 
-/// Opening is refused, and not a byte of what is there has changed.
+/// Checks that opening is refused and that the files have not changed by a byte.
 async fn refused(dir: &TempDir) -> StoreError {
     refused_with(dir, None).await
 }
@@ -38,7 +38,7 @@ async fn refused_with(dir: &TempDir, given: Option<MasterKey>) -> StoreError {
     let read = |name| fs::read(dir.path().join(name)).ok();
     let before = (read(DATABASE), read(MASTER_KEY));
     let error = SqliteStore::open(dir.path(), given).await.unwrap_err();
-    // Not `assert_eq`, which would print all of it.
+    // `assert_eq` would print all of the bytes.
     assert!(read(DATABASE).unwrap_or_default() == before.0.unwrap_or_default() && read(MASTER_KEY) == before.1);
     error
 }
@@ -51,7 +51,7 @@ async fn nobody_else_may_read_what_is_made() {
     let parent = TempDir::new().unwrap();
     let dir = parent.path().join("a/b");
     let store = SqliteStore::open(&dir, None).await.unwrap();
-    store.ensure_user(&Act::command(), "ada").await.unwrap();
+    store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     let _serving = store.lock_for_serving().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
@@ -86,11 +86,11 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
 #[tokio::test]
 async fn opening_again_keeps_what_is_there() {
     let (dir, store) = fresh().await;
-    let user = store.ensure_user(&Act::command(), "ada").await.unwrap();
+    let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     let master_key = store.pepper_key().expose().to_vec();
     close(store).await;
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
-    assert_eq!(store.ensure_user(&Act::command(), "ada").await.unwrap(), user);
+    assert_eq!(store.ensure_user(&AuditContext::command(), "ada").await.unwrap(), user);
     assert_eq!(store.pepper_key().expose(), master_key);
 }
 
@@ -173,7 +173,7 @@ async fn a_lost_database_is_told_by_whatever_is_left_of_it() {
     let (marker, answers) = ("imagate.db.marker", "replays/ans_1");
     for traces in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
         let dir = TempDir::new().unwrap();
-        // An empty folder, as a start leaves it behind that fails, is no trace.
+        // An empty folder, which a failed start leaves behind, is no trace.
         fs::create_dir(dir.path().join("replays")).unwrap();
         let store = SqliteStore::open(dir.path(), given()).await.unwrap();
         store.close().await;
@@ -223,7 +223,7 @@ async fn a_second_server_is_refused_and_a_command_is_not() {
     let error = command.lock_for_serving().unwrap_err();
     assert!(matches!(error, StoreError::InUse { .. }));
     assert!(error.to_string().contains(&dir.path().display().to_string()));
-    command.ensure_user(&Act::command(), "ada").await.unwrap();
+    command.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     drop(serving);
     command.lock_for_serving().unwrap();
 }
@@ -235,7 +235,7 @@ async fn a_held_write_lock_is_waited_for() {
     let mut connection = other.writer.acquire().await.unwrap();
     let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     let mut waiting = JoinSet::new();
-    waiting.spawn(async move { store.ensure_user(&Act::command(), "ada").await });
+    waiting.spawn(async move { store.ensure_user(&AuditContext::command(), "ada").await });
     // Readers never wait.
     assert_eq!(other.list_records(&RecordFilter::default()).await.unwrap(), []);
     held.rollback().await.unwrap();
@@ -258,7 +258,7 @@ async fn a_lock_that_is_held_for_too_long_means_busy() {
     assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
     assert!(matches!(store.write_rows(&node, &writes).await, Err(StoreError::Busy)));
     held.rollback().await.unwrap();
-    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
 
 #[tokio::test]
@@ -272,8 +272,8 @@ async fn a_full_disk_stores_the_whole_batch_or_nothing_and_is_no_lasting_harm() 
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(!error.blames_the_row());
     set(&store, "PRAGMA max_page_count = 4294967294").await; // There is room again.
-    // Were the first one there, it would have no effect now.
-    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [Written::Done, Written::Done]);
+    // If the first row were stored, the write would have no effect now.
+    assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
 
 const ROWS: usize = 100;
@@ -282,7 +282,7 @@ const ROWS: usize = 100;
 async fn two_processes_write_at_once_and_nothing_is_lost() {
     let (dir, store) = fresh().await;
     let mut child = spawn_child(module_path!(), "child_that_adds_users", &dir);
-    // It tells when it is about to begin.
+    // The child reports when it is about to begin.
     let mut told = child.stdout.take().unwrap();
     let mut seen = Vec::new();
     while !seen.ends_with(b"ready\n") {
@@ -310,6 +310,6 @@ async fn child_that_adds_users() {
     let store = SqliteStore::open(&dir, None).await.unwrap();
     std::io::stdout().write_all(b"ready\n").unwrap();
     for number in 0..ROWS {
-        store.ensure_user(&Act::command(), &format!("user {number}")).await.unwrap();
+        store.ensure_user(&AuditContext::command(), &format!("user {number}")).await.unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! Tokens and who fetches the next one. Each function is one statement, so that two processes cannot come between.
+//! The statements for tokens and for the claims to fetch them. Each function is one statement, so that two processes
+//! cannot come between.
 
 use sqlx::{Row, SqlitePool};
 

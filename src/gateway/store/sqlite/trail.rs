@@ -1,4 +1,4 @@
-//! The audit trail. Rows are written in the transaction of what they tell of.
+//! The audit trail. Each row is written in the transaction of the change that it records.
 
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteRow;
@@ -6,10 +6,10 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
 
 use super::decode::{parsed, text};
 use super::page::{more, total};
-use crate::gateway::store::{Act, AuditFilter, AuditRow, Page, UserRow};
+use crate::gateway::store::{AuditContext, AuditFilter, AuditRow, ListPage, UserRow};
 
-/// What a row tells beside who and when.
-pub(super) struct Entry<'a> {
+/// The content of a row, apart from the actor and the time.
+pub(super) struct AuditEvent<'a> {
     action: &'static str,
     kind: &'static str,
     id: Option<&'a str>,
@@ -17,18 +17,18 @@ pub(super) struct Entry<'a> {
     details: Value,
 }
 
-impl<'a> Entry<'a> {
-    /// Something was done to that.
+impl<'a> AuditEvent<'a> {
+    /// A change of an object with an id and a name.
     pub(super) fn new(action: &'static str, kind: &'static str, id: &'a str, name: &'a str) -> Self {
         Self { action, kind, id: Some(id), name: Some(name), details: json!({}) }
     }
 
-    /// Something was done to nothing that has a name.
+    /// A change of an object without a name.
     pub(super) fn nameless(action: &'static str, kind: &'static str) -> Self {
         Self { action, kind, id: None, name: None, details: json!({}) }
     }
 
-    /// Something was done to a user.
+    /// A change of a user.
     pub(super) fn user(action: &'static str, user: &'a UserRow) -> Self {
         Self::new(action, "user", user.id.as_str(), &user.name)
     }
@@ -37,13 +37,17 @@ impl<'a> Entry<'a> {
         Self { details, ..self }
     }
 
-    /// The row of a change of one value.
+    /// Adds the old and the new value.
     pub(super) fn changed(self, from: impl Into<Value>, to: impl Into<Value>) -> Self {
         self.with(json!({"from": from.into(), "to": to.into()}))
     }
 }
 
-pub(super) async fn write(connection: &mut SqliteConnection, act: &Act, entry: Entry<'_>) -> sqlx::Result<()> {
+pub(super) async fn write(
+    connection: &mut SqliteConnection,
+    act: &AuditContext,
+    entry: AuditEvent<'_>,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO audit (at, actor_kind, actor_id, actor_name, address, action, target_kind, target_id, \
          target_name, details) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
@@ -63,7 +67,7 @@ pub(super) async fn write(connection: &mut SqliteConnection, act: &Act, entry: E
     Ok(())
 }
 
-pub(super) async fn page(pool: &SqlitePool, filter: &AuditFilter) -> sqlx::Result<Page<AuditRow>> {
+pub(super) async fn page(pool: &SqlitePool, filter: &AuditFilter) -> sqlx::Result<ListPage<AuditRow>> {
     let mut count = QueryBuilder::new("SELECT count(*) FROM audit WHERE 1");
     conditions(&mut count, filter);
     let mut rows = QueryBuilder::new("SELECT * FROM audit WHERE 1");
@@ -74,7 +78,7 @@ pub(super) async fn page(pool: &SqlitePool, filter: &AuditFilter) -> sqlx::Resul
     rows.push(" ORDER BY seq DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
     let found = rows.build().fetch_all(pool).await?;
     let (items, has_more) = more(found, filter.limit, row)?;
-    Ok(Page { items, total: total(count, pool).await?, has_more })
+    Ok(ListPage { items, total: total(count, pool).await?, has_more })
 }
 
 fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &AuditFilter) {
@@ -87,7 +91,7 @@ fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &AuditFilter) {
             .push(")");
     }
     if let Some(action) = &filter.action {
-        // As a range, so that the index finds it: `.` is followed by `/`.
+        // A range, so that the index finds it: `/` follows `.` in the order of characters.
         query.push(" AND (action = ").push_bind(action.clone());
         query.push(" OR (action > ").push_bind(format!("{action}."));
         query.push(" AND action < ").push_bind(format!("{action}/")).push("))");

@@ -1,4 +1,4 @@
-//! What SQLite and its driver say, as something that can be acted on.
+//! Translates the errors of SQLite and its driver into errors that a caller can act on.
 
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
@@ -17,12 +17,12 @@ const MISMATCH: u32 = 20;
 const RANGE: u32 = 25;
 const NOT_A_DATABASE: u32 = 26;
 
-/// For `map_err`: says what was being done.
+/// Returns a function for `map_err`; `doing` names the operation.
 pub(super) fn during(doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
     move |error| translate(doing, error)
 }
 
-/// For `map_err` of a migration run.
+/// Returns a function for `map_err` of a migration run.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; new ones are refusals too")]
 pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> StoreError {
     move |error| match error {
@@ -37,13 +37,13 @@ pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> Store
     }
 }
 
-/// Only errors that are certainly caused by the row become [`StoreError::Refused`]: a dropped outcome has been paid
-/// for, while a write that is repeated for ever only costs a line of the log now and then.
+/// Only errors that the row certainly causes become [`StoreError::Refused`]. A dropped outcome was paid for, while a
+/// write that is repeated for ever only costs a log line now and then.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; the same write may succeed after them")]
 fn translate(doing: &'static str, error: sqlx::Error) -> StoreError {
     match error {
         sqlx::Error::Database(trouble) => translate_code(doing, trouble),
-        // All our writers share one connection: whoever waits too long for it waits for a lock that somebody holds.
+        // All writers of this process share one connection: a wait that is too long is a wait for a lock that is held.
         sqlx::Error::PoolTimedOut => StoreError::Busy,
         sqlx::Error::RowNotFound
         | sqlx::Error::TypeNotFound { .. }
@@ -136,7 +136,7 @@ mod tests {
         for passing in [BUSY, LOCKED, PROTOCOL, BUSY | 2 << 8] {
             assert!(matches!(code(passing), StoreError::Busy), "{passing}");
         }
-        // Codes for a bad statement, permissions, abort, memory, interrupt, input and output, a full disk, and an
+        // The codes for a bad statement, permissions, abort, memory, interrupt, input and output, a full disk, and an
         // unopened file.
         for other in [1, 3, 4, 7, 8, 9, 10, 13, 14, 21, 99] {
             assert!(matches!(code(other), StoreError::Unavailable { .. }), "{other}");

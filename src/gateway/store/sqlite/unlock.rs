@@ -1,4 +1,4 @@
-//! Which master key opens the data keys, and what happens where there are none yet.
+//! Decides which master key opens the data keys, and makes the data keys if there are none yet.
 
 use sqlx::SqlitePool;
 
@@ -6,11 +6,11 @@ use super::data_keys as rows;
 use super::open::blocking;
 use super::trouble::during;
 use crate::gateway::store::data_dir::DataDir;
-use crate::gateway::store::data_keys::{DataKeys, Wrapped};
+use crate::gateway::store::data_keys::{DataKeys, WrappedDataKeys};
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::{MasterKey, StoreError};
 
-/// The data keys of the installation, which are made where it is new or older than they are.
+/// Returns the data keys of the installation. Makes them if the installation is new, or older than data keys.
 pub(super) async fn data_keys(
     writer: &SqlitePool,
     data_dir: &DataDir,
@@ -45,7 +45,7 @@ async fn first_data_keys(
         (None, _) if older => Err(StoreError::damaged(
             "master.key is missing, and no key in imagate.db can be checked without it: restore it from a backup",
         )),
-        // Whether the configuration gives another or not: keys that were made under this one stay good.
+        // This holds even if the configuration gives another key: API keys that were made under this one stay valid.
         (Some(in_file), given) => {
             let keys = DataKeys::succeeding(&in_file)?;
             rows::insert(writer, &keys, given.as_ref().unwrap_or(&in_file)).await?;
@@ -66,8 +66,8 @@ async fn first_data_keys(
     }
 }
 
-/// The data keys, by the key of the configuration and no other one.
-pub(super) fn unlock_given(given: &MasterKey, wrapped: &Wrapped) -> Result<DataKeys, StoreError> {
+/// Returns the data keys, opened by the key of the configuration and no other one.
+pub(super) fn unlock_given(given: &MasterKey, wrapped: &WrappedDataKeys) -> Result<DataKeys, StoreError> {
     DataKeys::unwrap(given, wrapped)?.ok_or_else(|| {
         StoreError::damaged(
             "master_key of the configuration is not the key that imagate.db was sealed with: configure the one that it \

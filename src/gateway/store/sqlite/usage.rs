@@ -1,4 +1,4 @@
-//! Counts by day and key. They are written where a record is closed, by the database itself; here they are read.
+//! Reads the counts by day and key. The database itself writes them when a record is closed.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use super::records::{NO_LIMIT, push_key, push_user};
 use super::together;
 use super::trouble::during;
 use crate::gateway::store::{
-    Counts, DayCounts, KeyCounts, KeyId, KeyName, Record, RefusalCount, StoreError, UsageFilter, UsageStore,
+    DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RefusalCount, StoreError, UsageCounters, UsageFilter,
+    UsageStore,
 };
 
-// A sum of integers would fail where it goes beyond the largest one; this one stops there.
+// A sum of integers would fail beyond the largest one; this one stops there.
 macro_rules! sums {
     () => {
         "CAST(total(requests) AS INTEGER) AS requests, CAST(total(succeeded) AS INTEGER) AS succeeded, \
@@ -40,11 +41,11 @@ impl UsageStore for SqliteStore {
         self.read(by_key(filter, limit), one).await
     }
 
-    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<Counts, StoreError> {
+    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
         Ok(self.read(in_total(filter), counts).await?.pop().unwrap_or_default())
     }
 
-    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
+    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
         let rows = self.read(of_keys(listed(keys)?), |row| Ok((text(row, "key_id")?, counts(row)?))).await?;
         Ok(rows.into_iter().collect())
     }
@@ -62,10 +63,10 @@ impl UsageStore for SqliteStore {
         together::run(&self.writer, statements.collect()).await.map_err(during("counting refused requests"))
     }
 
-    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {
+    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
         let one = |row: &SqliteRow| {
             let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
-            Ok((text(row, "id")?, KeyName { name, user_name }))
+            Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
         };
         Ok(self.read(names(listed(keys)?), one).await?.into_iter().collect())
     }
@@ -110,7 +111,7 @@ pub(super) fn in_total(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// However many there are, it is one value: so the statement stays the same.
+/// The keys as one bound value, so that the statement stays the same for any number of them.
 fn listed(keys: &[KeyId]) -> Result<String, StoreError> {
     serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
 }
@@ -130,7 +131,8 @@ fn names(keys: String) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// The counts of days, or those of one end user, made from the records as the trigger `records_are_counted` makes them.
+/// Adds the counts of days, or those of one end user, made from the records as the trigger `records_are_counted` makes
+/// them.
 fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
     let Some(end_user) = &filter.end_user else {
         query.push("usage_days");
@@ -150,14 +152,14 @@ fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
         query.push(" AND created_at >= ").push_bind(since.to_string());
     }
     if let Some(until) = filter.until {
-        // A moment goes on with a `T` behind its day.
+        // In the text of a time, a `T` follows the day.
         query.push(" AND created_at < ").push_bind(format!("{until}U"));
     }
     query.push(") AS usage_days");
 }
 
 fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
-    // There is always one.
+    // This gives the statement its first condition.
     query.push(" WHERE TRUE");
     if let Some(owner) = &filter.owner {
         query.push(" AND user_id = ").push_bind(owner.to_string());
@@ -179,12 +181,12 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
     }
 }
 
-fn counts(row: &SqliteRow) -> sqlx::Result<Counts> {
+fn counts(row: &SqliteRow) -> sqlx::Result<UsageCounters> {
     let number = |column: &str| {
         let number: i64 = row.try_get(column)?;
         u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
     };
-    Ok(Counts {
+    Ok(UsageCounters {
         requests: number("requests")?,
         succeeded: number("succeeded")?,
         failed: number("failed")?,

@@ -11,27 +11,26 @@ use tokio::sync::Semaphore;
 
 use crate::gateway::store::*;
 
-/// The id of a request whose rows [`Double`] always refuses, and whatever is in the same transaction with it.
+/// The id of a request whose rows [`StoreDouble`] always refuses, together with all other rows of the transaction.
 pub(crate) const POISON: &str = "poison";
 
-/// A store in front of another that counts what is asked of it, and can hold back or refuse writes of records and
-/// claims.
-pub(crate) struct Double {
+/// A wrapper of another store that counts the calls, and can hold back or refuse writes of records and claims.
+pub(crate) struct StoreDouble {
     inner: Arc<dyn Store>,
-    /// Calls of any kind.
+    /// The number of calls of any kind.
     pub(crate) calls: AtomicUsize,
-    /// Transactions with records or claims.
+    /// The number of transactions with records or claims.
     pub(crate) commits: AtomicUsize,
-    /// Questions for keys that have changed.
+    /// The number of queries for changed keys.
     pub(crate) refreshes: AtomicUsize,
-    /// Notes that a key was used.
+    /// The number of notes that a key was used.
     pub(crate) touches: AtomicUsize,
-    /// One permit is one transaction; as many as anybody needs unless a test takes them away.
+    /// One permit is one transaction. There are enough permits unless a test takes them away.
     pub(crate) gate: Semaphore,
     trouble: Mutex<Option<fn() -> StoreError>>,
 }
 
-impl Double {
+impl StoreDouble {
     pub(crate) fn of(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -44,7 +43,7 @@ impl Double {
         })
     }
 
-    /// From now on everything fails like this, or nothing does.
+    /// From now on every call fails with this error, or none does.
     pub(crate) fn set_trouble(&self, trouble: Option<fn() -> StoreError>) {
         *self.trouble.lock().unwrap() = trouble;
     }
@@ -62,7 +61,7 @@ impl Double {
 }
 
 #[async_trait]
-impl Store for Double {
+impl Store for StoreDouble {
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
         self.called()?.sync_account(account).await
     }
@@ -71,20 +70,20 @@ impl Store for Double {
         self.called()?.list_accounts().await
     }
 
-    async fn insert_account(&self, act: &Act, account: &NewAccount) -> Result<AccountRow, StoreError> {
+    async fn insert_account(&self, act: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
         self.called()?.insert_account(act, account).await
     }
 
     async fn change_account(
         &self,
-        act: &Act,
+        act: &AuditContext,
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError> {
         self.called()?.change_account(act, name, change).await
     }
 
-    async fn delete_account(&self, act: &Act, name: &str) -> Result<bool, StoreError> {
+    async fn delete_account(&self, act: &AuditContext, name: &str) -> Result<bool, StoreError> {
         self.called()?.delete_account(act, name).await
     }
 
@@ -130,7 +129,7 @@ impl Store for Double {
         self.called()?.clear_replays(now, but, limit).await
     }
 
-    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<Written>, StoreError> {
+    async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.gate.acquire().await.unwrap().forget();
         if writes.iter().any(|write| write.request_id().as_str() == POISON) {
@@ -159,7 +158,7 @@ impl Store for Double {
         self.called()?.find_record(request_id, owner).await
     }
 
-    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<State>, StoreError> {
+    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<JobState>, StoreError> {
         self.called()?.twins(fingerprint, since, limit).await
     }
 
@@ -174,7 +173,7 @@ impl Store for Double {
 }
 
 #[async_trait]
-impl UsageStore for Double {
+impl UsageStore for StoreDouble {
     async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
         self.called()?.usage_by_day(filter).await
     }
@@ -183,11 +182,11 @@ impl UsageStore for Double {
         self.called()?.usage_by_key(filter, limit).await
     }
 
-    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<Counts, StoreError> {
+    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
         self.called()?.usage_in_total(filter).await
     }
 
-    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, Counts>, StoreError> {
+    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
         self.called()?.usage_of_keys(keys).await
     }
 
@@ -196,7 +195,7 @@ impl UsageStore for Double {
         self.called()?.add_refused(refused).await
     }
 
-    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyName>, StoreError> {
+    async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
         self.called()?.key_names(keys).await
     }
 }

@@ -1,4 +1,4 @@
-//! Accounts of the file and of the store, and what is learnt of them.
+//! Accounts of the file and of the store, and the state that the gateway finds out about them.
 
 use super::*;
 use crate::gateway::store::testing::act_at;
@@ -47,7 +47,7 @@ async fn an_account_keeps_its_id_when_the_file_changes() {
 #[tokio::test]
 async fn an_account_of_the_store_comes_back_as_it_went_in() {
     for Fixture { store, other, .. } in stores().await {
-        let row = store.insert_account(&Act::command(), &own("mine")).await.unwrap();
+        let row = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
         assert_eq!(row.source, "store");
         assert_eq!((row.kind.as_str(), row.protocol.as_str(), row.tier.as_str()), ("oauth", "responses", "free"));
         assert_eq!((row.settings.clone(), row.sealed.clone()), (Some(own("mine").settings), own("mine").sealed));
@@ -60,10 +60,10 @@ async fn an_account_of_the_store_comes_back_as_it_went_in() {
 async fn a_name_is_taken_whoever_has_it() {
     for Fixture { store, .. } in stores().await {
         let file = store.sync_account(FILE).await.unwrap();
-        let mine = store.insert_account(&Act::command(), &own("mine")).await.unwrap();
+        let mine = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
         for name in ["primary", "mine"] {
             assert!(
-                matches!(store.insert_account(&Act::command(), &own(name)).await, Err(StoreError::Conflict)),
+                matches!(store.insert_account(&AuditContext::command(), &own(name)).await, Err(StoreError::Conflict)),
                 "{name}"
             );
         }
@@ -135,9 +135,9 @@ async fn a_late_success_does_not_end_a_rest_and_enabling_does() {
 #[tokio::test]
 async fn no_change_brings_a_deleted_account_back() {
     for Fixture { store, .. } in stores().await {
-        store.insert_account(&Act::command(), &own("mine")).await.unwrap();
-        assert!(store.delete_account(&Act::command(), "mine").await.unwrap());
-        assert!(!store.delete_account(&Act::command(), "mine").await.unwrap());
+        store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
+        assert!(store.delete_account(&AuditContext::command(), "mine").await.unwrap());
+        assert!(!store.delete_account(&AuditContext::command(), "mine").await.unwrap());
         let late =
             [disable("x"), AccountChange::Enable, cool(9, "x"), AccountChange::Thaw, AccountChange::Reseal(vec![9])];
         for late in late {
@@ -152,7 +152,7 @@ async fn an_account_that_leaves_the_file_is_marked_until_it_returns() {
     for Fixture { store, .. } in stores().await {
         let stays = store.sync_account(AccountSpec { name: "'stays\"", ..FILE }).await.unwrap();
         let leaves = store.sync_account(FILE).await.unwrap();
-        let mine = store.insert_account(&Act::command(), &own("mine")).await.unwrap();
+        let mine = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
         let names = [stays.name.as_str()];
         assert_eq!(store.mark_absent(&names, moment(1)).await.unwrap(), 1);
         assert_eq!(store.mark_absent(&names, moment(2)).await.unwrap(), 0);
@@ -167,9 +167,9 @@ async fn an_account_that_leaves_the_file_is_marked_until_it_returns() {
 async fn an_account_is_deleted_from_the_file_before_it_is_deleted_here() {
     for Fixture { store, .. } in stores().await {
         store.sync_account(FILE).await.unwrap();
-        assert!(!store.delete_account(&Act::command(), "primary").await.unwrap());
+        assert!(!store.delete_account(&AuditContext::command(), "primary").await.unwrap());
         store.mark_absent(&[], moment(1)).await.unwrap();
-        assert!(store.delete_account(&Act::command(), "primary").await.unwrap());
+        assert!(store.delete_account(&AuditContext::command(), "primary").await.unwrap());
         assert_eq!(store.list_accounts().await.unwrap(), []);
     }
 }
@@ -177,7 +177,7 @@ async fn an_account_is_deleted_from_the_file_before_it_is_deleted_here() {
 #[tokio::test]
 async fn other_credentials_keep_everything_but_the_token() {
     for Fixture { store, .. } in stores().await {
-        let row = store.insert_account(&Act::command(), &own("mine")).await.unwrap();
+        let row = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
         for name in ["mine", "other"] {
             assert!(store.claim_refresh(name, "a", moment(1), moment(9)).await.unwrap());
             assert!(store.store_token(name, "a", b"token").await.unwrap());

@@ -1,12 +1,12 @@
-//! Keys, in every database.
+//! Keys, for every database.
 
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::gateway::store::testing::act_at;
 
-fn rotation(byte: u8, previous_until: Option<Timestamp>) -> Rotation {
-    Rotation { hash: KeyHash([byte; 32]), previous_until }
+fn rotation(byte: u8, previous_until: Option<Timestamp>) -> SecretRotation {
+    SecretRotation { hash: KeyHash([byte; 32]), previous_until }
 }
 
 fn keys_named(keys: &[KeyRow]) -> Vec<&str> {
@@ -23,7 +23,7 @@ async fn a_key_comes_back_as_it_went_in() {
             assert_eq!(store.find_key(handle, Some(&"usr_2".into())).await.unwrap(), None);
         }
         assert_eq!(store.find_key("public-two", None).await.unwrap(), None);
-        assert!(matches!(store.insert_key(&Act::command(), &row, None).await, Err(StoreError::Conflict)));
+        assert!(matches!(store.insert_key(&AuditContext::command(), &row, None).await, Err(StoreError::Conflict)));
     }
 }
 
@@ -46,7 +46,7 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         assert_eq!(change(by_id, KeyChange::Enable, later).await, None);
         assert_eq!(store.list_keys().await.unwrap(), []);
         assert_eq!(store.find_key(by_id, None).await.unwrap(), None);
-        // Whoever checks keys still hears of it, so that it can be refused like any other.
+        // A reader of changed keys still gets it, so that it can refuse the key like any other.
         let checks = store.keys_after(1).await.unwrap();
         assert!(checks.iter().any(|check| check.id == row.id && check.refused && check.deleted));
         // A reader that starts anew does not need deleted keys.
@@ -59,7 +59,8 @@ async fn several_changes_are_one() {
     for Fixture { store, .. } in stores().await {
         let row = key(&*store, "one").await;
         let changes = [KeyChange::Rename("two".to_owned()), KeyChange::Expire(None), KeyChange::Disable];
-        let changed = store.change_key(&Act::command(), row.id.as_str(), None, &changes).await.unwrap().done().unwrap();
+        let changed =
+            store.change_key(&AuditContext::command(), row.id.as_str(), None, &changes).await.unwrap().done().unwrap();
         assert_eq!((changed.name.as_str(), changed.expires_at), ("two", None));
         assert!(changed.disabled_at.is_some());
     }
@@ -70,7 +71,7 @@ async fn nobody_changes_a_key_of_somebody_else() {
     for Fixture { store, .. } in stores().await {
         let row = key(&*store, "one").await;
         let stranger = UserId::from("usr_2");
-        let (act, id) = (Act::command(), row.id.as_str());
+        let (act, id) = (AuditContext::command(), row.id.as_str());
         assert_eq!(
             store.change_key(&act, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(),
             KeyChangeOutcome::Unknown
@@ -100,7 +101,7 @@ async fn noting_the_use_of_a_deleted_key_does_not_revive_it() {
 async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
     for Fixture { store, .. } in stores().await {
         let (one, two) = (key(&*store, "one").await, key(&*store, "two").await);
-        let act = Act::command();
+        let act = AuditContext::command();
         let mut seen = 0;
         let mut told = async || {
             let checks = store.keys_after(seen).await.unwrap();
@@ -138,7 +139,12 @@ async fn a_rotated_key_keeps_everything_but_its_hash() {
         let row = key(&*store, "one").await;
         let until = at("2026-02-02T00:00:00Z");
         let rotate = async |hash, until| {
-            store.rotate_key(&Act::command(), &row.id, None, rotation(hash, until)).await.unwrap().done().unwrap()
+            store
+                .rotate_key(&AuditContext::command(), &row.id, None, rotation(hash, until))
+                .await
+                .unwrap()
+                .done()
+                .unwrap()
         };
         let check = async || store.keys_after(0).await.unwrap().pop().unwrap();
         assert_eq!(
@@ -160,7 +166,7 @@ async fn keys_come_in_pages_the_newest_first() {
         for name in ["a", "b", "c", "d"] {
             ids.push(key(&*store, name).await.id);
         }
-        store.change_key(&Act::command(), ids[1].as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        store.change_key(&AuditContext::command(), ids[1].as_str(), None, &[KeyChange::Delete]).await.unwrap();
         let page = async |before, limit| {
             let filter = KeyFilter { before, limit, ..KeyFilter::default() };
             store.page_keys(&filter, Timestamp::now()).await.unwrap()
@@ -169,7 +175,7 @@ async fn keys_come_in_pages_the_newest_first() {
         assert_eq!((keys_named(&first.items), first.total, first.has_more), (vec!["d", "c"], 3, true));
         let second = page(Some(ids[2].clone()), 2).await;
         assert_eq!((keys_named(&second.items), second.total, second.has_more), (vec!["a"], 3, false));
-        // Also where the last one of a page was deleted meanwhile.
+        // This also works if the last key of a page was deleted meanwhile.
         assert_eq!(keys_named(&page(Some(ids[1].clone()), 2).await.items), ["a"]);
         assert_eq!(keys_named(&page(Some("key_0".into()), 2).await.items), [""; 0]);
     }
@@ -178,7 +184,7 @@ async fn keys_come_in_pages_the_newest_first() {
 #[tokio::test]
 async fn keys_are_found_by_what_people_know_of_them() {
     for Fixture { store, .. } in stores().await {
-        let act = Act::command();
+        let act = AuditContext::command();
         let ada = key(&*store, "laptop 100%").await;
         let bob = store.ensure_user(&act, "Bob").await.unwrap();
         let studio = store.ensure_group(&act, "studio").await.unwrap();
@@ -202,7 +208,7 @@ async fn keys_are_found_by_what_people_know_of_them() {
         assert_eq!(search("LAPTOP").await, "laptop 100%");
         assert_eq!(search("public-b").await, "build_server");
         assert_eq!(search("bob").await, "build_server");
-        // What stands for other letters in a pattern stands for itself here.
+        // The wildcards of a pattern stand for themselves here.
         assert_eq!((search("0%").await, search("_").await), ("laptop 100%".to_owned(), "build_server".to_owned()));
         assert_eq!(search("\\").await, "");
         assert_eq!(find(KeyFilter { owner: Some(bob.id.clone()), ..KeyFilter::default() }).await, "build_server");
@@ -233,7 +239,7 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
     for Fixture { store, .. } in stores().await {
         let row = key(&*store, "one").await;
         let (id, owner) = (row.id.as_str(), row.user.clone());
-        let act = Act::command();
+        let act = AuditContext::command();
         let by_owner = async |change| store.change_key(&act, id, Some(&owner), &[change]).await.unwrap();
         let by_admin = async |change| store.change_key(&act, id, None, &[change]).await.unwrap().done().unwrap();
 
@@ -246,7 +252,7 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
         for end in [None, Some(later)] {
             assert_eq!(by_owner(KeyChange::Expire(end)).await, KeyChangeOutcome::PastLatestEnd(latest));
         }
-        // An earlier end can be moved, but not beyond the latest that the admin has allowed.
+        // An earlier expiry can be moved, but not beyond the latest that the admin has allowed.
         assert_eq!(by_owner(KeyChange::Expire(Some(sooner))).await.done().unwrap().expires_at, Some(sooner));
         assert_eq!(by_owner(KeyChange::Expire(Some(later))).await, KeyChangeOutcome::PastLatestEnd(latest));
         assert_eq!(by_owner(KeyChange::Expire(Some(latest))).await.done().unwrap().expires_at, Some(latest));
@@ -258,7 +264,7 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
         let rotated = store.rotate_key(&act, &row.id, Some(&owner), rotation(8, None)).await.unwrap();
         assert_eq!(rotated, KeyChangeOutcome::Locked(KeyLock::Admin));
         assert_eq!(store.find_key(id, None).await.unwrap().unwrap().hash, row.hash);
-        // Several changes are all refused.
+        // Several changes are all refused together.
         let both = [KeyChange::Rename("two".to_owned()), KeyChange::Enable];
         assert_eq!(
             store.change_key(&act, id, Some(&owner), &both).await.unwrap(),
@@ -276,7 +282,7 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
 }
 
 async fn add_to_three(store: Arc<dyn Store>, row: KeyRow) -> bool {
-    store.insert_key(&Act::command(), &row, Some(3)).await.unwrap()
+    store.insert_key(&AuditContext::command(), &row, Some(3)).await.unwrap()
 }
 
 #[tokio::test]
@@ -288,7 +294,7 @@ async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
             public_id: format!("public-{number}").as_str().into(),
             ..row.clone()
         };
-        let act = Act::command();
+        let act = AuditContext::command();
         let mut tries = JoinSet::new();
         for number in 0..8 {
             tries.spawn(add_to_three(Arc::clone(&store), more(number)));
@@ -306,7 +312,7 @@ async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
 #[tokio::test]
 async fn making_and_deleting_keys_ends_for_a_day_at_ten_times_the_limit() {
     for Fixture { store, .. } in stores().await {
-        let (act, first) = (Act::command(), key(&*store, "one").await);
+        let (act, first) = (AuditContext::command(), key(&*store, "one").await);
         let another = |number: u32, created_at: Timestamp| KeyRow {
             id: KeyId::random().unwrap(),
             public_id: format!("public-{number}").as_str().into(),

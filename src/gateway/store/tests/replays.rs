@@ -1,4 +1,4 @@
-//! Answers that are made once.
+//! Claims of answers that are made once.
 
 use super::*;
 
@@ -6,9 +6,9 @@ fn moment(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
 }
 
-/// A claim that begins then and lasts ten seconds.
-fn row(scope: u8, request_id: &str, second: u8) -> ReplayRow {
-    ReplayRow {
+/// Makes a claim that begins at that second and lasts ten seconds.
+fn row(scope: u8, request_id: &str, second: u8) -> ReplayClaim {
+    ReplayClaim {
         scope: [scope; 32],
         digest: [7; 32],
         request_id: request_id.into(),
@@ -18,8 +18,8 @@ fn row(scope: u8, request_id: &str, second: u8) -> ReplayRow {
     }
 }
 
-fn done() -> ReplayDone {
-    ReplayDone {
+fn done() -> StoredAnswerRow {
+    StoredAnswerRow {
         status: 200,
         content_type: "application/json".to_owned(),
         headers: r#"{"x-request-id":"r1"}"#.to_owned(),
@@ -29,28 +29,28 @@ fn done() -> ReplayDone {
     }
 }
 
-fn running(row: ReplayRow) -> StoredReplay {
+fn running(row: ReplayClaim) -> StoredReplay {
     StoredReplay { row, state: ReplayState::Running }
 }
 
-fn finished_as(row: ReplayRow, done: ReplayDone) -> StoredReplay {
+fn finished_as(row: ReplayClaim, done: StoredAnswerRow) -> StoredReplay {
     StoredReplay { row, state: ReplayState::Done(done) }
 }
 
-async fn write_replay(store: &dyn Store, replay: ReplayWrite) -> Written {
+async fn write_replay(store: &dyn Store, replay: ReplayWrite) -> RowWriteOutcome {
     write(store, &[RowWrite::Replay(&replay)]).await.remove(0)
 }
 
-async fn claim(store: Arc<dyn Store>, row: ReplayRow) -> Written {
+async fn claim(store: Arc<dyn Store>, row: ReplayClaim) -> RowWriteOutcome {
     write_replay(&*store, ReplayWrite::Claim(row)).await
 }
 
-fn finish(scope: u8, request_id: &str, done: ReplayDone) -> ReplayWrite {
+fn finish(scope: u8, request_id: &str, done: StoredAnswerRow) -> ReplayWrite {
     ReplayWrite::Finish { scope: [scope; 32], request_id: request_id.into(), done }
 }
 
-fn taken(by: StoredReplay) -> Written {
-    Written::Taken(Box::new(by))
+fn taken(by: StoredReplay) -> RowWriteOutcome {
+    RowWriteOutcome::Taken(Box::new(by))
 }
 
 #[tokio::test]
@@ -61,9 +61,9 @@ async fn of_many_who_claim_at_once_one_makes_the_answer() {
             tasks.spawn(claim(Arc::clone(store), row(1, &format!("r{number}"), 1)));
         }
         let claimed = tasks.join_all().await;
-        assert_eq!(claimed.iter().filter(|claimed| **claimed == Written::Done).count(), 1);
+        assert_eq!(claimed.iter().filter(|claimed| **claimed == RowWriteOutcome::Done).count(), 1);
         let stored = store.find_replay(&[1; 32]).await.unwrap().unwrap();
-        // Whoever came later was told of the one that is there.
+        // The later requests were told of the existing claim.
         assert_eq!(claimed.into_iter().filter(|claimed| *claimed == taken(stored.clone())).count(), 19);
     }
 }
@@ -71,10 +71,10 @@ async fn of_many_who_claim_at_once_one_makes_the_answer() {
 #[tokio::test]
 async fn an_answer_comes_back_with_every_field() {
     for Fixture { store, other, .. } in stores().await {
-        assert_eq!(claim(Arc::clone(&store), row(1, "r1", 1)).await, Written::Done);
-        let found = claim(Arc::clone(&other), ReplayRow { digest: [8; 32], ..row(1, "r2", 2) }).await;
+        assert_eq!(claim(Arc::clone(&store), row(1, "r1", 1)).await, RowWriteOutcome::Done);
+        let found = claim(Arc::clone(&other), ReplayClaim { digest: [8; 32], ..row(1, "r2", 2) }).await;
         assert_eq!(found, taken(running(row(1, "r1", 1))));
-        assert_eq!(write_replay(&*store, finish(1, "r1", done())).await, Written::Done);
+        assert_eq!(write_replay(&*store, finish(1, "r1", done())).await, RowWriteOutcome::Done);
         let found = claim(Arc::clone(&other), row(1, "r2", 2)).await;
         assert_eq!(found, taken(finished_as(row(1, "r1", 1), done())));
     }
@@ -95,21 +95,21 @@ async fn claims_and_answers_share_a_transaction_with_records() {
             RowWrite::Replay(&end),
             RowWrite::Replay(&claims[2]),
         ];
-        // Each claim is told who has it at its own place in the order.
+        // Each claim gets its answer at its own position in the order.
         let expected = [
-            Written::Done,
-            Written::Done,
+            RowWriteOutcome::Done,
+            RowWriteOutcome::Done,
             taken(running(row(1, "r1", 1))),
-            Written::Done,
-            Written::Done,
-            Written::NoEffect,
+            RowWriteOutcome::Done,
+            RowWriteOutcome::Done,
+            RowWriteOutcome::NoEffect,
             taken(finished_as(row(1, "r1", 1), done())),
         ];
         assert_eq!(write(&*store, &writes).await, expected);
 
-        // A row that no database takes: nothing is stored of all that was to be stored with it.
+        // No database accepts this row, so nothing of the same transaction is stored.
         let claim = ReplayWrite::Claim(row(2, "r2", 1));
-        let hopeless = finish(2, "r2", ReplayDone { size: u64::MAX, ..done() });
+        let hopeless = finish(2, "r2", StoredAnswerRow { size: u64::MAX, ..done() });
         let writes = [RowWrite::Open(&refused), RowWrite::Replay(&claim), RowWrite::Replay(&hopeless)];
         assert!(store.write_rows(&NodeId::only(), &writes).await.is_err());
         assert_eq!(store.find_record(&refused.request_id, None).await.unwrap(), None);
@@ -122,8 +122,8 @@ async fn what_is_over_may_be_claimed_anew_and_not_a_moment_before() {
     for Fixture { store, .. } in stores().await {
         claim(Arc::clone(&store), row(1, "r1", 1)).await;
         write_replay(&*store, finish(1, "r1", done())).await;
-        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, Written::Taken(_)));
-        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 11)).await, Written::Done);
+        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, RowWriteOutcome::Taken(_)));
+        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 11)).await, RowWriteOutcome::Done);
         assert_eq!(store.list_replays().await.unwrap(), [running(row(1, "r3", 11))]);
     }
 }
@@ -132,13 +132,13 @@ async fn what_is_over_may_be_claimed_anew_and_not_a_moment_before() {
 async fn an_answer_is_stored_once_and_only_for_its_own_claim() {
     for Fixture { store, .. } in stores().await {
         let finish = async |scope, id: &str, status| {
-            let written = write_replay(&*store, finish(scope, id, ReplayDone { status, ..done() })).await;
-            written == Written::Done
+            let written = write_replay(&*store, finish(scope, id, StoredAnswerRow { status, ..done() })).await;
+            written == RowWriteOutcome::Done
         };
         assert!(!finish(1, "r1", 200).await);
         claim(Arc::clone(&store), row(1, "r1", 1)).await;
         claim(Arc::clone(&store), row(1, "r2", 11)).await;
-        // The claim of the first one was over, and its answer comes late.
+        // The claim of the first request has expired, and its answer comes late.
         assert!(!finish(1, "r1", 500).await);
         assert!(!finish(2, "r2", 500).await);
         assert!(finish(1, "r2", 200).await);
@@ -155,14 +155,14 @@ async fn forgetting_touches_no_other_claim() {
         }
         let forget = async |scope, id: &str| {
             let forget = ReplayWrite::Forget { scope: [scope; 32], request_id: id.into() };
-            write_replay(&*store, forget).await == Written::Done
+            write_replay(&*store, forget).await == RowWriteOutcome::Done
         };
         assert!(!forget(1, "r2").await);
         assert!(forget(1, "r1").await);
         assert!(!forget(1, "r1").await);
         assert_eq!(store.find_replay(&[1; 32]).await.unwrap(), None);
         assert_eq!(store.list_replays().await.unwrap(), [running(row(2, "r2", 1))]);
-        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 2)).await, Written::Done);
+        assert_eq!(claim(Arc::clone(&store), row(1, "r3", 2)).await, RowWriteOutcome::Done);
     }
 }
 
@@ -198,11 +198,11 @@ async fn the_twins_of_a_request_are_told_newest_first() {
         let (one, two, other) = (record("r1", 1, 7), record("r2", 2, 7), record("r3", 3, 8));
         let opens: Vec<_> = [&one, &two, &other].map(RowWrite::Open).into();
         store.write_rows(&node, &opens).await.unwrap();
-        let failed = Record { state: State::Failed, ..one.clone() };
+        let failed = Record { state: JobState::Failed, ..one.clone() };
         store.write_rows(&node, &[RowWrite::Close(&failed)]).await.unwrap();
         let twins = async |since, limit| store.twins(&[7; 32], moment(since), limit).await.unwrap();
-        assert_eq!(twins(1, 9).await, [State::Running, State::Failed]);
-        assert_eq!((twins(2, 9).await, twins(1, 1).await), (vec![State::Running], vec![State::Running]));
+        assert_eq!(twins(1, 9).await, [JobState::Running, JobState::Failed]);
+        assert_eq!((twins(2, 9).await, twins(1, 1).await), (vec![JobState::Running], vec![JobState::Running]));
         assert_eq!(twins(3, 9).await, []);
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens: one fetches, all read.
+//! Tokens: one process fetches a token, all processes read it.
 
 use super::*;
 use crate::gateway::store::testing::act_at;
@@ -35,7 +35,7 @@ async fn what_is_stored_is_read_by_everybody_and_lets_the_claim_go() {
         assert!(store.store_token("mine", "a", b"first").await.unwrap());
         assert_eq!(loaded(&*other).await.as_deref(), Some(b"first".as_slice()));
         assert!(claim(Arc::clone(&other), "b".to_owned()).await);
-        // While the next one is fetched the present one is there.
+        // The present token is available while the next one is fetched.
         assert_eq!(loaded(&*store).await.as_deref(), Some(b"first".as_slice()));
         assert!(other.store_token("mine", "b", b"second").await.unwrap());
         assert_eq!(loaded(&*store).await.as_deref(), Some(b"second".as_slice()));
@@ -50,7 +50,7 @@ async fn a_claim_of_a_holder_that_died_is_over_in_time() {
         assert!(claim("a", 0, 30).await);
         assert!(!claim("b", 29, 59).await);
         assert!(claim("b", 30, 40).await);
-        // It is the other one's now.
+        // Another holder has the claim now.
         assert!(!claim("a", 31, 59).await);
         assert!(!store.store_token("mine", "a", b"late").await.unwrap());
         store.release_refresh("mine", "a").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_holder_that_comes_late_but_first_still_stores() {
         assert!(store.claim_refresh("mine", "a", past, past).await.unwrap());
         assert!(store.store_token("mine", "a", b"late").await.unwrap());
         assert_eq!(loaded(&*store).await.as_deref(), Some(b"late".as_slice()));
-        // The claim went with it, so there is nothing to store a second time.
+        // The claim ended with it, so a second token cannot be stored.
         assert!(!store.store_token("mine", "a", b"twice").await.unwrap());
     }
 }
@@ -114,17 +114,17 @@ async fn nobody_stores_a_token_for_credentials_that_are_gone() {
             settings: "{}".to_owned(),
             sealed: Some(vec![1]),
         };
-        store.insert_account(&Act::command(), &account).await.unwrap();
+        store.insert_account(&AuditContext::command(), &account).await.unwrap();
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         store.change_account(&act_at(moment(1)), "mine", AccountChange::Reseal(vec![2])).await.unwrap();
         assert!(!store.store_token("mine", "a", b"of the old").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        assert!(store.delete_account(&Act::command(), "mine").await.unwrap());
+        assert!(store.delete_account(&AuditContext::command(), "mine").await.unwrap());
         assert!(!store.store_token("mine", "a", b"of the deleted").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        store.insert_account(&Act::command(), &account).await.unwrap();
+        store.insert_account(&AuditContext::command(), &account).await.unwrap();
         assert!(!store.store_token("mine", "a", b"of the last one of this name").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);

@@ -1,8 +1,8 @@
-//! Counts by day and key against the records that they count.
+//! Compares the counts by day and key with the records that they count.
 
 use super::*;
 
-/// A small generator (splitmix64): a run can be had again.
+/// A small random generator (splitmix64), so that a run can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -19,10 +19,10 @@ impl Random {
     }
 }
 
-type Place = (String, Day, String, String);
+type CounterKey = (String, UtcDay, String, String);
 
-/// The counts as the database has them, place by place.
-async fn counted(store: &dyn Store) -> BTreeMap<Place, Counts> {
+/// Returns the counts of the database, for each place.
+async fn counted(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
     let mut found = BTreeMap::new();
     let day = |day| UsageFilter { since: Some(day), until: Some(day), ..UsageFilter::default() };
     for DayCounts { day: date, .. } in store.usage_by_day(&UsageFilter::default()).await.unwrap() {
@@ -33,20 +33,20 @@ async fn counted(store: &dyn Store) -> BTreeMap<Place, Counts> {
     found
 }
 
-fn add(sum: &mut Counts, record: &Record) {
+fn add(sum: &mut UsageCounters, record: &Record) {
     let [input, output, total] = record.tokens().map(Option::unwrap_or_default);
     sum.requests += 1;
-    sum.succeeded += u64::from(record.state == State::Succeeded);
-    sum.failed += u64::from(record.state != State::Succeeded);
+    sum.succeeded += u64::from(record.state == JobState::Succeeded);
+    sum.failed += u64::from(record.state != JobState::Succeeded);
     sum.images += record.delivered.len() as u64;
     sum.input_tokens += input;
     sum.output_tokens += output;
     sum.total_tokens += total;
 }
 
-/// The counts as the records have them.
-async fn recounted(store: &dyn Store) -> BTreeMap<Place, Counts> {
-    let mut sums: BTreeMap<Place, Counts> = BTreeMap::new();
+/// Returns the counts computed from the records.
+async fn recounted(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
+    let mut sums: BTreeMap<CounterKey, UsageCounters> = BTreeMap::new();
     for record in all(store).await {
         let place = (record.key.to_string(), record.created_at.into(), record.user.to_string(), record.group.clone());
         add(sums.entry(place).or_default(), &record);
@@ -64,7 +64,7 @@ fn intent(random: &mut Random, id: &str) -> Record {
         "2026-12-01T12:00:00Z",
     ]));
     let group = random.of(&["default", "other"]).to_owned();
-    // Named in every other group, so that it crosses keys, days and groups.
+    // Only key_2 has no end user. An end user is named after its group, so that it spans keys and days.
     let end_user = (key != "key_2").then(|| format!("of {group}"));
     Record { created_at, key: key.into(), user: user.into(), group, end_user, ..record(id) }
 }
@@ -73,13 +73,19 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
     let tokens = |random: &mut Random| (random.below(3) > 0).then(|| random.below(5000));
     let mut usage = || {
         let (input_tokens, output_tokens, total_tokens) = (tokens(random), tokens(random), tokens(random));
-        Some(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })
-            .filter(|usage| *usage != Usage::default())
+        Some(TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() })
+            .filter(|usage| *usage != TokenUsage::default())
     };
     let (usage, host_usage) = (usage(), usage());
-    let image = Delivered { size: None, output_format: Some("png".to_owned()), quality: None };
+    let image = DeliveredImageEntry { size: None, output_format: Some("png".to_owned()), quality: None };
     Record {
-        state: random.of(&[State::Succeeded, State::Failed, State::Refused, State::Cancelled, State::Interrupted]),
+        state: random.of(&[
+            JobState::Succeeded,
+            JobState::Failed,
+            JobState::Refused,
+            JobState::Cancelled,
+            JobState::Interrupted,
+        ]),
         delivered: vec![image; usize::try_from(random.below(4)).unwrap()],
         usage,
         host_usage,
@@ -87,7 +93,7 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
     }
 }
 
-/// One of the writes that a ledger may do, and those that it should not but that must do no harm.
+/// Returns one write that a ledger may make, or one that it should not make but that must do no harm.
 fn step(random: &mut Random, running: &mut Vec<Record>, closed: &mut Vec<Record>, number: u64) -> (bool, Record) {
     match random.below(8) {
         0..3 => {
@@ -101,22 +107,22 @@ fn step(random: &mut Random, running: &mut Vec<Record>, closed: &mut Vec<Record>
             closed.push(done.clone());
             (false, done)
         }
-        // Once more, perhaps with another outcome.
+        // Closes the record again, perhaps with another outcome.
         6 if !closed.is_empty() => {
             let place = usize::try_from(random.below(closed.len() as u64)).unwrap();
             (false, outcome(random, &closed[place]))
         }
-        // What was never begun.
+        // Closes a record that was never begun.
         6 => {
             let never = intent(random, "never");
             (false, outcome(random, &never))
         }
-        // An id that is taken, or an intent that nobody closes.
+        // An id that is taken, or an intent that is never closed.
         _ => (true, closed.last().cloned().unwrap_or_else(|| intent(random, "r0"))),
     }
 }
 
-/// Forty commits of one or more writes.
+/// Makes forty commits of one or more writes.
 async fn story(store: &dyn Store, random: &mut Random) {
     let (mut running, mut closed) = (Vec::new(), Vec::new());
     for round in 0..40 {
@@ -138,7 +144,7 @@ async fn counts_are_those_of_the_records_whatever_is_written_and_however_often()
             let mut random = Random(seed);
             story(&*store, &mut random).await;
             assert_eq!(counted(&*store).await, recounted(&*store).await, "seed {seed}");
-            // What is still running is counted by the next start, once.
+            // The next start counts the jobs that are still running, once.
             let left = store.interrupt_running(&NodeId::only()).await.unwrap();
             assert!(left > 0, "seed {seed} leaves nothing open");
             assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 0);
@@ -160,9 +166,9 @@ async fn what_is_counted_of_an_end_user_is_what_the_records_say() {
             all(&*store).await.into_iter().filter(|record| record.end_user == end_user).collect();
         assert!(!expected.is_empty() && listed == expected, "{listed:?}\n{expected:?}");
 
-        let (mut days, mut keys, mut total) = (BTreeMap::new(), BTreeMap::new(), Counts::default());
+        let (mut days, mut keys, mut total) = (BTreeMap::new(), BTreeMap::new(), UsageCounters::default());
         for record in &expected {
-            add(days.entry(Day::from(record.created_at)).or_default(), record);
+            add(days.entry(UtcDay::from(record.created_at)).or_default(), record);
             add(keys.entry(record.key.to_string()).or_default(), record);
             add(&mut total, record);
         }
@@ -172,7 +178,7 @@ async fn what_is_counted_of_an_end_user_is_what_the_records_say() {
         let by_key = store.usage_by_key(&filter, None).await.unwrap();
         assert_eq!(by_key.into_iter().map(|of| (of.key.to_string(), of.counts)).collect::<BTreeMap<_, _>>(), keys);
         assert_eq!(store.usage_in_total(&filter).await.unwrap(), total);
-        // The days of the filter are whole.
+        // The filter includes all of its first and last day.
         for (day, counts) in days {
             let one = UsageFilter { since: Some(day), until: Some(day), ..filter.clone() };
             assert_eq!(store.usage_in_total(&one).await.unwrap(), counts, "{day}");
@@ -188,7 +194,7 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
             [("long", Some(Record::clip(long.clone()))), ("odd", Some(" A_%".to_owned())), ("none", None)]
         {
             let open = Record { end_user, ..record(id) };
-            let closed = Record { state: State::Failed, ..open.clone() };
+            let closed = Record { state: JobState::Failed, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
         let cut = "ü".repeat(Record::MAX_TEXT_BYTES / 2);
@@ -217,11 +223,12 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
 async fn an_intent_is_not_counted_before_it_is_closed() {
     for Fixture { store, .. } in stores().await {
         write(&*store, &[RowWrite::Open(&record("r1"))]).await;
-        assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap(), Counts::default());
+        assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap(), UsageCounters::default());
         assert_eq!(store.usage_by_day(&UsageFilter::default()).await.unwrap(), []);
         write(&*store, &[RowWrite::Close(&finished("r1"))]).await;
         let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
-        let expected = Counts { requests: 1, succeeded: 1, images: 1, input_tokens: 47, output_tokens: 442, ..counts };
+        let expected =
+            UsageCounters { requests: 1, succeeded: 1, images: 1, input_tokens: 47, output_tokens: 442, ..counts };
         assert_eq!((counts, counts.total_tokens, counts.failed), (expected, 489, 0));
     }
 }
@@ -241,7 +248,7 @@ async fn counts_are_asked_for_by_whom_what_and_when() {
             with("c", 21, &other_key, &other, "other"),
             with("d", 22, &other_key, &other, "default"),
         ] {
-            let open = Record { state: State::Running, ..record.clone() };
+            let open = Record { state: JobState::Running, ..record.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&record)]).await;
         }
         let days = async |filter: UsageFilter| -> Vec<(String, u64)> {
@@ -284,29 +291,32 @@ async fn counts_are_asked_for_by_whom_what_and_when() {
 #[tokio::test]
 async fn nobody_becomes_somebody_else_by_their_name() {
     for Fixture { store, .. } in stores().await {
-        let ada = store.ensure_user(&Act::command(), "ada").await.unwrap();
-        let imitator = store.ensure_user(&Act::command(), ada.id.as_str()).await.unwrap();
+        let ada = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
+        let imitator = store.ensure_user(&AuditContext::command(), ada.id.as_str()).await.unwrap();
         for (id, user) in [("hers", &ada.id), ("his", &imitator.id)] {
             let open = Record { user: user.clone(), ..record(id) };
-            write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&Record { state: State::Failed, ..open.clone() })])
-                .await;
+            write(
+                &*store,
+                &[RowWrite::Open(&open), RowWrite::Close(&Record { state: JobState::Failed, ..open.clone() })],
+            )
+            .await;
         }
         let filter = RecordFilter { user: Some(ada.id.to_string()), ..RecordFilter::default() };
         assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["hers"]);
     }
 }
 
-/// An upstream that claims everything must not take the outcome of its job with it, nor the pages of all others.
+/// An upstream that claims the largest numbers must not destroy the outcome of its job, nor the pages of all others.
 #[tokio::test]
 async fn counts_end_at_the_largest_number_and_nothing_breaks() {
     for Fixture { store, .. } in stores().await {
-        let huge = Usage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..Usage::default() };
+        let huge = TokenUsage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..TokenUsage::default() };
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
             let open = Record { key: key.into(), ..record(id) };
             let (usage, host_usage) = (Some(huge.clone()), Some(huge.clone()));
-            let closed = Record { state: State::Succeeded, usage, host_usage, ..open.clone() };
+            let closed = Record { state: JobState::Succeeded, usage, host_usage, ..open.clone() };
             let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
-            assert_eq!(written, [Written::Done, Written::Done]);
+            assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         }
         let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
         assert_eq!((counts.requests, counts.total_tokens, counts.input_tokens), (3, i64::MAX as u64, i64::MAX as u64));

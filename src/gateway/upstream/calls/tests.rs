@@ -1,30 +1,30 @@
-//! Small calls against a service that is a socket and says what the test wrote down.
+//! Small calls to a service that is a socket, and that sends the text of the test.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::gateway::config::{OnError, Secret};
+use crate::gateway::config::{ConfigSecret, ModerationErrorPolicy};
 
 const KEY: &str = "sk-judge-canary";
 
-/// A port of this machine where the test answers, and the base of its addresses.
+/// Listens on a local port, and returns the listener and its base URL.
 async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());
     (listener, base)
 }
 
-fn upstream() -> Upstream {
-    Upstream::new(Duration::from_secs(5), false).unwrap()
+fn upstream() -> UpstreamClient {
+    UpstreamClient::new(Duration::from_secs(5), false).unwrap()
 }
 
-fn service(base: &str, timeout: Duration) -> Moderation {
-    Moderation {
+fn service(base: &str, timeout: Duration) -> ModerationConfig {
+    ModerationConfig {
         base_url: base.parse().unwrap(),
-        api_key: Some(Secret::new(KEY.to_owned(), "test")),
+        api_key: Some(ConfigSecret::new(KEY.to_owned(), "test")),
         model: "judge-1".to_owned(),
-        on_error: OnError::Closed,
+        on_error: ModerationErrorPolicy::Closed,
         timeout,
     }
 }
@@ -46,11 +46,11 @@ async fn request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Takes one request and answers it; the connection stays open in the caller's hand.
+/// Reads one request and answers it. The connection stays open until the caller drops it.
 async fn answer(listener: &TcpListener, text: &str) -> (String, TcpStream) {
     let mut stream = listener.accept().await.unwrap().0;
     let seen = request(&mut stream).await;
-    // Whoever has read enough leaves before the end.
+    // The client may leave before the end, when it has read enough.
     let _ = stream.write_all(text.as_bytes()).await;
     (seen, stream)
 }
@@ -59,8 +59,8 @@ fn ok(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// What is made of this answer to a prompt.
-async fn judged(text: &str) -> Result<bool, CallFailed> {
+/// Returns the result of moderation for this answer.
+async fn judged(text: &str) -> Result<bool, ServiceCallError> {
     let (listener, base) = listen().await;
     let (upstream, service) = (upstream(), service(&base, Duration::from_secs(10)));
     let (_open, judged) = tokio::join!(answer(&listener, text), upstream.moderate(&service, "a red cube"));
@@ -84,20 +84,20 @@ async fn a_prompt_is_judged_by_what_the_service_says_of_it() {
     for (body, expected) in [
         (r#"{"results":[{"flagged":false}]}"#, Ok(false)),
         (r#"{"results":[{"flagged":false},{"flagged":true}]}"#, Ok(true)),
-        (r#"{"results":[]}"#, Err(CallFailed::Unusable)),
-        (r#"{"results":[{}]}"#, Err(CallFailed::Unusable)),
-        (r#"{"results":[{"flagged":"no"}]}"#, Err(CallFailed::Unusable)),
-        (r#"{"results":[{"flagged":false},{}]}"#, Err(CallFailed::Unusable)),
-        (r#"{"results":{"flagged":false}}"#, Err(CallFailed::Unusable)),
-        (r#"{"error":{"message":"no"}}"#, Err(CallFailed::Unusable)),
-        ("<html>", Err(CallFailed::Unusable)),
-        ("", Err(CallFailed::Unusable)),
+        (r#"{"results":[]}"#, Err(ServiceCallError::Unusable)),
+        (r#"{"results":[{}]}"#, Err(ServiceCallError::Unusable)),
+        (r#"{"results":[{"flagged":"no"}]}"#, Err(ServiceCallError::Unusable)),
+        (r#"{"results":[{"flagged":false},{}]}"#, Err(ServiceCallError::Unusable)),
+        (r#"{"results":{"flagged":false}}"#, Err(ServiceCallError::Unusable)),
+        (r#"{"error":{"message":"no"}}"#, Err(ServiceCallError::Unusable)),
+        ("<html>", Err(ServiceCallError::Unusable)),
+        ("", Err(ServiceCallError::Unusable)),
     ] {
         assert_eq!(judged_body(body).await, expected, "{body}");
     }
 }
 
-async fn judged_body(body: &str) -> Result<bool, CallFailed> {
+async fn judged_body(body: &str) -> Result<bool, ServiceCallError> {
     judged(&ok(body)).await
 }
 
@@ -106,17 +106,17 @@ async fn whatever_is_no_judgement_is_an_error() {
     let good = r#"{"results":[{"flagged":false}]}"#;
     let huge = format!(r#"{{"x":"{}","results":[{{"flagged":false}}]}}"#, "x".repeat(ANSWER_MAX));
     for (text, expected) in [
-        ("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n".to_owned(), CallFailed::Status(401)),
-        (ok(good).replace("200 OK", "201 Created"), CallFailed::Status(201)),
-        (ok(good).replace("200 OK", "500 Oops"), CallFailed::Status(500)),
-        (ok(good).replacen("content-type", "content-encoding: gzip\r\ncontent-type", 1), CallFailed::Unusable),
-        (ok(&huge), CallFailed::Unusable),
+        ("HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n".to_owned(), ServiceCallError::Status(401)),
+        (ok(good).replace("200 OK", "201 Created"), ServiceCallError::Status(201)),
+        (ok(good).replace("200 OK", "500 Oops"), ServiceCallError::Status(500)),
+        (ok(good).replacen("content-type", "content-encoding: gzip\r\ncontent-type", 1), ServiceCallError::Unusable),
+        (ok(&huge), ServiceCallError::Unusable),
         (
             format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n20000\r\n{}", "x".repeat(0x20000)),
-            CallFailed::Unusable,
+            ServiceCallError::Unusable,
         ),
-        ("SSH-2.0-OpenSSH\r\n\r\n".to_owned(), CallFailed::Unreachable),
-        (format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: 1\r\n".repeat(1_000)), CallFailed::Unreachable),
+        ("SSH-2.0-OpenSSH\r\n\r\n".to_owned(), ServiceCallError::Unreachable),
+        (format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: 1\r\n".repeat(1_000)), ServiceCallError::Unreachable),
     ] {
         assert_eq!(judged(&text).await, Err(expected), "{text:.60}");
     }
@@ -128,7 +128,7 @@ async fn a_service_that_hangs_is_given_up_in_its_time() {
         let (listener, base) = listen().await;
         let (upstream, service) = (upstream(), service(&base, Duration::from_millis(50)));
         let (_open, judged) = tokio::join!(answer(&listener, text), upstream.moderate(&service, "a red cube"));
-        assert_eq!(judged, Err(CallFailed::Timeout), "{text}");
+        assert_eq!(judged, Err(ServiceCallError::Timeout), "{text}");
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_body_that_breaks_off_is_no_judgement() {
     let (upstream, service) = (upstream(), service(&base, Duration::from_secs(10)));
     let server = async { drop(answer(&listener, "HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{\"results\"").await) };
     let ((), judged) = tokio::join!(server, upstream.moderate(&service, "a red cube"));
-    assert_eq!(judged, Err(CallFailed::Unreachable));
+    assert_eq!(judged, Err(ServiceCallError::Unreachable));
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn no_service_is_asked_twice_and_no_redirect_is_followed() {
     let (target, base) = listen().await;
     for code in [301, 302, 307, 308] {
         let text = format!("HTTP/1.1 {code} Moved\r\nlocation: {base}/moderations\r\ncontent-length: 0\r\n\r\n");
-        assert_eq!(judged(&text).await, Err(CallFailed::Status(code)));
+        assert_eq!(judged(&text).await, Err(ServiceCallError::Status(code)));
     }
     let followed = tokio::time::timeout(Duration::from_millis(20), target.accept()).await;
     assert!(followed.is_err());
@@ -157,8 +157,8 @@ async fn an_error_says_nothing_of_who_was_asked_and_with_what() {
     let (listener, base) = listen().await;
     drop(listener);
     let failed = upstream().moderate(&service(&base, Duration::from_secs(5)), "secret prompt").await.unwrap_err();
-    assert_eq!(failed, CallFailed::Unreachable);
-    for failed in [failed, CallFailed::Timeout, CallFailed::Status(401), CallFailed::Unusable] {
+    assert_eq!(failed, ServiceCallError::Unreachable);
+    for failed in [failed, ServiceCallError::Timeout, ServiceCallError::Status(401), ServiceCallError::Unusable] {
         let said = format!("{failed} {failed:?}");
         assert!(["127.0.0.1", KEY, "prompt"].iter().all(|word| !said.contains(word)), "{said}");
     }
@@ -175,7 +175,7 @@ async fn a_token_is_fetched_with_a_form_and_every_status_is_an_answer() {
         let basic = Some(HeaderValue::from_static("Basic YTpi"));
         let asked = TokenRequest { url: &url, form, authorization: basic };
         let ((seen, _open), answered) = tokio::join!(answer(&listener, &text), upstream.exchange(asked));
-        let answered = answered.unwrap_or_else(|Unreachable| panic!("{code}"));
+        let answered = answered.unwrap_or_else(|TokenEndpointError| panic!("{code}"));
         assert_eq!((answered.status, &answered.body[..]), (code, &br#"{"access_token":"t"}"#[..]));
         assert!(seen.starts_with("POST /v1/token?x=1 HTTP/1.1\r\n"), "{seen}");
         assert!(seen.contains("\r\ncontent-type: application/x-www-form-urlencoded\r\n"), "{seen}");
@@ -189,7 +189,7 @@ async fn an_account_is_looked_at_through_its_list_of_models() {
     let (listener, base) = listen().await;
     let (upstream, url) = (upstream(), format!("{base}/models"));
     let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer up"))]);
-    // The list does not end, and nobody waits for it.
+    // The list does not end, and the call does not wait for it.
     let text = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{";
     let ((seen, _open), status) = tokio::join!(answer(&listener, text), upstream.look(&url, headers));
     assert_eq!(status, Ok(200));

@@ -1,15 +1,15 @@
-//! What an answer says, wherever in it it stands: refused, used up, unpaid, or words where an image should be.
+//! Finds the statements of an answer, wherever they are: refused, used up, unpaid, or text instead of an image.
 //!
-//! Upstreams put the same statement into a dozen places: a code, a type, a reason, a sentence, a filter's verdict, an error
-//! within an error, an error as text within an error. One walk looks at the places that are the upstream's own; what echoes
-//! the request is not looked at, so that no caller can put words into an upstream's mouth and rest an account with them.
-//! A code decides before a sentence, for sentences are guessed at.
+//! Upstreams put the same statement into many places: a code, a type, a reason, a sentence, a filter result, an error
+//! within an error, an error as text within an error. One walk reads the places that the upstream writes. It skips
+//! those that echo the request, so that no caller can cause a cooldown with the text of a request. A code decides
+//! before a sentence, because the meaning of a sentence is guessed.
 
 use serde_json::{Map, Value};
 
-/// Errors within errors end somewhere.
+/// The most levels of nested errors that are read.
 const DEPTH_MAX: u32 = 6;
-/// A code is short and has no spaces.
+/// The longest code; a code has no spaces.
 const WORD_MAX: usize = 80;
 
 /// Refusals by content policy, in `code`, `type`, `reason`, `status` or `finish_reason`: letters and digits only.
@@ -34,7 +34,7 @@ const REFUSED: &[&str] = &[
     "safety",
     "usagepolicyviolation",
 ];
-/// Refusals by what stands within their word.
+/// Parts of codes that are refusals.
 const REFUSED_WITHIN: &[&str] = &[
     "contentpolicy",
     "contentfilter",
@@ -44,7 +44,7 @@ const REFUSED_WITHIN: &[&str] = &[
     "sensitiveword",
     "unsafegeneration",
 ];
-/// Sentences of refusals, where the code is none.
+/// Sentences of refusals, used if the code does not decide.
 const REFUSED_SENTENCES: &[&str] = &[
     "safety system",
     "safety_violations",
@@ -65,7 +65,7 @@ const REFUSED_SENTENCES: &[&str] = &[
     "inappropriate content",
     "nsfw",
 ];
-/// What a model says instead of drawing.
+/// Sentences of a model that declines to draw.
 const DECLINED_SENTENCES: &[&str] = &[
     "i can't",
     "i can’t",
@@ -82,7 +82,7 @@ const DECLINED_SENTENCES: &[&str] = &[
     "unable to help",
     "guidelines",
 ];
-/// A sentence about the account is about the account, whatever else it mentions.
+/// Sentences about the account, whatever else they mention.
 const ACCOUNT_SENTENCES: &[&str] = &[
     "your account",
     "this account",
@@ -98,12 +98,12 @@ const ACCOUNT_SENTENCES: &[&str] = &[
     "banned",
 ];
 
-/// The usage window is used up.
+/// Codes for a used-up usage window.
 const EXHAUSTED: &[&str] = &["usagelimitreached", "usagelimitexceeded"];
-/// Too many requests right now.
+/// Codes for too many requests.
 const LIMITED: &[&str] =
     &["ratelimitexceeded", "ratelimiterror", "ratelimitreached", "toomanyrequests", "resourceexhausted"];
-/// The account is not paid for, or may not do this: no window that opens again by itself.
+/// Codes for an account that is not paid for or may not do this: no window that opens again by itself.
 const UNFIT: &[&str] = &[
     "accountdeactivated",
     "billinghardlimitreached",
@@ -120,11 +120,11 @@ const UNFIT: &[&str] = &[
     "usagenotincluded",
 ];
 
-/// The upstream does not know the model, or does not offer it to this account.
+/// Codes for a model that the upstream does not know, or does not offer to this account.
 const UNKNOWN_MODEL: &[&str] = &["deploymentnotfound", "modelnotfound"];
-/// The credentials were refused.
+/// Codes for refused credentials.
 const CREDENTIALS: &[&str] = &["invalidapikey", "invalidauthentication", "authenticationerror", "incorrectapikey"];
-/// The request is wrong, in `code` or `type`.
+/// Codes for a wrong request, in `code` or `type`.
 const INVALID_REQUEST: &[&str] = &[
     "badrequest",
     "badrequesterror",
@@ -138,14 +138,14 @@ const INVALID_REQUEST: &[&str] = &[
     "unprocessableentityerror",
     "validationerror",
 ];
-/// The request alone is larger than the whole window of the limit: waiting does not help, and other requests are not
-/// limited.
+/// Sentences for a request that alone exceeds the whole window of the limit: waiting does not help, and other requests
+/// are not limited.
 const OVERSIZED_SENTENCES: &[&str] = &["request too large", "must be reduced"];
 
-/// What an answer says.
+/// The statements of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
-    /// Refused, by a word or a mark that nothing else has.
+pub(super) struct AnswerSignals {
+    /// The request was refused, by an unambiguous word or mark.
     pub(super) refused: bool,
     /// The usage window of the account is used up.
     pub(super) exhausted: bool,
@@ -153,11 +153,11 @@ pub(super) struct Said {
     pub(super) unfit: bool,
     /// The model is unknown, or not available to this account.
     pub(super) unknown_model: bool,
-    /// The request is wrong, by a word.
+    /// The request is wrong, by a code.
     pub(super) invalid_request: bool,
     /// The request alone exceeds a limit.
     pub(super) oversized: bool,
-    /// A model's words where an image should be.
+    /// The model has answered with text instead of an image.
     pub(super) text: bool,
     /// A sentence of the error is about a model.
     pub(super) model: bool,
@@ -167,40 +167,40 @@ pub(super) struct Said {
     credentials: bool,
 }
 
-/// Whose words stand in a part of an answer.
+/// The author of a part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// The upstream's, about the request.
+enum AnswerSection {
+    /// The upstream, about the request.
     Error,
-    /// The model's: no statement about an account.
+    /// The model, which makes no statement about an account.
     Output,
 }
 
-// === impl Said ===
+// === impl AnswerSignals ===
 
-impl Said {
+impl AnswerSignals {
     pub(super) fn of(members: &Map<String, Value>) -> Self {
         let mut said = Self::default();
-        said.walk(members, Place::Error, DEPTH_MAX);
+        said.walk(members, AnswerSection::Error, DEPTH_MAX);
         said
     }
 
-    /// Whether it is about the account, so that another may do better.
+    /// True if the statement is about the account, so that another one may succeed.
     pub(super) const fn is_of_account(&self) -> bool {
         self.unfit || self.exhausted || self.limited
     }
 
-    /// True if the words are about the account or its credentials.
+    /// True if the text is about the account or its credentials.
     pub(super) const fn speaks_of_account(&self) -> bool {
         self.of_account || self.credentials
     }
 
-    /// Whether a sentence reads like a refusal of the content.
+    /// True if a sentence reads like a refusal of the content.
     pub(super) const fn reads_refused(&self) -> bool {
         self.sentence && !self.of_account
     }
 
-    fn walk(&mut self, members: &Map<String, Value>, place: Place, depth: u32) {
+    fn walk(&mut self, members: &Map<String, Value>, place: AnswerSection, depth: u32) {
         for (key, value) in members {
             match key.as_str() {
                 "code" | "type" | "reason" | "status" | "finish_reason" | "finishReason" => self.word(value, place),
@@ -208,7 +208,9 @@ impl Said {
                 "text" | "output_text" | "content" | "refusal" if value.is_string() => self.text(key, value),
                 "error" | "errors" | "detail" | "details" | "innererror" | "inner_error" | "incomplete_details"
                 | "response" => self.nested(value, place, depth),
-                "data" | "output" | "content" | "choices" | "message" => self.nested(value, Place::Output, depth),
+                "data" | "output" | "content" | "choices" | "message" => {
+                    self.nested(value, AnswerSection::Output, depth);
+                }
                 "moderation_details" => self.refused |= value.as_object().is_some_and(|details| !details.is_empty()),
                 "content_filter_result" | "content_filter_results" => self.refused |= filtered(value, depth),
                 "respect_moderation" => self.refused |= *value == Value::Bool(false),
@@ -217,7 +219,7 @@ impl Said {
         }
     }
 
-    fn nested(&mut self, value: &Value, place: Place, depth: u32) {
+    fn nested(&mut self, value: &Value, place: AnswerSection, depth: u32) {
         let Some(depth) = depth.checked_sub(1) else { return };
         match value {
             Value::Object(members) => self.walk(members, place, depth),
@@ -226,12 +228,12 @@ impl Said {
         }
     }
 
-    fn word(&mut self, value: &Value, place: Place) {
+    fn word(&mut self, value: &Value, place: AnswerSection) {
         let Some(text) = value.as_str().filter(|text| text.len() <= WORD_MAX) else { return };
         let word: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         let is = |words: &[&str]| words.contains(&word.as_str());
         self.refused |= is(REFUSED) || REFUSED_WITHIN.iter().any(|part| word.contains(part));
-        if place == Place::Error {
+        if place == AnswerSection::Error {
             self.exhausted |= is(EXHAUSTED);
             self.limited |= is(LIMITED);
             self.unfit |= is(UNFIT);
@@ -241,8 +243,8 @@ impl Said {
         }
     }
 
-    /// A sentence of the upstream, a bare code in its place, or an error that was wrapped as text.
-    fn message(&mut self, value: &Value, place: Place, depth: u32) {
+    /// Reads a sentence of the upstream, a code in place of a sentence, or an error that was wrapped as text.
+    fn message(&mut self, value: &Value, place: AnswerSection, depth: u32) {
         let text = value.as_str().unwrap_or_default().trim();
         if !text.contains(char::is_whitespace) {
             self.word(value, place);
@@ -257,9 +259,9 @@ impl Said {
         let has = |sentences: &[&str]| sentences.iter().any(|sentence| low.contains(sentence));
         self.sentence |= has(REFUSED_SENTENCES);
         self.of_account |= has(ACCOUNT_SENTENCES);
-        self.oversized |= place == Place::Error && has(OVERSIZED_SENTENCES);
-        self.model |= place == Place::Error && low.contains("model");
-        self.text |= place == Place::Output && !low.is_empty();
+        self.oversized |= place == AnswerSection::Error && has(OVERSIZED_SENTENCES);
+        self.model |= place == AnswerSection::Error && low.contains("model");
+        self.text |= place == AnswerSection::Output && !low.is_empty();
     }
 
     fn text(&mut self, key: &str, value: &Value) {
@@ -271,7 +273,7 @@ impl Said {
     }
 }
 
-/// A filter's verdict has held something back.
+/// True if a filter result has blocked something.
 fn filtered(value: &Value, depth: u32) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     let Some(members) = value.as_object() else { return false };

@@ -1,8 +1,8 @@
-//! How long an account is to be left alone, in all the ways upstreams state it.
+//! Reads how long an account must not be asked, in all the forms that upstreams use.
 //!
-//! Pure: the time is an argument. A date is held against the upstream's own clock where it sends one, so that a clock that
-//! is wrong on either side moves nothing. What is absurd is as good as unsaid: whoever asks then pauses briefly by its own
-//! rule (U16).
+//! The module does no I/O; the time is an argument. A date is compared with the upstream's own clock if it sends one,
+//! so that a wrong clock on either side has no effect. An absurd value is ignored: the account then pauses briefly
+//! under its own rule (U16).
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
-/// No wait is longer than this, whatever an upstream states: a week and a day.
+/// The longest wait that is accepted, whatever an upstream states: a week and a day.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Beyond this a wait is no statement but nonsense (ours): no upstream has windows of more than a year.
+/// A wait above this limit is ignored as invalid (ours): no upstream has windows of more than a year.
 const ABSURD: f64 = 400.0 * 24.0 * 3600.0;
-/// A number of seconds above this is a moment, and above the next one a moment in milliseconds.
+/// A number of seconds above this is a point in time, and above the next limit one in milliseconds.
 const MOMENT: f64 = 1e9;
 const MOMENT_MS: f64 = 1e11;
-/// `x-ratelimit-reset-requests`, `-tokens`, `-images`, or none of them behind it.
+/// `x-ratelimit-reset-requests`, `-tokens`, `-images`, or the name without a suffix.
 const RESET: &str = "x-ratelimit-reset";
 
-/// The wait that an answer states, from the most exact statement to the vaguest. `now` in seconds since 1970.
+/// Returns the wait that an answer states. The most exact statement takes precedence. `now` is in seconds since 1970.
 pub(super) fn stated(headers: &HeaderMap, body: Option<&Map<String, Value>>, now: f64) -> Option<Duration> {
     let clock = text(headers, &DATE).and_then(date).unwrap_or(now);
     let in_body = || body.and_then(|body| member(body, clock));
@@ -31,13 +31,13 @@ pub(super) fn unix_now() -> f64 {
     exact(chrono::Utc::now().timestamp())
 }
 
-/// A wait in seconds, if it is one.
+/// Returns a wait in seconds, if it is valid.
 fn sane(seconds: f64) -> Option<Duration> {
     let whole = Some(seconds.ceil()).filter(|seconds| (1.0..=ABSURD).contains(seconds))?;
     Duration::try_from_secs_f64(whole.min(WAIT_MAX.as_secs_f64())).ok()
 }
 
-/// `resets_in_seconds` or `resets_at` of the error.
+/// Reads `resets_in_seconds` or `resets_at` of the error.
 fn member(body: &Map<String, Value>, clock: f64) -> Option<Duration> {
     let nested = ["error", "response", "detail"].into_iter().filter_map(|key| body.get(key)?.as_object());
     let stated = || {
@@ -52,7 +52,7 @@ fn number(value: Option<&Value>) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
 }
 
-/// A moment as a number or as text.
+/// Reads a point in time that is a number or text.
 fn moment(value: &Value, clock: f64) -> Option<Duration> {
     let at = number(Some(value)).map(whole_seconds).or_else(|| date(value.as_str()?))?;
     sane(at - clock)
@@ -62,7 +62,7 @@ fn whole_seconds(at: f64) -> f64 {
     if at > MOMENT_MS { at / 1000.0 } else { at }
 }
 
-/// `retry-after-ms`, or `Retry-After` in seconds or as a date.
+/// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date.
 fn advised(headers: &HeaderMap, clock: f64) -> Option<Duration> {
     let milliseconds =
         text(headers, &HeaderName::from_static("retry-after-ms")).and_then(|text| text.parse::<f64>().ok());
@@ -73,8 +73,8 @@ fn advised(headers: &HeaderMap, clock: f64) -> Option<Duration> {
     milliseconds.and_then(|milliseconds| sane(milliseconds / 1000.0)).or_else(|| seconds().and_then(sane))
 }
 
-/// `x-ratelimit-reset-*`: the last of those limits of which nothing is left, for all of them must be free; where no limit
-/// says that it is used up, the first.
+/// Reads `x-ratelimit-reset-*`. Returns the latest reset of the limits of which nothing is left, because all of them
+/// must be free. If no limit is used up, returns the earliest reset.
 fn limits(headers: &HeaderMap, clock: f64) -> Option<Duration> {
     let resets = headers.iter().filter_map(|(name, value)| {
         let which = name.as_str().strip_prefix(RESET)?;
@@ -87,7 +87,7 @@ fn limits(headers: &HeaderMap, clock: f64) -> Option<Duration> {
     waits(spent).max().or_else(|| waits(open).min())
 }
 
-/// `6m0s`, `120ms`, `17`, a moment in seconds, or a date.
+/// Reads `6m0s`, `120ms`, `17`, a point in time in seconds, or a date.
 fn reset(stated: &str, clock: f64) -> Option<Duration> {
     let seconds = match stated.parse::<f64>() {
         Ok(at) if at > MOMENT => Some(whole_seconds(at) - clock),
@@ -97,7 +97,7 @@ fn reset(stated: &str, clock: f64) -> Option<Duration> {
     seconds.and_then(sane)
 }
 
-/// Numbers with units, one after the other.
+/// Reads numbers with units, one after the other.
 fn period(stated: &str) -> Option<f64> {
     let mut rest = stated;
     let mut total = 0.0;
@@ -122,7 +122,7 @@ fn period(stated: &str) -> Option<f64> {
     (!stated.is_empty()).then_some(total)
 }
 
-/// A date as in headers or as in JSON: seconds since 1970.
+/// Reads a date as in headers or as in JSON, and returns seconds since 1970.
 fn date(stated: &str) -> Option<f64> {
     let parsed = chrono::DateTime::parse_from_rfc2822(stated).or_else(|_| chrono::DateTime::parse_from_rfc3339(stated));
     parsed.ok().map(|date| exact(date.timestamp()))

@@ -1,28 +1,28 @@
-//! The part of an upstream's words about a failure that a record may keep: no credential, no address, no part of a
-//! prompt.
+//! Selects the part of an upstream's message about a failure that a record may keep: no credential, no address, no part
+//! of a prompt.
 
 use serde_json::{Map, Value};
 
 use super::has_address;
-use crate::gateway::upstream::reply::Cause;
+use crate::gateway::upstream::reply::FailureCause;
 
 /// The most characters of a message that are kept.
 const LENGTH_MAX: usize = 240;
-/// A longer run of characters is left out.
+/// The longest run of characters that is kept.
 const WORD_MAX: usize = 40;
 /// Parameters that carry the caller's content.
 const CONTENT: [&str; 4] = ["prompt", "input", "instructions", "image"];
 /// Parts of words that are credentials or identify an account.
 const TELLING: [&str; 10] = ["sk-", "org-", "proj_", "proj-", "key-", "bearer", "://", "@", "eyj", "acct_"];
-/// Stands for a word that is left out.
+/// The placeholder for a word that is left out.
 const LEFT_OUT: &str = "[...]";
 
-/// The message of an error. A content refusal repeats the refused content, so none of it is kept.
-pub(super) fn shown(cause: &Cause, detail: Option<&Map<String, Value>>) -> Option<String> {
+/// Returns the message of an error. A content refusal repeats the refused content, so none of it is kept.
+pub(super) fn shown(cause: &FailureCause, detail: Option<&Map<String, Value>>) -> Option<String> {
     let text = |key: &str| detail?.get(key)?.as_str();
     let param = text("param").unwrap_or_default();
     let root = param.split(['.', '[']).next().unwrap_or_default();
-    if *cause == Cause::Refused || CONTENT.contains(&root) {
+    if *cause == FailureCause::Refused || CONTENT.contains(&root) {
         return None;
     }
     let kept = text("message")?.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
@@ -44,27 +44,31 @@ mod tests {
 
     use super::*;
 
-    fn kept(cause: &Cause, detail: &Value) -> Option<String> {
+    fn kept(cause: &FailureCause, detail: &Value) -> Option<String> {
         shown(cause, detail.as_object())
     }
 
     #[test]
     fn words_that_tell_of_the_account_are_left_out() {
         let message = "Limit\u{7} reached for org-Ab1 with key sk-proj-12 at http://10.0.0.1/x and up.example:8080.";
-        let found = kept(&Cause::Failed, &json!({ "message": message }));
+        let found = kept(&FailureCause::Failed, &json!({ "message": message }));
         assert_eq!(found.as_deref(), Some("Limit reached for [...] with key [...] at [...] and [...]"));
         let long = "a".repeat(41);
-        assert_eq!(kept(&Cause::Failed, &json!({ "message": long })).as_deref(), Some("[...]"));
+        assert_eq!(kept(&FailureCause::Failed, &json!({ "message": long })).as_deref(), Some("[...]"));
         let many = "word ".repeat(100);
-        assert!(kept(&Cause::Failed, &json!({ "message": many })).is_some_and(|kept| kept.len() <= LENGTH_MAX));
+        assert!(kept(&FailureCause::Failed, &json!({ "message": many })).is_some_and(|kept| kept.len() <= LENGTH_MAX));
     }
 
     #[test]
     fn nothing_of_a_prompt_is_kept() {
-        assert_eq!(kept(&Cause::Refused, &json!({"message": "refused: a zeppelin"})), None);
+        assert_eq!(kept(&FailureCause::Refused, &json!({"message": "refused: a zeppelin"})), None);
         for param in ["prompt", "input[3].content", "instructions"] {
-            assert_eq!(kept(&Cause::Failed, &json!({"message": "bad: a zeppelin", "param": param})), None, "{param}");
+            assert_eq!(
+                kept(&FailureCause::Failed, &json!({"message": "bad: a zeppelin", "param": param})),
+                None,
+                "{param}"
+            );
         }
-        assert_eq!(kept(&Cause::Failed, &json!({})), None);
+        assert_eq!(kept(&FailureCause::Failed, &json!({})), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One picture at a time, on a blocking thread, as soon as there is a place for it.
+//! Draws one image at a time, on a blocking thread, as soon as a drawing slot is free.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,62 +9,62 @@ use tokio::task::JoinHandle;
 
 use crate::gateway::upstream::reply::ReplyError;
 
-type Painted = Result<String, ReplyError>;
+type DrawingResult = Result<String, ReplyError>;
 
-/// Where one answer has its pictures drawn.
+/// The drawing task of one answer.
 #[derive(Debug)]
-pub(super) struct Easel {
+pub(super) struct DrawingTask {
     places: Arc<Semaphore>,
-    drawing: Option<Drawing>,
+    drawing: Option<DrawingTaskState>,
 }
 
-/// A picture that is done, or not yet.
+/// A drawing that is done or in progress.
 #[derive(Debug)]
-enum Drawing {
+enum DrawingTaskState {
     Done(String),
-    Running(JoinHandle<Painted>),
+    Running(JoinHandle<DrawingResult>),
 }
 
-// === impl Easel ===
+// === impl DrawingTask ===
 
-impl Easel {
+impl DrawingTask {
     pub(super) fn new(places: &Arc<Semaphore>) -> Self {
         Self { places: Arc::clone(places), drawing: None }
     }
 
-    /// Whether no picture has been begun.
+    /// True if no drawing has begun.
     pub(super) const fn is_empty(&self) -> bool {
         self.drawing.is_none()
     }
 
-    /// Begins the next picture.
-    pub(super) fn draw(&mut self, paint: impl FnOnce() -> Painted + Send + 'static) {
+    /// Begins the next image.
+    pub(super) fn draw(&mut self, paint: impl FnOnce() -> DrawingResult + Send + 'static) {
         let places = Arc::clone(&self.places);
         let work = async move {
             let place = places.acquire_owned().await.map_err(|_| ReplyError)?;
-            // A picture that is being drawn cannot be stopped: its place is taken until it is done, whoever has left.
+            // A drawing in progress cannot be stopped: its slot is taken until it is done, even if the caller has left.
             let draw = move || {
                 let _place = place;
                 paint()
             };
             tokio::task::spawn_blocking(draw).await.unwrap_or(Err(ReplyError))
         };
-        self.drawing = Some(Drawing::Running(tokio::runtime::Handle::current().spawn(work)));
+        self.drawing = Some(DrawingTaskState::Running(tokio::runtime::Handle::current().spawn(work)));
     }
 
-    /// Puts a picture back that nobody has used yet.
+    /// Stores an image that was not used yet.
     pub(super) fn keep(&mut self, picture: String) {
-        self.drawing = Some(Drawing::Done(picture));
+        self.drawing = Some(DrawingTaskState::Done(picture));
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Painted> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DrawingResult> {
         match self.drawing.take() {
             None => Poll::Ready(Err(ReplyError)),
-            Some(Drawing::Done(picture)) => Poll::Ready(Ok(picture)),
-            Some(Drawing::Running(mut task)) => match Pin::new(&mut task).poll(cx) {
+            Some(DrawingTaskState::Done(picture)) => Poll::Ready(Ok(picture)),
+            Some(DrawingTaskState::Running(mut task)) => match Pin::new(&mut task).poll(cx) {
                 Poll::Ready(picture) => Poll::Ready(picture.unwrap_or(Err(ReplyError))),
                 Poll::Pending => {
-                    self.drawing = Some(Drawing::Running(task));
+                    self.drawing = Some(DrawingTaskState::Running(task));
                     Poll::Pending
                 }
             },
@@ -72,9 +72,9 @@ impl Easel {
     }
 }
 
-impl Drop for Easel {
+impl Drop for DrawingTask {
     fn drop(&mut self) {
-        if let Some(Drawing::Running(task)) = &self.drawing {
+        if let Some(DrawingTaskState::Running(task)) = &self.drawing {
             task.abort();
         }
     }

@@ -1,7 +1,7 @@
-//! A response of the simulator: what a text model with an image tool would answer, without a model.
+//! A response of the simulator: the answer that a text model with an image tool would give, without a model.
 //!
-//! The whole answer is written down before the first byte, with holes where pictures belong. A picture is drawn when its
-//! hole is reached, and held once although it goes out twice.
+//! The whole answer is prepared before the first byte, with placeholders for images. An image is drawn when its
+//! placeholder is reached, and held once although it is sent twice.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,57 +12,57 @@ use http_body::{Body, Frame};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::easel::Easel;
-use super::{Detail, Order, Shot, detail};
+use super::easel::DrawingTask;
+use super::{Detail, ImageSpec, SimulatorJob, detail};
 use crate::gateway::rules::{ImageTool, ResponseJob};
 use crate::gateway::upstream::reply::ReplyError;
 use crate::gateway::upstream::simulator;
 
-/// So much of a request's tools is told back.
+/// The most bytes of a request's tools that the answer repeats.
 const TOLD_BACK: usize = 256 * 1024;
 const DRAWN: &str = "Here is your image. The simulator drew it, not a model.";
 const SAID: &str = "The simulator answers here: no model has read your message.";
 
-/// A response as it is made.
+/// A response while it is sent.
 #[derive(Debug)]
 pub(crate) struct SimulatedResponse {
-    steps: VecDeque<Step>,
-    order: Order,
-    easel: Easel,
+    steps: VecDeque<ResponseSegment>,
+    order: SimulatorJob,
+    easel: DrawingTask,
     picture: Bytes,
 }
 
 #[derive(Debug)]
-enum Step {
-    /// Says this.
+enum ResponseSegment {
+    /// Sends this text.
     Text(String),
-    /// Draws, and says nothing.
-    Draw(Shot),
-    /// Says the picture that was drawn last.
+    /// Draws an image, and sends nothing.
+    Draw(ImageSpec),
+    /// Sends the image that was drawn last.
     Picture,
 }
 
-/// A response that is being written down.
-struct Story<'a> {
+/// A response while it is prepared.
+struct ResponseBuilder<'a> {
     job: &'a ResponseJob,
-    order: &'a Order,
+    order: &'a SimulatorJob,
     tool: Option<&'a ImageTool>,
     id: String,
     image: String,
     message: String,
-    /// Stands for a picture in everything that is written down.
+    /// The placeholder for an image in the prepared text.
     hole: String,
-    steps: VecDeque<Step>,
+    steps: VecDeque<ResponseSegment>,
     told: u64,
 }
 
 // === impl SimulatedResponse ===
 
 impl SimulatedResponse {
-    pub(super) fn new(job: &ResponseJob, easel: Easel) -> Self {
+    pub(super) fn new(job: &ResponseJob, easel: DrawingTask) -> Self {
         let tool = job.tool().filter(|_| !job.forbids_tools());
         let order = order(job, tool);
-        let mut story = Story::new(job, &order, tool);
+        let mut story = ResponseBuilder::new(job, &order, tool);
         if job.stream() {
             story.events();
         } else {
@@ -73,12 +73,12 @@ impl SimulatedResponse {
     }
 }
 
-fn order(job: &ResponseJob, tool: Option<&ImageTool>) -> Order {
-    // Nobody is drawn for whom the disk fails; why it failed has been logged.
+fn order(job: &ResponseJob, tool: Option<&ImageTool>) -> SimulatorJob {
+    // If the disk fails, the prompt is empty; the failure has been logged.
     let prompt = job.prompt().unwrap_or_default();
     let size = tool.and_then(|tool| tool.size.exact());
     let (width, height) = size.map_or_else(|| simulator::resolve_auto(&prompt), |size| (size.width(), size.height()));
-    Order {
+    SimulatorJob {
         prompt: prompt.into(),
         count: 1,
         partials: tool.filter(|_| job.stream()).map(|tool| tool.partials),
@@ -93,25 +93,25 @@ fn order(job: &ResponseJob, tool: Option<&ImageTool>) -> Order {
     }
 }
 
-// === impl Story ===
+// === impl ResponseBuilder ===
 
-impl<'a> Story<'a> {
-    fn new(job: &'a ResponseJob, order: &'a Order, tool: Option<&'a ImageTool>) -> Self {
+impl<'a> ResponseBuilder<'a> {
+    fn new(job: &'a ResponseJob, order: &'a SimulatorJob, tool: Option<&'a ImageTool>) -> Self {
         let id = |kind: &str| format!("{kind}_{}", Uuid::new_v4().simple());
         let (image, message, hole) = (id("ig"), id("msg"), id("hole"));
         Self { job, order, tool, id: id("resp"), image, message, hole, steps: VecDeque::new(), told: 0 }
     }
 
-    /// One JSON value.
+    /// Prepares one JSON value.
     fn answer(&mut self) {
         if self.tool.is_some() {
-            self.steps.push_back(Step::Draw(self.order.shot(0)));
+            self.steps.push_back(ResponseSegment::Draw(self.order.shot(0)));
         }
         let output = self.output();
         self.say(&self.response("completed", output).to_string());
     }
 
-    /// The events, in the order of the contract.
+    /// Prepares the events, in the order of the contract.
     fn events(&mut self) {
         for kind in ["created", "in_progress"] {
             let response = self.response("in_progress", Vec::new());
@@ -136,13 +136,13 @@ impl<'a> Story<'a> {
         call(self, "in_progress", json!({}));
         call(self, "generating", json!({}));
         for index in 0..self.order.partials.unwrap_or(0) {
-            self.steps.push_back(Step::Draw(self.order.shot(index)));
+            self.steps.push_back(ResponseSegment::Draw(self.order.shot(index)));
             let mut partial = Value::Object(self.look());
             partial["partial_image_index"] = index.into();
             partial["partial_image_b64"] = self.hole.as_str().into();
             call(self, "partial_image", partial);
         }
-        self.steps.push_back(Step::Draw(self.order.shot(self.order.partials.unwrap_or(0))));
+        self.steps.push_back(ResponseSegment::Draw(self.order.shot(self.order.partials.unwrap_or(0))));
         call(self, "completed", json!({}));
         let item = self.image_item();
         self.event("response.output_item.done", json!({"output_index": 0, "item": item}));
@@ -181,17 +181,17 @@ impl<'a> Story<'a> {
         self.say(&format!("event: {kind}\ndata: {event}\n\n"));
     }
 
-    /// Writes down a text with its holes.
+    /// Adds a text with its placeholders.
     fn say(&mut self, text: &str) {
         for (index, piece) in text.split(&self.hole).enumerate() {
             if index > 0 {
-                self.steps.push_back(Step::Picture);
+                self.steps.push_back(ResponseSegment::Picture);
             }
-            self.steps.push_back(Step::Text(piece.to_owned()));
+            self.steps.push_back(ResponseSegment::Text(piece.to_owned()));
         }
     }
 
-    /// What the picture is, in the words of the contract.
+    /// Returns the properties of the image, in the words of the contract.
     fn look(&self) -> Map<String, Value> {
         let mut look = match self.order.members() {
             Value::Object(look) => look,
@@ -242,7 +242,7 @@ impl<'a> Story<'a> {
         if status == "completed" {
             response["completed_at"] = self.order.created.into();
             response["usage"] = self.usage();
-            // One strict client takes no usage of tools without one of images.
+            // One strict client accepts no token usage of tools without one of images.
             if self.tool.is_some() {
                 let image = self.order.members()["usage"].take();
                 response["tool_usage"] = json!({"image_gen": image, "web_search": {"num_requests": 0}});
@@ -266,8 +266,8 @@ fn part(text: &str) -> Value {
 }
 
 impl SimulatedResponse {
-    /// Ready when the picture is drawn.
-    fn poll_picture(&mut self, cx: &mut Context<'_>, shot: Shot) -> Poll<Result<(), ReplyError>> {
+    /// Resolves when the image is drawn.
+    fn poll_picture(&mut self, cx: &mut Context<'_>, shot: ImageSpec) -> Poll<Result<(), ReplyError>> {
         if self.easel.is_empty() {
             let order = self.order.clone();
             self.easel.draw(move || order.paint(shot));
@@ -288,16 +288,16 @@ impl Body for SimulatedResponse {
         let this = &mut *self;
         loop {
             match this.steps.front_mut() {
-                Some(Step::Draw(shot)) => {
+                Some(ResponseSegment::Draw(shot)) => {
                     let shot = *shot;
                     ready!(this.poll_picture(cx, shot))?;
                     this.steps.pop_front();
                 }
-                Some(Step::Picture) => {
+                Some(ResponseSegment::Picture) => {
                     this.steps.pop_front();
                     return Poll::Ready(Some(Ok(Frame::data(this.picture.clone()))));
                 }
-                Some(Step::Text(text)) => {
+                Some(ResponseSegment::Text(text)) => {
                     let text = std::mem::take(text);
                     this.steps.pop_front();
                     return Poll::Ready(Some(Ok(Frame::data(text.into()))));
@@ -322,7 +322,7 @@ mod tests {
     async fn answer(request: &Value) -> String {
         let job = rules::response(Bytes::from(request.to_string()).into(), &http::HeaderMap::new(), Utc::now())
             .expect("a legal request");
-        let body = SimulatedResponse::new(&job, Easel::new(&Arc::new(Semaphore::new(1))));
+        let body = SimulatedResponse::new(&job, DrawingTask::new(&Arc::new(Semaphore::new(1))));
         String::from_utf8(body.collect().await.expect("an answer").to_bytes().to_vec()).expect("text")
     }
 

@@ -1,53 +1,93 @@
-//! From pixels to a file.
+//! Encodes rows of pixels into a file.
 //!
-//! Decides how each format spends its bytes and where it says who drew it.
-//! Refuses to know what is in the picture.
+//! The module decides how each format is compressed and where the file names the simulator. It must not know the
+//! content of the image. PNG and JPEG take one row after the other, so that a large image costs little memory. WebP
+//! needs all rows at once.
 
-use jpeg_encoder::{ColorType, Encoder as JpegEncoder};
+use std::io::Write as _;
 
-use super::DrawError;
-use super::canvas::Canvas;
+use jpeg_encoder::{Encoder as JpegEncoder, ImageBuffer, JpegColorType, rgb_to_ycbcr};
+
+use super::render::{PIXEL, RowRenderer};
+use super::{DrawError, TestImage};
 use crate::image::Format;
 
-/// Written into the file where the format has a place for it.
+/// The mark that is written into the file if the format has a field for it.
 pub(super) const MARK: &str = "imagate simulator";
 
-/// The file's bytes. `compression` from 0 (smallest) to 100 (best); `png` has no use for it.
-pub(super) fn encode(canvas: &Canvas, format: Format, compression: u8) -> Result<Vec<u8>, DrawError> {
-    let quality = compression.min(100);
-    match format {
-        Format::Png => png(canvas),
-        Format::Jpeg => jpeg(canvas, quality),
-        Format::Webp => webp(canvas, quality),
+/// Returns the bytes of the file. No edge may be 0 or longer than every format allows.
+pub(super) fn encode(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
+    let (rows, quality, size) = (RowRenderer::new(image), image.compression.min(100), (image.width, image.height));
+    match image.format {
+        Format::Png => png(&rows, size),
+        Format::Jpeg => jpeg(&rows, quality),
+        Format::Webp => webp(&rows, size, quality),
     }
 }
 
-fn png(canvas: &Canvas) -> Result<Vec<u8>, DrawError> {
-    let mut file = Vec::with_capacity(canvas.bytes().len() / 3);
-    let mut encoder = png::Encoder::new(&mut file, canvas.width.unsigned_abs(), canvas.height.unsigned_abs());
+/// Returns all rows, one below the other.
+pub(super) fn all_pixels(rows: &RowRenderer) -> Vec<u8> {
+    let mut pixels = vec![0; rows.width * rows.height * PIXEL];
+    pixels.chunks_exact_mut(rows.width * PIXEL).enumerate().for_each(|(y, row)| rows.render(y, row));
+    pixels
+}
+
+fn png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>, DrawError> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_compression(png::Compression::Fast);
+    encoder.set_filter(png::Filter::Up);
     encoder.add_text_chunk("Software".to_owned(), MARK.to_owned()).map_err(DrawError::encode)?;
     let mut writer = encoder.write_header().map_err(DrawError::encode)?;
-    writer.write_image_data(canvas.bytes()).map_err(DrawError::encode)?;
+    let mut stream = writer.stream_writer_with_size(32 * 1024).map_err(DrawError::encode)?;
+    let mut row = vec![0; rows.width * PIXEL];
+    for y in 0..rows.height {
+        rows.render(y, &mut row);
+        stream.write_all(&row).map_err(DrawError::encode)?;
+    }
+    stream.finish().map_err(DrawError::encode)?;
     writer.finish().map_err(DrawError::encode)?;
     Ok(file)
 }
 
-fn jpeg(canvas: &Canvas, quality: u8) -> Result<Vec<u8>, DrawError> {
-    let (width, height) = (u16::try_from(canvas.width), u16::try_from(canvas.height));
-    let (Ok(width), Ok(height)) = (width, height) else {
-        return Err(DrawError::Size);
-    };
-    let mut file = Vec::with_capacity(canvas.bytes().len() / 8);
-    // The encoder knows 1 to 100 only.
-    let encoder = JpegEncoder::new(&mut file, quality.max(1));
-    encoder.encode(canvas.bytes(), width, height, ColorType::Rgb).map_err(DrawError::encode)?;
+/// The rows, in the form that the JPEG encoder requires.
+struct JpegRows<'a>(&'a RowRenderer);
+
+impl ImageBuffer for JpegRows<'_> {
+    fn get_jpeg_color_type(&self) -> JpegColorType {
+        JpegColorType::Ycbcr
+    }
+
+    fn width(&self) -> u16 {
+        u16::try_from(self.0.width).unwrap_or(u16::MAX)
+    }
+
+    fn height(&self) -> u16 {
+        u16::try_from(self.0.height).unwrap_or(u16::MAX)
+    }
+
+    fn fill_buffers(&self, y: u16, [luma, blue, red, _]: &mut [Vec<u8>; 4]) {
+        let mut row = vec![0; self.0.width * PIXEL];
+        self.0.render(y.into(), &mut row);
+        for pixel in row.chunks_exact(PIXEL) {
+            let (y, cb, cr) = rgb_to_ycbcr(pixel[0], pixel[1], pixel[2]);
+            luma.push(y);
+            blue.push(cb);
+            red.push(cr);
+        }
+    }
+}
+
+fn jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
+    let mut file = Vec::new();
+    // The encoder accepts 1 to 100 only.
+    JpegEncoder::new(&mut file, quality.max(1)).encode_image(JpegRows(rows)).map_err(DrawError::encode)?;
     Ok(with_comment(file))
 }
 
-/// Puts a comment segment behind the first one, which has to stay first (JFIF).
+/// Inserts a comment segment after the first one, which must stay first (JFIF).
 fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
     let Some(&[high, low]) = file.get(4..6) else { return file };
     let place = 4 + usize::from(u16::from_be_bytes([high, low]));
@@ -60,10 +100,10 @@ fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-fn webp(canvas: &Canvas, quality: u8) -> Result<Vec<u8>, DrawError> {
-    let (width, height) = (canvas.width.unsigned_abs(), canvas.height.unsigned_abs());
-    // The encoder panics on a buffer that is too small; the canvas is exactly this large.
-    let encoder = webp::Encoder::from_rgb(canvas.bytes(), width, height);
+fn webp(rows: &RowRenderer, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, DrawError> {
+    // The encoder panics on a buffer that is too small; this one is exactly large enough.
+    let pixels = all_pixels(rows);
+    let encoder = webp::Encoder::from_rgb(&pixels, width, height);
     let file =
         encoder.encode_simple(false, f32::from(quality)).map_err(|error| DrawError::Encode(format!("{error:?}")))?;
     Ok(file.to_vec())

@@ -1,9 +1,9 @@
-//! The bodies on both ways: the request's, which can be written again, and the answer's, which drives its connection.
+//! The bodies of requests, which can be written again, and of answers, which drive their connections.
 //!
-//! Decides: when a connection may carry another request.
-//! Refuses to know: time. Whoever reads the answer decides how long a pause may be, and drops the body to end it.
-//! Rules: the connection is polled from the body and nowhere else, so a frame crosses no task; a body that is dropped
-//! early closes its socket at once; a body that broke off never ends cleanly (U06).
+//! The module decides when a connection may carry another request. It must not know time: the reader of an answer
+//! decides how long a pause may be, and drops the body to end it. Rules: the connection is polled from the body only,
+//! so a frame crosses no task; a body that is dropped early closes its socket at once; a body that broke off never ends
+//! cleanly (U06).
 
 use std::fmt;
 use std::io;
@@ -19,64 +19,64 @@ use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::budget::Tally;
+use super::budget::ExchangeState;
 use super::error::BodyError;
-use super::exchange::Link;
-use crate::gateway::spool::{Kept, Spooled};
-use crate::image::Source;
+use super::exchange::ActiveConnection;
+use crate::gateway::spool::{SpooledBytes, SpooledFile};
+use crate::image::ByteSource;
 
-/// So much of a file is read at once: larger was measured to be no faster.
+/// The number of bytes of a file that are read at once: larger reads were measured to be no faster.
 const READ: usize = 256 * 1024;
-/// So much of a file becomes one piece of base64 of that size.
+/// The number of bytes of a file that become one piece of base64 of that size.
 const READ_PLAIN: usize = READ / 4 * 3;
 
 /// The body of a request; a clone of it writes the same bytes again.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestBody {
-    /// All of it, in memory.
+    /// The whole body, in memory.
     InMemory(Bytes),
-    /// Pieces one after the other, some of them files.
-    Pieces(Pieces),
+    /// A sequence of pieces, some of them files.
+    Pieces(BodyPartReader),
 }
 
 /// A piece of a request's body.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece {
+pub(crate) enum BodyPart {
     /// In memory.
     Bytes(Bytes),
     /// On disk, from its first byte to its last.
-    File(Arc<Spooled>),
+    File(Arc<SpooledFile>),
     /// On disk, and written as base64.
-    Base64(Arc<Spooled>),
-    /// Wherever it lies.
-    Kept(Kept),
+    Base64(Arc<SpooledFile>),
+    /// In memory or on disk.
+    Kept(SpooledBytes),
 }
 
 /// A read of a file in progress; it returns the bytes and the buffer that they were read into.
-type Reading = JoinHandle<io::Result<(Bytes, BytesMut)>>;
+type PendingFileRead = JoinHandle<io::Result<(Bytes, BytesMut)>>;
 
-/// Pieces, and how far they have been read.
+/// Pieces, and the position up to which they have been read.
 #[derive(Debug)]
-pub(crate) struct Pieces {
-    all: Arc<[Piece]>,
-    /// The piece that is being read, and what has been read of it.
+pub(crate) struct BodyPartReader {
+    all: Arc<[BodyPart]>,
+    /// The index of the current piece; the next field is the position within it.
     at: usize,
     offset: u64,
     left: u64,
-    /// Reused as soon as the last frame is written.
+    /// The buffer, which is reused as soon as the last frame is written.
     buffer: BytesMut,
-    /// The next bytes of a file, read on a thread that may block: a stalled disk must not hold up other requests.
-    reading: Option<Reading>,
+    /// The next bytes of a file, read on a thread that may block: a stalled disk must not delay other requests.
+    reading: Option<PendingFileRead>,
 }
 
 /// The body of an answer.
 ///
-/// Its frames count against the budget until they are dropped, slices of them too. Above the budget the next frame comes
-/// only when earlier ones are gone, so whoever keeps bytes while waiting for more of them keeps a copy.
+/// Its frames, and slices of them, count against the budget until they are dropped. Above the budget the next frame
+/// comes only when earlier ones are dropped, so a reader that keeps bytes while it waits for more must keep a copy.
 pub(crate) struct ResponseBody {
     incoming: Incoming,
-    tally: Arc<Tally>,
-    link: Option<Link>,
+    tally: Arc<ExchangeState>,
+    link: Option<ActiveConnection>,
     ended: bool,
 }
 
@@ -88,10 +88,17 @@ impl From<Bytes> for RequestBody {
     }
 }
 
-impl From<Vec<Piece>> for RequestBody {
-    fn from(pieces: Vec<Piece>) -> Self {
-        let left = pieces.iter().map(Piece::len).sum();
-        Self::Pieces(Pieces { all: pieces.into(), at: 0, offset: 0, left, buffer: BytesMut::new(), reading: None })
+impl From<Vec<BodyPart>> for RequestBody {
+    fn from(pieces: Vec<BodyPart>) -> Self {
+        let left = pieces.iter().map(BodyPart::len).sum();
+        Self::Pieces(BodyPartReader {
+            all: pieces.into(),
+            at: 0,
+            offset: 0,
+            left,
+            buffer: BytesMut::new(),
+            reading: None,
+        })
     }
 }
 
@@ -128,9 +135,9 @@ impl RequestBody {
     }
 }
 
-// === impl Piece ===
+// === impl BodyPart ===
 
-impl Piece {
+impl BodyPart {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -140,22 +147,22 @@ impl Piece {
         }
     }
 
-    /// The bytes at this offset; at most `most` of a file.
+    /// Returns the bytes at this offset; at most `most` of a file.
     fn read(&self, buffer: &mut BytesMut, offset: u64, most: usize) -> io::Result<Bytes> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
             Self::File(file) => read(buffer, &**file, offset, most),
-            // Every piece but the last is full, so each begins at a multiple of four characters.
+            // Every piece except the last is full, so each begins at a multiple of four characters.
             Self::Base64(file) => encoded(file, offset / 4 * 3),
             Self::Kept(kept) => read(buffer, kept, offset, most),
         }
     }
 }
 
-// === impl Pieces ===
+// === impl BodyPartReader ===
 
-impl Pieces {
-    /// The next bytes.
+impl BodyPartReader {
+    /// Returns the next bytes.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         while let Some(piece) = self.all.get(self.at) {
             let left = piece.len() - self.offset;
@@ -165,8 +172,8 @@ impl Pieces {
             }
             let most = usize::try_from(left).map_or(READ, |left| left.min(READ));
             let data = match piece {
-                Piece::Bytes(bytes) | Piece::Kept(Kept::Memory(bytes)) => bytes.clone(),
-                Piece::File(_) | Piece::Base64(_) | Piece::Kept(_) => {
+                BodyPart::Bytes(bytes) | BodyPart::Kept(SpooledBytes::Memory(bytes)) => bytes.clone(),
+                BodyPart::File(_) | BodyPart::Base64(_) | BodyPart::Kept(_) => {
                     let (offset, buffer) = (self.offset, &mut self.buffer);
                     let reading = self
                         .reading
@@ -186,12 +193,12 @@ impl Pieces {
     }
 }
 
-fn begin_to_read(piece: Piece, mut buffer: BytesMut, offset: u64, most: usize) -> Reading {
+fn begin_to_read(piece: BodyPart, mut buffer: BytesMut, offset: u64, most: usize) -> PendingFileRead {
     Handle::current().spawn_blocking(move || Ok((piece.read(&mut buffer, offset, most)?, buffer)))
 }
 
-fn read(buffer: &mut BytesMut, file: &impl Source, offset: u64, most: usize) -> io::Result<Bytes> {
-    // All of it at once also for the last piece, so that one allocation is taken again and again.
+fn read(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, most: usize) -> io::Result<Bytes> {
+    // The full size is reserved also for the last piece, so that one allocation is reused.
     buffer.reserve(READ);
     buffer.resize(most, 0);
     let count = file.read_at(offset, buffer)?;
@@ -202,8 +209,8 @@ fn read(buffer: &mut BytesMut, file: &impl Source, offset: u64, most: usize) -> 
     Ok(buffer.split().freeze())
 }
 
-/// The next piece of a file as base64. It is read to the full: where it ends the padding stands.
-fn encoded(file: &Spooled, offset: u64) -> io::Result<Bytes> {
+/// Returns the next piece of a file as base64. The read fills the whole piece, because its end is padded.
+fn encoded(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
     let left = usize::try_from(file.len() - offset).unwrap_or(READ_PLAIN);
     let mut plain = vec![0; left.min(READ_PLAIN)];
     let mut filled = 0;
@@ -216,7 +223,7 @@ fn encoded(file: &Spooled, offset: u64) -> io::Result<Bytes> {
     Ok(STANDARD.encode(plain).into())
 }
 
-impl Clone for Pieces {
+impl Clone for BodyPartReader {
     fn clone(&self) -> Self {
         Self {
             all: Arc::clone(&self.all),
@@ -232,7 +239,7 @@ impl Clone for Pieces {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    pub(super) fn new(incoming: Incoming, tally: Arc<Tally>, link: Option<Link>) -> Self {
+    pub(super) fn new(incoming: Incoming, tally: Arc<ExchangeState>, link: Option<ActiveConnection>) -> Self {
         let mut body = Self { incoming, tally, link, ended: false };
         if body.incoming.is_end_stream() {
             body.finish();
@@ -240,7 +247,7 @@ impl ResponseBody {
         body
     }
 
-    /// The body is whole, so its connection may be free.
+    /// Releases the connection after a complete body.
     fn finish(&mut self) {
         self.ended = true;
         self.tally.complete();
@@ -249,11 +256,11 @@ impl ResponseBody {
         }
     }
 
-    /// What of an item goes on.
+    /// Returns the part of an item that is passed on.
     fn settle(&mut self, item: Option<Result<Frame<Bytes>, BodyError>>) -> Option<Result<Frame<Bytes>, BodyError>> {
         match item {
             Some(Ok(frame)) => {
-                // Trailers are the upstream's own talk, and nobody behind this asks for them.
+                // Trailers are specific to the upstream, and no later code needs them.
                 let data = frame.into_data().ok()?;
                 if self.incoming.is_end_stream() {
                     self.finish();
@@ -272,7 +279,8 @@ impl ResponseBody {
     }
 
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Frames come only while the connection is polled, which is here: a waker would only wake this very task again.
+        // Frames arrive only while the connection is polled, which happens here: a waker would only wake this task
+        // again.
         let mut nobody = Context::from_waker(Waker::noop());
         let mut polled = Pin::new(&mut self.incoming).poll_frame(&mut nobody);
         if polled.is_pending() {

@@ -1,10 +1,10 @@
-//! How much of the answers may wait in this process for slow callers.
+//! Limits the bytes of answers that wait in this process for slow callers.
 //!
-//! Decides: how many bytes a connection may read now, from what all answers and this one hold unwritten.
-//! Refuses to know: sockets and HTTP.
-//! Rules: a frame counts from the moment it is handed on until its last copy is dropped; below the budget reads are
-//! as large as their buffer, above it one answer reads and holds little, so that many slow callers cost little each.
-//! An answer that waits for room always holds bytes of its own, and the drop of those wakes it: nobody waits for others.
+//! The module decides how many bytes a connection may read now, from the unwritten bytes of all answers and of this
+//! one. It must not know sockets and HTTP. Rules: a frame counts from the moment it is passed on until its last copy is
+//! dropped; below the budget reads are as large as their buffer; above it one answer reads and holds little, so that
+//! many slow callers cost little each. An answer that waits for space always holds bytes of its own, and their drop
+//! wakes it: no answer waits for others.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,20 +12,20 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::error::Sent;
+use super::error::SendProgress;
 
 /// The bytes that all answers together hold unwritten.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct BufferBudget {
     limit: usize,
     small_read: usize,
     unwritten: AtomicUsize,
 }
 
-/// What one exchange's connection, body and frames share.
+/// The state that the connection, body and frames of one exchange share.
 #[derive(Debug)]
-pub(super) struct Tally {
-    budget: Arc<Budget>,
+pub(super) struct ExchangeState {
+    budget: Arc<BufferBudget>,
     unwritten: AtomicUsize,
     waiting: Mutex<Option<Waker>>,
     complete: AtomicBool,
@@ -33,14 +33,14 @@ pub(super) struct Tally {
 }
 
 /// A frame that is counted as long as it lives.
-struct Counted {
+struct CountedFrame {
     bytes: Bytes,
-    tally: Arc<Tally>,
+    tally: Arc<ExchangeState>,
 }
 
-// === impl Budget ===
+// === impl BufferBudget ===
 
-impl Budget {
+impl BufferBudget {
     pub(super) fn new(limit: usize, small_read: usize) -> Self {
         Self { limit, small_read, unwritten: AtomicUsize::new(0) }
     }
@@ -50,10 +50,10 @@ impl Budget {
     }
 }
 
-// === impl Tally ===
+// === impl ExchangeState ===
 
-impl Tally {
-    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+impl ExchangeState {
+    pub(super) fn new(budget: &Arc<BufferBudget>) -> Arc<Self> {
         Arc::new(Self {
             budget: Arc::clone(budget),
             unwritten: AtomicUsize::new(0),
@@ -63,13 +63,13 @@ impl Tally {
         })
     }
 
-    /// How many bytes may be read now; pending until frames of this answer are dropped.
+    /// Returns the number of bytes that may be read now; pending until frames of this answer are dropped.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
         if let Some(room) = self.room() {
             return Poll::Ready(room);
         }
         *self.waiting() = Some(cx.waker().clone());
-        // A frame dropped between the first look and the waker above would wake nobody, hence the second look.
+        // A frame dropped between the first check and the waker above would wake no task, hence the second check.
         self.room().map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -78,11 +78,11 @@ impl Tally {
             return Some(usize::MAX);
         }
         let room = self.budget.small_read.saturating_sub(self.unwritten.load(Ordering::Acquire));
-        // Crumbs would cost a system call each, so a quarter must be free.
+        // Small reads cost a system call each, so a quarter must be free.
         (room > self.budget.small_read / 4).then_some(room)
     }
 
-    /// The answer is whole: what is read from now on is no part of it, so it needs no room.
+    /// Notes that the answer is complete: bytes that are read from now on are no part of it, so they need no space.
     pub(super) fn complete(&self) {
         self.complete.store(true, Ordering::Release);
     }
@@ -91,21 +91,21 @@ impl Tally {
     pub(super) fn count(self: &Arc<Self>, bytes: Bytes) -> Bytes {
         self.unwritten.fetch_add(bytes.len(), Ordering::AcqRel);
         self.budget.unwritten.fetch_add(bytes.len(), Ordering::AcqRel);
-        Bytes::from_owner(Counted { bytes, tally: Arc::clone(self) })
+        Bytes::from_owner(CountedFrame { bytes, tally: Arc::clone(self) })
     }
 
-    /// A byte has left for the upstream.
+    /// Notes that a byte was written to the upstream.
     pub(super) fn wrote(&self) {
         self.wrote.store(true, Ordering::Release);
     }
 
-    /// The connection was a stale one and took nothing of the request; the next one starts afresh.
+    /// Restarts the exchange after a stale connection accepted nothing of the request.
     pub(super) fn restart(&self) {
         self.wrote.store(false, Ordering::Release);
     }
 
-    pub(super) fn sent(&self) -> Sent {
-        if self.wrote.load(Ordering::Acquire) { Sent::Maybe } else { Sent::Nothing }
+    pub(super) fn sent(&self) -> SendProgress {
+        if self.wrote.load(Ordering::Acquire) { SendProgress::Maybe } else { SendProgress::Nothing }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Option<Waker>> {
@@ -113,15 +113,15 @@ impl Tally {
     }
 }
 
-// === impl Counted ===
+// === impl CountedFrame ===
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for CountedFrame {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedFrame {
     fn drop(&mut self) {
         self.tally.unwritten.fetch_sub(self.bytes.len(), Ordering::AcqRel);
         self.tally.budget.unwritten.fetch_sub(self.bytes.len(), Ordering::AcqRel);
@@ -136,14 +136,14 @@ impl Drop for Counted {
 mod tests {
     use super::*;
 
-    fn look(tally: &Tally) -> Poll<usize> {
+    fn look(tally: &ExchangeState) -> Poll<usize> {
         tally.poll_room(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn reads_are_unlimited_below_the_budget_and_small_above_it() {
-        let budget = Arc::new(Budget::new(1000, 100));
-        let (fast, slow) = (Tally::new(&budget), Tally::new(&budget));
+        let budget = Arc::new(BufferBudget::new(1000, 100));
+        let (fast, slow) = (ExchangeState::new(&budget), ExchangeState::new(&budget));
         let held = fast.count(Bytes::from(vec![0; 999]));
         assert_eq!(look(&slow), Poll::Ready(usize::MAX));
         let one = slow.count(Bytes::from_static(b"1"));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_room_is_woken_by_the_drop_of_a_frame_of_its_own() {
-        let tally = Tally::new(&Arc::new(Budget::new(0, 100)));
+        let tally = ExchangeState::new(&Arc::new(BufferBudget::new(0, 100)));
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         let held = tally.count(Bytes::from(vec![0; 100]));
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_frame_counts_until_its_last_slice_is_gone() {
-        let budget = Arc::new(Budget::new(10, 10));
-        let frame = Tally::new(&budget).count(Bytes::from_static(b"0123456789"));
+        let budget = Arc::new(BufferBudget::new(10, 10));
+        let frame = ExchangeState::new(&budget).count(Bytes::from_static(b"0123456789"));
         let slice = frame.slice(9..);
         drop(frame);
         assert_eq!(budget.unwritten(), 10);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_complete_answer_needs_no_room() {
-        let tally = Tally::new(&Arc::new(Budget::new(1, 1)));
+        let tally = ExchangeState::new(&Arc::new(BufferBudget::new(1, 1)));
         let _held = tally.count(Bytes::from_static(b"held"));
         assert_eq!(look(&tally), Poll::Pending);
         tally.complete();

@@ -1,9 +1,8 @@
-//! From an origin to a connection that is ready for a request.
+//! Makes a connection to an origin that is ready for a request.
 //!
-//! Decides: which address is tried when, and whom TLS trusts.
-//! Refuses to know: requests.
-//! Rules: connecting and the handshake are bounded (U01 to U03); certificates are always verified, by the machine's own
-//! trust and at most more roots beside it, and there is no switch to turn that off (U03).
+//! The module decides which address is tried when, and which certificates TLS trusts. It must not know requests. Rules:
+//! connecting and the handshake are bounded (U01 to U03); certificates are always verified, by the machine's own trust
+//! and at most additional roots, and there is no switch to disable this (U03).
 
 use std::future::poll_fn;
 use std::io;
@@ -20,89 +19,93 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, crypto::aws_lc_rs};
 
-use super::error::{Kind, SendError, Sent};
-use super::origin::Origin;
+use super::error::{SendError, SendErrorKind, SendProgress};
+use super::origin::UpstreamOrigin;
 use super::resolve::Resolver;
-use super::socket::Socket;
-use super::wire::Wire;
-use super::{Settings, TransportError};
+use super::socket::UpstreamSocket;
+use super::wire::TransportStream;
+use super::{TransportError, TransportSettings};
 
-/// The next address is tried beside one that has been silent for this long.
+/// After this time without an answer from one address, the next one is tried in parallel.
 const HEAD_START: Duration = Duration::from_millis(250);
-/// Ours: a name with more addresses than this is tried no further.
+/// The most addresses of a name that are tried (ours).
 const MAX_ADDRESSES: usize = 8;
 
 /// Makes connections.
 pub(super) struct Dialer {
-    settings: Settings,
+    settings: TransportSettings,
     resolver: Resolver,
     tls: OnceLock<Result<TlsConnector, rustls::Error>>,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
 // === impl Dialer ===
 
 impl Dialer {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: TransportSettings) -> Self {
         Self { settings, resolver: Resolver::default(), tls: OnceLock::new() }
     }
 
-    pub(super) async fn dial(&self, origin: &Origin) -> Result<Wire, SendError> {
+    pub(super) async fn dial(&self, origin: &UpstreamOrigin) -> Result<TransportStream, SendError> {
         let connect = timeout(self.settings.connect_timeout, self.connect(origin));
-        let tcp = connect.await.map_err(|_| SendError::timeout(Sent::Nothing))??;
-        let socket = Socket::new(tcp, self.settings.write_timeout, origin.tls())
-            .map_err(|error| SendError::before(Kind::Connect, error))?;
+        let tcp = connect.await.map_err(|_| SendError::timeout(SendProgress::Nothing))??;
+        let socket = UpstreamSocket::new(tcp, self.settings.write_timeout, origin.tls())
+            .map_err(|error| SendError::before(SendErrorKind::Connect, error))?;
         if !origin.tls() {
-            return Ok(Wire::Plain(socket));
+            return Ok(TransportStream::Plain(socket));
         }
         let handshake = timeout(self.settings.tls_timeout, self.handshake(origin, socket));
-        handshake.await.map_err(|_| SendError::timeout(Sent::Nothing))?
+        handshake.await.map_err(|_| SendError::timeout(SendProgress::Nothing))?
     }
 
-    async fn connect(&self, origin: &Origin) -> Result<TcpStream, SendError> {
+    async fn connect(&self, origin: &UpstreamOrigin) -> Result<TcpStream, SendError> {
         let mut addresses = self
             .resolver
             .resolve(origin.host(), origin.port())
             .await
-            .map_err(|error| SendError::before(Kind::Resolve, error))?;
+            .map_err(|error| SendError::before(SendErrorKind::Resolve, error))?;
         addresses.truncate(MAX_ADDRESSES);
-        race(addresses).await.map_err(|error| SendError::before(Kind::Connect, error))
+        race(addresses).await.map_err(|error| SendError::before(SendErrorKind::Connect, error))
     }
 
-    async fn handshake(&self, origin: &Origin, socket: Socket) -> Result<Wire, SendError> {
-        let connector = self.tls().map_err(|error| SendError::before(Kind::Tls, error))?;
-        let name =
-            ServerName::try_from(origin.host().to_owned()).map_err(|error| SendError::before(Kind::Resolve, error))?;
+    async fn handshake(&self, origin: &UpstreamOrigin, socket: UpstreamSocket) -> Result<TransportStream, SendError> {
+        let connector = self.tls().map_err(|error| SendError::before(SendErrorKind::Tls, error))?;
+        let name = ServerName::try_from(origin.host().to_owned())
+            .map_err(|error| SendError::before(SendErrorKind::Resolve, error))?;
         let stream = connector.connect(name, socket).await;
-        stream.map(|stream| Wire::Tls(Box::new(stream))).map_err(|error| SendError::before(Kind::Tls, error))
+        stream
+            .map(|stream| TransportStream::Tls(Box::new(stream)))
+            .map_err(|error| SendError::before(SendErrorKind::Tls, error))
     }
 
-    /// Reads the machine's certificates, on first use only: an installation without https upstreams needs none.
+    /// Returns the TLS connector. Reads the machine's certificates on first use only: an installation without https
+    /// upstreams needs none.
     pub(super) fn tls(&self) -> Result<TlsConnector, TransportError> {
         let connector = self.tls.get_or_init(|| connector(&self.settings));
         connector.clone().map_err(TransportError::Roots)
     }
 }
 
-fn connector(settings: &Settings) -> Result<TlsConnector, rustls::Error> {
+fn connector(settings: &TransportSettings) -> Result<TlsConnector, rustls::Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let roots = settings.extra_roots.iter().cloned();
     let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider))?;
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        // Not less than the default: this is the only way to name the machine's own verifier.
+        // This is as strict as the default, and the only way to name the machine's own verifier.
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// The first address to take the connection; the next one starts when one fails, or when all have been silent a while.
+/// Returns the first connection that is accepted. The next address starts if one fails, or if all have been silent for
+/// a while.
 async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut waiting = addresses.into_iter();
-    let mut running: Vec<Connecting> = Vec::new();
+    let mut running: Vec<ConnectFuture> = Vec::new();
     let mut fault = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
         if let Some(address) = waiting.next() {
@@ -123,8 +126,8 @@ async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// Waits for any of them, and takes it out.
-async fn first(running: &mut Vec<Connecting>) -> io::Result<TcpStream> {
+/// Waits for any of them, and removes it from the list.
+async fn first(running: &mut Vec<ConnectFuture>) -> io::Result<TcpStream> {
     poll_fn(|cx| {
         for index in 0..running.len() {
             if let Poll::Ready(ended) = running[index].as_mut().poll(cx) {

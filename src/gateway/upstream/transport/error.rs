@@ -1,51 +1,51 @@
-//! What can go wrong between the first connect and the last byte of an answer.
+//! The errors between the first connect and the last byte of an answer.
 //!
-//! Decides: how a fault is classed, and whether the upstream can have seen any of the request.
-//! Refuses to know: what to do about it, which the corridor decides, and who the upstream was.
-//! Rules: what is displayed names no host, port, address or header (U01); the source chain may, so it is for the log alone.
+//! The module decides how an error is classified, and whether the upstream can have seen any of the request. It must
+//! not know the reaction to it, which the request flow decides, or the upstream's identity. Rules: displayed text names
+//! no host, port, address or header (U01); the source chain may, so it is for the log alone.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
 
 /// A cause for the log.
-pub(crate) type Source = Box<dyn StdError + Send + Sync>;
+pub(crate) type ErrorSource = Box<dyn StdError + Send + Sync>;
 
 /// No response head came.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub(crate) struct SendError {
-    /// Whether the upstream can have seen any of the request.
-    pub(crate) sent: Sent,
-    /// What went wrong.
-    pub(crate) kind: Kind,
-    /// For the log.
+    /// The part of the request that the upstream can have seen.
+    pub(crate) sent: SendProgress,
+    /// The kind of the error.
+    pub(crate) kind: SendErrorKind,
+    /// The cause, for the log.
     #[source]
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<ErrorSource>,
 }
 
-/// How much of a request can have left this process.
+/// The part of a request that can have left this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// Not one byte, so the request may be made again anywhere.
+pub(crate) enum SendProgress {
+    /// Not one byte, so the request may be made again at any account.
     Nothing,
-    /// At least one byte, so the upstream may be at work on it.
+    /// At least one byte, so the upstream may be processing the request.
     Maybe,
 }
 
-/// Where a request failed.
+/// The step at which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The address is none, or its name has no answer.
+pub(crate) enum SendErrorKind {
+    /// The address is invalid, or its name cannot be resolved.
     Resolve,
-    /// No address took the connection.
+    /// No address accepted the connection.
     Connect,
-    /// No trusted TLS session.
+    /// No trusted TLS session was established.
     Tls,
-    /// The deadline, or one of the limits within it, passed.
+    /// The deadline, or one of the limits within it, has passed.
     Timeout,
     /// The connection ended before the head.
     Closed,
-    /// What came is not HTTP.
+    /// The received bytes are not HTTP.
     Protocol,
     /// The head has too many headers or bytes.
     HeadTooLarge,
@@ -55,16 +55,16 @@ pub(crate) enum Kind {
 #[derive(Debug, thiserror::Error)]
 #[error("{cut}")]
 pub(crate) struct BodyError {
-    /// How it broke off.
-    pub(crate) cut: Cut,
-    /// For the log.
+    /// The way in which it broke off.
+    pub(crate) cut: BodyErrorKind,
+    /// The cause, for the log.
     #[source]
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<ErrorSource>,
 }
 
-/// How a body broke off.
+/// The way in which a body broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum BodyErrorKind {
     /// The connection ended before the announced length or the last chunk.
     Truncated,
     /// The connection was reset.
@@ -76,7 +76,7 @@ pub(crate) enum Cut {
 /// The transport cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
-    /// A setting is outside what the reader can do.
+    /// A setting is outside the range of the reader.
     #[error("{0}")]
     Setting(&'static str),
     /// The certificates of this machine cannot be used.
@@ -87,44 +87,44 @@ pub(crate) enum TransportError {
 // === impl SendError ===
 
 impl SendError {
-    /// A fault before the first byte of the request.
-    pub(super) fn before(kind: Kind, source: impl Into<Source>) -> Self {
-        Self { sent: Sent::Nothing, kind, source: Some(source.into()) }
+    /// Returns an error before the first byte of the request.
+    pub(super) fn before(kind: SendErrorKind, source: impl Into<ErrorSource>) -> Self {
+        Self { sent: SendProgress::Nothing, kind, source: Some(source.into()) }
     }
 
-    /// A limit passed.
-    pub(super) fn timeout(sent: Sent) -> Self {
-        Self { sent, kind: Kind::Timeout, source: None }
+    /// Returns an error for a limit that has passed.
+    pub(super) fn timeout(sent: SendProgress) -> Self {
+        Self { sent, kind: SendErrorKind::Timeout, source: None }
     }
 
-    /// A fault of the exchange itself.
-    pub(super) fn during(sent: Sent, error: hyper::Error) -> Self {
-        Self { sent, kind: Kind::of(&error), source: Some(error.into()) }
+    /// Returns an error of the exchange itself.
+    pub(super) fn during(sent: SendProgress, error: hyper::Error) -> Self {
+        Self { sent, kind: SendErrorKind::of(&error), source: Some(error.into()) }
     }
 }
 
 // === impl BodyError ===
 
 impl BodyError {
-    /// The end came before the body's.
+    /// Returns an error for a connection that ended before the body.
     pub(super) fn truncated() -> Self {
-        Self { cut: Cut::Truncated, source: None }
+        Self { cut: BodyErrorKind::Truncated, source: None }
     }
 
     pub(super) fn of(error: hyper::Error) -> Self {
         let cut = match io_cause(&error).map(io::Error::kind) {
-            Some(io::ErrorKind::UnexpectedEof) => Cut::Truncated,
-            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => Cut::Malformed,
-            None if error.is_incomplete_message() => Cut::Truncated,
-            Some(_) | None => Cut::Reset,
+            Some(io::ErrorKind::UnexpectedEof) => BodyErrorKind::Truncated,
+            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => BodyErrorKind::Malformed,
+            None if error.is_incomplete_message() => BodyErrorKind::Truncated,
+            Some(_) | None => BodyErrorKind::Reset,
         };
         Self { cut, source: Some(error.into()) }
     }
 }
 
-// === impl Kind ===
+// === impl SendErrorKind ===
 
-impl Kind {
+impl SendErrorKind {
     fn of(error: &hyper::Error) -> Self {
         match io_cause(error).map(io::Error::kind) {
             Some(io::ErrorKind::TimedOut) => Self::Timeout,
@@ -137,7 +137,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SendErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Resolve => "the upstream's name has no address",
@@ -151,7 +151,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl fmt::Display for Cut {
+impl fmt::Display for BodyErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Truncated => "the upstream's answer ended too early",
@@ -161,7 +161,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// The first input or output fault below an error.
+/// Returns the first I/O error below an error.
 fn io_cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a io::Error> {
     let mut next = error.source();
     while let Some(cause) = next {

@@ -1,26 +1,26 @@
-//! Where a request goes, and the request as it is written there.
+//! The origin of a request, and the form in which the request is written.
 //!
-//! Decides: which URIs are understood, and the lines of the head that follow from the URI and the body.
-//! Refuses to know: connections.
+//! The module decides which URIs are accepted, and the lines of the head that follow from the URI and the body. It must
+//! not know connections.
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri, Version};
 
 use super::body::RequestBody;
-use super::error::{Kind, SendError};
+use super::error::{SendError, SendErrorKind};
 
 /// Scheme, host and port: connections to the same origin are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Origin {
+pub(super) struct UpstreamOrigin {
     tls: bool,
     authority: Authority,
 }
 
-// === impl Origin ===
+// === impl UpstreamOrigin ===
 
-impl Origin {
-    /// The origin of a request, which is brought into the form that goes over the wire.
+impl UpstreamOrigin {
+    /// Returns the origin of a request, and changes the request to its form on the wire.
     pub(super) fn take(request: &mut Request<RequestBody>) -> Result<Self, SendError> {
         let origin = Self::of(request.uri())?;
         let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
@@ -29,7 +29,7 @@ impl Origin {
         let host = HeaderValue::from_str(origin.authority.as_str()).map_err(|error| invalid(error.to_string()))?;
         let headers = request.headers_mut();
         headers.entry(HOST).or_insert(host);
-        // The body knows its length, and two opinions on it are how requests get smuggled.
+        // The body knows its length, and a second statement of it would allow request smuggling.
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
         Ok(origin)
@@ -52,7 +52,7 @@ impl Origin {
         self.tls
     }
 
-    /// The host without the brackets of an address.
+    /// Returns the host; an IPv6 address has no brackets.
     pub(super) fn host(&self) -> &str {
         self.authority.host().trim_start_matches('[').trim_end_matches(']')
     }
@@ -62,18 +62,18 @@ impl Origin {
     }
 }
 
-fn invalid(reason: impl Into<super::error::Source>) -> SendError {
-    SendError::before(Kind::Resolve, reason)
+fn invalid(reason: impl Into<super::error::ErrorSource>) -> SendError {
+    SendError::before(SendErrorKind::Resolve, reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn taken(uri: &str) -> Result<(Origin, Request<RequestBody>), SendError> {
+    fn taken(uri: &str) -> Result<(UpstreamOrigin, Request<RequestBody>), SendError> {
         let mut request =
             Request::post(uri).header(CONTENT_LENGTH, "7").body(RequestBody::from(bytes::Bytes::new())).unwrap();
-        Origin::take(&mut request).map(|origin| (origin, request))
+        UpstreamOrigin::take(&mut request).map(|origin| (origin, request))
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
     fn what_is_no_address_is_refused_and_not_repeated() {
         for uri in ["/v1/images", "ftp://secret.example/", "http://user@secret.example/"] {
             let error = taken(uri).unwrap_err();
-            assert_eq!(error.kind, Kind::Resolve);
+            assert_eq!(error.kind, SendErrorKind::Resolve);
             assert!(!error.to_string().contains("secret"));
         }
     }

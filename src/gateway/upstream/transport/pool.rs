@@ -1,10 +1,9 @@
-//! Connections that wait for their next request.
+//! Idle connections, which wait for their next request.
 //!
-//! Decides: how many wait, for how long, and whether one is still good.
-//! Refuses to know: how connections are made.
-//! Rules: the wait is shorter than an upstream's own patience, and a connection on which anything came while it waited is
-//! never used again, so that no byte of one answer is read as another (U07, U30).
-//! Nothing runs on its own: the old are closed when another connection comes or goes.
+//! The module decides how many wait, for how long, and whether one is still usable. It must not know how connections
+//! are made. Rules: the wait is shorter than that of an upstream, and a connection on which any byte arrived while it
+//! waited is never used again, so that no byte of one answer is read as another (U07, U30). No task runs on its own:
+//! old connections are closed when another one comes or goes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,31 +11,31 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::origin::Origin;
-use super::wire::Wire;
+use super::origin::UpstreamOrigin;
+use super::wire::TransportStream;
 
 /// The idle connections, newest last.
-pub(super) struct Pool {
-    idle: Mutex<HashMap<Origin, Vec<Idle>>>,
+pub(super) struct ConnectionPool {
+    idle: Mutex<HashMap<UpstreamOrigin, Vec<IdleConnection>>>,
     timeout: Duration,
     max_per_origin: usize,
 }
 
-struct Idle {
-    wire: Wire,
+struct IdleConnection {
+    wire: TransportStream,
     since: Instant,
 }
 
-// === impl Pool ===
+// === impl ConnectionPool ===
 
-impl Pool {
+impl ConnectionPool {
     pub(super) fn new(timeout: Duration, max_per_origin: usize) -> Self {
         Self { idle: Mutex::default(), timeout, max_per_origin }
     }
 
-    /// The connection that was used last, if it is still good.
-    pub(super) fn take(&self, origin: &Origin) -> Option<Wire> {
-        // Each turn has the lock for itself alone: asking the kernel and closing happen outside.
+    /// Returns the connection that was used last, if it is still usable.
+    pub(super) fn take(&self, origin: &UpstreamOrigin) -> Option<TransportStream> {
+        // Each pass takes the lock only briefly: the check by the kernel and the close happen outside.
         loop {
             let newest = self.idle().get_mut(origin)?.pop()?;
             if newest.since.elapsed() < self.timeout && newest.wire.is_quiet() {
@@ -45,17 +44,17 @@ impl Pool {
         }
     }
 
-    pub(super) fn put(&self, origin: Origin, wire: Wire) {
+    pub(super) fn put(&self, origin: UpstreamOrigin, wire: TransportStream) {
         self.purge();
         let mut idle = self.idle();
         let waiting = idle.entry(origin).or_default();
-        waiting.push(Idle { wire, since: Instant::now() });
+        waiting.push(IdleConnection { wire, since: Instant::now() });
         let oldest = (waiting.len() > self.max_per_origin).then(|| waiting.remove(0));
         drop(idle);
         drop(oldest);
     }
 
-    /// Closes what has waited too long.
+    /// Closes the connections that have waited too long.
     pub(super) fn purge(&self) {
         let mut old = Vec::new();
         self.idle().retain(|_, waiting| {
@@ -70,7 +69,7 @@ impl Pool {
         self.idle().values().map(Vec::len).sum()
     }
 
-    fn idle(&self) -> MutexGuard<'_, HashMap<Origin, Vec<Idle>>> {
+    fn idle(&self) -> MutexGuard<'_, HashMap<UpstreamOrigin, Vec<IdleConnection>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! The addresses behind a name.
+//! Resolves the addresses of a name.
 //!
-//! Decides: how long an answer is good, and that a name is asked for once at a time.
-//! Refuses to know: what the addresses are for.
-//! Rules: a resolver that hangs for one name holds one blocking thread and stops no other name (U02).
+//! The module decides how long an answer is valid, and that a name is resolved once at a time. It must not know the use
+//! of the addresses. Rules: a resolver that hangs for one name holds one blocking thread and blocks no other name
+//! (U02).
 
 use std::collections::HashMap;
 use std::io;
@@ -10,17 +10,17 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Ours: a burst of connections asks once, and a moved upstream is found again soon.
+/// The validity of an answer (ours): a burst of connections resolves once, and a moved upstream is found again soon.
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
-/// Asks the system's resolver.
+/// Calls the system's resolver.
 #[derive(Debug, Default)]
 pub(super) struct Resolver {
-    names: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<Answer>>>>>,
+    names: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<ResolvedAddresses>>>>>,
 }
 
 #[derive(Debug)]
-struct Answer {
+struct ResolvedAddresses {
     addresses: Vec<IpAddr>,
     at: Instant,
 }
@@ -28,7 +28,7 @@ struct Answer {
 // === impl Resolver ===
 
 impl Resolver {
-    /// The addresses of a host, which is a name or an address without brackets.
+    /// Returns the addresses of a host, which is a name or an address without brackets.
     pub(super) async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
@@ -47,10 +47,10 @@ impl Resolver {
             return Ok(answer.addresses.clone());
         }
         let name = name.to_owned();
-        // The lock goes with the thread: whoever stops waiting does not let a second thread hang on the same name.
+        // The lock moves into the thread: if the caller stops waiting, no second thread can hang on the same name.
         let asked = tokio::task::spawn_blocking(move || {
             let addresses: Vec<_> = (name.as_str(), 0).to_socket_addrs()?.map(|found| found.ip()).collect();
-            *answer = Some(Answer { addresses: addresses.clone(), at: Instant::now() });
+            *answer = Some(ResolvedAddresses { addresses: addresses.clone(), at: Instant::now() });
             Ok(addresses)
         });
         asked.await.map_err(io::Error::other)?

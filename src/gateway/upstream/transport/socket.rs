@@ -1,8 +1,8 @@
 //! One TCP connection to an upstream, beneath TLS.
 //!
-//! Decides: when a write has stalled for too long, and whether an idle connection is still quiet.
-//! Refuses to know: HTTP, and what the bytes mean.
-//! Rules: a byte that reached the kernel is noted at once, since after it no request is made twice (U30).
+//! The module decides when a write has stalled for too long, and whether an idle connection is still quiet. It must not
+//! know HTTP, or the meaning of the bytes. Rules: a byte that reached the kernel is noted at once, because after it no
+//! request is made twice (U30).
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -16,61 +16,61 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::budget::Tally;
+use super::budget::ExchangeState;
 
-/// A TLS session asks for 4 KiB at a time; this much is read for it at once.
+/// The read size beneath TLS. A TLS session asks for 4 KiB at a time; this much is read for it at once.
 const READ_AHEAD: usize = 32 * 1024;
-/// An upstream thinks for minutes without a byte; a peer that vanished meanwhile is found out after a minute.
+/// An upstream may send no byte for minutes; a peer that has vanished in the meantime is detected after a minute.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// A TCP connection that knows what it has written and how long a write may stall.
+/// A TCP connection that records what it has written, and limits how long a write may stall.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct UpstreamSocket {
     tcp: TcpStream,
-    tally: Option<Arc<Tally>>,
+    tally: Option<Arc<ExchangeState>>,
     write_timeout: Duration,
     stall: Option<Pin<Box<Sleep>>>,
-    ahead: Option<Ahead>,
+    ahead: Option<ReadAheadBuffer>,
 }
 
 /// Bytes read before TLS asked for them.
 #[derive(Debug, Default)]
-struct Ahead {
+struct ReadAheadBuffer {
     buffer: Vec<u8>,
     taken: usize,
     end: usize,
 }
 
-// === impl Socket ===
+// === impl UpstreamSocket ===
 
-impl Socket {
+impl UpstreamSocket {
     pub(super) fn new(tcp: TcpStream, write_timeout: Duration, read_ahead: bool) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
         SockRef::from(&tcp).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))?;
-        Ok(Self { tcp, tally: None, write_timeout, stall: None, ahead: read_ahead.then(Ahead::default) })
+        Ok(Self { tcp, tally: None, write_timeout, stall: None, ahead: read_ahead.then(ReadAheadBuffer::default) })
     }
 
-    /// Starts an exchange, or with nothing ends the last one.
-    pub(super) fn assign(&mut self, tally: Option<Arc<Tally>>) {
+    /// Starts an exchange; with `None` it ends the last one.
+    pub(super) fn assign(&mut self, tally: Option<Arc<ExchangeState>>) {
         if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_empty()) {
             // An idle or waiting connection keeps no buffer.
-            *ahead = Ahead::default();
+            *ahead = ReadAheadBuffer::default();
         }
         self.tally = tally;
     }
 
-    pub(super) fn tally(&self) -> Option<&Arc<Tally>> {
+    pub(super) fn tally(&self) -> Option<&Arc<ExchangeState>> {
         self.tally.as_ref()
     }
 
-    /// Whether nothing has come on an idle connection, not even its end.
+    /// True if nothing has arrived on an idle connection, not even its end.
     ///
-    /// Asks the kernel, for the runtime learns of news only on its next turn.
+    /// Asks the kernel, because the runtime is informed only in its next turn.
     pub(super) fn is_quiet(&self) -> bool {
-        let nothing_ahead = self.ahead.as_ref().is_none_or(Ahead::is_empty);
+        let nothing_ahead = self.ahead.as_ref().is_none_or(ReadAheadBuffer::is_empty);
         let peeked = SockRef::from(&self.tcp).peek(&mut [MaybeUninit::uninit()]);
         nothing_ahead && peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -95,7 +95,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for UpstreamSocket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let Some(ahead) = &mut this.ahead else { return Pin::new(&mut this.tcp).poll_read(cx, buf) };
@@ -107,7 +107,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for UpstreamSocket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.tcp).poll_write(cx, buf);
@@ -137,15 +137,15 @@ impl AsyncWrite for Socket {
     }
 }
 
-// === impl Ahead ===
+// === impl ReadAheadBuffer ===
 
-impl Ahead {
+impl ReadAheadBuffer {
     fn is_empty(&self) -> bool {
         self.taken == self.end
     }
 
     fn poll_fill(&mut self, tcp: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Only when bytes are there is there a buffer for them: most connections wait most of the time.
+        // A buffer is allocated only if bytes have arrived: most connections wait most of the time.
         ready!(tcp.poll_read_ready(cx))?;
         self.buffer.resize(READ_AHEAD, 0);
         let mut buffer = ReadBuf::new(&mut self.buffer);

@@ -1,6 +1,7 @@
-//! The transport against upstreams that are sockets and say what the test wrote down, byte for byte.
+//! The transport against upstreams that are sockets and send the bytes of the test.
 //!
-//! This file has the upstream and what belongs to connections; heads and bodies, faults, memory and TLS lie beside it.
+//! This file has the upstream and the tests of connections; heads and bodies, faults, memory and TLS have files of
+//! their own.
 
 mod answers;
 mod faults;
@@ -18,12 +19,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use super::error::{BodyError, Cut};
+use super::error::{BodyError, BodyErrorKind};
 use super::*;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// A port of this machine where the test itself answers.
+/// A local port on which the test itself answers.
 struct Upstream(TcpListener);
 
 impl Upstream {
@@ -47,7 +48,7 @@ impl Upstream {
         stream
     }
 
-    /// Whether a connection waits to be accepted.
+    /// True if a connection waits to be accepted.
     async fn is_wanted(&self) -> bool {
         tokio::time::timeout(Duration::from_millis(20), self.0.accept()).await.is_ok()
     }
@@ -78,7 +79,7 @@ async fn answer(stream: &mut TcpStream, text: &str) -> String {
 }
 
 fn transport() -> Transport {
-    Transport::new(Settings::default()).unwrap()
+    Transport::new(TransportSettings::default()).unwrap()
 }
 
 fn post(uri: &str) -> Request<RequestBody> {
@@ -136,7 +137,7 @@ async fn a_connection_that_is_not_free_is_closed_after_its_answer() {
         "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n",
-        // Surplus bytes, which look like another answer.
+        // Surplus bytes that look like another answer.
         "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nforeign",
     ] {
         let (upstream, transport) = (Upstream::start().await, transport());
@@ -181,15 +182,21 @@ async fn a_connection_closed_while_idle_costs_no_request_and_repeats_none() {
 async fn a_request_is_given_back_when_the_end_is_seen_before_the_first_byte() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let mut request = post(&upstream.uri());
-    let origin = Origin::take(&mut request).unwrap();
+    let origin = UpstreamOrigin::take(&mut request).unwrap();
     let wire = transport.0.dialer.dial(&origin).await.unwrap();
     drop(upstream.accept().await);
     let pool = Arc::clone(&transport.0.pool);
-    let terms = Terms { origin, pool, tally: Tally::new(&transport.0.budget), read_chunk: 8192, max_head: 8192 };
-    // The kernel has the end of the connection by now, and the runtime learns of it here.
+    let terms = ExchangeContext {
+        origin,
+        pool,
+        tally: ExchangeState::new(&transport.0.budget),
+        read_chunk: 8192,
+        max_head: 8192,
+    };
+    // The kernel knows the end of the connection by now; the runtime is informed here.
     tokio::time::sleep(Duration::from_millis(1)).await;
     let failed = exchange(wire, request, &terms).await.unwrap_err();
-    assert_eq!((failed.error.sent, failed.error.kind), (Sent::Nothing, Kind::Closed));
+    assert_eq!((failed.error.sent, failed.error.kind), (SendProgress::Nothing, SendErrorKind::Closed));
     assert!(failed.unsent.is_some());
 }
 
@@ -198,7 +205,7 @@ async fn an_idle_connection_is_closed_by_age_and_by_number() {
     let upstream = Upstream::start().await;
     let uri = upstream.uri();
     let idle_timeout = Duration::ZERO;
-    let transport = Transport::new(Settings { idle_timeout, ..Settings::default() }).unwrap();
+    let transport = Transport::new(TransportSettings { idle_timeout, ..TransportSettings::default() }).unwrap();
     let mut streams = Vec::new();
     for _ in 0..2 {
         let (stream, body) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
@@ -209,7 +216,8 @@ async fn an_idle_connection_is_closed_by_age_and_by_number() {
     transport.0.pool.purge();
     assert_eq!(transport.0.pool.len(), 0);
 
-    let transport = Transport::new(Settings { max_idle_per_origin: 1, ..Settings::default() }).unwrap();
+    let transport =
+        Transport::new(TransportSettings { max_idle_per_origin: 1, ..TransportSettings::default() }).unwrap();
     let server = async { (upstream.answer(OK).await, upstream.answer(OK).await) };
     let client = async { tokio::join!(fetch(&transport, &uri), fetch(&transport, &uri)) };
     let (streams, bodies) = tokio::join!(server, client);
@@ -232,6 +240,6 @@ fn answers_fit_where_servers_want_them() {
 
 #[test]
 fn a_reader_that_cannot_work_is_refused() {
-    let refused = Transport::new(Settings { read_chunk: 100, ..Settings::default() });
+    let refused = Transport::new(TransportSettings { read_chunk: 100, ..TransportSettings::default() });
     assert!(matches!(refused, Err(TransportError::Setting(_))));
 }

@@ -1,9 +1,8 @@
-//! The bytes of one connection as the HTTP reader sees them: plain or TLS, and never more than there is room for.
+//! The bytes of one connection as the HTTP reader sees them: plain or TLS, and at most as many as there is space for.
 //!
-//! Decides: how much is read at once.
-//! Refuses to know: HTTP.
-//! Rules: large frames go on whatever the scheme; a TLS record is at most 16 KiB, and the session beneath gathers records
-//! until the buffer is full or nothing is left, which a test holds it to.
+//! The module decides how much is read at once. It must not know HTTP. Rules: frames are large with and without TLS. A
+//! TLS record is at most 16 KiB, so the session gathers records until the buffer is full or nothing is left; a test
+//! checks this.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,42 +12,42 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use super::budget::Tally;
-use super::socket::Socket;
+use super::budget::ExchangeState;
+use super::socket::UpstreamSocket;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) enum Wire {
-    Plain(Socket),
-    Tls(Box<TlsStream<Socket>>),
+pub(super) enum TransportStream {
+    Plain(UpstreamSocket),
+    Tls(Box<TlsStream<UpstreamSocket>>),
 }
 
-/// Both ways of a connection, whatever it is made of.
-trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+/// Both directions of a connection, whatever it is made of.
+trait DuplexIo: AsyncRead + AsyncWrite + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin> DuplexIo for T {}
 
-// === impl Wire ===
+// === impl TransportStream ===
 
-impl Wire {
-    /// Starts an exchange, or with nothing ends the last one.
-    pub(super) fn assign(&mut self, tally: Option<Arc<Tally>>) {
+impl TransportStream {
+    /// Starts an exchange; with `None` it ends the last one.
+    pub(super) fn assign(&mut self, tally: Option<Arc<ExchangeState>>) {
         match self {
             Self::Plain(socket) => socket.assign(tally),
             Self::Tls(stream) => stream.get_mut().0.assign(tally),
         }
     }
 
-    /// Whether nothing has come on an idle connection, not even its end.
+    /// True if nothing has arrived on an idle connection, not even its end.
     pub(super) fn is_quiet(&self) -> bool {
         match self {
             Self::Plain(socket) => socket.is_quiet(),
-            // A session that wants to read holds no plain text that nobody asked for.
+            // A session that wants to read holds no unrequested plain text.
             Self::Tls(stream) => stream.get_ref().1.wants_read() && stream.get_ref().0.is_quiet(),
         }
     }
 
-    fn duplex(&mut self) -> Pin<&mut dyn Duplex> {
+    fn duplex(&mut self) -> Pin<&mut dyn DuplexIo> {
         match self {
             Self::Plain(socket) => Pin::new(socket),
             Self::Tls(stream) => Pin::new(&mut **stream),
@@ -64,7 +63,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for TransportStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let room = ready!(this.poll_room(cx));
@@ -79,7 +78,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for TransportStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().duplex().poll_write(cx, buf)
     }

@@ -1,36 +1,36 @@
-//! Image files, made by hand where the point is in the bytes, by real encoders where it is that these are accepted.
+//! Image files: made by hand if the test is about bytes, and by real encoders if it is about acceptance.
 
 use super::super::png::checksum;
 
-/// One chunk of a PNG.
+/// Builds one chunk of a PNG.
 pub(super) fn chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
     let covered = [kind.as_slice(), body].concat();
     [length.as_slice(), &covered, &checksum(&covered)].concat()
 }
 
-/// The body of IHDR.
+/// Builds the body of IHDR.
 pub(super) fn ihdr(width: u32, height: u32, depth: u8, color: u8, interlace: u8) -> Vec<u8> {
     [width.to_be_bytes().as_slice(), &height.to_be_bytes(), &[depth, color, 0, 0, interlace]].concat()
 }
 
-/// A signature and these chunks.
+/// Builds a PNG file from a signature and these chunks.
 pub(super) fn chunks(chunks: &[Vec<u8>]) -> Vec<u8> {
     [b"\x89PNG\r\n\x1a\n".as_slice(), &chunks.concat()].concat()
 }
 
-/// A PNG with these chunks between IHDR (and the palette, where there must be one) and IDAT.
+/// Builds a PNG with these chunks between IHDR (and the palette, if one is required) and IDAT.
 pub(super) fn png(width: u32, height: u32, depth: u8, color: u8, extra: &[Vec<u8>]) -> Vec<u8> {
     let first = chunk(b"IHDR", &ihdr(width, height, depth, color, 0));
     chunks(&[first, palette(color), extra.concat(), idat(), iend()])
 }
 
-/// A palette of two colours, where there must be one.
+/// Builds a palette of two colours if the colour type requires one.
 pub(super) fn palette(color: u8) -> Vec<u8> {
     if color == 3 { chunk(b"PLTE", &[0; 6]) } else { Vec::new() }
 }
 
-/// Image data; nobody inflates it here.
+/// Builds image data, which no test inflates.
 pub(super) fn idat() -> Vec<u8> {
     chunk(b"IDAT", b"\x78\x01\x01\0\0\0\0\0\0\0")
 }
@@ -39,7 +39,7 @@ pub(super) fn iend() -> Vec<u8> {
     chunk(b"IEND", b"")
 }
 
-/// A tRNS of the length that goes with the colour type.
+/// Builds a tRNS chunk of the length that the colour type requires.
 pub(super) fn trns(color: u8) -> Vec<u8> {
     let length = match color {
         0 => 2,
@@ -49,18 +49,18 @@ pub(super) fn trns(color: u8) -> Vec<u8> {
     chunk(b"tRNS", &[0; 6][..length])
 }
 
-/// One segment of a JPEG.
+/// Builds one segment of a JPEG.
 pub(super) fn segment(marker: u8, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(body.len() + 2).unwrap().to_be_bytes();
     [[0xff, marker].as_slice(), &length, body].concat()
 }
 
-/// The body of a frame header for one component.
+/// Builds the body of a frame header for one component.
 pub(super) fn frame(width: u16, height: u16) -> Vec<u8> {
     [[8].as_slice(), &height.to_be_bytes(), &width.to_be_bytes(), &[1, 1, 0x11, 0]].concat()
 }
 
-/// SOI, these segments, and one byte of scan.
+/// Builds a JPEG from SOI, these segments, and one byte of scan.
 pub(super) fn jpeg(segments: &[Vec<u8>]) -> Vec<u8> {
     [b"\xff\xd8".as_slice(), &segments.concat(), b"\x2a\xff\xd9"].concat()
 }
@@ -69,27 +69,27 @@ pub(super) fn scan() -> Vec<u8> {
     segment(0xda, &[1, 1, 0, 0, 63, 0])
 }
 
-/// One chunk of a WebP, padded.
+/// Builds one chunk of a WebP, with padding.
 pub(super) fn piece(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_le_bytes();
     let padding = &[0][..body.len() % 2];
     [kind.as_slice(), &length, body, padding].concat()
 }
 
-/// A RIFF of these chunks.
+/// Builds a RIFF file from these chunks.
 pub(super) fn webp(pieces: &[Vec<u8>]) -> Vec<u8> {
     let body = pieces.concat();
     let length = u32::try_from(body.len() + 4).unwrap().to_le_bytes();
     [b"RIFF".as_slice(), &length, b"WEBP", &body].concat()
 }
 
-/// A key frame, as far as its head goes.
+/// Builds a key frame that has only its head.
 pub(super) fn vp8(width: u16, height: u16) -> Vec<u8> {
     let head = [[0x10, 0, 0, 0x9d, 0x01, 0x2a].as_slice(), &width.to_le_bytes(), &height.to_le_bytes(), &[0; 4]];
     piece(b"VP8 ", &head.concat())
 }
 
-/// Lossless data, as far as its head goes.
+/// Builds lossless data that has only its head.
 pub(super) fn vp8l(width: u32, height: u32, alpha: bool) -> Vec<u8> {
     let bits = (width - 1) | ((height - 1) << 14) | (u32::from(alpha) << 28);
     piece(b"VP8L", &[[0x2f].as_slice(), &bits.to_le_bytes(), &[0; 4]].concat())
@@ -101,7 +101,7 @@ pub(super) fn vp8x(flags: u8, width: u32, height: u32) -> Vec<u8> {
     piece(b"VP8X", &[flags, 0, 0, 0, w0, w1, w2, h0, h1, h2])
 }
 
-/// Some pixels: `channels` bytes for each.
+/// Returns sample pixels with `channels` bytes each.
 fn pixels(width: u32, height: u32, channels: u32) -> Vec<u8> {
     (0..width * height * channels).map(|place| place.wrapping_mul(37).to_le_bytes()[0]).collect()
 }
@@ -139,7 +139,7 @@ pub(super) fn webp_by_encoder(alpha: bool, lossless: bool) -> Vec<u8> {
     ::webp::Encoder::new(&pixels, layout, width, height).encode_simple(lossless, 50.0).unwrap().to_vec()
 }
 
-/// Good files, and from which length on each is accepted.
+/// Returns valid files, each with the length from which on it is accepted.
 pub(super) fn whole() -> Vec<(&'static str, Vec<u8>, usize)> {
     use ::png::{BitDepth, ColorType};
     let to_the_end = |name, file: Vec<u8>| (name, file.clone(), file.len());

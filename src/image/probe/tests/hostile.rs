@@ -1,16 +1,16 @@
-//! Thousands of files that no encoder wrote: no panic, bounded reads, and other readers agree with what is accepted.
+//! Thousands of damaged files: no panic, bounded reads, and other readers agree on the accepted files.
 
 use super::super::png::checksum;
-use super::{Counted, Flaw, Header, files, probe};
+use super::{Counted, ImageFileError, ImageHeader, files, probe};
 use crate::image::Format;
 
-/// Files per run; the seed is the number of the file, so a failure names what to run again.
+/// The number of files per run. The seed is the number of the file, so a failure names the file to repeat.
 const FILES: u64 = 6_000;
 
-/// Numbers that break length fields.
+/// Values that break length fields.
 const EVIL: [u32; 12] = [0, 1, 7, 12, 255, 256, 65_535, 65_536, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// A generator of numbers that look random and are the same in every run (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `limit`, and more often near zero, where the structure is.
+    /// Returns a number below `limit`, more often near zero, because the structure is at the start of the file.
     fn below(&mut self, limit: usize) -> usize {
         let limit = limit.max(1);
         let near = if self.roll().is_multiple_of(2) { limit } else { limit.min(80) };
@@ -29,7 +29,7 @@ impl Dice {
     }
 }
 
-/// One change to a file.
+/// Applies one change to a file.
 fn mutate(file: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
     let place = dice.below(file.len());
     match dice.roll() % 7 {
@@ -59,7 +59,7 @@ fn mutate(file: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
     }
 }
 
-/// Makes the checksum of a PNG header right again, so that what lies behind it is reached.
+/// Corrects the checksum of a PNG header, so that the code after that check is reached.
 fn mend(file: &mut [u8]) {
     if file.starts_with(b"\x89PNG") && file.len() >= 33 {
         let right = checksum(&file[12..29]);
@@ -80,14 +80,14 @@ fn spoiled(seed: u64, whole: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Holds an accepted file against every other reader that accepts it too; says how many did.
-fn compare(seed: u64, file: &[u8], header: Header) -> u32 {
+/// Compares an accepted file with every other reader that accepts it too, and returns the number of these readers.
+fn compare(seed: u64, file: &[u8], header: ImageHeader) -> u32 {
     let ours = (header.facts.width, header.facts.height);
     let mut judges = 0;
     if let Ok(size) = imagesize::blob_size(file) {
         let mut theirs = (size.width, size.height);
         if header.facts.format == Format::Webp && &file[12..16] == b"VP8 " {
-            // This reader takes the wish for scaling as part of the number.
+            // This reader includes the two scaling bits in the number.
             theirs = (theirs.0 & 0x3fff, theirs.1 & 0x3fff);
         }
         assert_eq!(theirs, (ours.0 as usize, ours.1 as usize), "imagesize, seed {seed}");
@@ -133,21 +133,21 @@ fn spoiled_files_never_panic_and_what_is_accepted_is_what_others_see() {
             Err(flaw) => kinds[kind(flaw)] += 1,
         }
     }
-    // The seeds are fixed; these say that the mutations reach every branch, not only the first.
+    // The seeds are fixed; these checks show that the mutations reach all branches, not only the first.
     assert!(accepted.iter().all(|count| *count > 200), "{accepted:?} accepted");
     assert!(judged > 2 * 600, "{judged} opinions of other readers");
     assert!(kinds[..5].iter().all(|count| *count > 50), "{kinds:?} refused");
 }
 
-fn kind(flaw: Flaw) -> usize {
+fn kind(flaw: ImageFileError) -> usize {
     match flaw {
-        Flaw::Unknown => 0,
-        Flaw::Truncated(_) => 1,
-        Flaw::Damaged(..) => 2,
-        Flaw::Animated(_) => 3,
-        Flaw::Side { .. } => 4,
-        Flaw::Hollow { .. } => 5,
-        Flaw::Empty => 6,
-        Flaw::Scattered(_) | Flaw::Unreadable(_) => 7,
+        ImageFileError::Unknown => 0,
+        ImageFileError::Truncated(_) => 1,
+        ImageFileError::Damaged(..) => 2,
+        ImageFileError::Animated(_) => 3,
+        ImageFileError::Side { .. } => 4,
+        ImageFileError::Hollow { .. } => 5,
+        ImageFileError::Empty => 6,
+        ImageFileError::Scattered(_) | ImageFileError::Unreadable(_) => 7,
     }
 }

@@ -1,4 +1,4 @@
-//! JPEG: M03, M04, M05 and M09 of the catalogue.
+//! JPEG: cases M03, M04, M05 and M09 of the catalogue.
 
 use super::files::{frame, jpeg, jpeg_by_encoder, scan, segment};
 use super::{Counted, MAX_PARTS, check, probe, size};
@@ -54,7 +54,7 @@ fn segments_come_in_their_order() {
     check(&jpeg(&[vec![0xff, 0xfe, 0, 2], good(), scan()]), Ok(false));
     check(&jpeg(&[segment(0xfe, b"words"), b"words".to_vec(), good(), scan()]), Err("no marker"));
     check(&jpeg(&[vec![0xff, 0xfe, 0xff, 0xff], good(), scan()]), Err("ends too early"));
-    // Fill bytes and TEM may stand before a marker.
+    // Fill bytes and TEM may precede a marker.
     check(&jpeg(&[vec![0xff; 9], good(), vec![0xff, 0x01], vec![0xff; 3], scan()]), Ok(false));
 }
 

@@ -1,4 +1,4 @@
-//! PNG: M01 to M07 and M11 of the catalogue.
+//! PNG: cases M01 to M07 and M11 of the catalogue.
 
 use super::files::{chunk, chunks, idat, iend, ihdr, palette, png, png_by_encoder, trns};
 use super::{Counted, MAX_PARTS, check, size};
@@ -83,7 +83,7 @@ fn a_trns_must_go_with_the_colour_type() {
     check(&png(16, 16, 8, 2, &[trns(2), trns(2)]), Err(wrong));
     let first = chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0));
     check(&chunks(&[first.clone(), trns(3), chunk(b"PLTE", &[0; 6]), idat(), iend()]), Err(wrong));
-    // Behind the image data readers ignore it.
+    // Readers ignore tRNS after the image data.
     check(&chunks(&[first, chunk(b"PLTE", &[0; 6]), idat(), trns(3), iend()]), Ok(false));
     let palette = chunk(b"PLTE", &[0; 768]);
     let all = chunks(&[chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), palette, chunk(b"tRNS", &[0; 256]), idat(), iend()]);
@@ -136,7 +136,7 @@ fn a_palette_image_has_a_palette() {
         check(&file(chunk(b"PLTE", &vec![0; length])), Err("palette is of a wrong length"));
     }
     check(&file(chunk(b"PLTE", &[0; 3]).repeat(2)), Err("palette is of a wrong length or in a wrong place"));
-    // Elsewhere it is only a suggestion.
+    // In other colour types the palette is only a suggestion.
     check(&png(16, 16, 8, 2, &[chunk(b"PLTE", &[0; 3])]), Ok(false));
 }
 
@@ -160,7 +160,7 @@ fn sizes_that_cannot_be_are_refused() {
         check(&png(width, height, 16, 6, &[]), Err(&format!("claims to be {width}x{height} px; each side")));
     }
     check(&png(16_384, 16_384, 8, 6, &[]), Err("claims to be 16384x16384 px, but the file is too small"));
-    // Ten bytes of image data inflate to 10,320 at most.
+    // Ten bytes of image data inflate to at most 10,320 bytes.
     check(&png(10_320, 1, 8, 0, &[]), Ok(false));
     check(&png(10_321, 1, 8, 0, &[]), Err("too small"));
     check(&png(65_535, 1, 1, 0, &[]), Ok(false));
@@ -194,7 +194,7 @@ fn animations_are_refused() {
     check(&png(16, 16, 8, 6, &[control()]), Err("PNG file is an animation"));
     let first = chunk(b"IHDR", &ihdr(16, 16, 8, 6, 0));
     check(&chunks(&[first, idat(), control(), iend()]), Ok(true));
-    // Without acTL nobody looks at frames.
+    // Without acTL, readers ignore frames.
     check(&png(16, 16, 8, 6, &[chunk(b"fcTL", &[0; 26])]), Ok(true));
 }
 
@@ -202,7 +202,7 @@ fn animations_are_refused() {
 fn the_walk_ends_in_a_file_of_many_chunks() {
     let parts = usize::try_from(MAX_PARTS).unwrap();
     let many = |count: usize| png(16, 16, 8, 6, &[chunk(b"tEXt", b"").repeat(count)]);
-    // IDAT and IEND are parts as well.
+    // IDAT and IEND count as parts as well.
     check(&many(parts - 2), Ok(true));
     check(&many(parts - 1), Err("more than 16384 parts"));
     check(&many(parts * 8), Err("more than 16384 parts"));

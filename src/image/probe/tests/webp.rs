@@ -1,4 +1,4 @@
-//! WebP: M03, M04, M07 and M08 of the catalogue.
+//! WebP: cases M03, M04, M07 and M08 of the catalogue.
 
 use super::files::{piece, vp8, vp8l, vp8x, webp, webp_by_encoder};
 use super::{MAX_PARTS, check, size};
@@ -21,11 +21,11 @@ fn alpha_is_what_is_really_there() {
         (vec![lossless(true)], Ok(true)),
         (vec![head(0), lossy()], Ok(false)),
         (vec![head(ALPHA), alph(), lossy()], Ok(true)),
-        // Promised and not there: every reader sees an opaque image.
+        // The flag is set without alpha data: every reader sees an opaque image.
         (vec![head(ALPHA), lossy()], Ok(false)),
         (vec![head(ALPHA), lossy(), alph()], Ok(false)),
         (vec![head(ALPHA), lossless(false)], Ok(false)),
-        // There and not promised: some readers drop ALPH then, none the bit of VP8L.
+        // Alpha data without the flag: some readers ignore ALPH then, but none ignores the bit of VP8L.
         (vec![head(0), alph(), lossy()], Ok(false)),
         (vec![head(0), lossless(true)], Ok(true)),
         (vec![head(ALPHA), lossless(true)], Ok(true)),
@@ -76,7 +76,7 @@ fn the_canvas_is_the_image() {
     check(&webp(&[vp8x(0, 40, 1 << 24), vp8(40, 30)]), Err("claims to be 40x16777216 px"));
     check(&webp(&[vp8(0, 30)]), Err("claims to be 0x30 px"));
     assert_eq!(size(&webp(&[vp8x(0, 16_384, 1), vp8l(16_384, 1, true)])), (16_384, 1));
-    // The two highest bits are a wish for scaling.
+    // The two highest bits request scaling.
     assert_eq!(size(&webp(&[vp8(40 | 0x4000, 30 | 0xc000)])), (40, 30));
 }
 

@@ -1,4 +1,4 @@
-//! The front matter of an API reference: what it may say, and everything that is wrong with what it says.
+//! The front matter of an API reference: its allowed fields, and all problems of their values.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,12 +7,14 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_saphyr::Spanned;
 
 use crate::manifest::check::nearest;
-use crate::manifest::package::front::{self, FieldReader, FrontDocument, FrontError, FrontMatterSource, Word};
+use crate::manifest::package::front::{
+    self, FieldReader, FrontMatterDocument, FrontMatterError, FrontMatterSource, SpannedText,
+};
 
 /// The fields of the front matter of an API reference.
 const FIELDS: [&str; 6] = ["id", "title", "product", "language", "tags", "source_urls"];
 
-/// The front matter of an API reference, after every field has passed its check.
+/// The front matter of an API reference, after all fields have passed their checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiFrontMatter {
     pub(super) title: String,
@@ -26,9 +28,10 @@ pub(super) struct ApiFrontMatter {
 ///
 /// # Errors
 ///
-/// Everything that is wrong with its front matter.
-pub(super) fn read(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontError>> {
-    let FrontDocument { raw, place, body } = front::parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
+/// Returns all problems of its front matter.
+pub(super) fn read(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontMatterError>> {
+    let FrontMatterDocument { raw, place, body } =
+        front::parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
     let mut faults = FaultList { place, found: Vec::new() };
     faults.unknown(&raw.unknown);
     faults.id(raw.id, id);
@@ -43,23 +46,24 @@ pub(super) fn read(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontEr
     if faults.found.is_empty() { Ok(reference) } else { Err(faults.found) }
 }
 
-/// The faults, with their places.
+/// The problems found so far, with their spans.
 struct FaultList<'a> {
     place: FrontMatterSource<'a>,
-    found: Vec<FrontError>,
+    found: Vec<FrontMatterError>,
 }
 
 // === impl FaultList ===
 
 impl FaultList<'_> {
     fn add(&mut self, message: String, span: Range<usize>) {
-        self.found.push(FrontError { message, span });
+        self.found.push(FrontMatterError { message, span });
     }
 
-    /// A field of another tool is as likely a slip of the pen; which of them is meant has to be said.
+    /// Reports unknown fields. A field of another tool is as likely as a typing error, so fields of other tools need
+    /// the `x-` prefix.
     fn unknown(&mut self, keys: &[Spanned<String>]) {
         for key in keys {
-            let Word { text, span } = self.place.word(key.clone());
+            let SpannedText { text, span } = self.place.word(key.clone());
             if text.starts_with("x-") || text.starts_with("x_") {
                 continue;
             }
@@ -93,7 +97,7 @@ impl FaultList<'_> {
         String::new()
     }
 
-    /// A text of one line.
+    /// Reads a text of one line.
     fn line(&mut self, field: &str, said: Spanned<String>) -> String {
         let word = self.place.word(said);
         let text = word.text.trim();
@@ -105,7 +109,7 @@ impl FaultList<'_> {
         text.to_owned()
     }
 
-    /// The words of a list, or of a text that `divides` them.
+    /// Returns the words of a list, or of a text that is split at the characters for which `divides` is true.
     fn words(&mut self, field: &str, list: StringList, divides: impl Fn(char) -> bool) -> Vec<String> {
         match list {
             StringList::Text(text) => text.split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
@@ -122,7 +126,7 @@ impl FaultList<'_> {
     }
 }
 
-/// The front matter as the YAML has it.
+/// The front matter as it is written in the YAML.
 #[derive(Default)]
 struct RawApiFrontMatter {
     id: Option<Spanned<String>>,
@@ -154,7 +158,7 @@ impl FieldReader for RawApiFrontMatter {
     }
 }
 
-/// A list of texts, each with its place, or one text that holds them all.
+/// A list of texts, each with its span, or one text that contains all of them.
 enum StringList {
     Text(String),
     Words(Vec<Spanned<String>>),

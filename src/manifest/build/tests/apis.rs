@@ -24,7 +24,7 @@ fn documented() -> MemoryFiles {
     files
 }
 
-fn built(files: &MemoryFiles, previous: Option<&Source>) -> (Built, Json) {
+fn built(files: &MemoryFiles, previous: Option<&SourceFile>) -> (BuildOutput, Json) {
     let built = build(&recipe(files, previous)).expect("it builds");
     let json = serde_json::from_str(&built.manifest).expect("JSON");
     (built, json)
@@ -65,7 +65,7 @@ fn the_document_has_the_word_and_unknown_fields_stay() {
     let (made, _) = built(&files, None);
     let text =
         write_down(&mut files, &made).text().expect("text").replace("Images in Python\"", "Typed\", \"x-owner\": 1.50");
-    let source = Source::new("skills.json", text);
+    let source = SourceFile::new("skills.json", text);
     files.insert("apis/images-http.md", "---\ntitle: Less\nproduct: images\nlanguage: http\n---\n");
     let (again, json) = built(&files, Some(&source));
     assert_eq!(json["apis"][0]["title"], "Less");
@@ -88,7 +88,7 @@ fn an_api_reference_leaves_with_its_document_and_others_stay() {
     let mut fewer = tree();
     fewer.insert("apis/images-http.md", DOCUMENT);
     fewer.insert("apis/moved.md", DOCUMENT);
-    let (again, json) = built(&fewer, Some(&Source::new("skills.json", text)));
+    let (again, json) = built(&fewer, Some(&SourceFile::new("skills.json", text)));
     assert_eq!(again.removed_apis, ["images/python"]);
     let places: Vec<&str> =
         json["apis"].as_array().expect("a list").iter().filter_map(|api| api["path"].as_str()).collect();
@@ -169,7 +169,10 @@ fn everything_in_the_way_of_the_api_references_is_told_at_once() {
     let mut files = documented();
     files.insert("apis/Big Name.md", DOCUMENT);
     files.insert("apis/bare.md", "---\n---\n");
-    files.insert_other("apis/link.md", Metadata { kind: Kind::Link("../x".to_owned()), size: 0, is_executable: false });
+    files.insert_other(
+        "apis/link.md",
+        FileMetadata { kind: FileKind::Link("../x".to_owned()), size: 0, is_executable: false },
+    );
     files.insert("skills/demo/SKILL.md", "---\nname: other\ndescription: d\n---\n");
     let told = problems(&files, None);
     for word in [

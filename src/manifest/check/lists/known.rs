@@ -1,6 +1,6 @@
-//! Agents and languages that have a name.
+//! The known agents and languages.
 
-/// Ids of agents that read skills, as installers write them.
+/// Ids of agents that read skills, spelled as installers spell them.
 pub(super) const AGENTS: [&str; 40] = [
     "aider",
     "amp",
@@ -44,7 +44,7 @@ pub(super) const AGENTS: [&str; 40] = [
     "zed",
 ];
 
-/// Programming languages, and what API references are written in besides.
+/// Programming languages, and other formats in which API references are written.
 pub(super) const LANGUAGES: [&str; 66] = [
     "ada",
     "any",
@@ -114,7 +114,7 @@ pub(super) const LANGUAGES: [&str; 66] = [
     "zig",
 ];
 
-/// Whether it is a programming language, or has the form of a BCP 47 tag with a language of two or three letters.
+/// Returns true for a known programming language, and for a BCP 47 tag with a language of two or three letters.
 pub(super) fn is_language(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     LANGUAGES.binary_search(&lower.as_str()).is_ok() || is_tag(text)

@@ -1,6 +1,6 @@
-//! What looks alike, and what cannot be seen.
+//! Detects characters that look alike, and characters that are invisible.
 
-/// Letters that a person takes for a Latin one, and that one.
+/// Letters that people mistake for a Latin letter, each with that letter.
 const LETTERS: [(char, char); 34] = [
     ('0', 'o'),
     ('1', 'l'),
@@ -38,10 +38,10 @@ const LETTERS: [(char, char); 34] = [
     ('у', 'y'),
 ];
 
-/// Two letters that look like one.
+/// Pairs of letters that look like one letter.
 const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
 
-/// What two names that look alike have in common. The name is in small letters.
+/// Returns a form of a name that is equal for two names that look alike. The name must be in lower case.
 pub(super) fn skeleton(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_' | '.' | ' '));
     let plain = |letter| LETTERS.iter().find(|(other, _)| *other == letter).map_or(letter, |(_, latin)| *latin);
@@ -49,8 +49,8 @@ pub(super) fn skeleton(name: &str) -> String {
     PAIRS.iter().fold(latin, |name, (pair, one)| name.replace(pair, one))
 }
 
-/// Control characters except tab and line break, characters without width, and those that turn the direction of text.
-/// Joiners (U+200C, U+200D) are left alone: words of Persian and emoji need them.
+/// Returns true for control characters except tab and line breaks, for characters without width, and for characters
+/// that change the direction of text. Joiners (U+200C, U+200D) are allowed: Persian words and emoji need them.
 pub(super) fn is_hidden(letter: char) -> bool {
     match letter {
         '\t' | '\n' | '\r' => false,

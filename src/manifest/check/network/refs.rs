@@ -1,6 +1,6 @@
-//! What a git host answers to whoever wants to clone: a list of branches, in lines that begin with their length.
+//! Reads a git host's answer to a clone request: a list of branches, in lines that begin with their length.
 
-/// Whether the list has a branch; nothing where it is no such list, or not a whole one.
+/// Returns true if the list contains the branch, and `None` if it is not such a list or is incomplete.
 pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     let wanted = format!("refs/heads/{branch}");
     let (first, mut rest) = line(list)?;
@@ -8,7 +8,7 @@ pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
         return None;
     }
     let (mut found, mut ends) = (false, 0);
-    // One mark ends the greeting, the next one the list.
+    // The first end mark ends the greeting, the second one ends the list.
     while ends < 2 {
         let (content, behind) = line(rest)?;
         match content {
@@ -20,7 +20,7 @@ pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     Some(found)
 }
 
-/// The next line and what is behind it; without content it is the mark of an end.
+/// Returns the next line and the rest. A line without content is an end mark.
 fn line(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let digits = std::str::from_utf8(bytes.get(..4)?).ok().filter(|text| !text.starts_with('+'))?;
     match usize::from_str_radix(digits, 16).ok()? {
@@ -29,7 +29,7 @@ fn line(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     }
 }
 
-/// The name behind the id. The first line goes on with what the host can do.
+/// Returns the name after the id. On the first line, the capabilities of the host follow.
 fn name(content: &[u8]) -> Option<&[u8]> {
     let space = content.iter().position(|byte| *byte == b' ')?;
     content.get(space + 1..)?.split(|byte| matches!(byte, 0 | b'\n')).next()

@@ -1,17 +1,17 @@
-//! What can be wrong with one path, each in a sentence.
+//! The possible flaws of one path, each as a sentence.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Names that are devices on Windows, whatever stands behind their first dot.
+/// Names that are devices on Windows, whatever follows their first dot.
 const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
-/// Bytes of a name that every common file system takes.
+/// The maximum length of a name that all common file systems accept, in bytes.
 const LONGEST_PART: usize = 255;
-/// Bytes of a path that every common system takes.
+/// The maximum length of a path that all common systems accept, in bytes.
 const LONGEST_PATH: usize = 1024;
 
-/// Whether a path leads out of the folder that it starts in, on any system.
+/// Returns a flaw if the path leads out of the folder in which it starts, on any system.
 pub(in crate::manifest) fn leaves_root(path: &str) -> Option<String> {
-    // Some systems take these for the same.
+    // Some systems treat these forms as equal.
     let plain = path.replace('\\', "/").replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");
     let plain = plain.replace("%5c", "/").replace("%5C", "/");
     if path.contains('\0') {

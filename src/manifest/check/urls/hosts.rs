@@ -1,10 +1,10 @@
-//! Which hosts only some can reach.
+//! Detects hosts that are not publicly reachable.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Host;
 
-/// Endings of names that mean something else in every network.
+/// Endings of names that have a different meaning in each network.
 const LOCAL: [&str; 7] = [".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".test"];
 
 pub(super) fn is_private(host: &Host<&str>) -> bool {
@@ -30,7 +30,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     let is_shared = first == 100 && (64..128).contains(&second);
     let is_benchmark = first == 198 && (18..20).contains(&second);
     let is_protocol = (first, second, third) == (192, 0, 0);
-    // 0/8 is this host on some systems; from 224 on there are groups of hosts and what is reserved.
+    // 0/8 is this host on some systems; from 224 on, addresses are multicast or reserved.
     let is_special = first == 0 || first >= 224;
     address.is_private()
         || address.is_loopback()
@@ -52,12 +52,12 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         || address.is_unique_local()
         || address.is_unicast_link_local()
         || address.is_multicast()
-        // Site-local addresses of old, and those of documentation.
+        // Old site-local addresses, and documentation addresses.
         || first & 0xffc0 == 0xfec0
         || (first, second) == (0x2001, 0xdb8)
 }
 
-/// The address that a gateway on the way makes of it: mapped, of NAT64, or of 6to4.
+/// Returns the IPv4 address that a network gateway derives from this address: mapped, NAT64, or 6to4.
 fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

@@ -1,8 +1,8 @@
-//! Branches, and which repository an address of a known host names.
+//! Checks branch names, and finds the repository that an address of a known host names.
 
 use url::Url;
 
-/// Whether git allows a branch of this name (`git help check-ref-format`).
+/// Returns true if git allows a branch with this name (`git help check-ref-format`).
 pub(super) fn is_branch(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
     let is_letter =
@@ -16,13 +16,13 @@ pub(super) fn is_branch(name: &str) -> bool {
         && name.chars().all(is_letter)
 }
 
-/// Whether the path of the address holds the branch, between slashes.
+/// Returns true if the path of the address contains the branch between slashes.
 pub(super) fn leads_to(url: &Url, branch: &str) -> bool {
     let decoded = |text: &str| text.replace("%2F", "/").replace("%2f", "/");
     format!("{}/", decoded(url.path())).contains(&format!("/{branch}/"))
 }
 
-/// `host/owner/repository` of an address to clone from.
+/// Returns `host/owner/repository` of a clone address.
 pub(super) fn of_git(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     let path = url.path().trim_matches('/');
@@ -31,13 +31,13 @@ pub(super) fn of_git(url: &Url) -> Option<String> {
     is_known.then(|| format!("{host}/{path}").to_lowercase())
 }
 
-/// The same of an address to download files from.
+/// Returns the same for a download address.
 pub(super) fn of_raw(url: &Url) -> Option<String> {
     let parts: Vec<&str> = url.path().trim_matches('/').split('/').collect();
     let (host, length) = match url.host_str()? {
         "raw.githubusercontent.com" => ("github.com", 2),
         host @ ("github.com" | "codeberg.org" | "bitbucket.org") => (host, 2),
-        // Groups of GitLab can be nested; `-` ends them.
+        // GitLab groups can be nested; the path of the repository ends at `-`.
         "gitlab.com" => ("gitlab.com", parts.iter().position(|part| *part == "-")?),
         _ => return None,
     };

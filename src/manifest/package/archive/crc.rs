@@ -20,7 +20,7 @@ const fn table() -> [u32; 256] {
     table
 }
 
-/// CRC-32 as in ISO 3309, over pieces.
+/// CRC-32 according to ISO 3309, computed in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crc32(u32);
 

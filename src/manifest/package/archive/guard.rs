@@ -1,55 +1,55 @@
-//! Counts what an archive gives, and holds it against the limits and against itself.
+//! Counts the content of an archive, and checks it against the limits and the entries before it.
 //!
-//! Decides whether an entry is let in; refuses to know the format that it comes from.
+//! Decides if an entry is accepted. This module must not know the format of the archive.
 
 use std::collections::HashMap;
 
-use super::{Entry, Fault, FaultKind, NameFault, WalkError, fold, path_fault};
-use crate::manifest::package::Limits;
+use super::{ArchiveEntry, ArchiveFault, ArchiveFaultKind, PathFault, WalkError, fold, path_fault};
+use crate::manifest::package::PackageLimits;
 
-/// Enough to see what is wrong; a hostile archive has any number.
+/// The maximum number of recorded faults; a hostile archive can have any number.
 const MAX_FAULTS: usize = 20;
 
-/// What a tar may spend on one entry: its header, its records and what fills the last block.
+/// The overhead allowed for one tar entry: its header, its records and the padding of the last block.
 const MAX_TAR_OVERHEAD: u64 = 4096;
-/// What a tar may spend on its end, and on the records before the first entry.
+/// The overhead allowed for the end of a tar, and for the records before its first entry.
 const MIN_TAR_OVERHEAD: u64 = 256 * 1024;
 
-/// What stands in the headers of an entry.
+/// The header fields of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header<'a> {
+pub(super) struct ArchiveEntryHeader<'a> {
     pub(super) name: &'a [u8],
     pub(super) folder: bool,
-    /// Permission bits, those for other users included.
+    /// The permission bits, including those for other users.
     pub(super) mode: u32,
 }
 
 #[derive(Debug)]
-struct Node {
-    /// As it was written first.
+struct ArchivePathNode {
+    /// The name as it was written first.
     name: String,
     folder: bool,
-    /// Whether an entry of its own stands for it, or only longer paths go through it.
+    /// True if the path has an entry of its own, false if it is only the parent of other paths.
     own: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Guard<'l> {
-    limits: &'l Limits,
+pub(super) struct ArchiveValidator<'l> {
+    limits: &'l PackageLimits,
     archive_bytes: u64,
-    faults: Vec<Fault>,
+    faults: Vec<ArchiveFault>,
     entries: u64,
     unpacked: u64,
     streamed: u64,
-    /// Every file and folder by its folder and folded name. The number of the root is 0.
+    /// All files and folders, by the number of their parent and their folded name. The number of the root is 0.
     tree: HashMap<(usize, String), usize>,
-    nodes: Vec<Node>,
+    nodes: Vec<ArchivePathNode>,
 }
 
-impl<'l> Guard<'l> {
-    pub(super) fn new(limits: &'l Limits, archive_bytes: usize) -> Self {
+impl<'l> ArchiveValidator<'l> {
+    pub(super) fn new(limits: &'l PackageLimits, archive_bytes: usize) -> Self {
         let archive_bytes = u64::try_from(archive_bytes).unwrap_or(u64::MAX);
-        let root = Node { name: String::new(), folder: true, own: false };
+        let root = ArchivePathNode { name: String::new(), folder: true, own: false };
         let mut guard = Self {
             limits,
             archive_bytes,
@@ -62,22 +62,22 @@ impl<'l> Guard<'l> {
         };
         if archive_bytes > limits.archive_bytes {
             let message = format!("has {archive_bytes} bytes; the limit is {}", limits.archive_bytes);
-            guard.fault(FaultKind::Limit, None, message);
+            guard.fault(ArchiveFaultKind::Limit, None, message);
         }
         guard
     }
 
-    pub(super) fn limits(&self) -> &'l Limits {
+    pub(super) fn limits(&self) -> &'l PackageLimits {
         self.limits
     }
 
-    pub(super) fn fault(&mut self, kind: FaultKind, entry: Option<&str>, message: impl Into<String>) {
+    pub(super) fn fault(&mut self, kind: ArchiveFaultKind, entry: Option<&str>, message: impl Into<String>) {
         if self.faults.len() < MAX_FAULTS {
-            self.faults.push(Fault { kind, entry: entry.map(str::to_owned), message: message.into() });
+            self.faults.push(ArchiveFault { kind, entry: entry.map(str::to_owned), message: message.into() });
         }
     }
 
-    /// Whether anything is wrong already.
+    /// Returns true if at least one fault is recorded.
     pub(super) fn is_full(&self) -> bool {
         !self.faults.is_empty()
     }
@@ -86,45 +86,45 @@ impl<'l> Guard<'l> {
         if self.faults.is_empty() { Ok(()) } else { Err(WalkError::Unsafe(self.faults)) }
     }
 
-    /// One more entry, whatever it is. `false`: there are too many, and nothing more is to be read.
+    /// Counts one more entry of any kind. Returns false if there are too many; then nothing more may be read.
     pub(super) fn count(&mut self) -> bool {
         self.entries += 1;
         let within = self.entries <= self.limits.entries;
         if !within {
             let message = format!("has more than {} entries", self.limits.entries);
-            self.fault(FaultKind::Limit, None, message);
+            self.fault(ArchiveFaultKind::Limit, None, message);
         }
         within
     }
 
-    /// Lets an entry in, or writes down why not.
-    pub(super) fn admit(&mut self, header: Header<'_>) -> Option<Entry> {
+    /// Accepts an entry, or records the reason why it is refused.
+    pub(super) fn admit(&mut self, header: ArchiveEntryHeader<'_>) -> Option<ArchiveEntry> {
         let shown = String::from_utf8_lossy(header.name);
         let Ok(path) = std::str::from_utf8(header.name) else {
-            self.fault(FaultKind::Name, Some(&shown), "is not UTF-8");
+            self.fault(ArchiveFaultKind::Name, Some(&shown), "is not UTF-8");
             return None;
         };
         match path_fault(path, self.limits) {
             None => {}
-            Some(NameFault::Unsafe(why)) => {
-                self.fault(FaultKind::Name, Some(path), why);
+            Some(PathFault::Unsafe(why)) => {
+                self.fault(ArchiveFaultKind::Name, Some(path), why);
                 return None;
             }
-            Some(NameFault::TooLarge(why)) => {
-                self.fault(FaultKind::Limit, Some(path), why);
+            Some(PathFault::TooLarge(why)) => {
+                self.fault(ArchiveFaultKind::Limit, Some(path), why);
                 return None;
             }
         }
         if header.mode & 0o7000 != 0 {
-            self.fault(FaultKind::Kind, Some(path), "has a set-user-id, set-group-id or sticky bit");
+            self.fault(ArchiveFaultKind::Kind, Some(path), "has a set-user-id, set-group-id or sticky bit");
             return None;
         }
         if let Err(why) = self.place(path, header.folder) {
-            self.fault(FaultKind::Collision, Some(path), why);
+            self.fault(ArchiveFaultKind::Collision, Some(path), why);
             return None;
         }
         let executable = !header.folder && header.mode & 0o100 != 0;
-        Some(Entry { path: path.to_owned(), folder: header.folder, executable })
+        Some(ArchiveEntry { path: path.to_owned(), folder: header.folder, executable })
     }
 
     fn place(&mut self, path: &str, folder: bool) -> Result<(), String> {
@@ -141,7 +141,7 @@ impl<'l> Guard<'l> {
         let next = self.nodes.len();
         let number = *self.tree.entry((parent, fold(segment))).or_insert(next);
         if number == next {
-            self.nodes.push(Node { name: segment.to_owned(), folder, own: last });
+            self.nodes.push(ArchivePathNode { name: segment.to_owned(), folder, own: last });
             return Ok(number);
         }
         let Some(node) = self.nodes.get_mut(number) else { return Err("is not in its own table".to_owned()) };
@@ -158,19 +158,20 @@ impl<'l> Guard<'l> {
         Ok(number)
     }
 
-    /// Room for so many more bytes of a tar, whatever they are of. `false`: nothing more is to be read.
+    /// Counts bytes of a tar, of any kind. Returns false if there are too many; then nothing more may be read.
     pub(super) fn stream(&mut self, more: usize) -> bool {
         self.streamed = self.streamed.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
         let files = self.archive_bytes.saturating_mul(self.limits.ratio).min(self.limits.unpacked_bytes);
         let headers = self.entries.saturating_mul(MAX_TAR_OVERHEAD).saturating_add(MIN_TAR_OVERHEAD);
         let within = self.streamed <= files.saturating_add(headers);
         if !within {
-            self.fault(FaultKind::Limit, None, "unpacks to far more than its files may be");
+            self.fault(ArchiveFaultKind::Limit, None, "unpacks to far more than its files may be");
         }
         within
     }
 
-    /// Room for so many more bytes of a file that has `before` already. `false`: too much, and nothing more is to be read.
+    /// Counts bytes of a file that already has `before` bytes. Returns false if there are too many; then nothing more
+    /// may be read.
     pub(super) fn grow(&mut self, path: &str, before: u64, more: usize) -> bool {
         let more = u64::try_from(more).unwrap_or(u64::MAX);
         self.unpacked = self.unpacked.saturating_add(more);
@@ -183,7 +184,7 @@ impl<'l> Guard<'l> {
         } else {
             return true;
         };
-        self.fault(FaultKind::Limit, Some(path), message);
+        self.fault(ArchiveFaultKind::Limit, Some(path), message);
         false
     }
 }

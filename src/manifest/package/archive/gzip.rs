@@ -1,9 +1,9 @@
-//! The wrapping of gzip: one member, whole, with nothing behind it.
+//! Reads gzip: exactly one complete member, with nothing after it.
 
 use super::crc::Crc32;
-use super::guard::Guard;
+use super::guard::ArchiveValidator;
 use super::inflate::{InflateError, Inflater};
-use super::{FaultKind, Halt};
+use super::{ArchiveFaultKind, WalkAbort};
 
 const FIXED: usize = 10;
 const CRC_OF_HEADER: u8 = 0b0_0010;
@@ -12,20 +12,20 @@ const NAME: u8 = 0b0_1000;
 const COMMENT: u8 = 0b1_0000;
 const RESERVED: u8 = 0b1110_0000;
 
-/// Unpacks the member that `bytes` are, and holds it against its checksum.
+/// Unpacks the member in `bytes`, and verifies its checksum.
 pub(super) fn unpack<E>(
     bytes: &[u8],
-    guard: &mut Guard<'_>,
-    mut receive: impl FnMut(&[u8], &mut Guard<'_>) -> Result<(), Halt<E>>,
-) -> Result<(), Halt<E>> {
+    guard: &mut ArchiveValidator<'_>,
+    mut receive: impl FnMut(&[u8], &mut ArchiveValidator<'_>) -> Result<(), WalkAbort<E>>,
+) -> Result<(), WalkAbort<E>> {
     let Some(body) = header(bytes).and_then(|length| bytes.get(length..)) else {
-        return refuse(guard, FaultKind::Unreadable, "does not begin as a gzip file");
+        return refuse(guard, ArchiveFaultKind::Unreadable, "does not begin as a gzip file");
     };
     let mut crc = Crc32::new();
     let mut length: u32 = 0;
     let consumed = Inflater::new().run(body, |piece| {
         if !guard.stream(piece.len()) {
-            return Err(Halt::Refused);
+            return Err(WalkAbort::Refused);
         }
         crc.update(piece);
         length = length.wrapping_add(u32::try_from(piece.len()).unwrap_or_default());
@@ -34,24 +34,24 @@ pub(super) fn unpack<E>(
     let consumed = match consumed {
         Ok(consumed) => consumed,
         Err(InflateError::Stopped(halt)) => return Err(halt),
-        Err(InflateError::Broken) => return refuse(guard, FaultKind::Unreadable, "is cut off or damaged"),
+        Err(InflateError::Broken) => return refuse(guard, ArchiveFaultKind::Unreadable, "is cut off or damaged"),
     };
     let stated = [crc.value().to_le_bytes(), length.to_le_bytes()].concat();
     match body.get(consumed..).unwrap_or_default() {
         trailer if trailer == stated.as_slice() => Ok(()),
         trailer if trailer.len() > stated.len() => {
-            refuse(guard, FaultKind::Ambiguous, "has bytes behind its end, which programs read differently")
+            refuse(guard, ArchiveFaultKind::Ambiguous, "has bytes behind its end, which programs read differently")
         }
-        _ => refuse(guard, FaultKind::Unreadable, "does not have the checksum that it states"),
+        _ => refuse(guard, ArchiveFaultKind::Unreadable, "does not have the checksum that it states"),
     }
 }
 
-fn refuse<E>(guard: &mut Guard<'_>, kind: FaultKind, message: &str) -> Result<(), Halt<E>> {
+fn refuse<E>(guard: &mut ArchiveValidator<'_>, kind: ArchiveFaultKind, message: &str) -> Result<(), WalkAbort<E>> {
     guard.fault(kind, None, message);
-    Err(Halt::Refused)
+    Err(WalkAbort::Refused)
 }
 
-/// The length of the header, or nothing if it is none.
+/// Returns the length of the header, or `None` if there is no valid header.
 fn header(bytes: &[u8]) -> Option<usize> {
     let [0x1f, 0x8b, 8, flags, ..] = *bytes else { return None };
     if flags & RESERVED != 0 || bytes.len() < FIXED {

@@ -1,18 +1,18 @@
-//! Deflated bytes, unpacked piece by piece in a fixed window.
+//! Unpacks deflated bytes in pieces, with a fixed window.
 
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZFlush, MZStatus};
 
-/// Why unpacking ended early.
+/// The reason why unpacking ended early.
 #[derive(Debug)]
 pub(super) enum InflateError<E> {
-    /// It is not a deflated stream, or not a whole one.
+    /// The input is not a deflated stream, or is incomplete.
     Broken,
-    /// The receiver had enough.
+    /// The receiver returned an error.
     Stopped(E),
 }
 
-/// The window, used again for one stream after another.
+/// The window, which is reused for each stream.
 pub(super) struct Inflater {
     state: Box<InflateState>,
     piece: Box<[u8]>,
@@ -23,7 +23,7 @@ impl Inflater {
         Self { state: InflateState::new_boxed(DataFormat::Raw), piece: vec![0; 32 * 1024].into_boxed_slice() }
     }
 
-    /// Unpacks one stream, and says how many bytes of the input it was.
+    /// Unpacks one stream, and returns the number of input bytes that it occupied.
     pub(super) fn run<E>(
         &mut self,
         input: &[u8],

@@ -1,24 +1,24 @@
-//! What a path may be: the same file on every system, and never outside.
+//! The rules for paths: a path must name the same file on all systems, and never lead out of the archive.
 //!
-//! Pure. A path that one system cannot hold, or takes for another one, is refused everywhere.
+//! Pure functions. A path that one system cannot store, or treats as equal to another path, is refused on all systems.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::manifest::package::Limits;
+use crate::manifest::package::PackageLimits;
 
-/// Why a path is refused.
+/// The reason why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameFault {
-    /// A rule of names.
+pub enum PathFault {
+    /// The path breaks a rule for names.
     Unsafe(&'static str),
-    /// A limit.
+    /// The path exceeds a limit.
     TooLarge(&'static str),
 }
 
-/// Says what is wrong with a relative path, if anything is.
+/// Returns the fault of a relative path, if it has one.
 #[must_use]
-pub fn path_fault(path: &str, limits: &Limits) -> Option<NameFault> {
-    use NameFault::{TooLarge, Unsafe};
+pub fn path_fault(path: &str, limits: &PackageLimits) -> Option<PathFault> {
+    use PathFault::{TooLarge, Unsafe};
     if path.is_empty() {
         return Some(Unsafe("is an empty path"));
     }
@@ -56,12 +56,12 @@ fn segment_fault(segment: &str) -> Option<&'static str> {
     }
 }
 
-/// Characters that are not seen and change what is seen.
+/// Returns true for invisible characters that change the displayed text.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Windows takes these for devices in every folder, whatever their extension.
+/// Returns true for names that Windows treats as devices in every folder, whatever their extension.
 fn is_device(segment: &str) -> bool {
     let stem = segment.split('.').next().unwrap_or(segment).trim_end().to_ascii_uppercase();
     let numbered = |prefix: &str| {
@@ -73,7 +73,7 @@ fn is_device(segment: &str) -> bool {
     matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$") || numbered("COM") || numbered("LPT")
 }
 
-/// A name as systems see it that do not tell letters by case or by composition.
+/// Returns the name as seen by systems that ignore case and Unicode composition.
 #[must_use]
 pub fn fold(name: &str) -> String {
     name.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect()
@@ -88,7 +88,7 @@ mod tests {
         for path in
             ["SKILL.md", "scripts/run.sh", "a/b/c/d/e/f/g/h", ".config", "grüße/日本.md", "com10", "console", "a b"]
         {
-            assert_eq!(path_fault(path, &Limits::default()), None, "{path}");
+            assert_eq!(path_fault(path, &PackageLimits::default()), None, "{path}");
         }
     }
 
@@ -135,11 +135,11 @@ mod tests {
             "nul .txt",
         ];
         for path in paths {
-            assert!(matches!(path_fault(path, &Limits::default()), Some(NameFault::Unsafe(_))), "{path:?}");
+            assert!(matches!(path_fault(path, &PackageLimits::default()), Some(PathFault::Unsafe(_))), "{path:?}");
         }
     }
 
-    /// Several rules refuse some of these paths; the one that is meant has to be the one that speaks.
+    /// Several rules refuse some of these paths; the message must come from the intended rule.
     #[test]
     fn each_rule_speaks_for_itself() {
         for (path, words) in [
@@ -153,17 +153,17 @@ mod tests {
             ("C:", "a character that names cannot have"),
             ("nul.txt", "a device of Windows"),
         ] {
-            let fault = path_fault(path, &Limits::default());
-            assert!(matches!(fault, Some(NameFault::Unsafe(why)) if why.contains(words)), "{path}: {fault:?}");
+            let fault = path_fault(path, &PackageLimits::default());
+            assert!(matches!(fault, Some(PathFault::Unsafe(why)) if why.contains(words)), "{path}: {fault:?}");
         }
     }
 
     #[test]
     fn length_and_depth_have_limits() {
         for path in ["a/b/c/d/e/f/g/h/i", &"x/".repeat(300), &"y".repeat(513)] {
-            assert!(matches!(path_fault(path, &Limits::default()), Some(NameFault::TooLarge(_))), "{path}");
+            assert!(matches!(path_fault(path, &PackageLimits::default()), Some(PathFault::TooLarge(_))), "{path}");
         }
-        assert!(matches!(path_fault(&"y".repeat(256), &Limits::default()), Some(NameFault::Unsafe(_))));
+        assert!(matches!(path_fault(&"y".repeat(256), &PackageLimits::default()), Some(PathFault::Unsafe(_))));
     }
 
     #[test]

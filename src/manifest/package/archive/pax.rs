@@ -1,16 +1,16 @@
-//! The records of a tar that come before an entry and change it.
+//! Reads the records of a tar that come before an entry and change it.
 
-/// What a block of records says of the next entry.
+/// The values that a block of records sets for the next entry.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Records {
+pub(super) struct PaxRecords {
     pub(super) path: Option<Vec<u8>>,
     pub(super) size: Option<u64>,
 }
 
-/// Reads `length key=value\n` records. Times, owners and comments are passed over.
-pub(super) fn records(mut bytes: &[u8]) -> Result<Records, &'static str> {
+/// Reads `length key=value\n` records. Times, owners and comments are ignored.
+pub(super) fn records(mut bytes: &[u8]) -> Result<PaxRecords, &'static str> {
     const BROKEN: &str = "has records that cannot be read";
-    let mut records = Records::default();
+    let mut records = PaxRecords::default();
     while !bytes.is_empty() {
         let space = bytes.iter().take(8).position(|byte| *byte == b' ').ok_or(BROKEN)?;
         let (digits, _) = bytes.split_at(space);
@@ -26,7 +26,7 @@ pub(super) fn records(mut bytes: &[u8]) -> Result<Records, &'static str> {
     Ok(records)
 }
 
-fn keep(records: &mut Records, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+fn keep(records: &mut PaxRecords, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
     match key {
         b"path" if records.path.is_none() => records.path = Some(value.to_owned()),
         b"size" if records.size.is_none() => {
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn a_path_and_a_size_are_read_and_the_rest_is_passed_over() {
         let read = records(b"30 mtime=1700000000.123456789\n19 path=a/SKILL.md\n9 size=7\n");
-        assert_eq!(read, Ok(Records { path: Some(b"a/SKILL.md".to_vec()), size: Some(7) }));
-        assert_eq!(records(b""), Ok(Records::default()));
+        assert_eq!(read, Ok(PaxRecords { path: Some(b"a/SKILL.md".to_vec()), size: Some(7) }));
+        assert_eq!(records(b""), Ok(PaxRecords::default()));
     }
 
     #[test]

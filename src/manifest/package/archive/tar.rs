@@ -1,38 +1,43 @@
-//! A gzipped tar, read as it comes out of the gzip.
+//! Reads a gzipped tar while it is unpacked.
 //!
-//! Only plain files and folders with ustar or GNU headers; of the extensions only those that give a longer path.
+//! Accepts only plain files and folders with ustar or GNU headers. The only extensions are those for longer paths.
 
-use super::guard::{Guard, Header};
+use super::guard::{ArchiveEntryHeader, ArchiveValidator};
 use super::gzip;
-use super::pax::{self, Records};
-use super::{Entry, FaultKind, Halt, Sink, WalkError};
+use super::pax::{self, PaxRecords};
+use super::{ArchiveEntry, ArchiveFaultKind, ArchiveSink, WalkAbort, WalkError};
 
 const BLOCK: usize = 512;
-/// Records and long names are kept until the entry that they are of.
+/// The maximum size of records and long names, which are kept in memory until their entry.
 const MAX_RECORDS: u64 = 64 * 1024;
 
-pub(super) fn walk<S: Sink>(bytes: &[u8], guard: &mut Guard<'_>, sink: &mut S) -> Result<(), WalkError<S::Error>> {
-    let mut tar = Tar { block: Vec::with_capacity(BLOCK), state: State::Header, next: Records::default() };
+pub(super) fn walk<S: ArchiveSink>(
+    bytes: &[u8],
+    guard: &mut ArchiveValidator<'_>,
+    sink: &mut S,
+) -> Result<(), WalkError<S::Error>> {
+    let mut tar =
+        TarReader { block: Vec::with_capacity(BLOCK), state: TarReaderState::Header, next: PaxRecords::default() };
     let read = gzip::unpack(bytes, guard, |piece, guard| tar.feed(piece, guard, sink));
     match read {
-        Ok(()) if !matches!(tar.state, State::End) => {
-            guard.fault(FaultKind::Unreadable, None, "ends before the end of the tar in it");
+        Ok(()) if !matches!(tar.state, TarReaderState::End) => {
+            guard.fault(ArchiveFaultKind::Unreadable, None, "ends before the end of the tar in it");
             Ok(())
         }
-        Ok(()) | Err(Halt::Refused) => Ok(()),
-        Err(Halt::Sink(error)) => Err(WalkError::Sink(error)),
+        Ok(()) | Err(WalkAbort::Refused) => Ok(()),
+        Err(WalkAbort::Sink(error)) => Err(WalkError::Sink(error)),
     }
 }
 
 #[derive(Debug)]
-enum State {
+enum TarReaderState {
     Header,
-    /// The first of the two empty blocks of the end has come.
+    /// The first of the two empty blocks at the end was read.
     Ending,
     End,
-    /// Contents of a file: where they go, how many came and how many are to come, and what fills the last block.
+    /// The contents of a file: its entry, the bytes read, the bytes left, and the padding of the last block.
     Data {
-        entry: Option<Entry>,
+        entry: Option<ArchiveEntry>,
         before: u64,
         left: u64,
         padding: usize,
@@ -46,21 +51,26 @@ enum State {
     },
 }
 
-struct Tar {
-    /// The header that is coming in.
+struct TarReader {
+    /// The header that is being read.
     block: Vec<u8>,
-    state: State,
-    next: Records,
+    state: TarReaderState,
+    next: PaxRecords,
 }
 
-impl Tar {
-    fn feed<S: Sink>(&mut self, mut bytes: &[u8], guard: &mut Guard<'_>, sink: &mut S) -> Result<(), Halt<S::Error>> {
+impl TarReader {
+    fn feed<S: ArchiveSink>(
+        &mut self,
+        mut bytes: &[u8],
+        guard: &mut ArchiveValidator<'_>,
+        sink: &mut S,
+    ) -> Result<(), WalkAbort<S::Error>> {
         while !bytes.is_empty() {
             let taken = match &mut self.state {
-                State::Header | State::Ending => self.header_bytes(bytes, guard, sink)?,
-                State::End if bytes.iter().all(|byte| *byte == 0) => bytes.len(),
-                State::End => return refuse(guard, None, "has bytes behind the end of the tar in it"),
-                State::Data { entry, before, left, padding } => {
+                TarReaderState::Header | TarReaderState::Ending => self.header_bytes(bytes, guard, sink)?,
+                TarReaderState::End if bytes.iter().all(|byte| *byte == 0) => bytes.len(),
+                TarReaderState::End => return refuse(guard, None, "has bytes behind the end of the tar in it"),
+                TarReaderState::Data { entry, before, left, padding } => {
                     let take = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, rest) = bytes.split_at(take);
                     contents(entry.as_ref(), *before, piece, guard, sink)?;
@@ -68,7 +78,7 @@ impl Tar {
                     *left -= as_u64(take);
                     take + fill(padding, rest, guard)?
                 }
-                State::Records { kept, left, padding, .. } => {
+                TarReaderState::Records { kept, left, padding, .. } => {
                     let take = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, rest) = bytes.split_at(take);
                     kept.extend_from_slice(piece);
@@ -82,13 +92,13 @@ impl Tar {
         Ok(())
     }
 
-    /// Goes on to the next header where the contents of an entry are complete.
-    fn advance<E>(&mut self, guard: &mut Guard<'_>) -> Result<(), Halt<E>> {
+    /// Continues with the next header if the contents of an entry are complete.
+    fn advance<E>(&mut self, guard: &mut ArchiveValidator<'_>) -> Result<(), WalkAbort<E>> {
         match &mut self.state {
-            State::Data { left: 0, padding: 0, .. } => self.state = State::Header,
-            State::Records { kind, kept, left: 0, padding: 0 } => {
+            TarReaderState::Data { left: 0, padding: 0, .. } => self.state = TarReaderState::Header,
+            TarReaderState::Records { kind, kept, left: 0, padding: 0 } => {
                 let (kind, kept) = (*kind, std::mem::take(kept));
-                self.state = State::Header;
+                self.state = TarReaderState::Header;
                 self.records(kind, &kept, guard)?;
             }
             _ => {}
@@ -96,18 +106,18 @@ impl Tar {
         Ok(())
     }
 
-    fn records<E>(&mut self, kind: u8, kept: &[u8], guard: &mut Guard<'_>) -> Result<(), Halt<E>> {
-        let twice = self.next != Records::default();
+    fn records<E>(&mut self, kind: u8, kept: &[u8], guard: &mut ArchiveValidator<'_>) -> Result<(), WalkAbort<E>> {
+        let twice = self.next != PaxRecords::default();
         let read = match kind {
-            b'L' => Ok(Records { path: Some(until_zero(kept).to_owned()), size: None }),
+            b'L' => Ok(PaxRecords { path: Some(until_zero(kept).to_owned()), size: None }),
             _ => pax::records(kept),
         };
         match read {
-            Err(message) => refuse_kind(guard, FaultKind::Kind, None, message),
-            Ok(read) if kind == b'g' && read != Records::default() => {
+            Err(message) => refuse_kind(guard, ArchiveFaultKind::Kind, None, message),
+            Ok(read) if kind == b'g' && read != PaxRecords::default() => {
                 refuse(guard, None, "has a path or a size that is to hold for every file")
             }
-            Ok(read) if twice && read != Records::default() => refuse(guard, None, "gives one file two long paths"),
+            Ok(read) if twice && read != PaxRecords::default() => refuse(guard, None, "gives one file two long paths"),
             Ok(read) => {
                 if kind != b'g' && !twice {
                     self.next = read;
@@ -117,12 +127,12 @@ impl Tar {
         }
     }
 
-    fn header_bytes<S: Sink>(
+    fn header_bytes<S: ArchiveSink>(
         &mut self,
         bytes: &[u8],
-        guard: &mut Guard<'_>,
+        guard: &mut ArchiveValidator<'_>,
         sink: &mut S,
-    ) -> Result<usize, Halt<S::Error>> {
+    ) -> Result<usize, WalkAbort<S::Error>> {
         let taken = bytes.len().min(BLOCK - self.block.len());
         self.block.extend(bytes.iter().take(taken));
         if self.block.len() < BLOCK {
@@ -131,12 +141,14 @@ impl Tar {
         let block = std::mem::take(&mut self.block);
         let empty = block.iter().all(|byte| *byte == 0);
         self.state = match (&self.state, empty) {
-            (State::Ending, true) => State::End,
-            (State::Ending, false) => return refuse(guard, None, "goes on behind the empty block that ends a tar"),
-            (_, true) if self.next != Records::default() => {
+            (TarReaderState::Ending, true) => TarReaderState::End,
+            (TarReaderState::Ending, false) => {
+                return refuse(guard, None, "goes on behind the empty block that ends a tar");
+            }
+            (_, true) if self.next != PaxRecords::default() => {
                 return refuse(guard, None, "ends where a file should begin");
             }
-            (_, true) => State::Ending,
+            (_, true) => TarReaderState::Ending,
             (_, false) => self.header(&block, guard, sink)?,
         };
         self.block = block;
@@ -144,20 +156,25 @@ impl Tar {
         Ok(taken)
     }
 
-    fn header<S: Sink>(&mut self, block: &[u8], guard: &mut Guard<'_>, sink: &mut S) -> Result<State, Halt<S::Error>> {
-        let fields = match Fields::read(block) {
+    fn header<S: ArchiveSink>(
+        &mut self,
+        block: &[u8],
+        guard: &mut ArchiveValidator<'_>,
+        sink: &mut S,
+    ) -> Result<TarReaderState, WalkAbort<S::Error>> {
+        let fields = match TarHeader::read(block) {
             Ok(fields) => fields,
-            Err(message) => return refuse_kind(guard, FaultKind::Unreadable, None, message),
+            Err(message) => return refuse_kind(guard, ArchiveFaultKind::Unreadable, None, message),
         };
         let padding = usize::try_from(fields.size.wrapping_neg() % as_u64(BLOCK)).unwrap_or_default();
         if matches!(fields.kind, b'x' | b'g' | b'L') {
             if fields.size > MAX_RECORDS {
-                return refuse_kind(guard, FaultKind::Limit, None, "has a path or records of more than 64 KiB");
+                return refuse_kind(guard, ArchiveFaultKind::Limit, None, "has a path or records of more than 64 KiB");
             }
-            return Ok(State::Records { kind: fields.kind, kept: Vec::new(), left: fields.size, padding });
+            return Ok(TarReaderState::Records { kind: fields.kind, kept: Vec::new(), left: fields.size, padding });
         }
         if !guard.count() {
-            return Err(Halt::Refused);
+            return Err(WalkAbort::Refused);
         }
         let next = std::mem::take(&mut self.next);
         if next.size.is_some_and(|size| size != fields.size) {
@@ -166,32 +183,32 @@ impl Tar {
         let name = next.path.unwrap_or_else(|| fields.name.clone());
         let entry = entry(&fields, &name, guard).filter(|_| !guard.is_full());
         if let Some(entry) = &entry {
-            sink.entry(entry).map_err(Halt::Sink)?;
+            sink.entry(entry).map_err(WalkAbort::Sink)?;
         }
         if fields.size == 0 {
-            return Ok(State::Header);
+            return Ok(TarReaderState::Header);
         }
-        Ok(State::Data { entry, before: 0, left: fields.size, padding })
+        Ok(TarReaderState::Data { entry, before: 0, left: fields.size, padding })
     }
 }
 
-/// Hands a piece of a file on, if the file is let in.
-fn contents<S: Sink>(
-    entry: Option<&Entry>,
+/// Passes a piece of a file to the sink, if the file was accepted.
+fn contents<S: ArchiveSink>(
+    entry: Option<&ArchiveEntry>,
     before: u64,
     piece: &[u8],
-    guard: &mut Guard<'_>,
+    guard: &mut ArchiveValidator<'_>,
     sink: &mut S,
-) -> Result<(), Halt<S::Error>> {
+) -> Result<(), WalkAbort<S::Error>> {
     let Some(entry) = entry else { return Ok(()) };
     if !guard.grow(&entry.path, before, piece.len()) {
-        return Err(Halt::Refused);
+        return Err(WalkAbort::Refused);
     }
-    if piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(Halt::Sink) }
+    if piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(WalkAbort::Sink) }
 }
 
-/// Passes over what fills the last block of an entry. It has to be empty: a size that is too small would hide bytes here.
-fn fill<E>(padding: &mut usize, bytes: &[u8], guard: &mut Guard<'_>) -> Result<usize, Halt<E>> {
+/// Skips the padding of the last block of an entry. It must be zero: a size that is too small could hide bytes here.
+fn fill<E>(padding: &mut usize, bytes: &[u8], guard: &mut ArchiveValidator<'_>) -> Result<usize, WalkAbort<E>> {
     let filling = (*padding).min(bytes.len());
     if bytes.iter().take(filling).any(|byte| *byte != 0) {
         return refuse(guard, None, "has bytes behind a file that are not of it");
@@ -200,37 +217,37 @@ fn fill<E>(padding: &mut usize, bytes: &[u8], guard: &mut Guard<'_>) -> Result<u
     Ok(filling)
 }
 
-fn entry(fields: &Fields, name: &[u8], guard: &mut Guard<'_>) -> Option<Entry> {
+fn entry(fields: &TarHeader, name: &[u8], guard: &mut ArchiveValidator<'_>) -> Option<ArchiveEntry> {
     let shown = String::from_utf8_lossy(name);
     let folder = match fields.kind {
         b'0' | 0 => false,
         b'5' => true,
         kind => {
             guard.fault(
-                FaultKind::Kind,
+                ArchiveFaultKind::Kind,
                 Some(&shown),
                 format!("is {}; only files and folders are let in", kind_name(kind)),
             );
             return None;
         }
     };
-    // An old file is a folder for those who decide that by the name in its header, whatever a record calls it.
+    // Some programs treat an old-style file as a folder because of its name in the header, even if a record renames it.
     let slash = name.ends_with(b"/") || (fields.kind == 0 && fields.name.ends_with(b"/"));
     if slash && !folder {
-        guard.fault(FaultKind::Ambiguous, Some(&shown), "is a file with the name of a folder");
+        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a file with the name of a folder");
         return None;
     }
     if folder && fields.size != 0 {
-        guard.fault(FaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
+        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
         return None;
     }
-    // `tar -c .` writes `./` before every name, and the folder itself.
+    // `tar -c .` writes `./` before each name, and an entry for the folder itself.
     let name = name.strip_prefix(b"./").unwrap_or(name);
     let name = if folder { name.strip_suffix(b"/").unwrap_or(name) } else { name };
     if folder && matches!(name, b"" | b".") && shown.starts_with('.') {
         return None;
     }
-    guard.admit(Header { name, folder, mode: fields.mode })
+    guard.admit(ArchiveEntryHeader { name, folder, mode: fields.mode })
 }
 
 fn kind_name(kind: u8) -> &'static str {
@@ -244,20 +261,20 @@ fn kind_name(kind: u8) -> &'static str {
     }
 }
 
-/// A header as it stands in its block.
-struct Fields {
+/// A header, read from its block.
+struct TarHeader {
     name: Vec<u8>,
     mode: u32,
     size: u64,
     kind: u8,
 }
 
-impl Fields {
+impl TarHeader {
     fn read(block: &[u8]) -> Result<Self, &'static str> {
         let field = |start: usize, length: usize| block.get(start..start + length).unwrap_or_default();
         let sum: u64 = block.iter().map(|byte| u64::from(*byte)).sum();
         let stored: u64 = field(148, 8).iter().map(|byte| u64::from(*byte)).sum();
-        // The checksum is of the block with spaces where itself stands.
+        // The checksum covers the block with spaces in place of the checksum itself.
         if octal(field(148, 8)) != Some(sum - stored + 8 * u64::from(b' ')) {
             return Err("holds a damaged tar: a header does not have the checksum that it states");
         }
@@ -265,7 +282,8 @@ impl Fields {
         if !posix && field(257, 8) != b"ustar  \0" {
             return Err("holds a tar of an old kind, which has no mark");
         }
-        // Some read a prefix in every header, some only under this mark; and some know a third format by its last bytes.
+        // Some programs read a prefix in every header, others only with this mark; some detect a third format by its
+        // last bytes.
         let unused = if posix { field(500, 12) } else { field(345, 167) };
         if unused.iter().any(|byte| *byte != 0) {
             return Err("holds a tar with bytes in a header that programs read in two ways");
@@ -278,7 +296,7 @@ impl Fields {
             name = [prefix, b"/", &name].concat();
         }
         let kind = field(156, 1).first().copied().unwrap_or_default();
-        // The type of the file stands in the kind; some programs write it here again.
+        // The kind field states the file type; some programs repeat it in the mode.
         Ok(Self { name, mode: u32::try_from(mode & 0o7777).unwrap_or_default(), size, kind })
     }
 }
@@ -287,22 +305,27 @@ fn until_zero(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// A number as every program reads it: blanks, digits, and an end. What stands behind a first zero byte is a number for some
-/// and nothing for others.
+/// Reads a number that all programs read alike: blanks, digits, and a terminator. Bytes after a first zero byte are a
+/// number for some programs and nothing for others.
 fn octal(field: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(field).ok()?;
     let digits = text.trim_start_matches(' ').trim_end_matches(['\0', ' ']);
-    // A sign is no digit, and nothing is no number.
+    // A sign is not a digit, and an empty field is not a number.
     digits.starts_with(|digit: char| digit.is_ascii_digit()).then(|| u64::from_str_radix(digits, 8).ok())?
 }
 
-fn refuse<T, E>(guard: &mut Guard<'_>, entry: Option<&str>, message: &str) -> Result<T, Halt<E>> {
-    refuse_kind(guard, FaultKind::Ambiguous, entry, message)
+fn refuse<T, E>(guard: &mut ArchiveValidator<'_>, entry: Option<&str>, message: &str) -> Result<T, WalkAbort<E>> {
+    refuse_kind(guard, ArchiveFaultKind::Ambiguous, entry, message)
 }
 
-fn refuse_kind<T, E>(guard: &mut Guard<'_>, kind: FaultKind, entry: Option<&str>, message: &str) -> Result<T, Halt<E>> {
+fn refuse_kind<T, E>(
+    guard: &mut ArchiveValidator<'_>,
+    kind: ArchiveFaultKind,
+    entry: Option<&str>,
+    message: &str,
+) -> Result<T, WalkAbort<E>> {
     guard.fault(kind, entry, message);
-    Err(Halt::Refused)
+    Err(WalkAbort::Refused)
 }
 
 fn as_u64(count: usize) -> u64 {

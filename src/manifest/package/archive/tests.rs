@@ -1,4 +1,4 @@
-//! Good archives give what they hold, and nothing else gets through.
+//! Valid archives give their contents, and all other archives are refused.
 #![expect(clippy::cast_possible_truncation, reason = "what is built here is small")]
 
 use std::collections::BTreeMap;
@@ -7,14 +7,14 @@ use std::convert::Infallible;
 use super::*;
 use crate::manifest::package::hostile::{self, Member, Part, Zip, gzip, pax, skill_member, skill_part, tar};
 
-/// Keeps everything.
+/// A sink that keeps all entries.
 #[derive(Default)]
-struct Shelf(Vec<(Entry, Vec<u8>)>);
+struct CollectedEntries(Vec<(ArchiveEntry, Vec<u8>)>);
 
-impl Sink for Shelf {
+impl ArchiveSink for CollectedEntries {
     type Error = Infallible;
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), Infallible> {
+    fn entry(&mut self, entry: &ArchiveEntry) -> Result<(), Infallible> {
         self.0.push((entry.clone(), Vec::new()));
         Ok(())
     }
@@ -26,8 +26,8 @@ impl Sink for Shelf {
     }
 }
 
-fn faults(bytes: &[u8], limits: &Limits) -> Vec<Fault> {
-    let mut shelf = Shelf::default();
+fn faults(bytes: &[u8], limits: &PackageLimits) -> Vec<ArchiveFault> {
+    let mut shelf = CollectedEntries::default();
     let faults = match walk(bytes, limits, &mut shelf) {
         Ok(()) => Vec::new(),
         Err(WalkError::Unsafe(faults)) => faults,
@@ -40,8 +40,8 @@ fn faults(bytes: &[u8], limits: &Limits) -> Vec<Fault> {
 }
 
 fn files(bytes: &[u8]) -> BTreeMap<String, (bool, Vec<u8>)> {
-    let mut shelf = Shelf::default();
-    walk(bytes, &Limits::default(), &mut shelf).expect("a good archive");
+    let mut shelf = CollectedEntries::default();
+    walk(bytes, &PackageLimits::default(), &mut shelf).expect("a good archive");
     shelf
         .0
         .into_iter()
@@ -54,7 +54,7 @@ fn files(bytes: &[u8]) -> BTreeMap<String, (bool, Vec<u8>)> {
 fn nothing_hostile_is_let_in() {
     let archives = hostile::archives();
     assert!(archives.len() >= 200, "{}", archives.len());
-    let limits = Limits::default();
+    let limits = PackageLimits::default();
     let let_in: Vec<&str> = archives
         .iter()
         .filter(|archive| faults(&archive.bytes, &limits).is_empty())
@@ -131,8 +131,8 @@ fn a_tar_gives_what_was_put_in() {
 #[test]
 fn every_limit_holds_to_the_byte_in_both_formats() {
     let data = "0123456789abcdefghij";
-    let of = |change: fn(&mut Limits)| {
-        let mut limits = Limits { ratio: 1_000_000, ..Limits::default() };
+    let of = |change: fn(&mut PackageLimits)| {
+        let mut limits = PackageLimits { ratio: 1_000_000, ..PackageLimits::default() };
         change(&mut limits);
         limits
     };
@@ -140,9 +140,9 @@ fn every_limit_holds_to_the_byte_in_both_formats() {
         Zip::of(vec![Part::file("a/b", data), Part::file("c", data)]).build(),
         gzip(&tar(&[Member::file("a/b", data), Member::file("c", data)])),
     ] {
-        let good = |limits: &Limits| faults(&bytes, limits).is_empty();
-        let limited = |limits: &Limits| {
-            faults(&bytes, limits).iter().all(|fault| fault.kind == FaultKind::Limit) && !good(limits)
+        let good = |limits: &PackageLimits| faults(&bytes, limits).is_empty();
+        let limited = |limits: &PackageLimits| {
+            faults(&bytes, limits).iter().all(|fault| fault.kind == ArchiveFaultKind::Limit) && !good(limits)
         };
         assert!(good(&of(|limits| limits.entries = 2)) && limited(&of(|limits| limits.entries = 1)));
         assert!(good(&of(|limits| limits.file_bytes = 20)) && limited(&of(|limits| limits.file_bytes = 19)));
@@ -150,24 +150,25 @@ fn every_limit_holds_to_the_byte_in_both_formats() {
         assert!(good(&of(|limits| limits.depth = 2)) && limited(&of(|limits| limits.depth = 1)));
         assert!(good(&of(|limits| limits.path_bytes = 3)) && limited(&of(|limits| limits.path_bytes = 2)));
         let size = bytes.len() as u64;
-        assert!(good(&Limits { archive_bytes: size, ..Limits::default() }));
-        assert!(limited(&Limits { archive_bytes: size - 1, ..Limits::default() }));
+        assert!(good(&PackageLimits { archive_bytes: size, ..PackageLimits::default() }));
+        assert!(limited(&PackageLimits { archive_bytes: size - 1, ..PackageLimits::default() }));
     }
 }
 
-/// Files of a zip lie end to end from the first byte: one rule says so, whatever else is wrong with such a zip.
+/// The files of a zip are contiguous from the first byte: one rule reports this, whatever else is wrong with such a
+/// zip.
 #[test]
 fn a_place_that_the_directory_only_claims_is_told_as_that() {
     let whole = Zip::of(vec![skill_part(), Part::file("x", "x")]).build();
     let directory = whole.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a directory") as u32;
     let second = Part { offset: Some(directory + 1), ..Part::file("x", "x") };
     for (zip, name) in [
-        // A reader that believes the header finds a file here, and one that believes the directory does not.
+        // A reader that trusts the header finds a file here; one that trusts the directory does not.
         (Zip::of(vec![Part { offset: Some(1), ..skill_part() }]), "SKILL.md"),
         (Zip::of(vec![skill_part(), second]), "SKILL.md"),
     ] {
-        let found = faults(&zip.build(), &Limits::default());
-        let [Fault { kind: FaultKind::Ambiguous, entry: Some(entry), message }] = &found[..] else {
+        let found = faults(&zip.build(), &PackageLimits::default());
+        let [ArchiveFault { kind: ArchiveFaultKind::Ambiguous, entry: Some(entry), message }] = &found[..] else {
             panic!("{found:?}");
         };
         assert!(entry == name && message.contains("does not begin where the one before it ends"), "{found:?}");
@@ -177,9 +178,9 @@ fn a_place_that_the_directory_only_claims_is_told_as_that() {
 #[test]
 fn what_a_sink_says_ends_the_walk() {
     struct Full;
-    impl Sink for Full {
+    impl ArchiveSink for Full {
         type Error = &'static str;
-        fn entry(&mut self, _: &Entry) -> Result<(), Self::Error> {
+        fn entry(&mut self, _: &ArchiveEntry) -> Result<(), Self::Error> {
             Ok(())
         }
         fn data(&mut self, _: &[u8]) -> Result<(), Self::Error> {
@@ -187,13 +188,13 @@ fn what_a_sink_says_ends_the_walk() {
         }
     }
     for bytes in [Zip::of(vec![skill_part()]).build(), gzip(&tar(&[skill_member()]))] {
-        assert!(matches!(walk(&bytes, &Limits::default(), &mut Full), Err(WalkError::Sink("the disk is full"))));
+        assert!(matches!(walk(&bytes, &PackageLimits::default(), &mut Full), Err(WalkError::Sink("the disk is full"))));
     }
 }
 
 #[test]
 fn the_list_of_faults_is_short_however_many_there_are() {
     let parts = (0..5000).map(|number| Part::file(format!("../{number}"), "x")).collect();
-    let found = faults(&Zip::of(parts).build(), &Limits::default());
+    let found = faults(&Zip::of(parts).build(), &PackageLimits::default());
     assert!((2..=20).contains(&found.len()), "{}", found.len());
 }

@@ -1,20 +1,24 @@
-//! A zip, read strictly: the directory and the headers before the files say the same, and the parts of the file lie end to
-//! end from the first byte to the last.
+//! Reads a zip strictly: the directory and the local headers must agree, and the parts of the file must be contiguous
+//! from the first byte to the last.
 //!
-//! That leaves no room for bytes in front, between, behind, for entries that overlap, or for entries that only one way of
-//! reading finds. Encryption, disks, zip64 and methods other than stored and deflated are refused.
+//! This excludes bytes before, between and after the parts, overlapping entries, and entries that only one way of
+//! reading finds. Encryption, split archives, zip64 and methods other than stored and deflated are refused.
 
 mod directory;
 mod local;
 
-use directory::Record;
+use directory::CentralDirectoryEntry;
 
 use super::crc::Crc32;
-use super::guard::{Guard, Header};
+use super::guard::{ArchiveEntryHeader, ArchiveValidator};
 use super::inflate::{InflateError, Inflater};
-use super::{Entry, FaultKind, Halt, Sink, WalkError};
+use super::{ArchiveEntry, ArchiveFaultKind, ArchiveSink, WalkAbort, WalkError};
 
-pub(super) fn walk<S: Sink>(bytes: &[u8], guard: &mut Guard<'_>, sink: &mut S) -> Result<(), WalkError<S::Error>> {
+pub(super) fn walk<S: ArchiveSink>(
+    bytes: &[u8],
+    guard: &mut ArchiveValidator<'_>,
+    sink: &mut S,
+) -> Result<(), WalkError<S::Error>> {
     let records = match directory::read(bytes, guard.limits().entries) {
         Ok(records) => records,
         Err(fault) => {
@@ -29,7 +33,7 @@ pub(super) fn walk<S: Sink>(bytes: &[u8], guard: &mut Guard<'_>, sink: &mut S) -
             return Ok(());
         }
     };
-    let entries: Vec<Option<Entry>> = records.list.iter().map(|record| admit(record, guard)).collect();
+    let entries: Vec<Option<ArchiveEntry>> = records.list.iter().map(|record| admit(record, guard)).collect();
     if guard.is_full() {
         return Ok(());
     }
@@ -39,15 +43,15 @@ pub(super) fn walk<S: Sink>(bytes: &[u8], guard: &mut Guard<'_>, sink: &mut S) -
         sink.entry(&entry).map_err(WalkError::Sink)?;
         match file((record, body), &entry, &mut inflater, guard, sink) {
             Ok(()) => {}
-            Err(Halt::Refused) => return Ok(()),
-            Err(Halt::Sink(error)) => return Err(WalkError::Sink(error)),
+            Err(WalkAbort::Refused) => return Ok(()),
+            Err(WalkAbort::Sink(error)) => return Err(WalkError::Sink(error)),
         }
     }
     Ok(())
 }
 
-/// Everything about an entry that its headers decide.
-fn admit(record: &Record<'_>, guard: &mut Guard<'_>) -> Option<Entry> {
+/// Checks an entry by its headers, and accepts it if they are valid.
+fn admit(record: &CentralDirectoryEntry<'_>, guard: &mut ArchiveValidator<'_>) -> Option<ArchiveEntry> {
     const KIND: u32 = 0o170_000;
     const FOLDER: u32 = 0o040_000;
     const FILE: u32 = 0o100_000;
@@ -57,50 +61,50 @@ fn admit(record: &Record<'_>, guard: &mut Guard<'_>) -> Option<Entry> {
     let kind = record.mode & KIND;
     if !matches!(kind, 0 | FOLDER | FILE) || record.attributes & 0x08 != 0 {
         let message = if kind == 0o120_000 { "is a symbolic link" } else { "is neither a file nor a folder" };
-        guard.fault(FaultKind::Kind, Some(&shown), format!("{message}; only files and folders are let in"));
+        guard.fault(ArchiveFaultKind::Kind, Some(&shown), format!("{message}; only files and folders are let in"));
         return None;
     }
     let folder = kind == FOLDER || record.attributes & 0x10 != 0;
     if folder != slash && (folder || kind == FILE) {
-        guard.fault(FaultKind::Ambiguous, Some(&shown), "is a file for some programs and a folder for others");
+        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a file for some programs and a folder for others");
         return None;
     }
     if slash && (record.size != 0 || record.packed > 2) {
-        guard.fault(FaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
+        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
         return None;
     }
     if !record.utf8 && !record.name.is_ascii() {
-        guard.fault(FaultKind::Name, Some(&shown), "is not marked as UTF-8");
+        guard.fault(ArchiveFaultKind::Name, Some(&shown), "is not marked as UTF-8");
         return None;
     }
     let name = if slash { record.name.strip_suffix(b"/").unwrap_or(record.name) } else { record.name };
-    guard.admit(Header { name, folder: slash, mode: record.mode & 0o7777 })
+    guard.admit(ArchiveEntryHeader { name, folder: slash, mode: record.mode & 0o7777 })
 }
 
-fn file<S: Sink>(
-    (record, body): (&Record<'_>, &[u8]),
-    entry: &Entry,
+fn file<S: ArchiveSink>(
+    (record, body): (&CentralDirectoryEntry<'_>, &[u8]),
+    entry: &ArchiveEntry,
     inflater: &mut Inflater,
-    guard: &mut Guard<'_>,
+    guard: &mut ArchiveValidator<'_>,
     sink: &mut S,
-) -> Result<(), Halt<S::Error>> {
+) -> Result<(), WalkAbort<S::Error>> {
     let mut crc = Crc32::new();
     let mut size: u64 = 0;
-    let mut receive = |piece: &[u8], guard: &mut Guard<'_>| {
+    let mut receive = |piece: &[u8], guard: &mut ArchiveValidator<'_>| {
         if !guard.grow(&entry.path, size, piece.len()) {
-            return Err(Halt::Refused);
+            return Err(WalkAbort::Refused);
         }
         size += u64::try_from(piece.len()).unwrap_or(u64::MAX);
         crc.update(piece);
-        if entry.folder || piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(Halt::Sink) }
+        if entry.folder || piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(WalkAbort::Sink) }
     };
     let consumed = if record.deflated {
         match inflater.run(body, |piece| receive(piece, guard)) {
             Ok(consumed) => consumed,
             Err(InflateError::Stopped(halt)) => return Err(halt),
             Err(InflateError::Broken) => {
-                guard.fault(FaultKind::Unreadable, Some(&entry.path), "is cut off or damaged");
-                return Err(Halt::Refused);
+                guard.fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "is cut off or damaged");
+                return Err(WalkAbort::Refused);
             }
         }
     } else {
@@ -108,12 +112,12 @@ fn file<S: Sink>(
         body.len()
     };
     if consumed != body.len() || size != record.size {
-        guard.fault(FaultKind::Ambiguous, Some(&entry.path), "does not have the size that the directory states");
-        return Err(Halt::Refused);
+        guard.fault(ArchiveFaultKind::Ambiguous, Some(&entry.path), "does not have the size that the directory states");
+        return Err(WalkAbort::Refused);
     }
     if crc.value() != record.crc {
-        guard.fault(FaultKind::Unreadable, Some(&entry.path), "does not have the checksum that it states");
-        return Err(Halt::Refused);
+        guard.fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "does not have the checksum that it states");
+        return Err(WalkAbort::Refused);
     }
     Ok(())
 }

@@ -1,27 +1,27 @@
-//! The `SKILL.md` of an entry: shown where it stands in the checkout, or in the package where it is only there.
+//! Checks the `SKILL.md` of an entry. Findings point into the checkout, or into the package if its file differs.
 
-use super::{Check, Folder};
-use crate::manifest::finding::Span;
-use crate::manifest::located::Located;
-use crate::manifest::package::front::{self, SkillFile, Word};
-use crate::manifest::package::skill::FrontFault;
-use crate::manifest::package::{Contents, SKILL_BYTES, SKILL_FILE, skill};
+use super::{CheckWorker, FolderFileSizes};
+use crate::manifest::finding::SourceSpan;
+use crate::manifest::located::LocatedNode;
+use crate::manifest::package::front::{self, SkillFile, SpannedText};
+use crate::manifest::package::skill::FrontMatterFault;
+use crate::manifest::package::{PackageContents, SKILL_BYTES, SKILL_FILE, skill};
 use crate::manifest::rules::{M087, M088, M089, M093, M095, M096, Rule};
-use crate::manifest::text::Source;
+use crate::manifest::text::SourceFile;
 
 const ADVISED_LINES: usize = 500;
-/// About four bytes are a token of English.
+/// The advised maximum of 5,000 tokens, at about four bytes for each English token.
 const ADVISED_BYTES: usize = 5000 * 4;
 
-/// What is wrong with a file, before the file is in the report.
-type Noted = (&'static Rule, std::ops::Range<usize>, String);
+/// A finding about a file that is not in the report yet.
+type PendingFinding = (&'static Rule, std::ops::Range<usize>, String);
 
-impl Check<'_, '_> {
+impl CheckWorker<'_, '_> {
     pub(super) fn document(
         &mut self,
-        skill: &Located<'_>,
-        folder: Option<&Folder>,
-        package: Option<(&Contents, &str)>,
+        skill: &LocatedNode<'_>,
+        folder: Option<&FolderFileSizes>,
+        package: Option<(&PackageContents, &str)>,
     ) {
         let packed = package.and_then(|(contents, root)| contents.skills.get(&format!("{root}{SKILL_FILE}")));
         let name = skill.text_of("path").map(|(path, _)| path).unwrap_or_default();
@@ -44,7 +44,7 @@ impl Check<'_, '_> {
         self.tree.files().read(&format!("{folder}/{SKILL_FILE}"), limit).ok().flatten()
     }
 
-    fn one_document(&mut self, skill: &Located<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
+    fn one_document(&mut self, skill: &LocatedNode<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
         let noted = match front::read(bytes) {
             Ok(file) => notes(skill, &file, bytes, files),
             Err(error) => vec![(&M087, error.span, format!("`{SKILL_FILE}` {}", error.message))],
@@ -52,19 +52,19 @@ impl Check<'_, '_> {
         if noted.is_empty() {
             return;
         }
-        let source = self.findings.add(Source::new(shown, bytes));
+        let source = self.findings.add(SourceFile::new(shown, bytes));
         for (rule, range, message) in noted {
-            self.findings.in_file(rule, Span::new(source, range), skill.pointer(), message);
+            self.findings.in_file(rule, SourceSpan::new(source, range), skill.pointer(), message);
         }
     }
 }
 
-fn notes(entry: &Located<'_>, file: &SkillFile<'_>, bytes: &[u8], files: &[&str]) -> Vec<Noted> {
+fn notes(entry: &LocatedNode<'_>, file: &SkillFile<'_>, bytes: &[u8], files: &[&str]) -> Vec<PendingFinding> {
     let folder = entry.text_of("path").and_then(|(path, _)| path.rsplit('/').next());
-    let rule = |fault: &FrontFault| if fault.is_extra { &M096 } else { &M087 };
-    let mut notes: Vec<Noted> =
+    let rule = |fault: &FrontMatterFault| if fault.is_extra { &M096 } else { &M087 };
+    let mut notes: Vec<PendingFinding> =
         skill::faults(file, folder).into_iter().map(|fault| (rule(&fault), fault.span, fault.message)).collect();
-    let fields: [(&str, &'static Rule, Option<&Word>); 3] = [
+    let fields: [(&str, &'static Rule, Option<&SpannedText>); 3] = [
         ("name", &M088, file.front.name.as_ref()),
         ("version", &M088, file.front.metadata.get("version")),
         ("description", &M089, file.front.description.as_ref()),
@@ -96,7 +96,7 @@ fn notes(entry: &Located<'_>, file: &SkillFile<'_>, bytes: &[u8], files: &[&str]
     notes
 }
 
-/// The targets of the inline links of a text, outside of code.
+/// Returns the targets of the inline links of a text, except in code.
 fn links(body: &str) -> Vec<std::ops::Range<usize>> {
     let mut links = Vec::new();
     let mut at = 0;
@@ -126,7 +126,7 @@ fn line_links(line: &str, offset: usize, links: &mut Vec<std::ops::Range<usize>>
     }
 }
 
-/// The file that a link names, if it names one of the skill.
+/// Returns the file that a link names, if it belongs to the skill.
 fn inner_path(target: &str) -> Option<String> {
     let target = target.trim_start_matches('<').trim_end_matches('>');
     let path = target.split(['#', '?']).next().unwrap_or_default();

@@ -1,25 +1,25 @@
-//! One package: its file, its archive, and how it agrees with its entry and its folder.
+//! Checks one package: its file, its archive, and its agreement with its entry and its folder.
 
-use super::{Check, Folder, Scope};
-use crate::manifest::files::Kind;
-use crate::manifest::located::Located;
-use crate::manifest::package::archive::{Fault, FaultKind, Format};
-use crate::manifest::package::{Content, Contents, Sha256Sum, Unwanted, unwanted};
+use super::{CheckScope, CheckWorker, FolderFileSizes};
+use crate::manifest::files::FileKind;
+use crate::manifest::located::LocatedNode;
+use crate::manifest::package::archive::{ArchiveFault, ArchiveFaultKind, ArchiveFormat};
+use crate::manifest::package::{PackageContents, PackageFile, Sha256Sum, UnwantedFileKind, unwanted};
 use crate::manifest::rules::{
     M071, M072, M073, M075, M080, M081, M082, M083, M084, M085, M086, M090, M091, M092, M094, Rule,
 };
 
-/// More differences than this are counted and not listed.
+/// The maximum number of listed differences; the rest is only counted.
 const MAX_LISTED: usize = 5;
 
-impl Check<'_, '_> {
-    pub(super) fn package(&mut self, skill: &Located<'_>, folder: Option<&Folder>) {
+impl CheckWorker<'_, '_> {
+    pub(super) fn package(&mut self, skill: &LocatedNode<'_>, folder: Option<&FolderFileSizes>) {
         let read = self.contents(skill);
-        if self.scope == Scope::Packages {
+        if self.scope == CheckScope::Packages {
             return;
         }
         let Some((place, contents)) = read else {
-            // The skill itself can be looked at without its package.
+            // The skill itself can be checked without its package.
             self.document(skill, folder, None);
             return;
         };
@@ -45,15 +45,15 @@ impl Check<'_, '_> {
         }
     }
 
-    /// The package as bytes that are the right ones, and what is in it if that is safe.
-    fn contents<'p>(&mut self, skill: &Located<'p>) -> Option<(Located<'p>, Contents)> {
+    /// Reads the package, reports a wrong size or checksum, and returns its contents if they are safe.
+    fn contents<'p>(&mut self, skill: &LocatedNode<'p>) -> Option<(LocatedNode<'p>, PackageContents)> {
         let place = skill.get("package")?;
         let (path, kind, size) = self.at(&place, &M071)?;
-        if kind != Kind::File {
+        if kind != FileKind::File {
             self.findings.at(&M071, &place, format!("`{path}` is not a regular file"));
             return None;
         }
-        if self.scope == Scope::Everything && self.tree.files().is_tracked(path) == Some(false) {
+        if self.scope == CheckScope::Everything && self.tree.files().is_tracked(path) == Some(false) {
             self.findings.at(&M075, &place, format!("`{path}` is not committed")).with_help(format!("git add {path}"));
         }
         if size > self.limits.archive_bytes {
@@ -76,14 +76,14 @@ impl Check<'_, '_> {
             self.findings.at(&M075, &place, format!("`{path}` is a pointer of Git LFS, not the package"));
         }
         self.sums(skill, path, &bytes);
-        match (Format::named(path), Format::of(&bytes)) {
+        match (ArchiveFormat::named(path), ArchiveFormat::of(&bytes)) {
             (Some(named), Some(format)) if named != format => {
                 self.findings.at(&M080, &place, format!("`{path}` is not what the end of its name says"));
                 return None;
             }
             _ => {}
         }
-        match Contents::read(&bytes, self.limits) {
+        match PackageContents::read(&bytes, self.limits) {
             Ok(contents) => Some((place, contents)),
             Err(faults) => {
                 faults.iter().for_each(|fault| self.fault(&place, path, fault));
@@ -92,7 +92,7 @@ impl Check<'_, '_> {
         }
     }
 
-    fn sums(&mut self, skill: &Located<'_>, path: &str, bytes: &[u8]) {
+    fn sums(&mut self, skill: &LocatedNode<'_>, path: &str, bytes: &[u8]) {
         if let Some(place) = skill.get("size_bytes")
             && let Some(stated) = place.node().to_json().as_f64()
         {
@@ -107,7 +107,7 @@ impl Check<'_, '_> {
         }
         if let Some((stated, place)) = skill.text_of("sha256") {
             let sum = Sha256Sum::of(bytes).to_string();
-            // Capital letters are a matter of form, of which another rule speaks.
+            // Capital letters are a question of form, which another rule covers.
             if !stated.eq_ignore_ascii_case(&sum) {
                 let message = format!("`{path}` has the checksum {sum}");
                 self.findings.at(&M073, &place, message).with_help("publish changed content under a new version");
@@ -115,14 +115,14 @@ impl Check<'_, '_> {
         }
     }
 
-    fn fault(&mut self, place: &Located<'_>, path: &str, fault: &Fault) {
+    fn fault(&mut self, place: &LocatedNode<'_>, path: &str, fault: &ArchiveFault) {
         let rule: &'static Rule = match fault.kind {
-            FaultKind::Unreadable => &M080,
-            FaultKind::Limit => &M081,
-            FaultKind::Name => &M082,
-            FaultKind::Collision => &M083,
-            FaultKind::Kind => &M084,
-            FaultKind::Ambiguous => &M085,
+            ArchiveFaultKind::Unreadable => &M080,
+            ArchiveFaultKind::Limit => &M081,
+            ArchiveFaultKind::Name => &M082,
+            ArchiveFaultKind::Collision => &M083,
+            ArchiveFaultKind::Kind => &M084,
+            ArchiveFaultKind::Ambiguous => &M085,
         };
         let message = match &fault.entry {
             Some(entry) => format!("`{}` in `{path}` {}", entry.escape_debug(), fault.message),
@@ -131,13 +131,13 @@ impl Check<'_, '_> {
         self.findings.at(rule, place, message);
     }
 
-    fn unwanted(&mut self, place: &Located<'_>, contents: &Contents) {
+    fn unwanted(&mut self, place: &LocatedNode<'_>, contents: &PackageContents) {
         for (path, content) in &contents.files {
             match unwanted(path) {
-                Some(Unwanted::Secret) => {
+                Some(UnwantedFileKind::Secret) => {
                     self.findings.at(&M091, place, format!("`{path}` is in the package, and may hold a secret"));
                 }
-                Some(Unwanted::Junk) => {
+                Some(UnwantedFileKind::Junk) => {
                     self.findings.at(&M092, place, format!("`{path}` is in the package, and belongs to no skill"));
                 }
                 None if content.executable => {
@@ -148,8 +148,14 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Holds the package against the folder, file by file.
-    fn agrees(&mut self, skill: &Located<'_>, place: &Located<'_>, package: (&Contents, &str), folder: &Folder) {
+    /// Compares the package with the folder, file by file.
+    fn agrees(
+        &mut self,
+        skill: &LocatedNode<'_>,
+        place: &LocatedNode<'_>,
+        package: (&PackageContents, &str),
+        folder: &FolderFileSizes,
+    ) {
         let Some((path, _)) = skill.text_of("path") else { return };
         let (contents, root) = package;
         let inside = |file: &str| contents.files.get(&format!("{root}{file}"));
@@ -177,7 +183,7 @@ impl Check<'_, '_> {
         }
     }
 
-    fn is_same(&self, path: &str, size: u64, content: &Content) -> bool {
+    fn is_same(&self, path: &str, size: u64, content: &PackageFile) -> bool {
         let same = || {
             let read = self.tree.files().read(path, self.limits.file_bytes);
             matches!(read, Ok(Some(bytes)) if Sha256Sum::of(&bytes) == content.sum)

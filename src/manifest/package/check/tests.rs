@@ -1,13 +1,15 @@
-//! Each rule of classes R and P is broken once, and nothing else is said.
+//! Breaks each rule of classes R and P once, and expects no other finding.
 
 use std::sync::Mutex;
 
 use crate::manifest::package::Sha256Sum;
 use crate::manifest::package::hostile::{Member, Part, SKILL, Zip, gzip, skill_part, tar};
-use crate::manifest::text::Source;
-use crate::manifest::{Files, FilesError, Kind, Listed, MemoryFiles, Metadata, Options, check, verify};
+use crate::manifest::text::SourceFile;
+use crate::manifest::{
+    CheckOptions, FileKind, FileMetadata, FilesError, FolderEntry, MemoryFiles, RepositoryFiles, check, verify,
+};
 
-/// A repository with one skill, and what its manifest says.
+/// A repository with one skill, and the fields of its manifest.
 struct Case {
     files: MemoryFiles,
     entry: serde_json::Value,
@@ -33,17 +35,17 @@ impl Case {
         self.entry["size_bytes"] = bytes.len().into();
     }
 
-    fn source(&self) -> Source {
+    fn source(&self) -> SourceFile {
         let manifest = serde_json::json!({
             "schema_version": "1.0", "generated_at": "2026-01-01T00:00:00Z", "apis": self.apis, "skills": [self.entry],
             "repository": { "name": "e/s", "git_url": "https://example.com/e/s.git", "raw_base_url": "https://example.com/e/s/raw/main", "branch": "main" },
         });
-        Source::new("skills.json", manifest.to_string())
+        SourceFile::new("skills.json", manifest.to_string())
     }
 
-    /// The rules of classes R and P that are broken, each once.
+    /// Returns the rules of classes R and P that are broken, each once.
     fn rules(&self) -> Vec<&'static str> {
-        let report = check(self.source(), &Options { files: Some(&self.files), ..Options::default() });
+        let report = check(self.source(), &CheckOptions { files: Some(&self.files), ..CheckOptions::default() });
         let ids = report.findings().iter().map(|finding| finding.rule().id);
         let mut ids: Vec<&str> = ids.filter(|id| ("M070".."M100").contains(id)).collect();
         ids.sort_unstable();
@@ -79,13 +81,13 @@ fn a_repository_that_is_right_has_no_findings() {
         case.entry["package"] = "packages/demo-1.0.0.tar.gz".into();
         case.files.insert("packages/demo-1.0.0.tar.gz", bytes);
     };
-    // The zip is still there, and nobody lists it.
+    // The zip still exists, but no entry names it.
     assert_eq!(rules(as_a_tar), ["M078"]);
 }
 
 #[test]
 fn the_rules_of_the_checkout_are_told_apart() {
-    let link = || Metadata { kind: Kind::Link("../x".to_owned()), size: 0, is_executable: false };
+    let link = || FileMetadata { kind: FileKind::Link("../x".to_owned()), size: 0, is_executable: false };
     assert_eq!(rules(|case| case.entry["path"] = "skills/none".into()), ["M070", "M077", "M087"]);
     assert_eq!(rules(|case| case.entry["path"] = "skills/demo/SKILL.md".into()), ["M070", "M087"]);
     assert_eq!(rules(|case| case.entry["package"] = "packages/none.zip".into()), ["M071", "M078"]);
@@ -136,20 +138,20 @@ fn the_rules_of_the_checkout_are_told_apart() {
     assert_eq!(rules(|case| case.apis = api("skills/demo/SKILL.md")), Vec::<&str>::new());
 }
 
-/// Files, and which folders were listed.
+/// The files, and the folders that were listed.
 struct Counted<'a>(&'a MemoryFiles, Mutex<Vec<String>>);
 
-impl Files for Counted<'_> {
+impl RepositoryFiles for Counted<'_> {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
         self.0.read(path, limit)
     }
 
-    fn list(&self, path: &str) -> Result<Option<Vec<Listed>>, FilesError> {
+    fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
         self.1.lock().expect("nobody panicked").push(path.to_owned());
         self.0.list(path)
     }
 
-    fn metadata(&self, path: &str) -> Result<Option<Metadata>, FilesError> {
+    fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {
         self.0.metadata(path)
     }
 }
@@ -158,7 +160,7 @@ impl Files for Counted<'_> {
 fn a_folder_is_listed_once_however_often_it_is_asked_for() {
     let case = case();
     let files = Counted(&case.files, Mutex::default());
-    assert!(!check(case.source(), &Options { files: Some(&files), ..Options::default() }).has_errors());
+    assert!(!check(case.source(), &CheckOptions { files: Some(&files), ..CheckOptions::default() }).has_errors());
     let mut listed = files.1.into_inner().expect("nobody panicked");
     listed.sort_unstable();
     assert_eq!(listed, ["", "packages", "skills", "skills/demo"]);
@@ -176,15 +178,15 @@ fn what_is_found_does_not_depend_on_how_many_threads_look() {
         for (key, value) in [("name", format!("s{number}")), ("path", path), ("package", package.clone())] {
             entry[key] = value.into();
         }
-        // Every third checksum is wrong, so that not all have the same findings.
+        // Every third checksum is wrong, so that the findings of the skills differ.
         entry["sha256"] = Sha256Sum::of(if number % 3 == 0 { b"" } else { &bytes }).to_string().into();
         case.files.insert(package, bytes);
         skills.push(entry);
     }
     let manifest = serde_json::json!({ "schema_version": "1.0", "skills": skills, "apis": [{ "path": "none" }] });
     let found = |threads| {
-        let source = Source::new("skills.json", manifest.to_string());
-        let report = check(source, &Options { files: Some(&case.files), threads, ..Options::default() });
+        let source = SourceFile::new("skills.json", manifest.to_string());
+        let report = check(source, &CheckOptions { files: Some(&case.files), threads, ..CheckOptions::default() });
         (report.sources().len(), crate::manifest::render::json(&report).expect("JSON"))
     };
     let alone = found(1);
@@ -207,7 +209,7 @@ fn what_is_not_looked_at_is_told() {
     let verified = |path: &str| {
         let mut case = case();
         case.entry["package"] = path.into();
-        verify(case.source(), &Options { files: Some(&case.files), ..Options::default() }).has_errors()
+        verify(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() }).has_errors()
     };
     for path in ["../demo-1.0.0.zip", "/demo-1.0.0.zip", "packages//demo-1.0.0.zip", "packages/com0.zip", "", "a:b"] {
         assert!(verified(path), "{path}");
@@ -284,7 +286,7 @@ fn a_few_differences_are_listed_and_the_rest_is_counted() {
     for number in 0..7 {
         case.files.insert(format!("skills/demo/{number}.md"), "new");
     }
-    let report = check(case.source(), &Options { files: Some(&case.files), ..Options::default() });
+    let report = check(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
     let messages: Vec<&str> =
         report.findings().iter().filter(|one| one.rule().id == "M090").map(|one| one.message()).collect();
     assert_eq!(messages.len(), 6);
@@ -295,7 +297,7 @@ fn a_few_differences_are_listed_and_the_rest_is_counted() {
 fn a_finding_in_a_skill_points_into_it() {
     let mut case = case();
     case.files.insert("skills/demo/SKILL.md", SKILL.replace("1.0.0", "2.0.0"));
-    let report = check(case.source(), &Options { files: Some(&case.files), ..Options::default() });
+    let report = check(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
     let finding = report.findings().iter().find(|finding| finding.rule().id == "M088").expect("a finding");
     let span = finding.span().expect("a place");
     let source = report.source(span.file).expect("a file");
@@ -311,7 +313,8 @@ fn verifying_asks_for_packages_only() {
     let package = case.files.read("packages/demo-1.0.0.zip", 1 << 20).expect("it is there").expect("it is a file");
     alone.insert("packages/demo-1.0.0.zip", package);
     case.files = alone;
-    let verified = |case: &Case| verify(case.source(), &Options { files: Some(&case.files), ..Options::default() });
+    let verified =
+        |case: &Case| verify(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
     assert_eq!(verified(&case).findings().len(), 0);
     case.entry["sha256"] = "1".repeat(64).into();
     assert!(verified(&case).has_errors());

@@ -1,46 +1,47 @@
-//! The checkout, with what its folders hold kept: a thousand entries share a few folders.
+//! The checkout, with a cache of its folder listings: a thousand entries share a few folders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::manifest::files::{Files, FilesError, Kind, Metadata};
-use crate::manifest::package::Limits;
-use crate::manifest::package::archive::{NameFault, fold, path_fault};
+use crate::manifest::files::{FileKind, FileMetadata, FilesError, RepositoryFiles};
+use crate::manifest::package::PackageLimits;
+use crate::manifest::package::archive::{PathFault, fold, path_fault};
 
-/// What lies at a path.
+/// The result of a path lookup.
 #[derive(Debug)]
-pub(super) enum Found {
-    There(Metadata),
+pub(super) enum PathLookupOutcome {
+    There(FileMetadata),
     Missing,
-    /// It is there under a name that differs in case or composition.
+    /// The path exists under a name that differs in case or Unicode composition.
     Spelled(String),
-    /// A link lies on the way.
+    /// A part of the path is a link.
     Link(String),
-    /// Not a path that can be looked for, and why.
+    /// The path is invalid, for this reason.
     NotAPath(&'static str),
     Error(FilesError),
 }
 
-type Listing = BTreeMap<String, Metadata>;
+type FolderListing = BTreeMap<String, FileMetadata>;
 
-pub(super) struct Tree<'a> {
-    files: &'a dyn Files,
-    listings: Mutex<HashMap<String, Option<Arc<Listing>>>>,
-    /// The names of a folder by how they look where case and composition do not count.
+pub(super) struct CheckoutCache<'a> {
+    files: &'a dyn RepositoryFiles,
+    listings: Mutex<HashMap<String, Option<Arc<FolderListing>>>>,
+    /// For each folder, its names by their form without case and composition.
     folded: Mutex<HashMap<String, HashMap<String, String>>>,
 }
 
-impl<'a> Tree<'a> {
-    pub(super) fn new(files: &'a dyn Files) -> Self {
+impl<'a> CheckoutCache<'a> {
+    pub(super) fn new(files: &'a dyn RepositoryFiles) -> Self {
         Self { files, listings: Mutex::default(), folded: Mutex::default() }
     }
 
-    pub(super) fn files(&self) -> &'a dyn Files {
+    pub(super) fn files(&self) -> &'a dyn RepositoryFiles {
         self.files
     }
 
-    /// What a folder holds. It is kept; whoever else asks meanwhile waits, for it is most likely the same folder.
-    pub(super) fn list(&self, folder: &str) -> Result<Option<Arc<Listing>>, FilesError> {
+    /// Returns the entries of a folder, and caches them. Concurrent callers wait, because they most likely need the
+    /// same folder.
+    pub(super) fn list(&self, folder: &str) -> Result<Option<Arc<FolderListing>>, FilesError> {
         let mut listings = lock(&self.listings);
         if let Some(known) = listings.get(folder) {
             return Ok(known.clone());
@@ -50,18 +51,18 @@ impl<'a> Tree<'a> {
         Ok(listings.entry(folder.to_owned()).or_insert(listed.map(Arc::new)).clone())
     }
 
-    pub(super) fn find(&self, path: &str) -> Found {
-        let limits = Limits { depth: 64, path_bytes: 4096, ..Limits::default() };
-        if let Some(NameFault::Unsafe(why) | NameFault::TooLarge(why)) = path_fault(path, &limits) {
-            return Found::NotAPath(why);
+    pub(super) fn find(&self, path: &str) -> PathLookupOutcome {
+        let limits = PackageLimits { depth: 64, path_bytes: 4096, ..PackageLimits::default() };
+        if let Some(PathFault::Unsafe(why) | PathFault::TooLarge(why)) = path_fault(path, &limits) {
+            return PathLookupOutcome::NotAPath(why);
         }
         let mut folder = String::new();
-        let mut found = Found::Missing;
+        let mut found = PathLookupOutcome::Missing;
         for name in path.split('/') {
             found = match self.step(&folder, name) {
-                Ok(Found::There(metadata)) => Found::There(metadata),
+                Ok(PathLookupOutcome::There(metadata)) => PathLookupOutcome::There(metadata),
                 Ok(other) => return other,
-                Err(error) => return Found::Error(error),
+                Err(error) => return PathLookupOutcome::Error(error),
             };
             if !folder.is_empty() {
                 folder.push('/');
@@ -71,17 +72,19 @@ impl<'a> Tree<'a> {
         found
     }
 
-    fn step(&self, folder: &str, name: &str) -> Result<Found, FilesError> {
+    fn step(&self, folder: &str, name: &str) -> Result<PathLookupOutcome, FilesError> {
         let whole = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-        let Some(listing) = self.list(folder)? else { return Ok(Found::Missing) };
+        let Some(listing) = self.list(folder)? else { return Ok(PathLookupOutcome::Missing) };
         Ok(match listing.get(name) {
-            Some(Metadata { kind: Kind::Link(_), .. }) => Found::Link(whole(name)),
-            Some(metadata) => Found::There(metadata.clone()),
+            Some(FileMetadata { kind: FileKind::Link(_), .. }) => PathLookupOutcome::Link(whole(name)),
+            Some(metadata) => PathLookupOutcome::There(metadata.clone()),
             None => {
                 let names = || listing.keys().map(|name| (fold(name), name.clone())).collect();
                 let mut folded = lock(&self.folded);
                 let folded = folded.entry(folder.to_owned()).or_insert_with(names);
-                folded.get(&fold(name)).map_or(Found::Missing, |other| Found::Spelled(whole(other)))
+                folded
+                    .get(&fold(name))
+                    .map_or(PathLookupOutcome::Missing, |other| PathLookupOutcome::Spelled(whole(other)))
             }
         })
     }

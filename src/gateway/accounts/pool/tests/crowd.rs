@@ -1,20 +1,20 @@
-//! Crowds: the cost of many waiting requests for requests of another group.
+//! The cost of many waiting requests for requests of another group.
 
 use super::*;
 use crate::gateway::accounts::kinds::WaiterKinds;
 
-/// The number of verdicts that one grant costs while `waiting` requests wait for another group, all for one model or
-/// each for its own.
+/// The number of verdicts that one grant costs while `waiting` requests wait for another group. All of them ask for one
+/// model, or each for its own.
 async fn verdicts_for_a_place_beside(waiting: usize, own_models: bool) -> usize {
     let mut others = account("b", 1, 1);
     others.groups = vec!["other".to_owned()];
     let pool = pool(&[account("a", 1, 1), others]);
-    let other = || Wanted { group: "other".to_owned(), ..standard() };
+    let other = || AccountRequirements { group: "other".to_owned(), ..standard() };
     let held = take(&pool, "x", other()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     for number in 0..waiting {
         let model = if own_models { format!("m{number}") } else { "m".to_owned() };
-        let wanted = Wanted { model: Some(model.into()), ..other() };
+        let wanted = AccountRequirements { model: Some(model.into()), ..other() };
         line.join(&pool, &format!("{}", number % 8), wanted).await;
     }
     let before = VERDICTS.get();
@@ -36,14 +36,14 @@ async fn requests_that_wait_for_another_group_cost_one_verdict_together() {
 #[tokio::test]
 async fn who_waits_for_a_model_that_no_account_has_any_more_is_told() {
     let pool = pool(&[account("a", 1, 1)]);
-    let unfit = Wanted { model: Some("x".into()), ..standard() };
+    let unfit = AccountRequirements { model: Some("x".into()), ..standard() };
     let held = take(&pool, "h", unfit.clone()).await.unwrap();
-    let line = Line::default();
+    let line = AnswerLog::default();
     line.join(&pool, "1", unfit).await;
     line.join(&pool, "2", standard()).await;
-    pool.learn(held.granted(), Lesson::Unfit { status: 404 });
+    pool.learn(held.granted(), AccountFeedback::Unfit { status: 404 });
     settled().await;
-    assert_eq!((line.keys().as_str(), line.got()), ("1", vec![Err(NoLease::NoneLeft)]));
+    assert_eq!((line.keys().as_str(), line.got()), ("1", vec![Err(LeaseRefusal::NoneLeft)]));
     drop(held);
     settled().await;
     assert_eq!(line.got()[1], Ok("a".to_owned()));

@@ -25,12 +25,12 @@ fn json(images: &[Vec<u8>]) -> Vec<u8> {
 
 /// Reads a body in frames of `frame` bytes. The first one is available at once, as if it had come with the head.
 async fn read_framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) -> Result<EditForm, Error> {
-    let place = Place::new();
+    let place = TestSpool::new();
     let request = hyper::Request::post("/").header("content-type", content_type).header("content-encoding", coding);
     read(request.body(framed(body, frame).0).unwrap(), &place.spool).await
 }
 
-/// Asserts that a body is read to these images in frames of each of these sizes.
+/// Asserts that a body yields these images in frames of each of these sizes.
 async fn assert_reads(body: &Bytes, kind: (&str, &str), frames: &[usize], images: &[Vec<u8>]) {
     for frame in frames {
         let case = format!("{kind:?}, {} bytes in frames of {frame}", body.len());

@@ -15,7 +15,7 @@ fn url(number: u8) -> String {
 }
 
 async fn read_text(text: impl Into<Bytes>) -> Result<EditForm, Error> {
-    Place::new().read(JSON, vec![text.into()]).await
+    TestSpool::new().read(JSON, vec![text.into()]).await
 }
 
 async fn read_json(value: &Value) -> Result<EditForm, Error> {
@@ -48,7 +48,7 @@ fn assert_example(form: &EditForm) {
 
 #[tokio::test]
 async fn a_body_is_the_same_wherever_it_is_cut() {
-    let place = Place::new();
+    let place = TestSpool::new();
     for text in [example().to_string(), serde_json::to_string_pretty(&example()).unwrap()] {
         let text = Bytes::from(text);
         let single = text.chunks(1).map(Bytes::copy_from_slice).collect();
@@ -63,7 +63,7 @@ async fn a_body_is_the_same_wherever_it_is_cut() {
 
 #[tokio::test]
 async fn a_body_that_ends_early_is_never_taken_for_whole() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let text = Bytes::from(example().to_string());
     for end in 0..text.len() {
         assert!(place.read(JSON, vec![text.slice(..end)]).await.is_err(), "{end}");
@@ -76,7 +76,7 @@ async fn escapes_in_a_data_url_are_what_they_stand_for() {
     let plain = STANDARD.encode(&file);
     assert!(plain.contains('/') && plain.contains('+'));
     let wrapped = plain.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>();
-    let place = Place::new();
+    let place = TestSpool::new();
     for base64 in [
         plain.replace('/', "\\/"),
         plain.replace('+', "\\u002B").replace('/', "\\u002f"),
@@ -96,7 +96,7 @@ async fn escapes_in_a_data_url_are_what_they_stand_for() {
 
 #[tokio::test]
 async fn damaged_base64_is_refused_and_named() {
-    let place = Place::new();
+    let place = TestSpool::new();
     for base64 in [
         "QQ=",
         "QQ",
@@ -126,7 +126,7 @@ async fn damaged_base64_is_refused_and_named() {
             assert_refused(place.read(JSON, pieces).await, 400, Some("images[0].image_url"));
         }
     }
-    // A line break that is not escaped is no JSON in the first place; here it is no base64.
+    // A line break that is not escaped is invalid JSON; here it is invalid base64.
     assert_refused(
         read_text("{\"images\":[{\"image_url\":\"data:image/png;base64,QU\nJD\"}]}").await,
         400,
@@ -268,7 +268,7 @@ async fn objects_and_arrays_keep_only_their_kind() {
 
 #[tokio::test]
 async fn text_beside_the_images_has_a_bound() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let open = r#"{"prompt":""#;
     let letters = std::iter::repeat_n(Bytes::from(vec![b'a'; 64 * 1024]), 10_000);
     let (result, pulled) = place.pull(JSON, [Bytes::from(open)].into_iter().chain(letters)).await;
@@ -276,10 +276,10 @@ async fn text_beside_the_images_has_a_bound() {
     assert!(pulled < 1_200_000, "{pulled}");
 }
 
-/// A body with one data URL of so many characters.
+/// A body with one data URL of this many characters.
 fn long(characters: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
     let open = r#"{"images":[{"image_url":""#;
-    // The base64 must end on a group of four.
+    // The length of the base64 text must be a multiple of four.
     let heads = ["", "a", "aa", "aaa"].map(|some| format!("data:image/png;{some};base64,"));
     let head = heads.into_iter().find(|head| (characters - head.len() as u64).is_multiple_of(4)).unwrap();
     let left = characters - head.len() as u64;
@@ -292,7 +292,7 @@ fn long(characters: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
 #[tokio::test]
 async fn a_data_url_has_as_many_characters_as_the_document_says() {
     assert_eq!(URL_MAX, 20_971_520);
-    let place = Place::new();
+    let place = TestSpool::new();
     for characters in [URL_MAX - 1, URL_MAX] {
         let form = place.pull(JSON, long(characters)).await.0.unwrap();
         assert!(form.images[0].file.len() > 15_000_000);
@@ -308,14 +308,14 @@ async fn a_data_url_has_as_many_characters_as_the_document_says() {
 #[tokio::test]
 async fn a_remote_address_is_refused_before_the_rest_is_read() {
     let open = Bytes::from(r#"{"images":[{"image_url":"https://a"#);
-    let (result, pulled) = Place::new().pull(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
+    let (result, pulled) = TestSpool::new().pull(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled < 100, "{pulled}");
 }
 
 #[tokio::test]
 async fn no_file_is_touched_on_a_thread_of_the_runtime() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let before = noted();
     drop(place.read(JSON, vec![example().to_string().into()]).await.unwrap());
     assert_eq!(noted(), before);
@@ -323,7 +323,7 @@ async fn no_file_is_touched_on_a_thread_of_the_runtime() {
 
 #[tokio::test]
 async fn a_body_that_comes_byte_by_byte_takes_few_writes() {
-    let (place, image) = (Place::new(), [png(1), vec![7; 200_000]].concat());
+    let (place, image) = (TestSpool::new(), [png(1), vec![7; 200_000]].concat());
     let url = format!("data:image/png;base64,{}", STANDARD.encode(&image));
     let whole = Bytes::from(with_url(&url).to_string());
     let pieces = (0..whole.len()).map(move |at| whole.slice(at..=at));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gateway::front::form::multipart::boundary;
 use crate::gateway::spool::waits::tests::noted;
-use crate::image::{Flaw, Format};
+use crate::image::{Format, ImageFileError};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
 const FORM: &str = "multipart/form-data; boundary=xx";
@@ -23,13 +23,13 @@ fn file(name: &str, content: &[u8]) -> Vec<u8> {
     part(&head, content)
 }
 
-/// A whole form of these parts.
+/// A complete form with these parts.
 fn form(parts: &[Vec<u8>]) -> Bytes {
     [parts.concat(), b"--xx--\r\n".to_vec()].concat().into()
 }
 
 async fn read_form(parts: &[Vec<u8>]) -> Result<EditForm, Error> {
-    Place::new().read(FORM, vec![form(parts)]).await
+    TestSpool::new().read(FORM, vec![form(parts)]).await
 }
 
 fn example() -> Vec<Vec<u8>> {
@@ -43,7 +43,7 @@ fn example() -> Vec<Vec<u8>> {
         named("stream", b"true"),
         named("size", b""),
         named("model", b"gpt-image-2"),
-        // Without a file name it is still a file, by its name.
+        // A part named `image` is a file even without a file name.
         named("image", b"no image"),
     ]
 }
@@ -56,7 +56,7 @@ fn assert_example(form: &EditForm) {
         let header = image.header.as_ref().unwrap();
         assert_eq!((header.facts.format, header.facts.width, header.alpha), (Format::Png, 2, true));
     }
-    assert_eq!((bytes(&form.images[3]), &form.images[3].header), (b"no image".to_vec(), &Err(Flaw::Unknown)));
+    assert_eq!((bytes(&form.images[3]), &form.images[3].header), (b"no image".to_vec(), &Err(ImageFileError::Unknown)));
     assert_eq!(form.mask.as_ref().map(|mask| (mask.param.as_str(), bytes(mask))), Some(("mask", png(9))));
     let fields =
         serde_json::json!({"prompt": "ein Hut für ihn\r\n--x", "n": 2, "stream": true, "model": "gpt-image-2"});
@@ -70,7 +70,7 @@ async fn images_keep_their_order_whatever_their_names_and_wherever_they_stand() 
 
 #[tokio::test]
 async fn a_form_is_the_same_wherever_its_bytes_are_cut() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let whole = form(&example());
     for size in [1, 2, 3, 5, 7, 16, 61, 256] {
         let pieces = whole.chunks(size).map(Bytes::copy_from_slice).collect();
@@ -84,16 +84,16 @@ async fn a_form_is_the_same_wherever_its_bytes_are_cut() {
 
 #[tokio::test]
 async fn a_form_that_ends_early_is_never_taken_for_whole() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let whole = form(&[file("image", &png(1)), named("prompt", b"red")]);
-    // The last two bytes belong to nothing.
+    // The last two bytes are not needed.
     for end in 0..whole.len() - 2 {
         assert_refused(place.read(FORM, vec![whole.slice(..end)]).await, 400, None);
     }
     assert_eq!(place.leftovers(), 0);
 }
 
-/// A form with one file of so many bytes.
+/// A form with one file of this many bytes.
 fn sized(name: &str, length: u64) -> impl Iterator<Item = Bytes> + Send + Sync + use<> {
     let start = png(1);
     let head = format!("--xx\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a\"\r\n\r\n");
@@ -105,7 +105,7 @@ fn sized(name: &str, length: u64) -> impl Iterator<Item = Bytes> + Send + Sync +
 
 #[tokio::test]
 async fn an_image_and_a_mask_have_one_byte_less_than_the_limit() {
-    let place = Place::new();
+    let place = TestSpool::new();
     for name in ["image", "image[]", "image[15]", "mask"] {
         let form = place.pull(FORM, sized(name, MAX_UPLOAD_IMAGE_BYTES - 1)).await.0.unwrap();
         let upload = form.mask.as_ref().unwrap_or(&form.images[0]);
@@ -119,7 +119,7 @@ async fn an_image_and_a_mask_have_one_byte_less_than_the_limit() {
 
 #[tokio::test]
 async fn an_image_is_refused_as_soon_as_it_is_too_large() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let (result, pulled) = place.pull(FORM, sized("image", 8 * MAX_UPLOAD_IMAGE_BYTES)).await;
     assert_refused(result, 413, Some("image"));
     assert!(pulled < MAX_UPLOAD_IMAGE_BYTES + 128 * 1024, "{pulled}");
@@ -127,7 +127,7 @@ async fn an_image_is_refused_as_soon_as_it_is_too_large() {
 
 #[tokio::test]
 async fn the_seventeenth_image_and_the_second_mask_are_refused_by_their_heads() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let images: Vec<_> = (0..16).map(|number| file("image[]", &png(number))).collect();
     assert_eq!(read_form(&images).await.unwrap().images.len(), 16);
     let one_more = [images.concat(), b"--xx\r\nContent-Disposition: form-data; name=image\r\n\r\n".to_vec()].concat();
@@ -147,7 +147,7 @@ async fn fields_are_read_as_the_table_says() {
     assert_refused(with(&[named("prompt", b"a"), named("prompt", b"b")]).await, 400, Some("prompt"));
     let empty = with(&[named("n", b""), named("n", b"2"), named("n", b""), named("user", b"")]).await.unwrap();
     assert_eq!(serde_json::Value::Object(empty.fields), serde_json::json!({"n": 2}));
-    // What cannot be read as its kind is for the rules.
+    // The rules refuse values that are not of their kind.
     assert_eq!(with(&[named("n", b"two")]).await.unwrap().fields["n"], "two");
     for name in ["style", "images", "image[x]", "image[", "image[12345]", "IMAGE", "mask[]", "", "_charset_"] {
         let (name, error) = (name, with(&[named(name, b"x")]).await.unwrap_err());
@@ -176,7 +176,7 @@ async fn texts_are_utf_8_and_have_a_bound() {
 
 #[tokio::test]
 async fn a_thousand_fields_are_refused_early() {
-    let place = Place::new();
+    let place = TestSpool::new();
     for name in ["user", "n"] {
         let fields = (0..100_000).map(move |_| Bytes::from(named(name, b"")));
         let (result, pulled) = place.pull(FORM, fields).await;
@@ -187,7 +187,7 @@ async fn a_thousand_fields_are_refused_early() {
 
 #[tokio::test]
 async fn the_parser_gets_no_more_than_it_needs() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let parts: Vec<_> = (0..60).map(|_| named("n", b"1")).chain([named("style", b"")]).collect();
     let (result, pulled) = place.pull(FORM, [Bytes::from(parts.concat())].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("style"));
@@ -196,7 +196,7 @@ async fn the_parser_gets_no_more_than_it_needs() {
 
 #[tokio::test]
 async fn huge_heads_and_boundaries_that_never_come_are_refused_early() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let head = |text: String| format!("--xx\r\nContent-Disposition: form-data; name=image\r\n{text}");
     let many: String = (0..20).map(|number| format!("x-{number}: 1\r\n")).collect();
     let frames = |text: String| [Bytes::from(text)].into_iter().chain(zeros(1 << 30));
@@ -218,7 +218,7 @@ async fn huge_heads_and_boundaries_that_never_come_are_refused_early() {
 
 #[tokio::test]
 async fn what_stands_around_the_parts_is_passed_over() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let whole = form(&[file("image", &png(1))]);
     for (before, after) in [("preamble\r\n", ""), ("\r\n", "epilogue"), ("", "--xx\r\nContent-Disposition: y\r\n\r\n")]
     {
@@ -237,7 +237,7 @@ async fn content_that_looks_like_a_boundary_arrives_whole_or_not_at_all() {
     }
     assert_refused(read_form(&[file("image", b"\r\n--xxx")]).await, 400, None);
     let line_feeds = String::from_utf8(form(&[named("image", b"a")]).to_vec()).unwrap().replace('\r', "");
-    assert_refused(Place::new().read(FORM, vec![line_feeds.into()]).await, 400, None);
+    assert_refused(TestSpool::new().read(FORM, vec![line_feeds.into()]).await, 400, None);
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn file_names_are_not_looked_at() {
         &long,
     ] {
         let head = format!("Content-Disposition: form-data; name=\"image\"; {name}\r\nContent-Type: text/html");
-        let place = Place::new();
+        let place = TestSpool::new();
         let form = place.read(FORM, vec![form(&[part(&head, &png(1))])]).await.unwrap();
         assert_eq!((form.images[0].param.as_str(), bytes(&form.images[0])), ("image", png(1)), "{name}");
         assert_eq!(place.leftovers(), 0);
@@ -319,16 +319,16 @@ fn boundaries_are_read_as_clients_write_them() {
 
 #[tokio::test]
 async fn a_disk_that_takes_no_more_is_nobodys_fault() {
-    let place = Place::new();
+    let place = TestSpool::new();
     std::fs::remove_dir(place.folder.path().join("spool")).unwrap();
-    // The first image has the file that was there from the start.
+    // The first image gets the file that was open from the start.
     let two = form(&[file("image", &png(1)), file("image", &png(2))]);
     assert_eq!(place.read(FORM, vec![two]).await.unwrap_err(), Error::Unavailable);
 }
 
 #[tokio::test]
 async fn no_file_is_touched_on_a_thread_of_the_runtime() {
-    let place = Place::new();
+    let place = TestSpool::new();
     let before = noted();
     drop(place.read(FORM, vec![form(&example())]).await.unwrap());
     assert_eq!(noted(), before);
@@ -336,7 +336,7 @@ async fn no_file_is_touched_on_a_thread_of_the_runtime() {
 
 #[tokio::test]
 async fn a_form_that_comes_byte_by_byte_takes_few_writes() {
-    let (place, image) = (Place::new(), vec![7; 200_000]);
+    let (place, image) = (TestSpool::new(), vec![7; 200_000]);
     let whole = form(&[file("image", &image), named("prompt", b"red")]);
     let pieces = (0..whole.len()).map(move |at| whole.slice(at..=at));
     let form = place.pull(FORM, pieces).await.0.unwrap();

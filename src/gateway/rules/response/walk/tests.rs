@@ -1,26 +1,26 @@
-//! The walk beside `serde_json`: what one reads the other reads, wherever a body is cut into pieces.
+//! Compares the walk with `serde_json`: both must accept the same texts, at every cut of a body into pieces.
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::*;
 
-/// A body in which these bytes lie across the end of the first piece, so many of them before it.
-fn across(text: &[u8], before: usize) -> Kept {
+/// Returns a body in which these bytes lie across the end of the first piece, `before` of them before it.
+fn across(text: &[u8], before: usize) -> SpooledBytes {
     let mut body = vec![b' '; PIECE - before.min(PIECE)];
     body.extend_from_slice(text);
-    Kept::from(Bytes::from(body))
+    SpooledBytes::from(Bytes::from(body))
 }
 
-fn walked(body: &Kept) -> Result<Shape, Error> {
-    let mut walk = Walk::new(body);
+fn walked(body: &SpooledBytes) -> Result<JsonType, Error> {
+    let mut walk = JsonWalker::new(body);
     let part = walk.value()?;
     walk.finish()?;
     assert_eq!((part.to, walk.ahead()?), (part.to.min(body.len()), None));
     Ok(part.shape)
 }
 
-/// The same verdict as that of `serde_json`, wherever the text is cut.
+/// Checks that the result is that of `serde_json`, at every cut of the text.
 #[track_caller]
 fn agrees(text: &[u8]) {
     let judged = serde_json::from_slice::<Value>(text).is_ok();
@@ -30,7 +30,7 @@ fn agrees(text: &[u8]) {
     }
 }
 
-/// JSON, and what is nearly JSON.
+/// Valid JSON, and texts that are nearly JSON.
 const TEXTS: &[&str] = &[
     "{}",
     "[]",
@@ -108,7 +108,7 @@ const TEXTS: &[&str] = &[
     "\u{feff}1",
     "\u{a0}1",
 ];
-/// Texts that are UTF-8, and some that are not.
+/// Texts in UTF-8, and some that are not.
 const BYTES: &[&[u8]] = &[
     b"\"\xff\"",
     b"\"\xc3\"",
@@ -136,7 +136,7 @@ fn it_goes_as_deep_as_others_and_no_deeper() {
         agrees(format!("{}{}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
         agrees(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)).as_bytes());
     }
-    assert!(walked(&Kept::from(Bytes::from(vec![b'['; 5_000_000]))).is_err());
+    assert!(walked(&SpooledBytes::from(Bytes::from(vec![b'['; 5_000_000]))).is_err());
 }
 
 #[test]
@@ -146,7 +146,11 @@ fn a_control_character_is_found_wherever_it_stands() {
             for (byte, legal) in [(0x00, false), (0x1f, false), (0x20, true), (0x7f, true)] {
                 let mut text = vec![b'x'; length + 2];
                 (text[0], text[length + 1], text[1 + at]) = (b'"', b'"', byte);
-                assert_eq!(walked(&Kept::from(Bytes::from(text))).is_ok(), legal, "{byte:#04x} at {at} of {length}");
+                assert_eq!(
+                    walked(&SpooledBytes::from(Bytes::from(text))).is_ok(),
+                    legal,
+                    "{byte:#04x} at {at} of {length}"
+                );
             }
         }
     }
@@ -158,7 +162,7 @@ fn a_text_is_heard_as_it_is_meant_across_every_cut() {
     let text = r#""caf\u00e9 \uD83E\uDD80 \/ \"x\" \\ é🦀""#;
     for before in 0..=text.len() {
         let (body, mut heard) = (across(text.as_bytes(), before), String::new());
-        let mut walk = Walk::new(&body);
+        let mut walk = JsonWalker::new(&body);
         walk.text(&mut |piece| heard.push_str(piece)).expect("legal");
         assert_eq!(heard, "café 🦀 / \"x\" \\ é🦀", "{before} bytes before the cut");
     }
@@ -168,11 +172,11 @@ fn a_text_is_heard_as_it_is_meant_across_every_cut() {
 fn members_are_kept_as_text_only_while_they_are_small() {
     let long = "x".repeat(CAPTURE_MAX);
     let text = format!(r#"{{"small":[1, 2],"large":"{long}","sm\u0061ll" : {{"b":1}} }}"#);
-    let body = Kept::from(Bytes::from(text));
+    let body = SpooledBytes::from(Bytes::from(text));
     let (known, begin) = crate::gateway::rules::response::json::read(&body, &["small", "large"]).expect("legal");
     let (small, large) = (known.get("small").expect("a member"), known.get("large").expect("a member"));
     assert_eq!((begin, small.raw(), large.raw()), (0, Some(&br#"{"b":1}"#[..]), None), "of duplicates the last");
-    assert_eq!((small.shape(), large.shape()), (Shape::Object, Shape::Text));
+    assert_eq!((small.shape(), large.shape()), (JsonType::Object, JsonType::Text));
     assert_eq!(large.part.to - large.part.from, CAPTURE_MAX as u64 + 2);
 }
 
@@ -199,7 +203,7 @@ fn ten_thousand_damaged_bodies_get_the_same_verdict_as_from_serde_json() {
         }
         let judged = serde_json::from_slice::<Value>(&text).is_ok();
         good += u32::from(judged);
-        let found = walked(&Kept::from(Bytes::from(text.clone())));
+        let found = walked(&SpooledBytes::from(Bytes::from(text.clone())));
         assert_eq!(found.is_ok(), judged, "{}", String::from_utf8_lossy(&text));
     }
     assert!((500..9_500).contains(&good), "{good} of them were whole");

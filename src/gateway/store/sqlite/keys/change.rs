@@ -1,22 +1,22 @@
 //! Changes of existing keys, each with its row of the audit trail.
 //!
 //! A change with an owner is made by the owner, who cannot undo the decisions of an admin: a locked key is neither
-//! enabled nor rotated, and its end cannot be later than the latest that an admin has allowed. The owner may rename,
-//! disable and delete it, which gains nothing, and its records stay.
+//! enabled nor rotated, and its expiry cannot be later than the latest that an admin has allowed. The owner may rename,
+//! disable and delete the key, because that gives no access, and its records stay.
 
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{KIND, again, find, key, select_keys};
 use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::sqlite::trail::{self, AuditEvent};
 use crate::gateway::store::{
-    Act, KeyChange, KeyChangeOutcome, KeyId, KeyLock, KeyRow, Rotation, Timestamp, UserId, UserRow,
+    AuditContext, KeyChange, KeyChangeOutcome, KeyId, KeyLock, KeyRow, SecretRotation, Timestamp, UserId, UserRow,
 };
 
 pub(super) async fn change(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
     owner: Option<&UserId>,
     changes: &[KeyChange],
@@ -27,7 +27,7 @@ pub(super) async fn change(
             if let Some(refused) = owner.and_then(|_| refusal(&key, change)) {
                 return Ok(refused);
             }
-            let step = Step { key: &key, change, by_owner: owner.is_some() };
+            let step = KeyChangeStep { key: &key, change, by_owner: owner.is_some() };
             step.apply(&mut transaction, act).await?;
             key = again(&mut transaction, &key.id).await?;
         }
@@ -35,7 +35,7 @@ pub(super) async fn change(
     })
 }
 
-/// The reason why the owner may not make this change.
+/// Returns the reason why the owner may not make this change.
 fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChangeOutcome> {
     match change {
         KeyChange::Enable => key.locked.map(KeyChangeOutcome::Locked),
@@ -49,16 +49,16 @@ fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChangeOutcome> {
 }
 
 /// One change of one key.
-struct Step<'a> {
+struct KeyChangeStep<'a> {
     key: &'a KeyRow,
     change: &'a KeyChange,
     by_owner: bool,
 }
 
-// === impl Step ===
+// === impl KeyChangeStep ===
 
-impl Step<'_> {
-    async fn apply(&self, connection: &mut SqliteConnection, act: &Act) -> sqlx::Result<()> {
+impl KeyChangeStep<'_> {
+    async fn apply(&self, connection: &mut SqliteConnection, act: &AuditContext) -> sqlx::Result<()> {
         // A change without effect is skipped: the first time is kept, and the trail gets no row.
         if self.is_so() {
             return Ok(());
@@ -68,7 +68,7 @@ impl Step<'_> {
         trail::write(connection, act, self.entry()).await
     }
 
-    fn statement(&self, act: &Act) -> (&'static str, Option<String>) {
+    fn statement(&self, act: &AuditContext) -> (&'static str, Option<String>) {
         let at = act.at.to_string();
         match self.change {
             KeyChange::Disable if self.by_owner => ("UPDATE keys SET disabled_at = $2 WHERE id = $1", Some(at)),
@@ -83,8 +83,8 @@ impl Step<'_> {
         }
     }
 
-    fn entry(&self) -> Entry<'_> {
-        let entry = |action| Entry::new(action, KIND, self.key.id.as_str(), &self.key.name);
+    fn entry(&self) -> AuditEvent<'_> {
+        let entry = |action| AuditEvent::new(action, KIND, self.key.id.as_str(), &self.key.name);
         match self.change {
             KeyChange::Disable => entry("key.disable"),
             KeyChange::Enable => entry("key.enable"),
@@ -113,10 +113,10 @@ fn text(end: Option<Timestamp>) -> Option<String> {
 
 pub(super) async fn rotate(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     id: &KeyId,
     owner: Option<&UserId>,
-    next: Rotation,
+    next: SecretRotation,
 ) -> sqlx::Result<KeyChangeOutcome> {
     let until = text(next.previous_until);
     transact!(pool, |transaction| {
@@ -133,7 +133,7 @@ pub(super) async fn rotate(
         .bind(&until)
         .execute(&mut *transaction)
         .await?;
-        let entry = Entry::new("key.rotate", KIND, key.id.as_str(), &key.name);
+        let entry = AuditEvent::new("key.rotate", KIND, key.id.as_str(), &key.name);
         trail::write(&mut transaction, act, entry.with(json!({"previous_until": until}))).await?;
         KeyChangeOutcome::Done(Box::new(again(&mut transaction, &key.id).await?))
     })
@@ -142,7 +142,7 @@ pub(super) async fn rotate(
 /// Gives the keys without an owner to the first admin.
 pub(in super::super) async fn hand_over(
     connection: &mut SqliteConnection,
-    act: &Act,
+    act: &AuditContext,
     admin: &UserRow,
 ) -> sqlx::Result<()> {
     let rows = sqlx::query(select_keys!("WHERE keys.user_id = $1 AND keys.deleted_at IS NULL ORDER BY keys.rowid"));
@@ -151,16 +151,16 @@ pub(in super::super) async fn hand_over(
     update.bind(UserId::NOBODY).bind(admin.id.as_str()).execute(&mut *connection).await?;
     for row in rows {
         let key = key(&row)?;
-        let entry = Entry::new("key.hand_over", KIND, key.id.as_str(), &key.name);
+        let entry = AuditEvent::new("key.hand_over", KIND, key.id.as_str(), &key.name);
         trail::write(&mut *connection, act, entry.with(json!({"to": admin.name}))).await?;
     }
     Ok(())
 }
 
-/// Locks the keys of a user in groups that the user no longer belongs to, and returns them.
+/// Locks the keys of a user in a group that the user no longer belongs to, and returns them.
 pub(in super::super) async fn lock_those_of(
     connection: &mut SqliteConnection,
-    act: &Act,
+    act: &AuditContext,
     user: &UserId,
     group: &str,
 ) -> sqlx::Result<Vec<KeyRow>> {
@@ -175,7 +175,7 @@ pub(in super::super) async fn lock_those_of(
         let update = sqlx::query("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = $3 WHERE id = $1");
         let update = update.bind(before.id.as_str()).bind(act.at.to_string()).bind(KeyLock::LeftGroup.as_str());
         update.execute(&mut *connection).await?;
-        let entry = Entry::new("key.disable", KIND, before.id.as_str(), &before.name);
+        let entry = AuditEvent::new("key.disable", KIND, before.id.as_str(), &before.name);
         trail::write(&mut *connection, act, entry.with(json!({"left_group": group}))).await?;
         locked.push(again(&mut *connection, &before.id).await?);
     }

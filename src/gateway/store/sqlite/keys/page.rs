@@ -1,17 +1,18 @@
-//! One page of keys among very many, newest first.
+//! One page of a very long list of keys, newest first.
 //!
-//! The owner, the group and the place in the list are found by indexes; a search for a part of a name reads what is left.
+//! Indexes find the owner, the group and the position in the list. A search for a part of a name reads the remaining
+//! rows.
 
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use super::{key, select_keys};
 use crate::gateway::store::sqlite::page::{anywhere, more, total};
-use crate::gateway::store::{KeyFilter, KeyRow, KeyState, Page, Timestamp};
+use crate::gateway::store::{KeyFilter, KeyRow, KeyState, ListPage, Timestamp};
 
-pub(super) async fn page(pool: &SqlitePool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<Page<KeyRow>> {
+pub(super) async fn page(pool: &SqlitePool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
     let found = rows(filter, now).build().fetch_all(pool).await?;
     let (items, has_more) = more(found, filter.limit, key)?;
-    Ok(Page { items, total: total(count(filter, now), pool).await?, has_more })
+    Ok(ListPage { items, total: total(count(filter, now), pool).await?, has_more })
 }
 
 fn rows(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
@@ -25,7 +26,7 @@ fn rows(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
 }
 
 fn count(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
-    // The users are needed only where something is said of them.
+    // The users are needed only if the filter refers to them.
     let mut count = QueryBuilder::new(if filter.search.is_some() || filter.state.is_some() {
         "SELECT count(*) FROM keys JOIN users ON users.id = keys.user_id WHERE keys.deleted_at IS NULL"
     } else {

@@ -1,4 +1,4 @@
-//! Groups. A row is never removed, because keys and records name it.
+//! The statements for groups. A row is never removed, because keys and records name it.
 
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteRow;
@@ -7,8 +7,8 @@ use sqlx::{Row, SqliteConnection};
 use crate::gateway::store::sqlite::SqliteStore;
 use crate::gateway::store::sqlite::decode::{count, parsed, text};
 use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, Entry};
-use crate::gateway::store::{Act, GroupDeleted, GroupId, GroupRow};
+use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow};
 
 const KIND: &str = "group";
 
@@ -22,21 +22,26 @@ macro_rules! select_groups {
     };
 }
 
-pub(super) async fn ensure(store: &SqliteStore, act: &Act, fresh: GroupId, name: &str) -> sqlx::Result<GroupRow> {
-    // Nearly always it is there, and a read waits for nobody.
+pub(super) async fn ensure(
+    store: &SqliteStore,
+    act: &AuditContext,
+    fresh: GroupId,
+    name: &str,
+) -> sqlx::Result<GroupRow> {
+    // In nearly all cases the group exists, and a read does not wait for a writer.
     if let Some(group) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
         return Ok(group);
     }
     match create(store, act, fresh, name, None).await? {
         Some(group) => Ok(group),
-        // Somebody else has made it this moment.
+        // Another process has made it at the same moment.
         None => find_by_name(&mut *store.readers.acquire().await?, name).await?.ok_or(sqlx::Error::RowNotFound),
     }
 }
 
 pub(super) async fn create(
     store: &SqliteStore,
-    act: &Act,
+    act: &AuditContext,
     fresh: GroupId,
     name: &str,
     policy: Option<&str>,
@@ -59,7 +64,7 @@ pub(super) async fn create(
 
 pub(super) async fn change(
     pool: &sqlx::SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
     policy: &str,
 ) -> sqlx::Result<Option<GroupRow>> {
@@ -80,7 +85,7 @@ pub(super) async fn policies(pool: &sqlx::SqlitePool) -> sqlx::Result<Vec<(Strin
     sqlx::query_as(query).fetch_all(pool).await
 }
 
-/// The id of the group of that name.
+/// Returns the id of the group of that name.
 pub(super) async fn id_of(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<String>> {
     let query = sqlx::query_scalar("SELECT id FROM groups WHERE name = $1 AND deleted_at IS NULL");
     query.bind(name).fetch_optional(connection).await
@@ -90,13 +95,19 @@ pub(super) async fn list(pool: &sqlx::SqlitePool) -> sqlx::Result<Vec<GroupRow>>
     sqlx::query(select_groups!("ORDER BY groups.name")).fetch_all(pool).await?.iter().map(group).collect()
 }
 
-pub(super) async fn delete(pool: &sqlx::SqlitePool, act: &Act, handle: &str) -> sqlx::Result<GroupDeleted> {
+pub(super) async fn delete(
+    pool: &sqlx::SqlitePool,
+    act: &AuditContext,
+    handle: &str,
+) -> sqlx::Result<GroupDeletionOutcome> {
     transact!(pool, |transaction| {
         let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
-        let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(GroupDeleted::Unknown) };
+        let Some(row) = query.fetch_optional(&mut *transaction).await? else {
+            return Ok(GroupDeletionOutcome::Unknown);
+        };
         let group = group(&row)?;
         if group.keys > 0 {
-            return Ok(GroupDeleted::InUse(group));
+            return Ok(GroupDeletionOutcome::InUse(group));
         }
         for statement in [
             "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
@@ -106,7 +117,7 @@ pub(super) async fn delete(pool: &sqlx::SqlitePool, act: &Act, handle: &str) -> 
             statement.execute(&mut *transaction).await?;
         }
         trail::write(&mut transaction, act, entry("group.delete", &group)).await?;
-        GroupDeleted::Done(group)
+        GroupDeletionOutcome::Done(group)
     })
 }
 
@@ -115,13 +126,13 @@ async fn find_by_name(connection: &mut SqliteConnection, name: &str) -> sqlx::Re
     row.map(|row| group(&row)).transpose()
 }
 
-/// Settings as the trail tells them.
+/// Returns the settings as the audit trail shows them.
 fn value(policy: Option<&str>) -> Value {
     policy.map_or(Value::Null, |policy| serde_json::from_str(policy).unwrap_or_else(|_| policy.into()))
 }
 
-fn entry<'a>(action: &'static str, group: &'a GroupRow) -> Entry<'a> {
-    Entry::new(action, KIND, group.id.as_str(), &group.name)
+fn entry<'a>(action: &'static str, group: &'a GroupRow) -> AuditEvent<'a> {
+    AuditEvent::new(action, KIND, group.id.as_str(), &group.name)
 }
 
 fn group(row: &SqliteRow) -> sqlx::Result<GroupRow> {

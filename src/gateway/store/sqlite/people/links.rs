@@ -1,4 +1,4 @@
-//! One-time links. Whoever finds the row in the transaction in which it goes is the only one who has used it.
+//! The statements for one-time links. A link is used by the transaction that deletes its row, and by no other.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -8,12 +8,13 @@ use super::{sessions, users};
 use crate::gateway::store::sqlite::decode::parsed;
 use crate::gateway::store::sqlite::keys;
 use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::sqlite::trail::{self, AuditEvent};
 use crate::gateway::store::{
-    Act, LinkRow, NewLink, NewUser, Purpose, Redeemed, Role, SecretHash, Timestamp, UserId, UserRow,
+    AuditContext, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose, SecretHash, Timestamp, UserId,
+    UserRole, UserRow,
 };
 
-/// The milestone that closes the way to the first admin for ever.
+/// The milestone after which no link can make a first admin.
 const SET_UP: &str = "set_up";
 
 pub(super) async fn is_set_up(pool: &SqlitePool) -> sqlx::Result<bool> {
@@ -26,7 +27,11 @@ async fn is_open(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
 }
 
 /// Notes that there is an admin who can sign in. The first one receives the keys without an owner.
-pub(super) async fn note_set_up(connection: &mut SqliteConnection, act: &Act, admin: &UserRow) -> sqlx::Result<()> {
+pub(super) async fn note_set_up(
+    connection: &mut SqliteConnection,
+    act: &AuditContext,
+    admin: &UserRow,
+) -> sqlx::Result<()> {
     let milestone = sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2) ON CONFLICT DO NOTHING");
     let noted = milestone.bind(SET_UP).bind(act.at.to_string()).execute(&mut *connection).await?;
     if noted.rows_affected() > 0 {
@@ -40,26 +45,31 @@ async fn forget_setup(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
-pub(super) async fn make_setup(pool: &SqlitePool, act: &Act, link: &NewLink) -> sqlx::Result<bool> {
+pub(super) async fn make_setup(pool: &SqlitePool, act: &AuditContext, link: &NewLink) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
         if !is_open(&mut transaction).await? {
             return Ok(false);
         }
         forget_setup(&mut transaction).await?;
-        insert(&mut transaction, act, Purpose::Setup, None, link).await?;
-        let entry = Entry::nameless("setup.link", "setup").with(json!({"expires_at": link.expires_at}));
+        insert(&mut transaction, act, OneTimeLinkPurpose::Setup, None, link).await?;
+        let entry = AuditEvent::nameless("setup.link", "setup").with(json!({"expires_at": link.expires_at}));
         trail::write(&mut transaction, act, entry).await?;
         true
     })
 }
 
-pub(super) async fn make_reset(pool: &SqlitePool, act: &Act, user: &UserId, link: &NewLink) -> sqlx::Result<bool> {
+pub(super) async fn make_reset(
+    pool: &SqlitePool,
+    act: &AuditContext,
+    user: &UserId,
+    link: &NewLink,
+) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
         let user = users::find(&mut transaction, user.as_str()).await?.filter(|user| user.disabled_at.is_none());
         let Some(user) = user else { return Ok(false) };
         sqlx::query("DELETE FROM links WHERE user_id = $1").bind(user.id.as_str()).execute(&mut *transaction).await?;
-        insert(&mut transaction, act, Purpose::Reset, Some(&user.id), link).await?;
-        let entry = Entry::user("user.reset", &user).with(json!({"expires_at": link.expires_at}));
+        insert(&mut transaction, act, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
+        let entry = AuditEvent::user("user.reset", &user).with(json!({"expires_at": link.expires_at}));
         trail::write(&mut transaction, act, entry).await?;
         true
     })
@@ -67,8 +77,8 @@ pub(super) async fn make_reset(pool: &SqlitePool, act: &Act, user: &UserId, link
 
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
-    act: &Act,
-    purpose: Purpose,
+    act: &AuditContext,
+    purpose: OneTimeLinkPurpose,
     user: Option<&UserId>,
     link: &NewLink,
 ) -> sqlx::Result<()> {
@@ -98,16 +108,16 @@ pub(super) async fn find(
         Some(id) => Some(users::again(connection, &UserId::from(id)).await?),
         None => None,
     };
-    // A disabled user has no links; this holds also where one slipped through.
+    // A disabled user has no links; this check also covers one that was left by mistake.
     let good = user.as_ref().is_none_or(|user| user.disabled_at.is_none());
     Ok(good.then_some(LinkRow { purpose: parsed(&row, "purpose")?, user }))
 }
 
 pub(super) async fn redeem(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     fresh: &UserId,
-    redeemed: &Redeemed,
+    redeemed: &LinkRedemption,
 ) -> sqlx::Result<Option<UserRow>> {
     transact!(pool, |transaction| {
         let Some(link) = find(&mut transaction, &redeemed.link, act.at).await? else { return Ok(None) };
@@ -129,10 +139,10 @@ pub(super) async fn redeem(
         for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
             sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
         }
-        let act = Act { user: Some(user.id.clone()), name: user.name.clone(), ..act.clone() };
-        let entry = Entry::user(action, &user).with(json!({"by": link.purpose.as_str()}));
+        let act = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..act.clone() };
+        let entry = AuditEvent::user(action, &user).with(json!({"by": link.purpose.as_str()}));
         trail::write(&mut transaction, &act, entry).await?;
-        if user.role == Role::Admin {
+        if user.role == UserRole::Admin {
             note_set_up(&mut transaction, &act, &user).await?;
         }
         sessions::open(&mut transaction, &act, &user, &redeemed.session).await?;
@@ -140,16 +150,17 @@ pub(super) async fn redeem(
     })
 }
 
-/// Whoever has the link that `serve` has printed has the machine: a user of that name, made by a command for its keys,
-/// becomes the admin.
+/// Makes the first admin. The holder of the link that `serve` has printed controls the machine, so an existing user of
+/// that name, made by a command for its keys, becomes the admin.
 async fn first_admin(
     connection: &mut SqliteConnection,
-    act: &Act,
+    act: &AuditContext,
     fresh: &UserId,
     name: &str,
 ) -> sqlx::Result<UserRow> {
     let Some(user) = users::find_by_name(connection, name).await? else {
-        let new = NewUser { name: name.to_owned(), role: Role::Admin, groups: vec![users::DEFAULT_GROUP.to_owned()] };
+        let new =
+            NewUser { name: name.to_owned(), role: UserRole::Admin, groups: vec![users::DEFAULT_GROUP.to_owned()] };
         users::insert(connection, act, fresh, &new).await?;
         users::put_into_groups(connection, fresh, &new.groups).await?;
         return users::again(connection, fresh).await;

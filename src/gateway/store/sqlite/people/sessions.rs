@@ -1,4 +1,4 @@
-//! Sessions, and from where somebody has signed in before.
+//! The statements for sessions, and for the addresses from which a user has signed in before.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use sqlx::{SqliteConnection, SqlitePool};
 use super::users;
 use crate::gateway::store::sqlite::decode::{parsed, text};
 use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::sqlite::trail::{self, AuditEvent};
 use crate::gateway::store::{
-    Act, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
+    AuditContext, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The most refused sign-ins of one day that leave rows (ours), because anybody can cause them without a key or a
-/// password. Unknown names share one bound, so that they cannot hide attempts on a user.
+/// The most refused sign-ins of one day that leave rows (ours), because they can be caused without a key or a password.
+/// Unknown names share one bound, so that they cannot hide attempts on a user.
 pub(in super::super) const STRANGERS_A_DAY: i64 = 500;
 pub(in super::super) const EACH_USER_A_DAY: i64 = 50;
 
@@ -25,12 +25,12 @@ pub(in super::super) const EACH_USER_A_DAY: i64 = 50;
 pub(in super::super) const FULL: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
     WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 
-/// How many addresses of one user are remembered (ours).
+/// The most addresses of one user that are remembered (ours).
 const KNOWN: i64 = 64;
 
 pub(super) async fn sign_in(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     user: &UserId,
     password: &PasswordHash,
     session: &NewSession,
@@ -39,7 +39,7 @@ pub(super) async fn sign_in(
         let query = sqlx::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password = $2 AND disabled_at IS NULL)",
         );
-        // Checking a password takes a while, in which it may have been changed.
+        // Checking a password takes some time, in which it may have been changed.
         let still: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
         if !still {
             return Ok(false);
@@ -52,7 +52,7 @@ pub(super) async fn sign_in(
 
 pub(super) async fn open(
     connection: &mut SqliteConnection,
-    act: &Act,
+    act: &AuditContext,
     user: &UserRow,
     session: &NewSession,
 ) -> sqlx::Result<()> {
@@ -80,7 +80,7 @@ pub(super) async fn open(
         .execute(&mut *connection)
         .await?;
     remember(connection, &user.id, &session.address, &at).await?;
-    let entry = Entry::user("session.open", user).with(json!({"session": session.id}));
+    let entry = AuditEvent::user("session.open", user).with(json!({"session": session.id}));
     trail::write(connection, act, entry).await
 }
 
@@ -105,9 +105,9 @@ async fn remember(connection: &mut SqliteConnection, user: &UserId, address: &st
     Ok(())
 }
 
-pub(super) async fn note_refusal(pool: &SqlitePool, act: &Act, user: Option<&UserRow>) -> sqlx::Result<()> {
+pub(super) async fn note_refusal(pool: &SqlitePool, act: &AuditContext, user: Option<&UserRow>) -> sqlx::Result<()> {
     const ACTION: &str = "session.refuse";
-    let entry = user.map_or_else(|| Entry::nameless(ACTION, "user"), |user| Entry::user(ACTION, user));
+    let entry = user.map_or_else(|| AuditEvent::nameless(ACTION, "user"), |user| AuditEvent::user(ACTION, user));
     let (target, most) = user.map_or((None, STRANGERS_A_DAY), |user| (Some(user.id.as_str()), EACH_USER_A_DAY));
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar(FULL).bind(target).bind(most - 1).bind((act.at - DAY).to_string());
@@ -141,23 +141,23 @@ pub(super) async fn list(pool: &SqlitePool, user: &UserId) -> sqlx::Result<Vec<S
     query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session).collect()
 }
 
-pub(super) async fn end(pool: &SqlitePool, act: &Act, id: &SessionId) -> sqlx::Result<()> {
+pub(super) async fn end(pool: &SqlitePool, act: &AuditContext, id: &SessionId) -> sqlx::Result<()> {
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar("DELETE FROM sessions WHERE id = $1 RETURNING user_id").bind(id.as_str());
         let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
         let Some(user) = user else { return Ok(()) };
         let user = users::again(&mut transaction, &UserId::from(user)).await?;
-        let entry = Entry::user("session.close", &user).with(json!({"session": id}));
+        let entry = AuditEvent::user("session.close", &user).with(json!({"session": id}));
         trail::write(&mut transaction, act, entry).await?;
     })
 }
 
-pub(super) async fn end_all(pool: &SqlitePool, act: &Act, user: &UserId) -> sqlx::Result<u64> {
+pub(super) async fn end_all(pool: &SqlitePool, act: &AuditContext, user: &UserId) -> sqlx::Result<u64> {
     transact!(pool, |transaction| {
         let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
         let ended = query.execute(&mut *transaction).await?.rows_affected();
         let user = users::again(&mut transaction, user).await?;
-        let entry = Entry::user("session.close_all", &user).with(json!({"sessions": ended}));
+        let entry = AuditEvent::user("session.close_all", &user).with(json!({"sessions": ended}));
         trail::write(&mut transaction, act, entry).await?;
         ended
     })

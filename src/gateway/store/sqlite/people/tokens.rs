@@ -1,4 +1,4 @@
-//! Admin tokens.
+//! The statements for admin tokens.
 
 use serde_json::json;
 use sqlx::SqlitePool;
@@ -7,8 +7,8 @@ use sqlx::sqlite::SqliteRow;
 use super::users;
 use crate::gateway::store::sqlite::decode::{hash, moment, parsed, text};
 use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, Entry};
-use crate::gateway::store::{Act, AdminTokenRow, PublicId, SecretHash, Timestamp, TokenId, UserId, UserRow};
+use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
 const KIND: &str = "token";
 
@@ -22,9 +22,14 @@ macro_rules! select_tokens {
     };
 }
 
-pub(super) async fn insert(pool: &SqlitePool, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> sqlx::Result<()> {
+pub(super) async fn insert(
+    pool: &SqlitePool,
+    act: &AuditContext,
+    token: &AdminTokenRow,
+    hash: &SecretHash,
+) -> sqlx::Result<()> {
     let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
-    let entry = Entry::new("token.create", KIND, token.id.as_str(), &token.name).with(details);
+    let entry = AuditEvent::new("token.create", KIND, token.id.as_str(), &token.name).with(details);
     transact!(pool, |transaction| {
         sqlx::query(
             "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at) \
@@ -73,7 +78,7 @@ pub(super) async fn list(pool: &SqlitePool, owner: Option<&UserId>) -> sqlx::Res
 
 pub(super) async fn delete(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
     owner: Option<&UserId>,
 ) -> sqlx::Result<Option<AdminTokenRow>> {
@@ -87,7 +92,7 @@ pub(super) async fn delete(
         let token = token(&row)?;
         let delete = sqlx::query("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
         delete.execute(&mut *transaction).await?;
-        let entry = Entry::new("token.delete", KIND, token.id.as_str(), &token.name);
+        let entry = AuditEvent::new("token.delete", KIND, token.id.as_str(), &token.name);
         trail::write(&mut transaction, act, entry.with(json!({"user": token.user_name}))).await?;
         Some(token)
     })

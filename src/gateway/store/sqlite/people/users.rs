@@ -1,4 +1,4 @@
-//! Users.
+//! The statements for users.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -10,13 +10,13 @@ use crate::gateway::store::sqlite::decode::{list, moment, parsed, text};
 use crate::gateway::store::sqlite::keys;
 use crate::gateway::store::sqlite::page::{anywhere, more, total};
 use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, Entry};
+use crate::gateway::store::sqlite::trail::{self, AuditEvent};
 use crate::gateway::store::{
-    Act, NewLink, NewUser, Page, PasswordHash, Purpose, Role, SessionId, UserChange, UserChanged, UserFilter, UserId,
-    UserRow,
+    AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, UserChange,
+    UserChangeOutcome, UserFilter, UserId, UserRole, UserRow,
 };
 
-/// The group of those of whom nobody has said anything else.
+/// The group of users for whom no group was given.
 pub(super) const DEFAULT_GROUP: &str = "default";
 
 macro_rules! select_users {
@@ -32,8 +32,13 @@ macro_rules! select_users {
     };
 }
 
-pub(super) async fn ensure(store: &SqliteStore, act: &Act, fresh: UserId, name: &str) -> sqlx::Result<UserRow> {
-    // Nearly always it is there, and a read waits for nobody.
+pub(super) async fn ensure(
+    store: &SqliteStore,
+    act: &AuditContext,
+    fresh: UserId,
+    name: &str,
+) -> sqlx::Result<UserRow> {
+    // In nearly all cases the user exists, and a read does not wait for a writer.
     if let Some(user) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
         return Ok(user);
     }
@@ -41,16 +46,16 @@ pub(super) async fn ensure(store: &SqliteStore, act: &Act, fresh: UserId, name: 
         if let Some(user) = find_by_name(&mut transaction, name).await? {
             return Ok(user);
         }
-        let user = NewUser { name: name.to_owned(), role: Role::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
+        let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
         insert(&mut transaction, act, &fresh, &user).await?;
         put_into_groups(&mut transaction, &fresh, &user.groups).await?;
         let user = again(&mut transaction, &fresh).await?;
-        trail::write(&mut transaction, act, Entry::user("user.create", &user)).await?;
+        trail::write(&mut transaction, act, AuditEvent::user("user.create", &user)).await?;
         user
     })
 }
 
-/// The user with that id or, where no id is so, that name.
+/// Returns the user with that id or, if no user has that id, with that name.
 pub(super) async fn find(connection: &mut SqliteConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
     let query =
         sqlx::query(select_users!("AND (users.id = $1 OR users.name = $1) ORDER BY users.id = $1 DESC LIMIT 1"));
@@ -62,7 +67,7 @@ pub(super) async fn find_by_name(connection: &mut SqliteConnection, name: &str) 
     query.fetch_optional(connection).await?.map(|row| user(&row)).transpose()
 }
 
-/// A user of whom it is known that it is there.
+/// Returns a user that is known to exist.
 pub(super) async fn again(connection: &mut SqliteConnection, id: &UserId) -> sqlx::Result<UserRow> {
     user(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
@@ -73,7 +78,7 @@ pub(super) async fn password(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Opt
     Ok(found.flatten().map(PasswordHash))
 }
 
-pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result<Page<UserRow>> {
+pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result<ListPage<UserRow>> {
     let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
     conditions(&mut count, filter);
     let mut rows = QueryBuilder::new(select_users!(""));
@@ -84,7 +89,7 @@ pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result
     rows.push(" ORDER BY users.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
     let found = rows.build().fetch_all(pool).await?;
     let (items, has_more) = more(found, filter.limit, user)?;
-    Ok(Page { items, total: total(count, pool).await?, has_more })
+    Ok(ListPage { items, total: total(count, pool).await?, has_more })
 }
 
 fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &UserFilter) {
@@ -98,27 +103,27 @@ fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &UserFilter) {
 
 pub(super) async fn invite(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     fresh: &UserId,
     new: &NewUser,
     link: &NewLink,
-) -> sqlx::Result<UserChanged> {
+) -> sqlx::Result<UserChangeOutcome> {
     transact!(pool, |transaction| {
         insert(&mut transaction, act, fresh, new).await?;
         if let Some(missing) = put_into_groups(&mut transaction, fresh, &new.groups).await? {
-            return Ok(UserChanged::NoGroup(missing));
+            return Ok(UserChangeOutcome::NoGroup(missing));
         }
-        links::insert(&mut transaction, act, Purpose::Invitation, Some(fresh), link).await?;
+        links::insert(&mut transaction, act, OneTimeLinkPurpose::Invitation, Some(fresh), link).await?;
         let user = again(&mut transaction, fresh).await?;
         let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
-        trail::write(&mut transaction, act, Entry::user("user.invite", &user).with(details)).await?;
-        UserChanged::Done(user, Vec::new())
+        trail::write(&mut transaction, act, AuditEvent::user("user.invite", &user).with(details)).await?;
+        UserChangeOutcome::Done(user, Vec::new())
     })
 }
 
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
-    act: &Act,
+    act: &AuditContext,
     id: &UserId,
     new: &NewUser,
 ) -> sqlx::Result<()> {
@@ -132,7 +137,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Says which group there is none of, and leaves it to the caller to undo the others.
+/// Sets the groups of a user. Returns the first name that is not a group; the caller must then undo the other changes.
 pub(super) async fn put_into_groups(
     connection: &mut SqliteConnection,
     user: &UserId,
@@ -149,12 +154,12 @@ pub(super) async fn put_into_groups(
 
 pub(super) async fn change(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     handle: &str,
     changes: &[UserChange],
-) -> sqlx::Result<UserChanged> {
+) -> sqlx::Result<UserChangeOutcome> {
     transact!(pool, |transaction| {
-        let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChanged::Unknown) };
+        let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChangeOutcome::Unknown) };
         let mut locked = Vec::new();
         for change in changes {
             if let Some(refused) = change_one(&mut transaction, act, &user, change).await? {
@@ -166,38 +171,38 @@ pub(super) async fn change(
                 locked.extend(keys::lock_those_of(&mut transaction, act, &user.id, left).await?);
             }
         }
-        UserChanged::Done(user, locked)
+        UserChangeOutcome::Done(user, locked)
     })
 }
 
-/// Says why it may not be done.
+/// Makes one change. Returns the reason if it is refused.
 async fn change_one(
     connection: &mut SqliteConnection,
-    act: &Act,
+    act: &AuditContext,
     user: &UserRow,
     change: &UserChange,
-) -> sqlx::Result<Option<UserChanged>> {
-    let takes_an_admin = matches!(change, UserChange::Role(Role::Member) | UserChange::Disable);
+) -> sqlx::Result<Option<UserChangeOutcome>> {
+    let takes_an_admin = matches!(change, UserChange::Role(UserRole::Member) | UserChange::Disable);
     if takes_an_admin && is_last_admin(connection, user).await? {
-        return Ok(Some(UserChanged::LastAdmin));
+        return Ok(Some(UserChangeOutcome::LastAdmin));
     }
-    let entry = |action| Entry::user(action, user);
+    let entry = |action| AuditEvent::user(action, user);
     let entry = match change {
-        // What is so already is no change.
+        // A change without effect is skipped.
         UserChange::Role(role) if *role == user.role => return Ok(None),
         UserChange::Groups(names) if is_same(names, &user.groups) => return Ok(None),
         UserChange::Disable if user.disabled_at.is_some() => return Ok(None),
         UserChange::Enable if user.disabled_at.is_none() => return Ok(None),
         UserChange::Role(role) => {
             run(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str())).await?;
-            if *role == Role::Admin && user.has_password {
+            if *role == UserRole::Admin && user.has_password {
                 links::note_set_up(connection, act, user).await?;
             }
             entry("user.role").changed(user.role.as_str(), role.as_str())
         }
         UserChange::Groups(names) => {
             if let Some(missing) = put_into_groups(connection, &user.id, names).await? {
-                return Ok(Some(UserChanged::NoGroup(missing)));
+                return Ok(Some(UserChangeOutcome::NoGroup(missing)));
             }
             entry("user.groups").changed(user.groups.clone(), names.clone())
         }
@@ -231,9 +236,9 @@ async fn run(
     Ok(())
 }
 
-/// Whether this is an admin who can sign in, and nobody else is one.
+/// True if this user is the only admin who can sign in.
 async fn is_last_admin(connection: &mut SqliteConnection, user: &UserRow) -> sqlx::Result<bool> {
-    if user.role != Role::Admin || !user.has_password || user.disabled_at.is_some() {
+    if user.role != UserRole::Admin || !user.has_password || user.disabled_at.is_some() {
         return Ok(false);
     }
     let query = sqlx::query_scalar(
@@ -245,7 +250,7 @@ async fn is_last_admin(connection: &mut SqliteConnection, user: &UserRow) -> sql
 
 pub(super) async fn set_password(
     pool: &SqlitePool,
-    act: &Act,
+    act: &AuditContext,
     user: &UserId,
     password: &PasswordHash,
     keep: &SessionId,
@@ -256,7 +261,7 @@ pub(super) async fn set_password(
             .await?;
         run(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
         let user = again(&mut transaction, user).await?;
-        trail::write(&mut transaction, act, Entry::user("user.password", &user)).await?;
+        trail::write(&mut transaction, act, AuditEvent::user("user.password", &user)).await?;
     })
 }
 

@@ -1,19 +1,19 @@
-//! Records as they are read: one of them, or the newest that pass a filter.
+//! Reads records: one of them, or the newest that pass a filter.
 //!
-//! A page of records must not read a million others: each list names the index that it walks along, newest first,
-//! so that one that is gone is an error and not a slow page.
+//! A page of records must not read a million others. Each list names the index that it follows, newest first, so a
+//! missing index is an error and not a slow page.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 
 use crate::gateway::store::sqlite::decode::{count, list as json_list, optional_hash, parsed, text};
-use crate::gateway::store::{Record, RecordFilter, RequestId, State, TokenDetails, Usage, UserId};
+use crate::gateway::store::{JobState, Record, RecordFilter, RequestId, TokenDetails, TokenUsage, UserId};
 
-/// Without a limit SQLite wants a number all the same; a negative one means all.
+/// A negative limit means all rows. SQLite needs a number even if there is no limit.
 pub(in super::super) const NO_LIMIT: i64 = -1;
 
-/// The place of a record in every list.
-type Position = (String, i64);
+/// The position of a record in every list.
+type RecordCursor = (String, i64);
 
 pub(in super::super) async fn find(
     pool: &SqlitePool,
@@ -33,8 +33,8 @@ pub(in super::super) async fn list(pool: &SqlitePool, filter: &RecordFilter) -> 
         None => None,
         Some(request_id) => {
             let query = sqlx::query_as("SELECT created_at, seq FROM records WHERE request_id = $1");
-            let position: Option<Position> = query.bind(request_id.as_str()).fetch_optional(pool).await?;
-            // Nothing is before what is not there.
+            let position: Option<RecordCursor> = query.bind(request_id.as_str()).fetch_optional(pool).await?;
+            // No record comes before one that does not exist.
             let Some(position) = position else { return Ok(Vec::new()) };
             Some(position)
         }
@@ -43,7 +43,7 @@ pub(in super::super) async fn list(pool: &SqlitePool, filter: &RecordFilter) -> 
     query.build().fetch_all(pool).await?.iter().map(record).collect()
 }
 
-pub(in super::super) fn select(filter: &RecordFilter, before: Option<Position>) -> QueryBuilder<Sqlite> {
+pub(in super::super) fn select(filter: &RecordFilter, before: Option<RecordCursor>) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new("SELECT * FROM records INDEXED BY ");
     query.push(index(filter)).push(" WHERE ");
     push_state(&mut query, filter.state);
@@ -75,40 +75,42 @@ pub(in super::super) fn select(filter: &RecordFilter, before: Option<Position>) 
     query
 }
 
-/// A key by its id or its public id.
+/// Adds a condition: a key by its id or its public id.
 pub(in super::super) fn push_key(query: &mut QueryBuilder<Sqlite>, key: &str) {
     query.push("coalesce((SELECT id FROM keys WHERE public_id = ").push_bind(key.to_owned());
     query.push("), ").push_bind(key.to_owned()).push(")");
 }
 
-/// A user by their id or their name. An id comes first: nobody becomes somebody else by what they are called.
+/// Adds a condition: a user by id or name. An id has priority, so that a name cannot make one user pass as another.
 pub(in super::super) fn push_user(query: &mut QueryBuilder<Sqlite>, user: &str) {
     query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
     query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());
     query.push("), ").push_bind(user.to_owned()).push(")");
 }
 
-/// The index that leaves the fewest records to look at.
+/// Returns the index that leaves the fewest records to read.
 fn index(filter: &RecordFilter) -> &'static str {
     let by_user = filter.owner.is_some() || filter.user.is_some();
     match filter.state {
-        Some(State::Running) => "records_running",
-        // One key can have many end users, and hardly ever the other way round.
+        Some(JobState::Running) => "records_running",
+        // One key can have many end users, but an end user rarely has many keys.
         _ if filter.end_user.is_some() => "records_by_end_user",
         _ if filter.key.is_some() => "records_by_key",
         _ if by_user => "records_by_user",
-        Some(State::Failed | State::Refused | State::Cancelled | State::Interrupted) => "records_unsuccessful",
+        Some(JobState::Failed | JobState::Refused | JobState::Cancelled | JobState::Interrupted) => {
+            "records_unsuccessful"
+        }
         _ if filter.group.is_some() => "records_by_group",
-        Some(State::Succeeded) | None => "records_by_time",
+        Some(JobState::Succeeded) | None => "records_by_time",
     }
 }
 
-/// The conditions of an index must stand in the statement letter by letter.
-fn push_state(query: &mut QueryBuilder<Sqlite>, state: Option<State>) {
+/// The conditions of an index must appear in the statement letter for letter.
+fn push_state(query: &mut QueryBuilder<Sqlite>, state: Option<JobState>) {
     match state {
         None => query.push("state <> 'running'"),
-        Some(State::Running) => query.push("state = 'running'"),
-        Some(State::Succeeded) => query.push("state = 'succeeded'"),
+        Some(JobState::Running) => query.push("state = 'running'"),
+        Some(JobState::Succeeded) => query.push("state = 'succeeded'"),
         Some(other) => query.push("state <> 'running' AND state <> 'succeeded' AND state = ").push_bind(other.as_str()),
     };
 }
@@ -153,26 +155,26 @@ fn record(row: &SqliteRow) -> sqlx::Result<Record> {
     Ok(record)
 }
 
-fn usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
-    let usage = Usage {
+fn usage(row: &SqliteRow) -> sqlx::Result<Option<TokenUsage>> {
+    let usage = TokenUsage {
         input_tokens: count(row, "input_tokens")?,
         input_tokens_details: details(row, "input_image_tokens", "input_text_tokens")?,
         output_tokens: count(row, "output_tokens")?,
         output_tokens_details: details(row, "output_image_tokens", "output_text_tokens")?,
         total_tokens: count(row, "total_tokens")?,
     };
-    Ok(Some(usage).filter(|usage| *usage != Usage::default()))
+    Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))
 }
 
-/// Text models have no details of their own here: what they read and write counts as one.
-fn host_usage(row: &SqliteRow) -> sqlx::Result<Option<Usage>> {
-    let usage = Usage {
+/// Text models have no token details here: each side has only one count.
+fn host_usage(row: &SqliteRow) -> sqlx::Result<Option<TokenUsage>> {
+    let usage = TokenUsage {
         input_tokens: count(row, "host_input_tokens")?,
         output_tokens: count(row, "host_output_tokens")?,
         total_tokens: count(row, "host_total_tokens")?,
-        ..Usage::default()
+        ..TokenUsage::default()
     };
-    Ok(Some(usage).filter(|usage| *usage != Usage::default()))
+    Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))
 }
 
 fn details(row: &SqliteRow, image: &str, text: &str) -> sqlx::Result<Option<TokenDetails>> {

@@ -1,15 +1,15 @@
-//! The master key: where it lies, how it is changed, and what happens where it is wrong.
+//! The master key: its place, its change, and the result if it is wrong.
 
 use super::*;
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::testing::older;
-use crate::gateway::store::{Act, KeyStore as _, NewAccount};
+use crate::gateway::store::{AuditContext, KeyStore as _, NewAccount};
 
 const BESIDE: &str = "master.key.new";
 const CANARY: &[u8] = b"canary-credential-of-an-upstream";
 const PLACE: &str = "account mine";
 
-/// Seals something, and says under which pepper.
+/// Stores an account with sealed credentials, and returns the bytes of the pepper.
 async fn fill(store: &SqliteStore) -> Vec<u8> {
     let account = NewAccount {
         name: "mine".to_owned(),
@@ -19,7 +19,7 @@ async fn fill(store: &SqliteStore) -> Vec<u8> {
         settings: "{}".to_owned(),
         sealed: Some(store.vault().seal(PLACE, CANARY).unwrap()),
     };
-    store.insert_account(&Act::command(), &account).await.unwrap();
+    store.insert_account(&AuditContext::command(), &account).await.unwrap();
     store.pepper_key().expose().to_vec()
 }
 
@@ -55,9 +55,9 @@ async fn no_file_of_the_database_holds_what_is_sealed_in_it() {
     };
     assert!(dir.path().join("imagate.db-wal").metadata().unwrap().len() > 0);
     assert_eq!(holds(CANARY), 0);
-    // What is not sealed is found, so the search does search.
+    // A text in plain form is found, so the search works.
     assert!(holds(b"mine") > 0);
-    // Neither key lies there open, and the master key lies in its own file alone.
+    // Neither key is stored in plain form, and the master key is only in its own file.
     assert_eq!((holds(store.pepper_key().expose()), holds(&file(&dir))), (0, 1));
     store.close().await;
     assert_eq!((holds(CANARY), holds(store.pepper_key().expose()), holds(&file(&dir))), (0, 0, 1));
@@ -72,7 +72,7 @@ async fn a_rotation_changes_the_file_and_nothing_that_is_stored() {
     let other = open(&dir).await;
     check(&other, &pepper).await;
 
-    // The old key is no longer good for anything.
+    // The old key opens nothing any more.
     other.close().await;
     close(store).await;
     fs::write(dir.path().join(MASTER_KEY), before).unwrap();
@@ -93,7 +93,7 @@ async fn a_server_that_runs_beside_a_rotation_goes_on() {
     let sealed = server.vault().seal(PLACE, CANARY).unwrap();
     assert!(server.claim_refresh("mine", "a", Timestamp::now(), Timestamp::now()).await.unwrap());
     assert!(server.store_token("mine", "a", &sealed).await.unwrap());
-    // Each looks at the files anew, so that neither is in the way of the other.
+    // Each call reads the files again, so neither disturbs the other.
     server.rotate_master_key(None).await.unwrap();
     command.rotate_master_key(None).await.unwrap();
     let next = open(&dir).await;
@@ -109,18 +109,18 @@ async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
     let key_file = KeyFile(&store.data_dir);
     let beside = dir.path().join(BESIDE);
 
-    // In the middle of writing the next key.
+    // The process died while it wrote the next key.
     fs::write(&beside, [1; 31]).unwrap();
     let before = file(&dir);
     check(&open(&dir).await, &pepper).await;
     assert!(file(&dir) == before && !beside.exists());
 
-    // After writing it.
+    // The process died after writing it.
     key_file.lay_beside(&next).unwrap();
     check(&open(&dir).await, &pepper).await;
     assert!(file(&dir) == before && !beside.exists());
 
-    // After wrapping the data keys.
+    // The process died after wrapping the data keys.
     key_file.lay_beside(&next).unwrap();
     let wrapped = data_keys::load(&store.writer).await.unwrap().unwrap();
     let keys = key_file.unlock(&wrapped).unwrap();
@@ -136,7 +136,7 @@ async fn the_next_key_may_be_given_for_the_file_too() {
     let pepper = fill(&store).await;
     store.rotate_master_key(Some(MasterKey::for_test(9))).await.unwrap();
     assert!(file(&dir) == [9; 32]);
-    // Whoever moves the key to the configuration writes the bytes of the file there.
+    // An operator who moves the key to the configuration writes the bytes of the file there.
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
     check(&open_given(&dir, 9).await, &pepper).await;
 }
@@ -163,7 +163,7 @@ async fn a_key_of_the_configuration_needs_no_file() {
     assert!(
         matches!(wrong, StoreError::Damaged { .. }) && wrong.to_string().contains("master_key of the configuration")
     );
-    // Without it nothing is made in its place.
+    // Without the file no other key is made in its place.
     let none = refused(&dir).await;
     assert!(matches!(none, StoreError::Damaged { .. }) && none.to_string().contains("master.key is missing"));
     assert!(!dir.path().join(MASTER_KEY).exists());
@@ -176,7 +176,7 @@ async fn a_key_of_the_configuration_changes_only_to_one_that_is_given() {
     let pepper = fill(&store).await;
     assert!(matches!(store.rotate_master_key(None).await, Err(StoreError::MasterKey { .. })));
     store.rotate_master_key(Some(MasterKey::for_test(2))).await.unwrap();
-    // This one still has the key from before in its configuration.
+    // This one still has the former key in its configuration.
     let error = stale.rotate_master_key(Some(MasterKey::for_test(3))).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     check(&stale, &pepper).await;
@@ -250,7 +250,7 @@ async fn a_rotation_that_is_killed_leaves_an_installation_that_opens() {
             told.read_exact(&mut byte).unwrap();
             rotations += usize::from(byte[0] == b'!');
         }
-        // Every other time while the next key lies beside the present one.
+        // Every second round waits until the next key lies beside the present one.
         while round % 2 == 1 && !dir.path().join(BESIDE).exists() {
             std::thread::yield_now();
         }

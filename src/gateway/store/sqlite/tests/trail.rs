@@ -1,14 +1,14 @@
-//! Every change has its row of the trail, in its own transaction.
+//! Every change has its row of the audit trail, in its own transaction.
 //!
-//! Each step is done twice: once while the trail takes no rows, where it must fail and leave everything as it was, and
-//! once as ever. The list is held against the traits, so that a change that is added there must be added here.
+//! Each step is done twice: once while the trail accepts no rows, so that the step must fail and leave everything
+//! unchanged, and once as usual. The list is compared with the traits, so that a new change must be added here.
 
 use super::*;
 use crate::gateway::store::sqlite::people::{EACH_USER_A_DAY, STRANGERS_A_DAY};
 use crate::gateway::store::testing::key;
 use crate::gateway::store::{
-    AccountChange, Act, AdminTokenRow, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, NewAccount, NewLink,
-    NewSession, NewUser, PasswordHash, Redeemed, Role, Rotation, SecretHash, UserChange,
+    AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,
+    NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, UserChange, UserRole,
 };
 
 struct Trail {
@@ -33,7 +33,7 @@ impl Trail {
         sqlx::query(statement).execute(&self.store.writer).await.unwrap();
     }
 
-    /// Every row of every table but the trail.
+    /// Returns every row of every table but the audit trail.
     async fn dump(&self) -> String {
         let tables =
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('audit', '_sqlx_migrations')";
@@ -90,9 +90,9 @@ fn session(byte: u8) -> NewSession {
     }
 }
 
-fn redeemed(byte: u8, name: Option<&str>) -> Redeemed {
+fn redeemed(byte: u8, name: Option<&str>) -> LinkRedemption {
     let password = PasswordHash(format!("hash {byte}"));
-    Redeemed { link: SecretHash([byte; 32]), name: name.map(str::to_owned), password, session: session(byte) }
+    LinkRedemption { link: SecretHash([byte; 32]), name: name.map(str::to_owned), password, session: session(byte) }
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn every_change_has_its_row_and_none_happens_without_it() {
     let mut wanted = Vec::new();
     for part in traits.iter().flat_map(|text| text.split("async fn ").skip(1)) {
         let (name, rest) = part.split_once('(').unwrap();
-        if rest.split(')').next().unwrap().contains("act: &Act") {
+        if rest.split(')').next().unwrap().contains("act: &AuditContext") {
             wanted.push(name);
         }
     }
@@ -118,13 +118,13 @@ async fn every_change_has_its_row_and_none_happens_without_it() {
 }
 
 async fn people(trail: &mut Trail, store: &SqliteStore) {
-    let act = &Act::command();
+    let act = &AuditContext::command();
     step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(act, &link(1)));
     let ada = step!(trail, "redeem", ["setup.done", "session.open"], store.redeem(act, &redeemed(1, Some("ada"))));
     let ada = ada.unwrap();
     step!(trail, "ensure_user", ["user.create"], store.ensure_user(act, "program"));
     step!(trail, "ensure_group", ["group.create"], store.ensure_group(act, "studio"));
-    let bob = NewUser { name: "bob".to_owned(), role: Role::Member, groups: vec!["default".to_owned()] };
+    let bob = NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()] };
     step!(trail, "invite_user", ["user.invite"], store.invite_user(act, &bob, &link(2)));
     step!(trail, "redeem", ["user.join", "session.open"], store.redeem(act, &redeemed(2, None)));
     step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(act, &ada.id, &link(3)));
@@ -137,7 +137,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "set_password", ["user.password"], store.set_password(act, &ada.id, &other, &"ses_4".into()));
     step!(trail, "end_session", ["session.close"], store.end_session(act, &"ses_4".into()));
     step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(act, &ada.id));
-    step!(trail, "change_user", ["user.role"], store.change_user(act, "bob", &[UserChange::Role(Role::Admin)]));
+    step!(trail, "change_user", ["user.role"], store.change_user(act, "bob", &[UserChange::Role(UserRole::Admin)]));
     let studio = [UserChange::Groups(vec!["studio".to_owned()])];
     step!(trail, "change_user", ["user.groups"], store.change_user(act, "bob", &studio));
     step!(trail, "change_user", ["user.disable"], store.change_user(act, "bob", &[UserChange::Disable]));
@@ -161,12 +161,12 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
 }
 
 async fn keys(trail: &mut Trail, store: &SqliteStore) {
-    let act = &Act::command();
+    let act = &AuditContext::command();
     let made = key(store, "first").await;
     trail.expect("insert_key", &["key.create"]).await;
     let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..made };
     step!(trail, "insert_key", ["key.create"], store.insert_key(act, &row, None));
-    let next = Rotation { hash: KeyHash([8; 32]), previous_until: Some(act.at) };
+    let next = SecretRotation { hash: KeyHash([8; 32]), previous_until: Some(act.at) };
     step!(trail, "rotate_key", ["key.rotate"], store.rotate_key(act, &row.id, None, next.clone()));
     let change = [KeyChange::Rename("second".to_owned())];
     step!(trail, "change_key", ["key.rename"], store.change_key(act, "key_2", None, &change));
@@ -179,7 +179,7 @@ async fn keys(trail: &mut Trail, store: &SqliteStore) {
 }
 
 async fn accounts(trail: &mut Trail, store: &SqliteStore) {
-    let act = &Act::command();
+    let act = &AuditContext::command();
     let account = NewAccount {
         name: "mine".to_owned(),
         kind: "api_key".to_owned(),
@@ -194,7 +194,7 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
     step!(trail, "change_account", ["account.enable"], store.change_account(act, "mine", AccountChange::Enable));
     let reseal = AccountChange::Reseal(vec![2]);
     step!(trail, "change_account", ["account.rotate"], store.change_account(act, "mine", reseal.clone()));
-    // A rest is nothing that anybody decides.
+    // A cooldown is not a decision of an actor.
     let cool = AccountChange::Cool { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
     for learnt in [cool, AccountChange::Thaw] {
         store.change_account(act, "mine", learnt).await.unwrap();
@@ -206,13 +206,13 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
 #[tokio::test]
 async fn what_changes_nothing_leaves_no_row() {
     let (_dir, store) = fresh().await;
-    let act = &Act::command();
+    let act = &AuditContext::command();
     let row = key(&*store, "one").await;
     let count = async || store.page_audit(&AuditFilter { limit: 1, ..AuditFilter::default() }).await.unwrap().total;
     let before = count().await;
     let same = [KeyChange::Enable, KeyChange::Rename(row.name.clone()), KeyChange::Expire(row.expires_at)];
     store.change_key(act, row.id.as_str(), None, &same).await.unwrap();
-    store.change_user(act, "ada", &[UserChange::Enable, UserChange::Role(Role::Member)]).await.unwrap();
+    store.change_user(act, "ada", &[UserChange::Enable, UserChange::Role(UserRole::Member)]).await.unwrap();
     store.ensure_user(act, "ada").await.unwrap();
     store.ensure_group(act, "default").await.unwrap();
     assert!(store.change_key(act, "nothing", None, &[KeyChange::Delete]).await.unwrap().done().is_none());
@@ -222,7 +222,7 @@ async fn what_changes_nothing_leaves_no_row() {
 #[tokio::test]
 async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
     let (_dir, store) = fresh().await;
-    let act = |text: &str| Act { at: text.parse().unwrap(), ..Act::command() };
+    let act = |text: &str| AuditContext { at: text.parse().unwrap(), ..AuditContext::command() };
     let ada = store.ensure_user(&act("2026-11-01T00:00:00Z"), "ada").await.unwrap();
     let rows = async |actor: &str| {
         let filter = AuditFilter { action: Some("session.refuse".to_owned()), limit: 1, ..AuditFilter::default() };
@@ -234,7 +234,7 @@ async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
         store.note_refusal(&day, None).await.unwrap();
     }
     assert_eq!(rows("anybody").await, STRANGERS_A_DAY);
-    // Strangers cannot hide attempts on a user.
+    // Attempts with unknown names cannot hide attempts on a user.
     for _ in 0..EACH_USER_A_DAY + 20 {
         store.note_refusal(&act("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
     }
@@ -249,7 +249,10 @@ async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
 #[tokio::test]
 async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
     let (_dir, store) = fresh().await;
-    store.ensure_user(&Act { at: "2026-01-01T00:00:00Z".parse().unwrap(), ..Act::command() }, "ada").await.unwrap();
+    store
+        .ensure_user(&AuditContext { at: "2026-01-01T00:00:00Z".parse().unwrap(), ..AuditContext::command() }, "ada")
+        .await
+        .unwrap();
     let removed = store.remove_old(RetentionClass::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
     assert_eq!(removed, 0);
     sqlx::query("INSERT INTO audit_removal VALUES (1, '2026-01-01T00:00:00.000Z')")
@@ -262,14 +265,14 @@ async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
         store.remove_old(RetentionClass::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10).await.unwrap(),
         1
     );
-    store.ensure_user(&Act::command(), "bob").await.unwrap();
+    store.ensure_user(&AuditContext::command(), "bob").await.unwrap();
     assert!(sqlx::query("DELETE FROM audit").execute(&store.writer).await.is_err());
 }
 
 #[tokio::test]
 async fn nobody_changes_the_trail() {
     let (_dir, store) = fresh().await;
-    store.ensure_user(&Act::command(), "ada").await.unwrap();
+    store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     for statement in ["UPDATE audit SET actor_name = 'eve'", "DELETE FROM audit"] {
         assert!(sqlx::query(statement).execute(&store.writer).await.is_err(), "{statement}");
     }

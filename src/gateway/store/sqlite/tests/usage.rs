@@ -1,12 +1,12 @@
-//! What is particular to counts and records in SQLite: the upgrade that begins to count, and which index each page walks.
+//! The SQLite side of counts and records: the upgrade that begins to count, and the index that each page uses.
 
 use super::*;
 use crate::gateway::store::sqlite::people::FULL;
 use crate::gateway::store::sqlite::{records, retention, usage};
 use crate::gateway::store::testing::at_migration;
-use crate::gateway::store::{Counts, State, UsageFilter, UsageStore};
+use crate::gateway::store::{JobState, UsageCounters, UsageFilter, UsageStore};
 
-/// The migrations before the one that counts.
+/// The number of migrations before the one that counts.
 fn before_counting() -> usize {
     let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
     all.iter().position(|migration| migration.description == "usage days").unwrap()
@@ -48,7 +48,7 @@ async fn records_from_before_the_counts_are_counted_by_the_upgrade() {
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
     same(&store).await;
     assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().requests, 50);
-    // What was running then is counted when this start closes it.
+    // The jobs that were running then are counted when this start closes them.
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 10);
     same(&store).await;
     assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().requests, 60);
@@ -63,7 +63,7 @@ async fn same(store: &SqliteStore) {
     assert!(!counted.is_empty() && counted == recounted, "{counted:?}\n{recounted:?}");
 }
 
-/// A process that dies between intent and outcome: the file is all that the next one has.
+/// A process dies between intent and outcome: the next one has only the file.
 #[tokio::test]
 async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
     let (dir, store) = fresh().await;
@@ -73,10 +73,10 @@ async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
         let next = SqliteStore::open(dir.path(), None).await.unwrap();
         next.interrupt_running(&node).await.unwrap();
         let counts = next.usage_in_total(&UsageFilter::default()).await.unwrap();
-        assert_eq!(counts, Counts { requests: 1, failed: 1, ..Counts::default() });
+        assert_eq!(counts, UsageCounters { requests: 1, failed: 1, ..UsageCounters::default() });
         same(&next).await;
     }
-    // The outcome of the former life comes late, and changes neither the record nor the counts.
+    // The outcome of the former process comes late, and changes neither the record nor the counts.
     store.write_rows(&node, &[RowWrite::Close(&finished("r1"))]).await.unwrap();
     assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().succeeded, 0);
 }
@@ -116,20 +116,20 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
     let state = |state| RecordFilter { state: Some(state), ..any() };
     let filters = [
         (any(), "records_by_time"),
-        (state(State::Succeeded), "records_by_time"),
-        (state(State::Failed), "records_unsuccessful"),
-        (state(State::Interrupted), "records_unsuccessful"),
+        (state(JobState::Succeeded), "records_by_time"),
+        (state(JobState::Failed), "records_unsuccessful"),
+        (state(JobState::Interrupted), "records_unsuccessful"),
         (RecordFilter { key: text("key_1"), ..any() }, "records_by_key"),
         (RecordFilter { user: text("ada"), ..any() }, "records_by_user"),
         (RecordFilter { owner: Some("usr_1".into()), ..any() }, "records_by_user"),
         (RecordFilter { group: text("default"), ..any() }, "records_by_group"),
         (RecordFilter { end_user: text("u-1"), ..any() }, "records_by_end_user"),
-        (RecordFilter { end_user: text("u-1"), key: text("key_1"), ..state(State::Failed) }, "records_by_end_user"),
+        (RecordFilter { end_user: text("u-1"), key: text("key_1"), ..state(JobState::Failed) }, "records_by_end_user"),
         (
-            RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..state(State::Failed) },
+            RecordFilter { owner: Some("usr_1".into()), group: text("default"), ..state(JobState::Failed) },
             "records_by_user",
         ),
-        (RecordFilter { owner: Some("usr_1".into()), key: text("key_1"), ..state(State::Failed) }, "records_by_key"),
+        (RecordFilter { owner: Some("usr_1".into()), key: text("key_1"), ..state(JobState::Failed) }, "records_by_key"),
     ];
     for (filter, index) in filters {
         let period =
@@ -141,10 +141,12 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
         }
     }
-    // All of it is walked from the newest on, and left early.
+    // The query follows the index from the newest record on, and stops early.
     assert_eq!(plan(&store, records::select(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
-    // Few are running, however many there are.
-    assert!(plan(&store, records::select(&state(State::Running), None)).await.contains("USING INDEX records_running"));
+    // Few records are running, however many there are in all.
+    assert!(
+        plan(&store, records::select(&state(JobState::Running), None)).await.contains("USING INDEX records_running")
+    );
 }
 
 #[tokio::test]
@@ -173,7 +175,7 @@ async fn no_count_looks_at_records_and_each_finds_its_days() {
             assert!(plan.contains(search) && !plan.contains("records"), "{filter:?}: {plan}");
         }
     }
-    // Counts of an end user are made from their records alone.
+    // The counts of an end user are made from its records alone.
     let filter = UsageFilter { end_user: text("u-1"), since, until, ..any() };
     for query in [usage::by_day(&filter), usage::by_key(&filter, Some(50)), usage::in_total(&filter)] {
         let plan = plan(&store, query).await;

@@ -1,15 +1,15 @@
-//! What is asked of the double about keys and people.
+//! The calls of the double on keys and people.
 
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
-use super::Double;
+use super::StoreDouble;
 use crate::gateway::store::*;
 
 #[async_trait]
-impl KeyStore for Double {
-    async fn insert_key(&self, act: &Act, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError> {
+impl KeyStore for StoreDouble {
+    async fn insert_key(&self, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError> {
         self.called()?.insert_key(act, key, at_most).await
     }
 
@@ -21,13 +21,13 @@ impl KeyStore for Double {
         self.called()?.list_keys().await
     }
 
-    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<Page<KeyRow>, StoreError> {
+    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
         self.called()?.page_keys(filter, now).await
     }
 
     async fn change_key(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
@@ -37,10 +37,10 @@ impl KeyStore for Double {
 
     async fn rotate_key(
         &self,
-        act: &Act,
+        act: &AuditContext,
         key: &KeyId,
         owner: Option<&UserId>,
-        next: Rotation,
+        next: SecretRotation,
     ) -> Result<KeyChangeOutcome, StoreError> {
         self.called()?.rotate_key(act, key, owner, next).await
     }
@@ -58,12 +58,12 @@ impl KeyStore for Double {
 }
 
 #[async_trait]
-impl PeopleStore for Double {
-    async fn ensure_user(&self, act: &Act, name: &str) -> Result<UserRow, StoreError> {
+impl PeopleStore for StoreDouble {
+    async fn ensure_user(&self, act: &AuditContext, name: &str) -> Result<UserRow, StoreError> {
         self.called()?.ensure_user(act, name).await
     }
 
-    async fn ensure_group(&self, act: &Act, name: &str) -> Result<GroupRow, StoreError> {
+    async fn ensure_group(&self, act: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
         self.called()?.ensure_group(act, name).await
     }
 
@@ -75,21 +75,31 @@ impl PeopleStore for Double {
         self.called()?.password_of(user).await
     }
 
-    async fn page_users(&self, filter: &UserFilter) -> Result<Page<UserRow>, StoreError> {
+    async fn page_users(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
         self.called()?.page_users(filter).await
     }
 
-    async fn invite_user(&self, act: &Act, user: &NewUser, link: &NewLink) -> Result<UserChanged, StoreError> {
+    async fn invite_user(
+        &self,
+        act: &AuditContext,
+        user: &NewUser,
+        link: &NewLink,
+    ) -> Result<UserChangeOutcome, StoreError> {
         self.called()?.invite_user(act, user, link).await
     }
 
-    async fn change_user(&self, act: &Act, handle: &str, changes: &[UserChange]) -> Result<UserChanged, StoreError> {
+    async fn change_user(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        changes: &[UserChange],
+    ) -> Result<UserChangeOutcome, StoreError> {
         self.called()?.change_user(act, handle, changes).await
     }
 
     async fn set_password(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         keep: &SessionId,
@@ -101,11 +111,11 @@ impl PeopleStore for Double {
         self.called()?.is_set_up().await
     }
 
-    async fn make_setup_link(&self, act: &Act, link: &NewLink) -> Result<bool, StoreError> {
+    async fn make_setup_link(&self, act: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
         self.called()?.make_setup_link(act, link).await
     }
 
-    async fn make_reset_link(&self, act: &Act, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+    async fn make_reset_link(&self, act: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
         self.called()?.make_reset_link(act, user, link).await
     }
 
@@ -113,13 +123,13 @@ impl PeopleStore for Double {
         self.called()?.find_link(hash, now).await
     }
 
-    async fn redeem(&self, act: &Act, redeemed: &Redeemed) -> Result<Option<UserRow>, StoreError> {
+    async fn redeem(&self, act: &AuditContext, redeemed: &LinkRedemption) -> Result<Option<UserRow>, StoreError> {
         self.called()?.redeem(act, redeemed).await
     }
 
     async fn open_session(
         &self,
-        act: &Act,
+        act: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         session: &NewSession,
@@ -127,7 +137,7 @@ impl PeopleStore for Double {
         self.called()?.open_session(act, user, password, session).await
     }
 
-    async fn note_refusal(&self, act: &Act, user: Option<&UserRow>) -> Result<(), StoreError> {
+    async fn note_refusal(&self, act: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
         self.called()?.note_refusal(act, user).await
     }
 
@@ -143,11 +153,11 @@ impl PeopleStore for Double {
         self.called()?.list_sessions(user).await
     }
 
-    async fn end_session(&self, act: &Act, session: &SessionId) -> Result<(), StoreError> {
+    async fn end_session(&self, act: &AuditContext, session: &SessionId) -> Result<(), StoreError> {
         self.called()?.end_session(act, session).await
     }
 
-    async fn end_sessions(&self, act: &Act, user: &UserId) -> Result<u64, StoreError> {
+    async fn end_sessions(&self, act: &AuditContext, user: &UserId) -> Result<u64, StoreError> {
         self.called()?.end_sessions(act, user).await
     }
 
@@ -155,7 +165,12 @@ impl PeopleStore for Double {
         self.called()?.knows_address(user, address).await
     }
 
-    async fn insert_admin_token(&self, act: &Act, token: &AdminTokenRow, hash: &SecretHash) -> Result<(), StoreError> {
+    async fn insert_admin_token(
+        &self,
+        act: &AuditContext,
+        token: &AdminTokenRow,
+        hash: &SecretHash,
+    ) -> Result<(), StoreError> {
         self.called()?.insert_admin_token(act, token, hash).await
     }
 
@@ -176,18 +191,28 @@ impl PeopleStore for Double {
 
     async fn delete_admin_token(
         &self,
-        act: &Act,
+        act: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError> {
         self.called()?.delete_admin_token(act, handle, owner).await
     }
 
-    async fn create_group(&self, act: &Act, name: &str, policy: Option<&str>) -> Result<Option<GroupRow>, StoreError> {
+    async fn create_group(
+        &self,
+        act: &AuditContext,
+        name: &str,
+        policy: Option<&str>,
+    ) -> Result<Option<GroupRow>, StoreError> {
         self.called()?.create_group(act, name, policy).await
     }
 
-    async fn change_group(&self, act: &Act, handle: &str, policy: &str) -> Result<Option<GroupRow>, StoreError> {
+    async fn change_group(
+        &self,
+        act: &AuditContext,
+        handle: &str,
+        policy: &str,
+    ) -> Result<Option<GroupRow>, StoreError> {
         self.called()?.change_group(act, handle, policy).await
     }
 
@@ -199,11 +224,11 @@ impl PeopleStore for Double {
         self.called()?.list_groups().await
     }
 
-    async fn delete_group(&self, act: &Act, handle: &str) -> Result<GroupDeleted, StoreError> {
+    async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
         self.called()?.delete_group(act, handle).await
     }
 
-    async fn page_audit(&self, filter: &AuditFilter) -> Result<Page<AuditRow>, StoreError> {
+    async fn page_audit(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError> {
         self.called()?.page_audit(filter).await
     }
 }

@@ -1,4 +1,4 @@
-//! Refusals in every shape, and what only looks like one.
+//! Refusals in every form, and answers that only look like refusals.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn refusals() -> impl Iterator<Item = (u16, Value)> {
 #[test]
 fn a_refusal_is_known_in_every_shape_and_status() {
     for (code, body) in refusals() {
-        check(code, &body, Class::R, &Cause::Refused);
+        check(code, &body, FailureClass::R, &FailureCause::Refused);
     }
 }
 
@@ -58,20 +58,20 @@ fn a_refusal_is_known_in_an_answer_and_in_its_events_too() {
     for (_, body) in refusals() {
         let Value::Object(members) = body else { continue };
         let found = error_in_answer(&members, false);
-        assert_eq!((found.class, found.cause), (Class::R, Cause::Refused), "{members:?}");
-        // Tokens that were charged change nothing: nobody pays for it twice.
+        assert_eq!((found.class, found.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
+        // Charged tokens change nothing: the request is not paid for twice.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
-        assert_eq!(error_in_answer(&paid, true).class, Class::R, "{members:?}");
-        // As an event of a stream, and as the end of a response.
+        assert_eq!(error_in_answer(&paid, true).class, FailureClass::R, "{members:?}");
+        // The same as an event of a stream, and as the end of a response.
         let mut event = members.clone();
         event.insert("type".to_owned(), "error".into());
         if !members.contains_key("type") {
-            check_answer(&event.into(), Class::R, &Cause::Refused);
+            check_answer(&event.into(), FailureClass::R, &FailureCause::Refused);
         }
         let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": members.get("error"), "output": []}});
         if members.contains_key("error") {
-            check_answer(&failed, Class::R, &Cause::Refused);
+            check_answer(&failed, FailureClass::R, &FailureCause::Refused);
         }
     }
 }
@@ -94,13 +94,13 @@ fn words_where_an_image_should_be_are_a_refusal() {
         json!({"choices": [{"finish_reason": "content_filter", "message": {"content": null}}]}),
         json!({"choices": [{"finish_reason": "stop", "message": {"content": "Sorry, but that goes against our guidelines."}}]}),
     ] {
-        check_answer(&body, Class::R, &Cause::Refused);
+        check_answer(&body, FailureClass::R, &FailureCause::Refused);
     }
     let paid = message(json!({"type": "output_text", "text": "What colour?"}));
     let mut paid = paid.as_object().cloned().expect("an object");
     paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
-    assert_eq!(error_in_answer(&paid, false).class, Class::R);
-    assert_eq!(error_in_answer(&paid, true).class, Class::X, "an address may lead to an image");
+    assert_eq!(error_in_answer(&paid, false).class, FailureClass::R);
+    assert_eq!(error_in_answer(&paid, true).class, FailureClass::X, "an address may lead to an image");
 }
 
 #[test]
@@ -110,33 +110,42 @@ fn what_only_looks_like_a_refusal_is_none() {
     for (message, forbidden) in [
         (
             "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
-            Cause::Unreachable,
+            FailureCause::Unreachable,
         ),
-        ("Your account was suspended for violating our usage policies.", Cause::Unreachable),
-        ("Your organization must be verified to use this model; see our content policy.", Cause::Missing),
+        ("Your account was suspended for violating our usage policies.", FailureCause::Unreachable),
+        ("Your organization must be verified to use this model; see our content policy.", FailureCause::Missing),
     ] {
-        check(403, &error(json!({"code": "Forbidden", "message": message})), Class::N, &forbidden);
-        check(400, &error(json!({"message": message})), Class::N, &Cause::Unreachable);
-        check(500, &error(json!({"message": message})), Class::F, &Cause::Failed);
+        check(403, &error(json!({"code": "Forbidden", "message": message})), FailureClass::N, &forbidden);
+        check(400, &error(json!({"message": message})), FailureClass::N, &FailureCause::Unreachable);
+        check(500, &error(json!({"message": message})), FailureClass::F, &FailureCause::Failed);
     }
-    check(401, &error(json!({"message": "content policy"})), Class::N, &Cause::Unreachable);
+    check(401, &error(json!({"message": "content policy"})), FailureClass::N, &FailureCause::Unreachable);
     check(
         404,
         &error(json!({"code": "model_not_found", "message": "no content filter of that name"})),
-        Class::N,
-        &Cause::Missing,
+        FailureClass::N,
+        &FailureCause::Missing,
     );
-    // Filters that held nothing back.
+    // Filters that blocked nothing.
     let results =
         json!({"hate": {"filtered": false, "severity": "safe"}, "jailbreak": {"detected": true, "filtered": false}});
-    check(500, &error(json!({"message": "m", "content_filter_results": results})), Class::F, &Cause::Failed);
-    let declined = Cause::Declined { message: "m".to_owned() };
-    check(400, &error(json!({"message": "m", "moderation_details": {}})), Class::N, &declined);
-    check_answer(&json!({"created": 1, "data": [{"respect_moderation": true}]}), Class::F, &Cause::NoImage);
+    check(
+        500,
+        &error(json!({"message": "m", "content_filter_results": results})),
+        FailureClass::F,
+        &FailureCause::Failed,
+    );
+    let declined = FailureCause::Declined { message: "m".to_owned() };
+    check(400, &error(json!({"message": "m", "moderation_details": {}})), FailureClass::N, &declined);
+    check_answer(
+        &json!({"created": 1, "data": [{"respect_moderation": true}]}),
+        FailureClass::F,
+        &FailureCause::NoImage,
+    );
     check_answer(
         &json!({"data": [], "error": {"message": "the worker died", "type": "server_error"}}),
-        Class::F,
-        &Cause::Failed,
+        FailureClass::F,
+        &FailureCause::Failed,
     );
 }
 
@@ -145,15 +154,15 @@ fn no_caller_puts_words_into_an_upstreams_mouth() {
     let words = json!({"code": "usage_limit_reached", "type": "insufficient_quota", "reason": "moderation_blocked"});
     for echo in ["metadata", "input", "instructions", "tools", "prompt", "user", "client_metadata"] {
         let response = json!({"status": "failed", "error": {"code": "server_error", "message": "m"}, echo: words});
-        check_answer(&response, Class::F, &Cause::Failed);
-        check(500, &response, Class::F, &Cause::Failed);
+        check_answer(&response, FailureClass::F, &FailureCause::Failed);
+        check(500, &response, FailureClass::F, &FailureCause::Failed);
     }
-    // A model can be made to say anything, but what it says is no error of the account.
+    // A caller can make a model say anything, but its text is no error of the account.
     let said = json!({"output": [{"type": "message", "content": [{"type": "usage_limit_reached", "text": words.to_string()}]}]});
-    check_answer(&said, Class::R, &Cause::Refused);
-    // Nor is a sentence that merely holds a code.
+    check_answer(&said, FailureClass::R, &FailureCause::Refused);
+    // A sentence that merely contains a code is no such error either.
     let message = format!("Invalid prompt: {words}");
-    check(500, &json!({"error": {"message": message}}), Class::F, &Cause::Failed);
+    check(500, &json!({"error": {"message": message}}), FailureClass::F, &FailureCause::Failed);
 }
 
 #[test]
@@ -162,7 +171,7 @@ fn errors_within_errors_end_somewhere() {
     for _ in 0..100 {
         deep = json!({ "error": deep, "message": "m" });
     }
-    check(400, &deep, Class::N, &Cause::Declined { message: "m".to_owned() });
+    check(400, &deep, FailureClass::N, &FailureCause::Declined { message: "m".to_owned() });
     let wrapped = (0..4).fold(json!({"code": "moderation_blocked"}), |inner, _| json!({"message": inner.to_string()}));
-    check(400, &wrapped, Class::R, &Cause::Refused);
+    check(400, &wrapped, FailureClass::R, &FailureCause::Refused);
 }

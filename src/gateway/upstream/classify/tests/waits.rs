@@ -1,4 +1,4 @@
-//! Waits in every spelling.
+//! Waits in every notation.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::*;
 #[test]
 fn the_usage_limit_says_when_it_ends() {
     let limit = |key: &str, value: Value| json!({"error": {"type": "usage_limit_reached", "message": "m", key: value}});
-    let exhausted = |wait: Option<u64>| Cause::Exhausted { wait: wait.map(Duration::from_secs) };
+    let exhausted = |wait: Option<u64>| FailureCause::Exhausted { wait: wait.map(Duration::from_secs) };
     for (value, wait) in [
         (json!(5), Some(5)),
         (json!(354_089), Some(354_089)),
@@ -26,19 +26,26 @@ fn the_usage_limit_says_when_it_ends() {
         (json!([7]), None),
     ] {
         let body = limit("resets_in_seconds", value);
-        check(429, &body, Class::N, &exhausted(wait));
-        check_answer(&body, Class::N, &exhausted(wait));
-        check(403, &body, Class::N, &exhausted(wait));
+        check(429, &body, FailureClass::N, &exhausted(wait));
+        check_answer(&body, FailureClass::N, &exhausted(wait));
+        check(403, &body, FailureClass::N, &exhausted(wait));
     }
     let code_only =
         json!({"error": {"type": "rate_limit_error", "code": "usage_limit_reached", "resets_in_seconds": 7}});
-    check(429, &code_only, Class::N, &exhausted(Some(7)));
-    check_answer(&json!({"error": {"code": "rate_limit_exceeded"}}), Class::N, &Cause::Throttled { wait: None });
+    check(429, &code_only, FailureClass::N, &exhausted(Some(7)));
+    check_answer(
+        &json!({"error": {"code": "rate_limit_exceeded"}}),
+        FailureClass::N,
+        &FailureCause::Throttled { wait: None },
+    );
     let event = json!({"type": "error", "code": "usage_limit_reached", "message": "m", "resets_in_seconds": 7});
-    check_answer(&event, Class::N, &exhausted(Some(7)));
+    check_answer(&event, FailureClass::N, &exhausted(Some(7)));
     let at = limit("resets_at", json!(chrono::Utc::now().timestamp() + 50));
     let cause = found(429, &at.to_string()).cause;
-    assert!(matches!(cause, Cause::Exhausted { wait: Some(wait) } if (45..=50).contains(&wait.as_secs())), "{cause:?}");
+    assert!(
+        matches!(cause, FailureCause::Exhausted { wait: Some(wait) } if (45..=50).contains(&wait.as_secs())),
+        "{cause:?}"
+    );
 }
 
 /// 2026-11-21T00:00:00Z.
@@ -121,7 +128,7 @@ fn the_most_exact_statement_wins_and_an_absurd_one_loses() {
 
 #[test]
 fn a_clock_that_is_wrong_moves_nothing() {
-    // The upstream's clock is a year behind ours, and both of its statements are on that clock.
+    // The upstream's clock is a year behind the local one, and both of its statements use that clock.
     let behind = NOW - 365.0 * 86_400.0;
     let date = ("date", "Fri, 21 Nov 2025 00:00:00 GMT");
     check_wait(&[date, ("retry-after", "Fri, 21 Nov 2025 00:01:00 GMT")], &json!({}), Some(60));

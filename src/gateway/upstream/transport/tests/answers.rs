@@ -1,8 +1,8 @@
-//! Heads and bodies that are in order, and how they are cut short.
+//! Heads and bodies that are valid, and the ways in which they are truncated.
 
 use super::*;
 
-/// What the caller gets when the upstream says this and closes.
+/// Returns the status and body that the caller gets if the upstream sends this and closes.
 async fn told(text: &str) -> (http::StatusCode, Result<Bytes, BodyError>) {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
@@ -47,10 +47,10 @@ async fn a_body_that_breaks_off_never_ends_cleanly() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n40\r\nhalf",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
     ] {
-        assert_eq!(told(text).await.1.unwrap_err().cut, Cut::Truncated, "{text}");
+        assert_eq!(told(text).await.1.unwrap_err().cut, BodyErrorKind::Truncated, "{text}");
     }
     let text = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno number\r\n";
-    assert_eq!(told(text).await.1.unwrap_err().cut, Cut::Malformed);
+    assert_eq!(told(text).await.1.unwrap_err().cut, BodyErrorKind::Malformed);
 }
 
 #[tokio::test]
@@ -67,10 +67,10 @@ async fn a_reset_inside_a_body_is_an_error() {
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
         body
     };
-    // Only after the half has been read does the stream go, so that the reset overtakes nothing.
+    // The stream is dropped only after the half has been read, so that the reset does not overtake it.
     let (stream, mut body) = tokio::join!(server, client);
     let () = stream;
-    assert_eq!(body.frame().await.unwrap().unwrap_err().cut, Cut::Reset);
+    assert_eq!(body.frame().await.unwrap().unwrap_err().cut, BodyErrorKind::Reset);
     assert!(body.frame().await.is_none());
 }
 

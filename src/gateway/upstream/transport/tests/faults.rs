@@ -1,9 +1,9 @@
-//! Where a call can fail before its head, and whether the upstream can have seen it.
+//! The ways in which a call can fail before its head, and whether the upstream can have seen it.
 
 use super::*;
 
-/// What the caller is told when the upstream does this with the connection.
-async fn fault<F: Future>(settings: Settings, deadline: Duration, act: impl Fn(TcpStream) -> F) -> SendError {
+/// Returns the error that the caller gets if the upstream does this with the connection.
+async fn fault<F: Future>(settings: TransportSettings, deadline: Duration, act: impl Fn(TcpStream) -> F) -> SendError {
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let request = post(&upstream.uri());
     let server = async { act(upstream.accept().await).await };
@@ -18,48 +18,49 @@ const BRIEF: Duration = Duration::from_millis(50);
 const AMPLE: Duration = Duration::from_secs(10);
 
 #[track_caller]
-fn check(error: &SendError, kind: Kind, sent: Sent) {
+fn check(error: &SendError, kind: SendErrorKind, sent: SendProgress) {
     assert_eq!((error.kind, error.sent), (kind, sent), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_port_that_nobody_listens_on_has_seen_nothing() {
     let uri = Upstream::start().await.uri();
-    check(&send(&transport(), &uri).await.unwrap_err(), Kind::Connect, Sent::Nothing);
+    check(&send(&transport(), &uri).await.unwrap_err(), SendErrorKind::Connect, SendProgress::Nothing);
 }
 
 #[tokio::test]
 async fn a_name_without_an_address_has_seen_nothing() {
     let error = send(&transport(), "http://no..where/").await.unwrap_err();
-    check(&error, Kind::Resolve, Sent::Nothing);
+    check(&error, SendErrorKind::Resolve, SendProgress::Nothing);
     assert!(!error.to_string().contains("where"));
 }
 
 #[tokio::test]
 async fn a_silent_upstream_may_have_seen_the_request() {
-    let error = fault(Settings::default(), BRIEF, |mut stream| async move {
+    let error = fault(TransportSettings::default(), BRIEF, |mut stream| async move {
         request(&mut stream).await;
         stream
     });
-    check(&error.await, Kind::Timeout, Sent::Maybe);
+    check(&error.await, SendErrorKind::Timeout, SendProgress::Maybe);
 }
 
 #[tokio::test]
 async fn an_upstream_that_closes_before_the_head_may_have_seen_the_request() {
     for text in ["", "HTTP/1.1 20", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n"] {
-        let error = fault(Settings::default(), AMPLE, |mut stream| async move { answer(&mut stream, text).await });
-        check(&error.await, Kind::Closed, Sent::Maybe);
+        let error =
+            fault(TransportSettings::default(), AMPLE, |mut stream| async move { answer(&mut stream, text).await });
+        check(&error.await, SendErrorKind::Closed, SendProgress::Maybe);
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_is_not_http_is_told_apart() {
     for text in ["SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok"] {
-        let error = fault(Settings::default(), AMPLE, |mut stream| async move {
+        let error = fault(TransportSettings::default(), AMPLE, |mut stream| async move {
             answer(&mut stream, text).await;
             stream
         });
-        check(&error.await, Kind::Protocol, Sent::Maybe);
+        check(&error.await, SendErrorKind::Protocol, SendProgress::Maybe);
     }
 }
 
@@ -68,22 +69,22 @@ async fn a_flood_of_headers_is_refused() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: 1\r\n".repeat(101));
     let wide = format!("HTTP/1.1 200 OK\r\na: {}", "1".repeat(70 * 1024));
     for text in [&many, &wide] {
-        let error = fault(Settings::default(), AMPLE, |mut stream| async move {
+        let error = fault(TransportSettings::default(), AMPLE, |mut stream| async move {
             answer(&mut stream, text).await;
             stream
         });
-        check(&error.await, Kind::HeadTooLarge, Sent::Maybe);
+        check(&error.await, SendErrorKind::HeadTooLarge, SendProgress::Maybe);
     }
 }
 
 #[tokio::test]
 async fn an_upstream_that_takes_no_more_of_the_request_runs_into_a_limit() {
     let upstream = Upstream::start().await;
-    let transport = Transport::new(Settings { write_timeout: BRIEF, ..Settings::default() }).unwrap();
+    let transport = Transport::new(TransportSettings { write_timeout: BRIEF, ..TransportSettings::default() }).unwrap();
     let request = Request::post(upstream.uri()).body(Bytes::from(vec![0; 32 << 20]).into()).unwrap();
     let (_open, answer) = tokio::join!(upstream.accept(), transport.send(request, soon()));
     let error = answer.unwrap_err();
-    check(&error, Kind::Timeout, Sent::Maybe);
+    check(&error, SendErrorKind::Timeout, SendProgress::Maybe);
     assert!(error.source.is_some(), "the deadline has no cause, and this limit comes long before it");
 }
 

@@ -1,8 +1,9 @@
-//! Answers that mean harm: floods, and heads that are not what they seem. After each of them the next call is served.
+//! Malicious answers: floods, and heads with a misleading form. After each of them the next call is served.
 
 use super::*;
 
-/// What the caller gets when the upstream says this again and again, until it is left or `text` was said `times` times.
+/// Returns the result of a call if the upstream sends `first`, then `text` at most `times` times until the client
+/// closes.
 async fn flooded(first: &str, text: &str, times: usize, deadline: Duration) -> Result<Bytes, String> {
     let (upstream, transport) = (Upstream::start().await, transport());
     let request = post(&upstream.uri());
@@ -88,7 +89,7 @@ async fn a_head_that_is_no_text_does_no_harm() {
             request(&mut stream).await;
             stream.write_all(&text).await.unwrap();
         };
-        // Whether such an answer is taken is the reader's choice; nothing else may come of it.
+        // The reader may accept or refuse such an answer; nothing else may happen.
         let ((), answer) = tokio::join!(server, send(&transport, &uri));
         drop(answer);
         let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));

@@ -1,4 +1,4 @@
-//! How many bytes of answers wait here, and in which pieces they go on.
+//! The number of bytes of answers that wait, and the pieces in which they are passed on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Writes answers of so many bytes, each on its own connection, and returns when all of them are taken.
+/// Writes answers of this length, each on its own connection. Each task ends when its answer is accepted.
 fn serve(upstream: Upstream, count: usize, length: usize) -> JoinSet<()> {
     let mut servers = JoinSet::new();
     servers.spawn(async move {
@@ -50,7 +50,7 @@ async fn a_large_image_passes_intact_and_in_large_frames() {
     servers.join_all().await;
 }
 
-/// Takes all frames that are there now, and says how many.
+/// Takes all frames that are available now, and returns their number.
 fn take(body: &mut ResponseBody, held: &mut Vec<Bytes>) -> usize {
     let (mut cx, before) = (Context::from_waker(Waker::noop()), held.len());
     while let Poll::Ready(Some(frame)) = Pin::new(&mut *body).poll_frame(&mut cx) {
@@ -62,7 +62,7 @@ fn take(body: &mut ResponseBody, held: &mut Vec<Bytes>) -> usize {
 #[tokio::test]
 async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
     let (answers, length, budget, small_read) = (32, 2 << 20, 4 << 20, 64 * 1024);
-    let settings = Settings { budget, small_read, ..Settings::default() };
+    let settings = TransportSettings { budget, small_read, ..TransportSettings::default() };
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let uri = upstream.uri();
     let servers = serve(upstream, answers, length);
@@ -71,7 +71,7 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
         bodies.push((send(&transport, &uri).await.unwrap().into_body(), Vec::new()));
     }
 
-    // Everything that can be had is taken, and nothing is let go.
+    // Everything that is available is taken, and nothing is dropped.
     let mut quiet = 0;
     while quiet < 20 {
         let taken: usize = bodies.iter_mut().map(|(body, held)| take(body, held)).sum();
@@ -84,7 +84,7 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
     assert!(held >= budget, "the budget is there to be used");
     assert!(held <= budget + 512 * 1024 + answers * small_read, "{held}");
 
-    // Each caller comes to its end as soon as it writes, though the others hold the budget.
+    // Each caller reaches its end as soon as it writes, although the others hold the budget.
     for (mut body, held) in bodies {
         let mut seen: usize = held.into_iter().map(|frame| frame.len()).sum();
         while let Some(frame) = body.frame().await {
@@ -98,7 +98,7 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
 
 #[tokio::test]
 async fn without_a_budget_an_answer_comes_in_small_pieces() {
-    let settings = Settings { budget: 0, small_read: 16 * 1024, ..Settings::default() };
+    let settings = TransportSettings { budget: 0, small_read: 16 * 1024, ..TransportSettings::default() };
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let uri = upstream.uri();
     let servers = serve(upstream, 1, 1 << 20);

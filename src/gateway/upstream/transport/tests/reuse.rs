@@ -1,4 +1,4 @@
-//! Connections that are closed at the very moment they are used again (U30).
+//! Connections that are closed at the moment at which they are used again (U30).
 
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
@@ -8,11 +8,11 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// An upstream closes a connection on which nothing came for so long.
+/// An upstream closes a connection on which nothing arrived for this time.
 const PATIENCE: Duration = Duration::from_millis(4);
 const REQUESTS: usize = 800;
 
-/// What the upstream has seen.
+/// The requests that the upstream has seen.
 #[derive(Default)]
 struct Ledger {
     requests: Mutex<Vec<String>>,
@@ -28,13 +28,13 @@ async fn serve(upstream: Upstream, ledger: Arc<Ledger>) {
     }
 }
 
-/// Answers each request with its own body, and hangs up on whoever is silent.
+/// Answers each request with its own body, and closes a connection that is silent.
 async fn impatient(mut stream: TcpStream, ledger: Arc<Ledger>) {
     let mut part = [0; 4096];
     loop {
         let count = match timeout(PATIENCE, stream.read(&mut part)).await {
             Ok(Ok(count @ 1..)) => count,
-            // As servers do, one look before the door is shut.
+            // A last check before the close, as servers do.
             Err(_) if socket2::SockRef::from(&stream).peek(&mut [MaybeUninit::uninit()]).is_ok() => continue,
             _ => return,
         };
@@ -57,17 +57,17 @@ async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() 
     server.spawn(serve(upstream, Arc::clone(&ledger)));
     let (mut failed, mut unseen) = (0, Vec::new());
     for index in 0..REQUESTS {
-        // From well before the close to well after it, and often right at it.
+        // The pauses range from well before the close to well after it, and are often close to it.
         sleep(PATIENCE * u32::try_from(70 + index * 37 % 60).unwrap() / 100).await;
         let body = format!("request {index}");
         let request = Request::post(&uri).body(RequestBody::from(Bytes::from(body.clone()))).unwrap();
         match transport.send(request, soon()).await {
             Ok(answer) => assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), body),
             Err(error) => {
-                assert_eq!(error.kind, Kind::Closed, "{error:?}");
+                assert_eq!(error.kind, SendErrorKind::Closed, "{error:?}");
                 failed += 1;
-                // A new connection too can be closed before its first byte, on a machine that is busy enough.
-                unseen.extend((error.sent == Sent::Nothing).then_some(body));
+                // A new connection can also be closed before its first byte, if the machine is busy enough.
+                unseen.extend((error.sent == SendProgress::Nothing).then_some(body));
             }
         }
     }
@@ -79,7 +79,7 @@ async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() 
     assert_eq!(seen.len(), count, "no request came twice");
     assert!(unseen.iter().all(|body| !seen.contains(body)), "what has seen nothing has seen nothing");
     assert!(count >= REQUESTS - failed);
-    // Everything here is 250 times as fast as a real server, and so the moment of the close is met 250 times as often.
+    // Everything here is 250 times as fast as on a real server, so the moment of the close is hit 250 times as often.
     assert!(failed <= REQUESTS / 10, "{failed} failed");
     assert!((2..REQUESTS).contains(&connections), "some were reused and some were not: {connections}");
 }
@@ -88,7 +88,7 @@ async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() 
 async fn a_request_whose_first_byte_has_left_is_not_made_again() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
-    // The request is read whole, and then the connection goes without a word: closed, or reset.
+    // The request is read completely, and then the connection ends without an answer: closed, or reset.
     for linger in [None, Some(Duration::ZERO)] {
         let (mut stream, body) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
         assert_eq!((body.unwrap(), transport.0.pool.len()), (Bytes::from_static(b"ok"), 1));
@@ -99,12 +99,12 @@ async fn a_request_whose_first_byte_has_left_is_not_made_again() {
         };
         let ((), answer) = tokio::join!(server, send(&transport, &uri));
         let error = answer.unwrap_err();
-        assert_eq!((error.sent, error.kind), (Sent::Maybe, Kind::Closed), "{linger:?}: {error:?}");
+        assert_eq!((error.sent, error.kind), (SendProgress::Maybe, SendErrorKind::Closed), "{linger:?}: {error:?}");
         assert!(!upstream.is_wanted().await, "{linger:?}");
     }
 }
 
 #[test]
 fn connections_wait_shorter_than_common_servers_do() {
-    assert!(Settings::default().idle_timeout < Duration::from_secs(5));
+    assert!(TransportSettings::default().idle_timeout < Duration::from_secs(5));
 }

@@ -1,4 +1,4 @@
-//! TLS: whom it trusts, and that answers are as large and as whole as without it.
+//! TLS: the certificates that are trusted, and that answers are as large and as complete as without it.
 
 use std::net::SocketAddr;
 
@@ -31,7 +31,7 @@ impl Secure {
             .with_no_client_auth()
             .with_single_cert(vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
             .unwrap();
-        // The server would rather speak something else, and must not be let.
+        // The server prefers another protocol, which must not be used.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let (acceptor, root) = (TlsAcceptor::from(Arc::new(config)), issuer.der().clone());
         Self { upstream: Upstream::start().await, acceptor, root }
@@ -47,11 +47,12 @@ impl Secure {
     }
 
     fn trusted(&self) -> Transport {
-        Transport::new(Settings { extra_roots: vec![self.root.clone()], ..Settings::default() }).unwrap()
+        Transport::new(TransportSettings { extra_roots: vec![self.root.clone()], ..TransportSettings::default() })
+            .unwrap()
     }
 }
 
-/// The sizes of an answer's frames.
+/// Returns the sizes of an answer's frames.
 async fn frames(transport: &Transport, uri: &str) -> Vec<usize> {
     let (mut body, mut sizes) = (send(transport, uri).await.unwrap().into_body(), Vec::new());
     while let Some(frame) = body.frame().await {
@@ -96,7 +97,7 @@ async fn an_untrusted_upstream_sees_nothing() {
         let uri = secure.uri(name);
         let (seen, answer) = tokio::join!(secure.accept(), send(&transport, &uri));
         let error = answer.unwrap_err();
-        assert_eq!((error.kind, error.sent), (Kind::Tls, Sent::Nothing));
+        assert_eq!((error.kind, error.sent), (SendErrorKind::Tls, SendProgress::Nothing));
         assert!(!error.to_string().contains("localhost"));
         assert!(seen.is_err());
     }
@@ -107,14 +108,14 @@ async fn a_handshake_that_stalls_or_breaks_off_has_sent_nothing() {
     let upstream = Upstream::start().await;
     let uri = upstream.uri().replace("http:", "https:");
     let tls_timeout = Duration::from_millis(50);
-    let transport = Transport::new(Settings { tls_timeout, ..Settings::default() }).unwrap();
+    let transport = Transport::new(TransportSettings { tls_timeout, ..TransportSettings::default() }).unwrap();
     let (_open, answer) = tokio::join!(upstream.accept(), send(&transport, &uri));
     let error = answer.unwrap_err();
-    assert_eq!((error.kind, error.sent), (Kind::Timeout, Sent::Nothing));
+    assert_eq!((error.kind, error.sent), (SendErrorKind::Timeout, SendProgress::Nothing));
 
     let ((), answer) = tokio::join!(async { drop(upstream.accept().await) }, send(&transport, &uri));
     let error = answer.unwrap_err();
-    assert_eq!((error.kind, error.sent), (Kind::Tls, Sent::Nothing));
+    assert_eq!((error.kind, error.sent), (SendErrorKind::Tls, SendProgress::Nothing));
 }
 
 #[tokio::test]
@@ -128,7 +129,7 @@ async fn an_end_without_a_farewell_is_a_truncated_body() {
         stream.flush().await.unwrap();
     };
     let ((), body) = tokio::join!(server, fetch(&transport, &uri));
-    assert_eq!(body.unwrap_err().cut, Cut::Truncated);
+    assert_eq!(body.unwrap_err().cut, BodyErrorKind::Truncated);
 }
 
 #[tokio::test]

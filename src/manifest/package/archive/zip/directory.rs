@@ -1,8 +1,8 @@
-//! The directory at the end of a zip.
+//! Reads the directory at the end of a zip.
 
 use std::borrow::Cow;
 
-use super::super::{Fault, FaultKind};
+use super::super::{ArchiveFault, ArchiveFaultKind};
 
 const END: [u8; 4] = [b'P', b'K', 5, 6];
 const END_BYTES: usize = 22;
@@ -10,9 +10,9 @@ const ZIP64_LOCATOR: [u8; 4] = [b'P', b'K', 6, 7];
 const RECORD: [u8; 4] = [b'P', b'K', 1, 2];
 const RECORD_BYTES: usize = 46;
 
-/// What the directory says of one entry.
+/// The fields of one entry in the directory.
 #[derive(Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct CentralDirectoryEntry<'a> {
     pub(super) name: &'a [u8],
     pub(super) flags: u16,
     pub(super) utf8: bool,
@@ -20,27 +20,27 @@ pub(super) struct Record<'a> {
     pub(super) crc: u32,
     pub(super) packed: u64,
     pub(super) size: u64,
-    /// The mode of Unix, type of the file included, where the maker wrote one.
+    /// The Unix mode including the file type, if the archive has one.
     pub(super) mode: u32,
-    /// The attributes of DOS.
+    /// The DOS attributes.
     pub(super) attributes: u32,
     pub(super) offset: u64,
 }
 
-impl Record<'_> {
+impl CentralDirectoryEntry<'_> {
     pub(super) fn shown(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.name)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Records<'a> {
-    pub(super) list: Vec<Record<'a>>,
-    /// Where the directory begins, and so the files end.
+pub(super) struct CentralDirectory<'a> {
+    pub(super) list: Vec<CentralDirectoryEntry<'a>>,
+    /// The offset at which the directory begins and the files end.
     pub(super) start: usize,
 }
 
-/// A number of `N` bytes at a place.
+/// Returns the number of `N` bytes at an offset.
 pub(super) fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(N)?)?;
     let mut wide = [0; 8];
@@ -48,32 +48,32 @@ pub(super) fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(wide))
 }
 
-pub(super) fn fault(kind: FaultKind, entry: Option<&[u8]>, message: &str) -> Fault {
+pub(super) fn fault(kind: ArchiveFaultKind, entry: Option<&[u8]>, message: &str) -> ArchiveFault {
     let entry = entry.map(|name| String::from_utf8_lossy(name).into_owned());
-    Fault { kind, entry, message: message.to_owned() }
+    ArchiveFault { kind, entry, message: message.to_owned() }
 }
 
-pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<Records<'_>, Fault> {
+pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_>, ArchiveFault> {
     let end = find_end(bytes)?;
-    let unreadable = || fault(FaultKind::Unreadable, None, "is cut off: its directory is not complete");
+    let unreadable = || fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete");
     let word = |at: usize| number::<2>(bytes, end + at).ok_or_else(unreadable);
     let long = |at: usize| number::<4>(bytes, end + at).ok_or_else(unreadable);
     let (disk, first_disk, here, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
     let (size, start) = (long(12)?, long(16)?);
     if disk != 0 || first_disk != 0 || here != count {
-        return Err(fault(FaultKind::Ambiguous, None, "is one of several disks"));
+        return Err(fault(ArchiveFaultKind::Ambiguous, None, "is one of several disks"));
     }
     let locator = end.checked_sub(20).and_then(|at| bytes.get(at..at + 4));
     if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff || locator == Some(&ZIP64_LOCATOR) {
-        return Err(fault(FaultKind::Ambiguous, None, "is a zip64, which no package of this size needs"));
+        return Err(fault(ArchiveFaultKind::Ambiguous, None, "is a zip64, which no package of this size needs"));
     }
     if count > max_entries {
         let message = format!("has {count} entries; the limit is {max_entries}");
-        return Err(fault(FaultKind::Limit, None, &message));
+        return Err(fault(ArchiveFaultKind::Limit, None, &message));
     }
     if start + size != u64::try_from(end).unwrap_or(u64::MAX) {
         return Err(fault(
-            FaultKind::Ambiguous,
+            ArchiveFaultKind::Ambiguous,
             None,
             "has bytes around its directory, which programs read differently",
         ));
@@ -87,18 +87,19 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<Records<'_>, Fault>
         directory = rest;
     }
     if directory.is_empty() {
-        Ok(Records { list, start })
+        Ok(CentralDirectory { list, start })
     } else {
-        Err(fault(FaultKind::Ambiguous, None, "has more in its directory than it counts"))
+        Err(fault(ArchiveFaultKind::Ambiguous, None, "has more in its directory than it counts"))
     }
 }
 
-/// The last mark of an end has to be the end: a second one behind it is how two directories are told to two programs.
-fn find_end(bytes: &[u8]) -> Result<usize, Fault> {
+/// Returns the offset of the end record. The last end mark must belong to it: with a second mark, programs could read
+/// two different directories.
+fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     let tail = bytes.len().saturating_sub(END_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
     let Some(at) = window.windows(END.len()).rposition(|mark| mark == END) else {
-        return Err(fault(FaultKind::Unreadable, None, "is cut off: it has no directory"));
+        return Err(fault(ArchiveFaultKind::Unreadable, None, "is cut off: it has no directory"));
     };
     let end = tail + at;
     let comment = number::<2>(bytes, end + 20);
@@ -106,14 +107,14 @@ fn find_end(bytes: &[u8]) -> Result<usize, Fault> {
     match comment {
         Some(comment) if behind == comment + 22 => Ok(end),
         Some(comment) if behind > comment + 22 => {
-            Err(fault(FaultKind::Ambiguous, None, "has bytes behind its end, which programs read differently"))
+            Err(fault(ArchiveFaultKind::Ambiguous, None, "has bytes behind its end, which programs read differently"))
         }
-        _ => Err(fault(FaultKind::Unreadable, None, "is cut off: its directory is not complete")),
+        _ => Err(fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete")),
     }
 }
 
-fn record(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Fault> {
-    let broken = || fault(FaultKind::Unreadable, None, "has a directory that cannot be read");
+fn record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), ArchiveFault> {
+    let broken = || fault(ArchiveFaultKind::Unreadable, None, "has a directory that cannot be read");
     if bytes.get(..4) != Some(&RECORD) {
         return Err(broken());
     }
@@ -127,7 +128,7 @@ fn record(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Fault> {
     let extra = bytes.get(name_end..extra_end).ok_or_else(broken)?;
     let rest = bytes.get(record_end..).ok_or_else(broken)?;
     let external = long(38)?;
-    let record = Record {
+    let record = CentralDirectoryEntry {
         name,
         flags,
         utf8: flags & 0x0800 != 0,
@@ -141,21 +142,27 @@ fn record(bytes: &[u8]) -> Result<(Record<'_>, &[u8]), Fault> {
     };
     let refuse = |kind, message| Err(fault(kind, Some(name), message));
     if flags & 0x2041 != 0 {
-        return refuse(FaultKind::Unreadable, "is encrypted");
+        return refuse(ArchiveFaultKind::Unreadable, "is encrypted");
     }
     if !matches!(method, 0 | 8) {
-        return refuse(FaultKind::Unreadable, "is packed with a method other than deflate, which few programs know");
+        return refuse(
+            ArchiveFaultKind::Unreadable,
+            "is packed with a method other than deflate, which few programs know",
+        );
     }
     if word(34)? != 0 || [record.packed, record.size, record.offset].contains(&0xffff_ffff) {
-        return refuse(FaultKind::Ambiguous, "is on another disk, or needs zip64, which no package of this size does");
+        return refuse(
+            ArchiveFaultKind::Ambiguous,
+            "is on another disk, or needs zip64, which no package of this size does",
+        );
     }
     if let Some(message) = extra_fault(extra, name) {
-        return refuse(FaultKind::Ambiguous, message);
+        return refuse(ArchiveFaultKind::Ambiguous, message);
     }
     Ok((record, rest))
 }
 
-/// Extra fields may carry times and owners. Those that say another size or name are refused.
+/// Returns the fault of extra fields. They may contain times and owners; a different size or name is refused.
 pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str> {
     while !extra.is_empty() {
         let field = number::<2>(extra, 0).zip(number::<2>(extra, 2));
@@ -164,7 +171,7 @@ pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str>
         let Some(value) = extra.get(4..end) else { return Some("has an extra field that cannot be read") };
         match id {
             0x0001 => return Some("has sizes of zip64, which no package of this size needs"),
-            // Version and checksum, then the name that programs with Unicode take instead of the other.
+            // The version and checksum, then the name that programs with Unicode support use instead of the other one.
             0x7075 if value.get(5..) != Some(name) => return Some("has two names"),
             0x9901 => return Some("is encrypted"),
             _ => {}

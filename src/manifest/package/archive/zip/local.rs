@@ -1,16 +1,16 @@
-//! The headers before the files of a zip, which must say what the directory says.
+//! Reads the local headers of a zip, which must agree with the directory.
 
-use super::super::{Fault, FaultKind};
-use super::directory::{Record, Records, extra_fault, fault, number};
+use super::super::{ArchiveFault, ArchiveFaultKind};
+use super::directory::{CentralDirectory, CentralDirectoryEntry, extra_fault, fault, number};
 
 const LOCAL: [u8; 4] = [b'P', b'K', 3, 4];
 const LOCAL_BYTES: usize = 30;
 const DESCRIPTOR: [u8; 4] = [b'P', b'K', 7, 8];
-/// Sizes and checksum stand behind the file, not before it.
+/// The flag for sizes and checksum that follow the file instead of preceding it.
 const STREAMED: u16 = 0x0008;
 
-/// The packed bytes of each entry, in the order of the directory.
-pub(super) fn bodies<'a>(bytes: &'a [u8], records: &Records<'_>) -> Result<Vec<&'a [u8]>, Fault> {
+/// Returns the packed bytes of each entry, in the order of the directory.
+pub(super) fn bodies<'a>(bytes: &'a [u8], records: &CentralDirectory<'_>) -> Result<Vec<&'a [u8]>, ArchiveFault> {
     let mut order: Vec<usize> = (0..records.list.len()).collect();
     order.sort_by_key(|index| records.list.get(*index).map(|record| record.offset));
     let mut bodies = vec![Default::default(); records.list.len()];
@@ -21,10 +21,10 @@ pub(super) fn bodies<'a>(bytes: &'a [u8], records: &Records<'_>) -> Result<Vec<&
         let end = next.and_then(|next| usize::try_from(next.offset).ok()).unwrap_or(records.start);
         if usize::try_from(record.offset).ok() != Some(at) || end > records.start {
             let message = "does not begin where the one before it ends: bytes between, in front, or used twice";
-            return Err(fault(FaultKind::Ambiguous, Some(record.name), message));
+            return Err(fault(ArchiveFaultKind::Ambiguous, Some(record.name), message));
         }
         let part = bytes.get(at..end).unwrap_or_default();
-        let body = body(part, record).map_err(|why| fault(FaultKind::Ambiguous, Some(record.name), why))?;
+        let body = body(part, record).map_err(|why| fault(ArchiveFaultKind::Ambiguous, Some(record.name), why))?;
         if let Some(slot) = bodies.get_mut(*index) {
             *slot = body;
         }
@@ -33,12 +33,12 @@ pub(super) fn bodies<'a>(bytes: &'a [u8], records: &Records<'_>) -> Result<Vec<&
     if at == records.start {
         Ok(bodies)
     } else {
-        Err(fault(FaultKind::Ambiguous, None, "has bytes between its files and its directory"))
+        Err(fault(ArchiveFaultKind::Ambiguous, None, "has bytes between its files and its directory"))
     }
 }
 
-/// Takes the part of the file that one entry is, from its header to the next one, apart.
-fn body<'a>(part: &'a [u8], record: &Record<'_>) -> Result<&'a [u8], &'static str> {
+/// Returns the packed bytes in the part of one entry, which reaches from its header to the next one.
+fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u8], &'static str> {
     const DIFFERS: &str = "has a header that does not say what the directory says";
     let word = |at: usize| number::<2>(part, at).ok_or(DIFFERS);
     let long = |at: usize| number::<4>(part, at).ok_or(DIFFERS);

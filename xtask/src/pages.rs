@@ -1,30 +1,48 @@
-//! The tables of the README and of the published API reference: between two markers stands what the document says, and nothing written by hand.
+//! The tables of the pages under `docs/` and of the published API reference: the text between two markers is what the
+//! documents say, and nothing written by hand.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::document::{Document, HandType, component_of, hand_type};
 use crate::print::normalise;
+use crate::settings;
 
+/// The beginning of a marked table.
+pub(crate) const BEGIN: &str = "<!-- table:";
 const END: &str = "<!-- /table -->";
 
-pub(crate) fn generate(document: &Document, readme: &str) -> Result<String> {
-    let readme = readme.replace("\r\n", "\n");
+/// The documents that tables come from.
+#[derive(Clone, Copy)]
+pub(crate) struct TableSources<'a> {
+    /// The public API.
+    pub(crate) document: &'a Document,
+    /// The schema of the settings.
+    pub(crate) settings: &'a Value,
+}
+
+/// The page with each of its marked tables written anew.
+pub(crate) fn generate(sources: TableSources<'_>, page: &str) -> Result<String> {
+    let page = page.replace("\r\n", "\n");
     let mut out = String::new();
-    let mut rest = readme.as_str();
-    while let Some(at) = rest.find("<!-- table:") {
+    let mut rest = page.as_str();
+    while let Some(at) = rest.find(BEGIN) {
         let (before, marked) = rest.split_at(at);
         let (marker, after) = marked.split_once("-->").context("a table marker that does not end")?;
-        let name = marker.trim_start_matches("<!-- table:").trim();
+        let name = marker.trim_start_matches(BEGIN).trim();
         let (_, tail) = after.split_once(END).with_context(|| format!("table:{name} has no `{END}`"))?;
-        out.push_str(&format!("{before}<!-- table:{name} -->\n\n{}\n{END}", table(document, name)?));
+        out.push_str(&format!("{before}{BEGIN}{name} -->\n\n{}\n{END}", table(sources, name)?));
         rest = tail;
     }
     out.push_str(rest);
     Ok(if out.is_empty() { out } else { normalise(&out) })
 }
 
-fn table(document: &Document, name: &str) -> Result<String> {
+fn table(sources: TableSources<'_>, name: &str) -> Result<String> {
+    let document = sources.document;
+    if let Some(place) = name.strip_prefix("settings") {
+        return settings::table(sources.settings, place.trim_start_matches(':'));
+    }
     match name {
         "limits" => limits(document.value()),
         "errors" => errors(document.value()),
@@ -32,7 +50,7 @@ fn table(document: &Document, name: &str) -> Result<String> {
         "parameters" => parameters(document.value()),
         "models" => models(document.value()),
         other => {
-            bail!("there is no table called '{other}'; there are limits, errors, models, operations and parameters")
+            bail!("no table '{other}'; the names are limits, errors, models, operations, parameters and settings")
         }
     }
 }
@@ -139,7 +157,7 @@ fn accepts(schema: &Value) -> String {
     }
 }
 
-fn code(value: &Value) -> String {
+pub(crate) fn code(value: &Value) -> String {
     value.as_str().map_or_else(|| format!("`{value}`"), |text| format!("`{text}`"))
 }
 
@@ -158,11 +176,11 @@ fn amount(value: u64, unit: &str) -> String {
 }
 
 /// A text that stays in its cell.
-fn cell(row: &Value, name: &str) -> String {
+pub(crate) fn cell(row: &Value, name: &str) -> String {
     row[name].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|")
 }
 
-fn markdown<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+pub(crate) fn markdown<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut out = line(&head.map(str::to_owned));
     out.push_str(&line(&[const { String::new() }; COLUMNS].map(|_| "---".to_owned())));
@@ -174,28 +192,28 @@ fn markdown<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMN
 mod tests {
     use super::*;
 
-    fn page(readme: &str) -> Result<String> {
+    fn page(text: &str) -> Result<String> {
         let document = r#"{
             "openapi": "3.0.3", "paths": {}, "components": { "schemas": {} },
             "x-imagate-limits": [{ "name": "max_bytes", "value": 3145728, "unit": "bytes", "applies_to": "one | other" }]
         }"#;
-        generate(&Document::parse(document)?, readme)
+        generate(TableSources { document: &Document::parse(document)?, settings: &Value::Null }, text)
     }
 
     #[test]
-    fn what_stands_between_the_markers_is_written_anew_and_the_rest_is_kept() {
-        let readme = "before\r\n<!-- table:limits -->old<!-- /table -->\r\nafter";
+    fn the_text_between_the_markers_is_written_anew_and_the_rest_is_kept() {
+        let text = "before\r\n<!-- table:limits -->old<!-- /table -->\r\nafter";
         let expected = "before\n<!-- table:limits -->\n\n| Limit | Value | Applies to |\n| --- | --- | --- |\n\
             | `max_bytes` | 3 MiB | one \\| other |\n\n<!-- /table -->\nafter\n";
-        assert_eq!(page(readme).unwrap(), expected);
+        assert_eq!(page(text).unwrap(), expected);
         assert_eq!(page(expected).unwrap(), expected, "twice is the same");
     }
 
     #[test]
     fn a_marker_without_a_table_is_refused_with_its_name() {
-        let refusal = |readme| format!("{:#}", page(readme).unwrap_err());
+        let refusal = |text| format!("{:#}", page(text).unwrap_err());
         assert_eq!(refusal("<!-- table:limits --> and no end"), "table:limits has no `<!-- /table -->`");
-        assert!(refusal("<!-- table:wishes --><!-- /table -->").starts_with("there is no table called 'wishes'"));
+        assert!(refusal("<!-- table:wishes --><!-- /table -->").starts_with("no table 'wishes'"));
     }
 
     #[test]

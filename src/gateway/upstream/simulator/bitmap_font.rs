@@ -1,82 +1,27 @@
-//! The letters of the label.
+//! The letters of the test image: a bitmap font of 5 by 9 cells for printable ASCII.
 //!
-//! Decides how a character looks and how it is scaled without stairs.
-//! Refuses to know what is written and where; that is the banner's.
-//! The drawings below are ours; nothing is read from the system, so the label is the same everywhere.
+//! The table is part of this program and nothing is read from the system, so the text is the same on every machine.
 
-use super::canvas::Canvas;
-use super::colour::Colour;
-use super::number::{floor, ramp};
+/// The width of a letter and the gap after it, in cells.
+pub(super) const ADVANCE_CELLS: usize = 6;
+/// The height of a letter, from the top of a capital to the bottom of a `g`, in cells.
+pub(super) const HEIGHT_CELLS: usize = 9;
 
-/// One letter with the gap to the next, in cells of the drawing.
-pub(super) const ADVANCE_CELLS: f32 = 6.0;
-/// From the top of a capital to the foot of a `g`.
-pub(super) const LINE_CELLS: f32 = 9.0;
-
-const COLUMNS: i32 = 5;
-const ROWS: i32 = 9;
+const WIDTH_CELLS: usize = 5;
 const LETTERS_PER_BLOCK: usize = 16;
-const FIRST: u32 = 0x20;
-/// The last drawing is the box for everything outside 32..=126.
-const BOX: u32 = 95;
+/// The index of the box, which stands for every character outside 32..=126.
+const BOX: usize = 95;
 
-/// Writes `text` with its upper left corner at (`x`, `y`), each cell `cell` pixels wide.
-pub(super) fn write(canvas: &mut Canvas, text: &str, (x, y): (f32, f32), cell: f32, ink: Colour) {
-    let mut pen = x;
-    for letter in text.chars() {
-        letter_at(canvas, glyph(letter), (pen, y), cell, ink);
-        pen += ADVANCE_CELLS * cell;
-    }
+/// Returns one row of cells of a letter: `#` is ink.
+pub(super) fn cells(letter: char, row: usize) -> &'static [u8] {
+    let place = (letter as usize).checked_sub(' ' as usize).filter(|&place| place < BOX).unwrap_or(BOX);
+    let line = place / LETTERS_PER_BLOCK * HEIGHT_CELLS + row;
+    let start = place % LETTERS_PER_BLOCK * (WIDTH_CELLS + 1);
+    GLYPHS.get(line).and_then(|line| line.as_bytes().get(start..start + WIDTH_CELLS)).unwrap_or_default()
 }
 
-fn glyph(letter: char) -> usize {
-    let code = u32::from(letter);
-    let index = code.checked_sub(FIRST).filter(|&index| index < BOX).unwrap_or(BOX);
-    index as usize
-}
-
-fn letter_at(canvas: &mut Canvas, glyph: usize, (x, y): (f32, f32), cell: f32, ink: Colour) {
-    // Half a cell more on every side: the smoothing below spills over by that much.
-    let (left, right) = (floor(x - cell), floor(x + 6.0 * cell));
-    let (top, bottom) = (floor(y - cell), floor(y + 10.0 * cell));
-    for py in top..=bottom {
-        let v = (py as f32 + 0.5 - y) / cell - 0.5;
-        for px in left..=right {
-            let u = (px as f32 + 0.5 - x) / cell - 0.5;
-            let alpha = coverage(glyph, u, v, cell);
-            if alpha > 0.0 {
-                canvas.blend(px, py, ink, alpha);
-            }
-        }
-    }
-}
-
-/// The bits read as a smooth field and cut a little below the middle: corners become round,
-/// cells that touch only diagonally still join, and any scale is free of stairs.
-fn coverage(glyph: usize, u: f32, v: f32, cell: f32) -> f32 {
-    let (column, row) = (floor(u), floor(v));
-    let (fu, fv) = (u - column as f32, v - row as f32);
-    let upper = bit(glyph, column, row) * (1.0 - fu) + bit(glyph, column + 1, row) * fu;
-    let lower = bit(glyph, column, row + 1) * (1.0 - fu) + bit(glyph, column + 1, row + 1) * fu;
-    let field = upper * (1.0 - fv) + lower * fv;
-    let softness = 0.5 / cell;
-    ramp(0.42 - softness, 0.42 + softness, field)
-}
-
-fn bit(glyph: usize, column: i32, row: i32) -> f32 {
-    if !(0..COLUMNS).contains(&column) || !(0..ROWS).contains(&row) {
-        return 0.0;
-    }
-    let line = (glyph / LETTERS_PER_BLOCK) * ROWS as usize + row as usize;
-    let byte = (glyph % LETTERS_PER_BLOCK) * 6 + column as usize;
-    match DRAWINGS.get(line).and_then(|line| line.as_bytes().get(byte)) {
-        Some(b'#') => 1.0,
-        _ => 0.0,
-    }
-}
-
-/// Six blocks of sixteen letters, nine lines each: seven above the base line, two below.
-const DRAWINGS: [&str; 54] = [
+/// Six blocks of sixteen letters, nine lines each: seven above the base line and two below it.
+const GLYPHS: [&str; 54] = [
     //  !"#$%&'()*+,-./
     "..... ..#.. .#.#. .#.#. ..#.. ##..# .##.. ..#.. ...#. .#... ..... ..... ..... ..... ..... ....#",
     "..... ..#.. .#.#. .#.#. .#### ##..# #..#. ..#.. ..#.. ..#.. ..#.. ..#.. ..... ..... ..... ....#",
@@ -143,25 +88,24 @@ const DRAWINGS: [&str; 54] = [
 mod tests {
     use super::*;
 
+    fn glyph(letter: char) -> Vec<&'static [u8]> {
+        (0..HEIGHT_CELLS).map(|row| cells(letter, row)).collect()
+    }
+
     #[test]
-    fn every_printable_letter_has_its_own_drawing() {
-        let picture = |letter: char| -> Vec<bool> {
-            (0..ROWS)
-                .flat_map(|row| (0..COLUMNS).map(move |column| (column, row)))
-                .map(|(column, row)| bit(glyph(letter), column, row) > 0.0)
-                .collect()
-        };
-        let all: Vec<_> = (' '..='~').map(picture).collect();
+    fn every_printable_letter_has_its_own_glyph() {
+        let all: Vec<_> = (' '..='~').map(glyph).collect();
         for (index, one) in all.iter().enumerate() {
+            assert!(one.iter().all(|row| row.len() == WIDTH_CELLS), "letter {index}");
             assert!(!all[..index].contains(one), "letter {index} looks like an earlier one");
         }
     }
 
     #[test]
-    fn what_has_no_drawing_is_a_box() {
+    fn a_character_without_a_glyph_is_a_box() {
+        let expected = ["#####", "#...#", "#...#", "#...#", "#...#", "#...#", "#####", ".....", "....."];
         for letter in ['é', '漢', '\u{7f}', '\n', '🦊'] {
-            assert_eq!(glyph(letter), BOX as usize);
+            assert_eq!(glyph(letter).concat(), expected.concat().as_bytes());
         }
-        assert_eq!(glyph('~'), BOX as usize - 1);
     }
 }

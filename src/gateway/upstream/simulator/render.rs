@@ -1,0 +1,146 @@
+//! The pixels of the test image, row by row: a gradient, a grid, a circle and colour bars, and the text over them.
+//!
+//! The module decides how the image looks. It must not know files and formats. All values are integers, so the same
+//! request gives the same image on every machine.
+
+use super::TestImage;
+use super::text::TextPanel;
+
+/// Bytes of a pixel: red, green and blue.
+pub(super) const PIXEL: usize = 3;
+
+/// Red to green to blue and back to red; one third of the range lies between two of them.
+const HUES: usize = 1536;
+
+/// The distance between the hues of the upper left and the lower right corner.
+const HUE_STEP: usize = 300;
+
+/// The bars from left to right, as red, green and blue: white, yellow, cyan, green, magenta, red, blue and black.
+const BARS: [u8; 8] = [0b111, 0b110, 0b011, 0b010, 0b101, 0b100, 0b001, 0b000];
+
+/// The steps of grey below the bars.
+const GREYS: usize = 16;
+
+/// A test image that can return any of its rows.
+pub(super) struct RowRenderer {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    /// The unit of all lengths, so that the image looks alike at every size.
+    unit: usize,
+    /// The distance between the lines of the grid.
+    grid: usize,
+    /// The edge of the squares that an intermediate image is made of; 1 for a finished image.
+    block: usize,
+    /// The gradient. Every row of the background is a window into it, which moves to the right from row to row.
+    gradient: Vec<u8>,
+    /// A row through the colour bars, and one through the grey steps.
+    bars: [Vec<u8>; 2],
+    pub(super) panel: TextPanel,
+}
+
+// === impl RowRenderer ===
+
+impl RowRenderer {
+    /// Prepares an image. No edge may be 0.
+    pub(super) fn new(image: &TestImage<'_>) -> Self {
+        let (width, height) = (image.width as usize, image.height as usize);
+        let short = width.min(height);
+        // The unit is so small that the longest fixed line of text fits.
+        let unit = (width / 222).min(height / 150).max(1);
+        let hue = usize::try_from(image.seed() % HUES as u64).unwrap_or_default();
+        let (first, last) = (colour(hue, 70, 225), colour(hue + HUE_STEP, 30, 130));
+        let gradient = (0..width * 2).flat_map(|x| mix(first, last, x, width * 2));
+        let room = width.saturating_sub(24 * unit).max(1);
+        let bar = |x: usize| [4, 2, 1].map(|bit| if BARS[x * BARS.len() / room] & bit == 0 { 0 } else { 191 });
+        let grey = |x: usize| [u8::try_from(x * GREYS / room * 255 / (GREYS - 1)).unwrap_or(u8::MAX); PIXEL];
+        Self {
+            width,
+            height,
+            unit,
+            grid: (short / image.quality.choose(8, 16, 32)).max(1),
+            block: image.partial.map_or(1, |partial| (short >> partial.saturating_add(2).min(31)).max(2)),
+            gradient: gradient.collect(),
+            bars: [(0..room).flat_map(bar).collect(), (0..room).flat_map(grey).collect()],
+            panel: TextPanel::new(image, unit),
+        }
+    }
+
+    /// Writes row `y`, whose length is the width of the image.
+    pub(super) fn render(&self, y: usize, row: &mut [u8]) {
+        let start = (y - y % self.block) * self.width / self.height * PIXEL;
+        if let Some(window) = self.gradient.get(start..start + row.len()) {
+            row.copy_from_slice(window);
+        }
+        if self.block > 1 {
+            for square in row.chunks_mut(self.block * PIXEL) {
+                let (first, others) = square.split_at_mut(PIXEL);
+                others.chunks_mut(PIXEL).for_each(|pixel| pixel.copy_from_slice(first));
+            }
+        } else {
+            self.lines(y, row);
+        }
+        let bar = self.height / 10;
+        let below = (self.height - y).saturating_sub(12 * self.unit);
+        if (1..=bar).contains(&below) {
+            let bars = if below * 3 > bar { &self.bars[0] } else { &self.bars[1] };
+            let room = pixels(row, 12 * self.unit, self.width);
+            room.iter_mut().zip(bars).for_each(|(byte, bar)| *byte = *bar);
+        }
+        self.panel.render(y, row);
+    }
+
+    /// Draws the grid, the circle in the middle and the frame.
+    fn lines(&self, y: usize, row: &mut [u8]) {
+        let (middle, centre, thin) = (self.width / 2, self.height / 2, (self.unit / 4).max(1));
+        // Lines of the grid cross in the middle.
+        if (y + self.grid - centre % self.grid) % self.grid < thin {
+            lighten(row, 7);
+        } else {
+            for x in (middle % self.grid..self.width).step_by(self.grid) {
+                lighten(pixels(row, x, x + thin), 7);
+            }
+        }
+        let radius = self.width.min(self.height) * 7 / 16;
+        let half_chord = |radius: usize| radius.pow(2).checked_sub(y.abs_diff(centre).pow(2)).map(usize::isqrt);
+        if let Some(outer) = half_chord(radius) {
+            let inner = half_chord(radius.saturating_sub(thin * 2)).unwrap_or_default();
+            lighten(pixels(row, middle - outer, middle - inner), 2);
+            lighten(pixels(row, middle + inner, middle + outer), 2);
+        }
+        let (inset, end) = (4 * self.unit, self.width.saturating_sub(4 * self.unit));
+        let from_edge = y.min(self.height - 1 - y);
+        if (inset..inset + thin * 2).contains(&from_edge) {
+            lighten(pixels(row, inset, end), 1);
+        } else if from_edge >= inset {
+            lighten(pixels(row, inset, inset + thin * 2), 1);
+            lighten(pixels(row, end.saturating_sub(thin * 2), end), 1);
+        }
+    }
+}
+
+/// Returns the pixels of a row from `start` to `end`, as far as the row has them.
+pub(super) fn pixels(row: &mut [u8], start: usize, end: usize) -> &mut [u8] {
+    let end = row.len().min(end * PIXEL);
+    row.get_mut(start * PIXEL..end).unwrap_or_default()
+}
+
+/// Lightens the pixels by `1 / share` of their distance to white.
+fn lighten(pixels: &mut [u8], share: u8) {
+    pixels.iter_mut().for_each(|byte| *byte += (u8::MAX - *byte) / share);
+}
+
+/// Returns a colour of this hue, whose channels lie between `low` and `high`.
+fn colour(hue: usize, low: usize, high: usize) -> [usize; PIXEL] {
+    [0, HUES * 2 / 3, HUES / 3].map(|turn| {
+        let from_cyan = ((hue + turn) % HUES).abs_diff(HUES / 2);
+        low + (high - low) * from_cyan.clamp(HUES / 6, HUES / 3).abs_diff(HUES / 6) / (HUES / 6)
+    })
+}
+
+/// Returns the colour at `part` of the way from `first` to `last`.
+fn mix(first: [usize; PIXEL], last: [usize; PIXEL], part: usize, whole: usize) -> [u8; PIXEL] {
+    [0, 1, 2].map(|channel| {
+        let sum = first[channel] * (whole - part) + last[channel] * part;
+        u8::try_from(sum / whole).unwrap_or(u8::MAX)
+    })
+}

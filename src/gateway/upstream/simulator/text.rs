@@ -1,0 +1,157 @@
+//! The text of the test image: its origin, its facts, and the prompt.
+//!
+//! The module ensures that no test image can be taken for a model's: every image states its origin, and this cannot be
+//! disabled.
+
+use super::TestImage;
+use super::bitmap_font::{ADVANCE_CELLS, HEIGHT_CELLS, cells};
+use super::render::{PIXEL, pixels};
+
+/// The first line of every image.
+const LABEL: &str = "imagate simulator - not a model";
+
+/// The distance from the top of a line to the top of the next one, in cells.
+const PITCH_CELLS: usize = 11;
+
+/// One line of text.
+#[derive(Debug)]
+pub(super) struct TextLine {
+    pub(super) text: String,
+    /// The upper left corner of the first letter.
+    pub(super) corner: (usize, usize),
+    /// The edge of a cell of the font, in pixels.
+    pub(super) cell: usize,
+    pub(super) ink: [u8; PIXEL],
+}
+
+/// The text on its dark background.
+#[derive(Debug)]
+pub(super) struct TextPanel {
+    left: usize,
+    right: usize,
+    top: usize,
+    bottom: usize,
+    pub(super) lines: Vec<TextLine>,
+}
+
+// === impl TextPanel ===
+
+impl TextPanel {
+    pub(super) fn new(image: &TestImage<'_>, unit: usize) -> Self {
+        let (width, height) = (image.width as usize, image.height as usize);
+        let (left, right) = (12 * unit, width.saturating_sub(12 * unit));
+        let (small, pitch) = ((unit * 3).div_ceil(4), PITCH_CELLS * unit);
+        let facts = facts(image);
+        let fixed = pitch + facts.len() * PITCH_CELLS * small + 16 * unit;
+        // The panel ends above the colour bars.
+        let room = (height - height / 10).saturating_sub(32 * unit);
+        let columns = right.saturating_sub(left + 12 * unit) / (ADVANCE_CELLS * unit);
+        let prompt = wrap(image.prompt, columns.max(4), (room.saturating_sub(fixed) / pitch).max(1));
+        let size = fixed + prompt.len() * pitch;
+        let top = 12 * unit + room.saturating_sub(size) / 2;
+        let mut panel = Self { left, right, top, bottom: top + size, lines: Vec::new() };
+        let y = panel.write([LABEL.to_owned()], top + 6 * unit, unit, [255, 255, 255]);
+        let y = panel.write(facts, y, small, [176, 190, 204]);
+        panel.write(prompt, y + 6 * unit, unit, [255, 217, 138]);
+        panel
+    }
+
+    /// Adds lines below one another, the first one at `y`, and returns the position of the next one.
+    fn write(&mut self, texts: impl IntoIterator<Item = String>, y: usize, cell: usize, ink: [u8; PIXEL]) -> usize {
+        texts.into_iter().fold(y, |y, text| {
+            self.lines.push(TextLine { text, corner: (self.left + self.left / 2, y), cell, ink });
+            y + PITCH_CELLS * cell
+        })
+    }
+
+    /// Draws row `y` of the panel over `row`.
+    pub(super) fn render(&self, y: usize, row: &mut [u8]) {
+        if !(self.top..self.bottom).contains(&y) {
+            return;
+        }
+        for byte in pixels(row, self.left, self.right) {
+            *byte = *byte / 8 + 12;
+        }
+        for line in &self.lines {
+            line.render(y, row);
+        }
+    }
+}
+
+// === impl TextLine ===
+
+impl TextLine {
+    fn render(&self, y: usize, row: &mut [u8]) {
+        let (left, top) = self.corner;
+        if !(top..top + HEIGHT_CELLS * self.cell).contains(&y) {
+            return;
+        }
+        for (index, letter) in self.text.chars().enumerate() {
+            let cells = cells(letter, (y - top) / self.cell).iter().enumerate();
+            for (column, _) in cells.filter(|(_, cell)| **cell == b'#') {
+                let x = left + (index * ADVANCE_CELLS + column) * self.cell;
+                let ink = pixels(row, x, x + self.cell).chunks_exact_mut(PIXEL);
+                ink.for_each(|pixel| pixel.copy_from_slice(&self.ink));
+            }
+        }
+    }
+}
+
+/// Returns the request and its result in two lines.
+fn facts(image: &TestImage<'_>) -> [String; 2] {
+    let (format, quality) = (image.format.as_str(), image.quality.as_str());
+    let (kind, index) = image.partial.map_or(("image", image.index), |partial| ("partial", partial));
+    [
+        format!("{}x{} {format}, quality {quality}", image.width, image.height),
+        format!("seed {:016x}, {kind} {}", image.seed(), index.saturating_add(1)),
+    ]
+}
+
+/// Returns the text in lines of at most `columns` letters, and at most `rows` of them; three dots stand for the rest.
+fn wrap(text: &str, columns: usize, rows: usize) -> Vec<String> {
+    let mut lines = vec![Vec::new()];
+    for word in text.split_whitespace() {
+        // At most as many letters as can fit: a word can be as long as a request.
+        let letters: Vec<char> = word.chars().take(columns * (rows + 1)).collect();
+        for piece in letters.chunks(columns) {
+            match lines.last_mut() {
+                Some(line) if line.is_empty() => line.extend(piece),
+                Some(line) if line.len() + 1 + piece.len() <= columns => line.extend([&[' '], piece].concat()),
+                _ => lines.push(piece.to_vec()),
+            }
+        }
+        if lines.len() > rows {
+            break;
+        }
+    }
+    if lines.len() > rows {
+        lines.truncate(rows);
+        if let Some(last) = lines.last_mut() {
+            last.truncate(columns.saturating_sub(3));
+            last.extend("...".chars());
+        }
+    }
+    lines.into_iter().map(String::from_iter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(prompt: &str, (columns, rows): (usize, usize), expected: &[&str]) {
+        assert_eq!(wrap(prompt, columns, rows), expected);
+    }
+
+    #[test]
+    fn a_prompt_is_wrapped_at_words_and_cut_to_the_room_there_is() {
+        check("a cat", (20, 3), &["a cat"]);
+        check("  a\n\tcat  ", (20, 3), &["a cat"]);
+        check("a cat on a mat", (6, 3), &["a cat", "on a", "mat"]);
+        check("a cat on a mat", (6, 2), &["a cat", "on ..."]);
+        check("abcdefghij", (8, 2), &["abcdefgh", "ij"]);
+        check("abcdefghij", (8, 1), &["abcde..."]);
+        check("äöü äöü äöü", (6, 1), &["äöü..."]);
+        check("", (10, 2), &[""]);
+    }
+}

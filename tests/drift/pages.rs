@@ -1,0 +1,147 @@
+//! The pages for people show the rules and variables that the code has, and their links lead somewhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::LazyLock;
+
+use imagate::manifest::rules;
+use regex::Regex;
+
+use crate::{assert_names, assert_none, folder, root};
+
+/// The first page, and the most lines that it may have.
+const FIRST: (&str, usize) = ("README.md", 200);
+/// The page of the rules of manifests.
+const RULES: &str = "docs/skills.md";
+/// The page of the settings.
+const SETTINGS: &str = "docs/configuration.md";
+
+/// The target of a link, without its title.
+static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\]\(([^)\s]+)\)"));
+/// A setting that the environment can set, as the source names it.
+static VARIABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r#"Names \{ variable: "([A-Z_]+)", flag: "([a-z-]*)" \}"#));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn page(path: &str) -> String {
+    fs::read_to_string(folder().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The rows of the table of rules, as the code has them.
+fn coded_rules() -> Vec<String> {
+    let row = |rule: &rules::Rule| {
+        let (level, needs, summary) = (rule.level.as_str(), rule.class.needs(), rule.summary.replace('|', "\\|"));
+        format!("| `{}` | {} | {level} | {needs} | {summary} |", rule.id, rule.name)
+    };
+    let mut rows: Vec<String> = rules::all().map(row).collect();
+    rows.sort();
+    rows
+}
+
+/// The rows on which the page of the rules and the code part.
+fn parted_rules(page: &str) -> Vec<String> {
+    let marked = page.split_once("<!-- checked:rules -->").and_then(|(_, rest)| rest.split_once("<!-- /checked -->"));
+    let table = marked.expect("a marked table").0;
+    let shown: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    let coded = coded_rules();
+    let absent = coded.iter().filter(|row| !shown.contains(&row.as_str()));
+    let unknown = shown.iter().filter(|row| !coded.iter().any(|coded| coded == *row));
+    let mut lines: Vec<String> = absent.map(|row| format!("{RULES} lacks: {row}")).collect();
+    lines.extend(unknown.map(|row| format!("{RULES} has, and no rule says: {row}")));
+    if lines.is_empty() && !shown.is_sorted() {
+        lines.push(format!("{RULES}: the rules are not sorted"));
+    }
+    lines
+}
+
+/// The variables and arguments on which the page of the settings and the code part.
+fn parted_variables(page: &str) -> Vec<String> {
+    let source = fs::read_to_string(root().join("src/gateway/config/resolve.rs")).expect("the source");
+    let row = |variable: &str, argument: &str| {
+        let setting = variable.trim_start_matches("IMAGATE_").to_lowercase();
+        let argument = if argument.is_empty() { String::new() } else { format!("`{argument}` ") };
+        format!("| `{setting}` | `{variable}` | {argument}|")
+    };
+    let coded: BTreeSet<String> = VARIABLE.captures_iter(&source).map(|found| row(&found[1], &found[2])).collect();
+    assert!(!coded.is_empty(), "no variable is found in the source");
+    let shown = page.lines().filter(|line| line.contains("| `IMAGATE_")).map(str::to_owned).collect();
+    coded.symmetric_difference(&shown).map(|row| format!("{SETTINGS}: page and source part on {row}")).collect()
+}
+
+/// Links of a page to files that are not there, and to headings that their page does not have.
+fn dead_links(path: &str, text: &str) -> Vec<String> {
+    let base = root().join(path);
+    let base = base.parent().expect("a folder");
+    let links = LINK.captures_iter(text).map(|found| found[1].to_owned());
+    let dead = links.filter(|link| {
+        let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+        let target = if file.is_empty() { root().join(path) } else { base.join(file) };
+        let has_heading = || fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(heading));
+        !link.contains("://") && (!target.exists() || !heading.is_empty() && !has_heading())
+    });
+    dead.map(|link| format!("{path}: {link} leads nowhere")).collect()
+}
+
+/// The anchors of the headings of a page.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let letter = |letter: char| match letter {
+        ' ' => Some('-'),
+        _ => (letter.is_alphanumeric() || "-_".contains(letter)).then(|| letter.to_ascii_lowercase()),
+    };
+    headings.map(|heading| heading.chars().filter_map(letter).collect()).collect()
+}
+
+/// The first page and all pages under `docs/`.
+fn pages() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("the folder is there");
+    let name = |entry: fs::DirEntry| format!("docs/{}", entry.file_name().to_string_lossy());
+    let mut paths: Vec<String> = entries.map(|entry| name(entry.expect("the folder can be listed"))).collect();
+    paths.retain(|path| path.ends_with(".md"));
+    paths.push(FIRST.0.to_owned());
+    paths
+}
+
+#[test]
+fn every_rule_of_manifests_is_on_its_page() {
+    assert_none(&parted_rules(&page(RULES)));
+}
+
+#[test]
+fn every_variable_of_the_settings_is_on_its_page() {
+    assert_none(&parted_variables(&page(SETTINGS)));
+}
+
+#[test]
+fn every_link_of_a_page_leads_somewhere() {
+    let dead = pages().into_iter().flat_map(|path| dead_links(&path, &page(&path)));
+    assert_none(&dead.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_first_page_stays_short() {
+    let (path, most) = FIRST;
+    let lines = page(path).lines().count();
+    assert!(lines < most, "{path} has {lines} lines: reference belongs to docs/");
+}
+
+#[test]
+fn another_level_or_one_rule_less_is_seen() {
+    let changed = page(RULES).replacen("| encoding | error |", "| encoding | note |", 1);
+    let found = parted_rules(&changed);
+    assert_names(&found, "docs/skills.md lacks: | `M001` | encoding | error |");
+    assert_names(&found, "no rule says: | `M001` | encoding | note |");
+}
+
+#[test]
+fn another_variable_or_a_dead_link_is_seen() {
+    let changed = page(SETTINGS).replacen("`IMAGATE_LISTEN`", "`IMAGATE_PORT`", 1);
+    assert_names(&parted_variables(&changed), "IMAGATE_PORT");
+    let found = dead_links(
+        "docs/page.md",
+        "[a](nowhere.md) [b](limits.md#nothing) [c](limits.md#uploads) [d](https://a.example)",
+    );
+    assert_eq!(found, ["docs/page.md: nowhere.md leads nowhere", "docs/page.md: limits.md#nothing leads nowhere"]);
+}
