@@ -6,11 +6,11 @@
 
 mod dependencies;
 mod outside;
+mod test_run;
 pub mod wasm;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead as _, BufReader, Read};
 use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{tidy, tree};
+use test_run::PassedAlone;
 
 /// The feature that works without an operating system.
 const MANIFEST: [&str; 3] = ["--no-default-features", "--features", "manifest"];
@@ -57,6 +58,8 @@ const CHECK: [&str; 5] = ["fmt", "generate", "tidy", "clippy", "unit"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Ok(Duration),
+    /// Some tests passed only when nothing ran beside them.
+    PassedAlone(Duration, PassedAlone),
     Failed(Duration, String),
     /// A step that this one needs has failed.
     NotRun(&'static str),
@@ -104,7 +107,7 @@ pub fn check(root: &Path) -> bool {
 /// Prints how each step ended; `true` means that all of them hold.
 fn report(outcomes: &Outcomes) -> bool {
     print!("\n{}", summary(outcomes));
-    outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_)))
+    outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Ok(_) | Outcome::PassedAlone(..)))
 }
 
 /// Runs each step, even after a failure, unless the step that it needs failed.
@@ -148,7 +151,10 @@ fn perform(root: &Path, step: &Step) -> Outcome {
         Ok(()) => Outcome::Ok(start.elapsed()),
         Err(error) => {
             println!("\n{}: {error:#}", step.name);
-            Outcome::Failed(start.elapsed(), format!("{error:#}"))
+            match error.downcast::<PassedAlone>() {
+                Ok(tests) => Outcome::PassedAlone(start.elapsed(), tests),
+                Err(error) => Outcome::Failed(start.elapsed(), format!("{error:#}")),
+            }
         }
     }
 }
@@ -157,6 +163,7 @@ fn perform(root: &Path, step: &Step) -> Outcome {
 fn summary(outcomes: &[(&'static str, Outcome)]) -> String {
     let line = |(name, outcome): &(&str, Outcome)| match outcome {
         Outcome::Ok(time) => format!("ok       {name:10} {:>5} s\n", time.as_secs()),
+        Outcome::PassedAlone(time, tests) => format!("ok       {name:10} {:>5} s  {tests}\n", time.as_secs()),
         Outcome::Failed(time, _) => format!("FAILED   {name:10} {:>5} s\n", time.as_secs()),
         Outcome::NotRun(needs) => format!("not run  {name:10}         needs {needs}, which failed\n"),
     };
@@ -164,7 +171,7 @@ fn summary(outcomes: &[(&'static str, Outcome)]) -> String {
         Outcome::Failed(_, reason) => {
             Some(format!("\n{name} (again: cargo xtask test --only {name})\n  {}\n", reason.replace('\n', "\n  ")))
         }
-        Outcome::Ok(_) | Outcome::NotRun(_) => None,
+        Outcome::Ok(_) | Outcome::PassedAlone(..) | Outcome::NotRun(_) => None,
     };
     let lines: String = outcomes.iter().map(line).collect();
     let reasons: String = outcomes.iter().filter_map(reason).collect();
@@ -206,42 +213,16 @@ fn clippy(root: &Path) -> Result<()> {
 const TESTS: [&str; 4] = ["test", "--workspace", "--all-features", "--no-fail-fast"];
 
 fn unit(root: &Path) -> Result<()> {
-    tests(root, &[&TESTS[..], &["--lib", "--bins"]].concat(), Vec::new())
+    run_tests(root, &[&TESTS[..], &["--lib", "--bins"]].concat(), Vec::new())
 }
 
 fn test(root: &Path) -> Result<()> {
-    tests(root, &TESTS, outside::clients(root)?)
+    run_tests(root, &TESTS, outside::clients(root)?)
 }
 
-fn tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsString)>) -> Result<()> {
+fn run_tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsString)>) -> Result<()> {
     variables.extend(test_threads());
-    println!("$ cargo {}", arguments.join(" "));
-    let mut command = command(root, arguments);
-    command.envs(variables.iter().map(|(name, value)| (name, value))).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cargo")?;
-    let failed = child.stdout.take().map(failed_tests).transpose().context("cargo")?.unwrap_or_default();
-    let status = child.wait().context("cargo")?;
-    ensure!(
-        status.success(),
-        "{}",
-        [vec![format!("`cargo {}` failed", arguments.join(" "))], failed].concat().join("\n")
-    );
-    Ok(())
-}
-
-/// Passes on the output of the tests, and collects the names of those that failed, which would be lost in it.
-fn failed_tests(output: impl Read) -> io::Result<Vec<String>> {
-    let mut failed = Vec::new();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        println!("{line}");
-        failed.extend(failed_test(&line).map(str::to_owned));
-    }
-    Ok(failed)
-}
-
-fn failed_test(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+    test_run::run(root, arguments, &variables)
 }
 
 /// Most tests wait for a program or for a moment, and some for their turn: two on a core keep it busy.
@@ -368,15 +349,17 @@ mod tests {
             Step::new("clippy", "", |_| bail!("a lint speaks")),
             Step::new("test", "", |_| bail!("not reached")).needs("tools"),
             Step::new("doc", "", |_| Ok(())),
+            Step::new("unit", "", |_| Err(PassedAlone(vec!["a::b".to_owned()]).into())),
         ];
         let outcomes = run_all(Path::new(""), &steps.iter().collect::<Vec<_>>());
         let ended = |at: usize| match &outcomes[at].1 {
             Outcome::Ok(_) => "ok",
+            Outcome::PassedAlone(..) => "ok, alone",
             Outcome::Failed(_, reason) => reason,
             Outcome::NotRun(needs) => needs,
         };
         let ends: Vec<&str> = (0..outcomes.len()).map(ended).collect();
-        assert_eq!(ends, ["missing: curl", "ok", "a lint speaks", "tools", "ok"]);
+        assert_eq!(ends, ["missing: curl", "ok", "a lint speaks", "tools", "ok", "ok, alone"]);
     }
 
     #[test]
@@ -410,12 +393,6 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_failed_tests_are_kept() {
-        let output = "running 2 tests\ntest a::b ... ok\ntest a::c ... FAILED\nfailures:\n    a::c\n";
-        assert_eq!(failed_tests(output.as_bytes()).unwrap(), ["a::c"]);
-    }
-
-    #[test]
     fn the_summary_ends_with_what_failed() {
         let second = Duration::from_secs(1);
         let text = summary(&[
@@ -431,6 +408,11 @@ mod tests {
              failed:\n\n\
              clippy (again: cargo xtask test --only clippy)\n  two\n  lines\n"
         );
-        assert_eq!(summary(&[("fmt", Outcome::Ok(second))]), "ok       fmt            1 s\n");
+        let alone = Outcome::PassedAlone(second, PassedAlone(vec!["a::b".to_owned()]));
+        assert_eq!(
+            summary(&[("fmt", Outcome::Ok(second)), ("test", alone)]),
+            "ok       fmt            1 s\n\
+             ok       test           1 s  failed beside other tests and passed alone: a::b\n"
+        );
     }
 }
