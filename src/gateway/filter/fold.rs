@@ -4,6 +4,9 @@
 //! know words. Each removed difference can cost a rule its match or give it a wrong one, so only differences that a
 //! reader does not see, or ignores, are removed.
 
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::decompose_compatible;
+
 use super::letters;
 
 /// The replacement for an invisible character.
@@ -41,12 +44,22 @@ fn read(text: &str, unseen: InvisibleReplacement) -> String {
         } else if letter.is_whitespace() || letter.is_control() {
             space(&mut read);
         } else {
-            // First upper case, then lower case: letters that differ only in one direction become equal.
-            let folded = letters::plain(letter).to_uppercase().flat_map(char::to_lowercase);
-            read.extend(folded.filter(|letter| !is_accent(*letter)).map(letters::base));
+            decompose_compatible(letters::plain(letter), |part| read_letter(part, &mut read));
         }
     }
-    read
+    // Syllables and vowel signs of other scripts are composed again: rules are written that way.
+    if read.is_ascii() { read } else { read.nfc().collect() }
+}
+
+/// Reads one letter of a decomposition.
+fn read_letter(letter: char, read: &mut String) {
+    if letter.is_whitespace() {
+        space(read);
+    } else {
+        // First upper case, then lower case: letters that differ only in one direction become equal.
+        let folded = letter.to_uppercase().flat_map(char::to_lowercase);
+        read.extend(folded.filter(|letter| !is_accent(*letter)).map(letters::base));
+    }
 }
 
 fn space(read: &mut String) {
@@ -98,6 +111,8 @@ mod tests {
         check("Straße ﬁn ΟΔΟΣ οδος ſo İi ıI", &["strasse fin οδοσ οδοσ so ii ii"]);
         check("Ёлка й е\u{308}лка и\u{306}", &["елка и елка и"]);
         check("Łódź Tiếng Việt Ørsted", &["lodz tieng viet orsted"]);
+        check("ñşộứžł ţũŵŷźƀ ＡＺ～ 𝒜𝔷𝟘𝟿 ℂℊℋ ⒜ⓩ", &["nsouzl tuwyzb az~ az09 cgh az"]);
+        check("æœ÷×漢 がガ", &["æœ÷×漢 がガ"]);
     }
 
     #[test]
