@@ -53,7 +53,7 @@ use replay::AnswerReplay;
 use retention::RetentionTask;
 use rules::ImageModels;
 use spool::Spool;
-use store::{AccountSpec, AuditContext, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
+use store::{AuditContext, MasterKey, PeopleStore as _, SqliteStore, Store, StoreError, Timestamp};
 use telemetry::{Metrics, MetricsSnapshot};
 use upstream::UpstreamClient;
 
@@ -150,7 +150,7 @@ impl Gateway {
             store.ensure_group(&AuditContext::system(), &group.name).await?;
         }
         for account in &config.accounts {
-            store.sync_account(spec(account)).await?;
+            store.sync_account(manage::account_spec(account)).await?;
         }
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         store.mark_absent(&in_file, Timestamp::now()).await?;
@@ -421,15 +421,4 @@ fn by_name(config: &Config) -> HashMap<String, GroupConfig> {
 
 fn no_randomness(error: getrandom::Error) -> ServeError {
     ServeError::Io { doing: "asking the machine for random bytes", source: std::io::Error::other(error) }
-}
-
-/// The properties of an account that the store keeps: never its credentials.
-fn spec(account: &config::AccountConfig) -> AccountSpec<'_> {
-    let (kind, protocol) = (account.upstream.kind(), account.upstream.protocol());
-    AccountSpec {
-        name: &account.name,
-        kind,
-        protocol: protocol.unwrap_or(config::UpstreamProtocol::Images).as_str(),
-        tier: account.tier.as_str(),
-    }
 }

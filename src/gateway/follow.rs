@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinError;
 
 use super::config::{Config, GroupConfig};
-use super::filter::PromptFilters;
-use super::serve::ServeError;
+use super::filter::{FilterError, PromptFilters};
 use super::upstream::UpstreamClient;
 use super::{accounts, manage};
 
@@ -22,6 +22,17 @@ pub(super) struct GroupRefreshQueue(mpsc::Receiver<GroupRefreshRequest>);
 
 /// A change that waits. It receives true if the groups of the store are in force.
 pub(super) type GroupRefreshRequest = oneshot::Sender<bool>;
+
+/// The reason why groups cannot be brought into force.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GroupRefreshError {
+    /// A content filter cannot be used.
+    #[error("a content filter cannot be used")]
+    Filter(#[from] FilterError),
+    /// The thread that compiles the filters did not come to its end.
+    #[error("reading the groups of the store")]
+    Task(#[from] JoinError),
+}
 
 /// Creates both ends of the queue.
 pub(super) fn group_follower() -> (GroupRefreshHandle, GroupRefreshQueue) {
@@ -40,16 +51,14 @@ pub(super) async fn with_groups(
     config: &Config,
     stored: Vec<(String, String)>,
     upstream: &Arc<UpstreamClient>,
-) -> Result<(Arc<Config>, PromptFilters), ServeError> {
+) -> Result<(Arc<Config>, PromptFilters), GroupRefreshError> {
     let (config, upstream) = (config.clone(), Arc::clone(upstream));
     let compiled = tokio::task::spawn_blocking(move || {
         let config = manage::with_groups_of_store(&config, &stored, &upstream);
         let filters = PromptFilters::new(&config.groups)?;
         Ok((Arc::new(config), filters))
     });
-    let failed =
-        |error| ServeError::Io { doing: "reading the groups of the store", source: std::io::Error::other(error) };
-    compiled.await.map_err(failed)?
+    compiled.await?
 }
 
 // === impl GroupRefreshHandle ===

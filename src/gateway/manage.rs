@@ -22,7 +22,7 @@ pub(crate) use state::AccountStatus;
 
 use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
-use super::store::{AccountRow, SqliteStore, Store as _, StoreError};
+use super::store::{AccountRow, AccountSpec, SqliteStore, Store as _, StoreError};
 use super::upstream::{ServiceCallError, TransportError};
 
 /// The value of `source` for an account that the store has, and not the file.
@@ -48,6 +48,17 @@ pub(crate) enum AccountOrigin {
     File,
     /// In the store.
     Store,
+}
+
+/// The properties of an account that the store keeps: never its credentials.
+pub(super) fn account_spec(account: &config::AccountConfig) -> AccountSpec<'_> {
+    let (kind, protocol) = (account.upstream.kind(), account.upstream.protocol());
+    AccountSpec {
+        name: &account.name,
+        kind,
+        protocol: protocol.unwrap_or(config::UpstreamProtocol::Images).as_str(),
+        tier: account.tier.as_str(),
+    }
 }
 
 /// The reason why nothing was done.

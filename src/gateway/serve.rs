@@ -15,8 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::{Config, ListenAddress};
 use super::console::AdminTokenError;
-use super::filter::FilterError;
-use super::follow::group_follower;
+use super::follow::{GroupRefreshError, group_follower};
 use super::front::{self, ConnectionTable, HttpServer, ServerError};
 use super::keys;
 use super::people::IdentityError;
@@ -51,9 +50,9 @@ pub(crate) enum ServeError {
     /// Stored answers cannot be used.
     #[error("kept answers cannot be used")]
     Replay(#[from] ReplayError),
-    /// A content filter cannot be used.
-    #[error("a content filter cannot be used")]
-    Filter(#[from] FilterError),
+    /// The groups cannot be brought into force.
+    #[error(transparent)]
+    Groups(#[from] GroupRefreshError),
     /// The admin token has the form of a key or of a user's admin token, so one could be mistaken for the other.
     #[error(transparent)]
     AdminToken(#[from] AdminTokenError),

@@ -114,7 +114,8 @@ mod tests {
     use super::*;
 
     const DOCUMENT: &str = "## Rooms\n\n**`image`** is.\n\n**`wire`** is.\n\n\
-        | Room | May import | Never names |\n|---|---|---|\n| `image` | | `tokio` |\n| `wire` | `image` | |\n";
+        | Layer | Rooms | May import |\n|---|---|---|\n| ground | `image` `wire` | |\n\n\
+        | Crate | Only in | Never in |\n|---|---|---|\n| `tokio` | `wire` | |\n";
 
     fn house(image: &str) -> Vec<Source> {
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };

@@ -58,7 +58,7 @@ pub(crate) async fn probe(
         return Err(ManageError::Settings(absent));
     }
     if row.is_none() {
-        store.sync_account(crate::gateway::spec(&account)).await?;
+        store.sync_account(super::account_spec(&account)).await?;
     }
     let upstream = upstream(config)?;
     let accounts = open(config, store, &upstream).await?;

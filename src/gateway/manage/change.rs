@@ -82,7 +82,7 @@ pub(crate) async fn change(
         && let Ok(account) = &known.account
     {
         // The account is in the file, but no server has started with it yet: this change of its state must not be lost.
-        store.sync_account(crate::gateway::spec(account)).await?;
+        store.sync_account(super::account_spec(account)).await?;
     }
     let row = store.change_account(act, &known.name, change).await?;
     // The account may have been deleted at this moment.

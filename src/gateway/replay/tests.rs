@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use super::follower::AnswerReaderError;
 use super::*;
 use crate::error::UpstreamFault;
-use crate::gateway::open_keys;
+use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::SqliteStore;
@@ -50,7 +50,7 @@ struct House {
 impl House {
     async fn new() -> Self {
         let (dir, store) = fresh().await;
-        let keys = open_keys(&store);
+        let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
             let secret = keys.create_for_test(name, name, "default").await.secret;

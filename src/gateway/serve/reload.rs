@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::ServeError;
+use crate::gateway::CurrentGateway;
 use crate::gateway::config::{Config, ConfigDifference, ConfigProblem};
 use crate::gateway::follow::GroupRefreshRequest;
 use crate::gateway::manage;
 use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
-use crate::gateway::{CurrentGateway, spec};
 
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
@@ -139,7 +139,7 @@ impl ConfigReloader {
             self.store.ensure_group(&AuditContext::system(), &group.name).await?;
         }
         for account in &config.accounts {
-            self.store.sync_account(spec(account)).await?;
+            self.store.sync_account(manage::account_spec(account)).await?;
         }
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         self.store.mark_absent(&in_file, Timestamp::now()).await?;

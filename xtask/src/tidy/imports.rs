@@ -148,9 +148,11 @@ mod tests {
     use super::super::tokens::tokens;
     use super::*;
 
-    const DOCUMENT: &str = "| Room | May import | Never names |\n|---|---|---|\n\
-        | `image` | | |\n| `wire` | | |\n| `gateway` | | |\n| `gateway::keys` | | |\n\
-        | `gateway::flow` | `image`, `gateway::keys::Caller`, `gateway::Gateway` | `dropshot` |\n";
+    const DOCUMENT: &str = "| Layer | Rooms | May import |\n|---|---|---|\n\
+        | ground | `image` | |\n| wire | `wire` | |\n\
+        | flow | `gateway::flow` | ground, `gateway::keys::Caller`, `gateway::Gateway` |\n\
+        | house | `gateway::keys` `gateway` | |\n\n\
+        | Crate | Only in | Never in |\n|---|---|---|\n| `dropshot` | | `gateway::flow` |\n";
 
     /// What `gateway::flow` may not write, as `line: path or crate`.
     #[track_caller]

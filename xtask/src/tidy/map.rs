@@ -1,8 +1,8 @@
-//! Reads ARCHITECTURE.md: the rooms that it names, and the import table.
+//! Reads ARCHITECTURE.md: the rooms that it names, the layers that they form, and the crates that only some may name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{Finding, Source};
 
@@ -10,6 +10,11 @@ use super::{Finding, Source};
 const HALL: &str = "gateway";
 /// The files that are no rooms: what the crate shows, and the program.
 const DOORS: [&str; 2] = ["lib", "main"];
+
+/// The first columns of the table of layers, each a row: name, rooms from the lowest up, and the layers below it.
+const LAYERS: &str = "| Layer | Rooms | May import";
+/// The first columns of the table of crates.
+const CRATES: &str = "| Crate | Only in | Never in";
 
 /// What the document says about the house.
 #[derive(Debug)]
@@ -20,28 +25,50 @@ pub(super) struct Map {
     described: BTreeSet<String>,
 }
 
-/// One row of the import table.
-#[derive(Debug)]
+/// The limits of one room.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     /// Rooms, and single items of rooms.
     pub(super) may_import: BTreeSet<String>,
     pub(super) never_names: BTreeSet<String>,
 }
 
+/// One row of the table of layers.
+struct Layer {
+    name: String,
+    rooms: Vec<String>,
+    /// Names of other layers.
+    layers: Vec<String>,
+    /// Single items of rooms.
+    items: Vec<String>,
+}
+
 impl Map {
     pub(super) fn parse(document: &str) -> Result<Self> {
-        let cells = |line: &str| line.trim().trim_matches('|').split('|').map(names).collect::<Vec<_>>();
-        let table = document.lines().skip_while(|line| !line.starts_with("| Room | May import")).skip(2);
+        let layers = table(document, LAYERS).map(layer).collect::<Result<Vec<_>>>()?;
+        ensure!(!layers.is_empty(), "there is no table that begins with `{LAYERS}`");
         let mut rows = BTreeMap::new();
-        for line in table.take_while(|line| line.starts_with('|')) {
-            let [room, may_import, never_names] = cells(line).try_into().unwrap_or_default();
-            ensure!(room.len() == 1, "a row of the import table is not `room | rooms | names`: {line}");
-            rows.extend(
-                room.into_iter()
-                    .map(|room| (room, Row { may_import: may_import.clone(), never_names: never_names.clone() })),
-            );
+        for layer in &layers {
+            let mut open: BTreeSet<String> = layer.items.iter().cloned().collect();
+            for name in &layer.layers {
+                let below = layers.iter().find(|layer| layer.name == *name);
+                let below =
+                    below.with_context(|| format!("`{}` may import `{name}`, which is no layer", layer.name))?;
+                open.extend(below.rooms.iter().cloned());
+            }
+            for room in &layer.rooms {
+                rows.insert(room.clone(), Row { may_import: open.clone(), never_names: BTreeSet::new() });
+                open.insert(room.clone());
+            }
         }
-        ensure!(!rows.is_empty(), "there is no table that begins with `| Room | May import | Never names |`");
+        for line in table(document, CRATES) {
+            let [name, only_in, never_in] = cells(line).map(names);
+            for (room, row) in &mut rows {
+                if (!only_in.is_empty() && !only_in.contains(room)) || never_in.contains(room) {
+                    row.never_names.extend(name.iter().cloned());
+                }
+            }
+        }
         let described = document.lines().filter_map(|line| line.strip_prefix("**`")?.split_once("`**"));
         Ok(Self { rows, described: described.map(|(room, _)| room.to_owned()).collect() })
     }
@@ -59,7 +86,7 @@ impl Map {
         let there: BTreeSet<String> = sources.iter().filter_map(|source| room_of_file(&source.path)).collect();
         let table: BTreeSet<String> = self.rows.keys().cloned().collect();
         let mut findings = Vec::new();
-        for (part, listed) in [("import table", &table), ("list of rooms", &self.described)] {
+        for (part, listed) in [("table of layers", &table), ("list of rooms", &self.described)] {
             let missing = there.difference(listed).map(|room| format!("the {part} lacks the room `{room}`"));
             let extra =
                 listed.difference(&there).map(|room| format!("the {part} names `{room}`, which is no room in src/"));
@@ -92,8 +119,28 @@ fn room_of_file(path: &str) -> Option<String> {
     Some(module[..depth.min(module.len())].join("::"))
 }
 
-/// The words between backticks.
-fn names(cell: &str) -> BTreeSet<String> {
+/// The rows of the table that begins with `head`.
+fn table<'a>(document: &'a str, head: &'a str) -> impl Iterator<Item = &'a str> {
+    let rows = document.lines().skip_while(move |line| !line.starts_with(head)).skip(2);
+    rows.take_while(|line| line.starts_with('|'))
+}
+
+fn cells(line: &str) -> [&str; 3] {
+    let mut cells = line.trim().trim_matches('|').split('|').map(str::trim);
+    [(); 3].map(|()| cells.next().unwrap_or_default())
+}
+
+fn layer(line: &str) -> Result<Layer> {
+    let [name, rooms, may_import] = cells(line);
+    let rooms = names(rooms);
+    ensure!(!name.is_empty() && !rooms.is_empty(), "a row of the layers is not `name | rooms | layers`: {line}");
+    let layers = may_import.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.contains('`'));
+    let layers = layers.map(str::to_owned).collect();
+    Ok(Layer { name: name.to_owned(), rooms, layers, items: names(may_import) })
+}
+
+/// The words between backticks, in order.
+fn names(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
@@ -101,8 +148,27 @@ fn names(cell: &str) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = "**`image`** is.\n\n| Room | May import | Never names |\n|---|---|---|\n\
-        | `image` | | `tokio`, `hyper` |\n| `gateway` | `gateway::keys` | |\n| `gateway::keys` | `image::Size` | |\n";
+    const DOCUMENT: &str = "**`image`** is.\n\n| Layer | Rooms | May import |\n|---|---|---|\n\
+        | ground | `image` `wire` | |\n| house | `gateway::keys` `gateway::flow` `gateway` | ground, `error::Code` |\n\n\
+        | Crate | Only in | Never in |\n|---|---|---|\n| `sqlx` | `gateway::keys` | |\n| `tokio` `fs` | | `image` |\n";
+
+    #[test]
+    fn a_room_may_import_lower_layers_and_the_rooms_before_it() {
+        let map = Map::parse(DOCUMENT).unwrap();
+        let open = |room: &str| map.rows[room].may_import.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(open("image"), [""; 0]);
+        assert_eq!(open("wire"), ["image"]);
+        assert_eq!(open("gateway::flow"), ["error::Code", "gateway::keys", "image", "wire"]);
+    }
+
+    #[test]
+    fn a_crate_is_kept_to_some_rooms_or_out_of_some() {
+        let map = Map::parse(DOCUMENT).unwrap();
+        let never = |room: &str| map.rows[room].never_names.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(never("image"), ["fs", "sqlx", "tokio"]);
+        assert_eq!(never("wire"), ["sqlx"]);
+        assert_eq!(never("gateway::keys"), [""; 0]);
+    }
 
     #[test]
     fn a_path_leads_into_the_innermost_room() {
@@ -111,7 +177,6 @@ mod tests {
         assert_eq!(room(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
         assert_eq!(room(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
         assert_eq!(room(&["nowhere"]), None);
-        assert!(map.rows["image"].never_names.contains("hyper"));
     }
 
     #[test]
@@ -125,23 +190,23 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "the import table lacks the room `gateway::relay`",
-                "the import table names `gateway::keys`, which is no room in src/",
+                "the table of layers lacks the room `gateway::relay`",
+                "the table of layers names `gateway::flow`, which is no room in src/",
+                "the table of layers names `gateway::keys`, which is no room in src/",
+                "the table of layers names `wire`, which is no room in src/",
                 "the list of rooms lacks the room `gateway`",
                 "the list of rooms lacks the room `gateway::relay`",
+                "`gateway` may import `error::Code`, which is in no room",
+                "`gateway::flow` may import `error::Code`, which is in no room",
+                "`gateway::keys` may import `error::Code`, which is in no room",
             ]
         );
     }
 
     #[test]
-    fn an_entry_that_leads_nowhere_is_found() {
-        let map = Map::parse("| Room | May import | Never names |\n|---|---|---|\n| `a` | `b::C` | |\n").unwrap();
-        let messages: Vec<String> = map.compare("A.md", &[]).into_iter().map(|finding| finding.message).collect();
-        assert!(messages.contains(&"`a` may import `b::C`, which is in no room".to_owned()), "{messages:?}");
-    }
-
-    #[test]
-    fn a_row_of_another_shape_is_an_error() {
-        assert!(Map::parse("| Room | May import | Never names |\n|---|---|---|\n| a | `b` | |\n").is_err());
+    fn a_row_of_another_shape_and_an_unknown_layer_are_errors() {
+        for row in ["| a | b | |", "| | `b` | |", "| a | `b` | ground |"] {
+            assert!(Map::parse(&format!("| Layer | Rooms | May import |\n|---|---|---|\n{row}\n")).is_err(), "{row}");
+        }
     }
 }
