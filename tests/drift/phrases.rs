@@ -134,15 +134,14 @@ const SOURCES: &[Phrase] = &[
         ],
     ),
     (
-        "`…` ({}) and `…` ({}) in all, `…` ({}) and `…` ({}) for one key, and uploads leave `…` ({})",
-        &[
-            |_| uploads("memory"),
-            |_| uploads("disk"),
-            |_| uploads("memory_per_key"),
-            |_| uploads("disk_per_key"),
-            |_| uploads("min_free"),
-        ],
+        "For all keys together: `…` ({}) in memory and `…` ({}) on disk",
+        &[|_| uploads("memory"), |_| uploads("disk")],
     ),
+    (
+        "For each key: `…` ({}) in memory and `…` ({}) on disk",
+        &[|_| uploads("memory_per_key"), |_| uploads("disk_per_key")],
+    ),
+    ("reserved for the database: `…` ({})", &[|_| uploads("min_free")]),
     (
         "Exit codes are {} done, {} failed, {} wrong usage, {} wrong settings",
         &[
@@ -168,7 +167,7 @@ const STATUSES: &[Phrase] = &[
     ("combination is a {} that names", &[|facts| facts.status("invalid_request_error")]),
     ("with another body it is a {}", &[|facts| facts.status("invalid_request_error")]),
     ("a slower one gets {}", &[|facts| facts.status("invalid_request_error")]),
-    ("kept at the upstream, is a {}", &[|facts| facts.status("invalid_request_error")]),
+    ("A request gets a {} if it names", &[|facts| facts.status("invalid_request_error")]),
     ("with {} only, where the encoding", &[|facts| facts.status("unsupported_media_type")]),
     ("with {} only", &[|facts| facts.status("INVALID_API_KEY")]),
     ("somebody else is a {}", &[|facts| facts.status("key_not_found")]),
