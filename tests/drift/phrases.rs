@@ -133,10 +133,7 @@ const SOURCES: &[Phrase] = &[
             |_| source("src/gateway/front/connections.rs", "const IDLE_DEADLINE: Duration = Duration::from_secs("),
         ],
     ),
-    (
-        "For all keys together: `…` ({}) in memory and `…` ({}) on disk",
-        &[|_| uploads("memory"), |_| uploads("disk")],
-    ),
+    ("For all keys together: `…` ({}) in memory and `…` ({}) on disk", &[|_| uploads("memory"), |_| uploads("disk")]),
     (
         "For each key: `…` ({}) in memory and `…` ({}) on disk",
         &[|_| uploads("memory_per_key"), |_| uploads("disk_per_key")],
