@@ -47,35 +47,35 @@ struct CliArguments {
 enum CliCommand {
     /// Serve the API until the process is asked to stop.
     Serve(serve::ServeCommand),
-    /// Make and manage the keys of callers; the server may be running or not.
+    /// Create and manage the API keys of callers, whether the gateway is running or not.
     Key(key::KeyCommand),
-    /// Manage the people who sign in; the server may be running or not.
+    /// Manage the users who sign in, whether the gateway is running or not.
     User(user::UserCommand),
-    /// Manage the admin tokens of programs; the server may be running or not.
+    /// Manage the admin tokens of programs, whether the gateway is running or not.
     Token(token::TokenCommand),
-    /// Print who has changed what, the newest last.
+    /// Print the audit trail: who changed what and when, newest entry last.
     Audit(audit::AuditCommand),
-    /// Manage the groups of keys and their policies; the server may be running or not.
+    /// Manage the groups of keys and their policies, whether the gateway is running or not.
     Group(group::GroupCommand),
-    /// Manage the upstream accounts; the server may be running or not.
+    /// Manage the upstream accounts, whether the gateway is running or not.
     Account(account::AccountCommand),
-    /// Change the key that seals every secret at rest.
+    /// Change the master key, which encrypts all stored secrets.
     MasterKey(master_key::MasterKeyCommand),
-    /// Print the records of requests, the newest last.
+    /// Print the records of requests, newest last.
     Usage(usage::UsageCommand),
-    /// Make images with the client, and write them to files.
+    /// Generate images through a gateway and write them to files.
     Generate(generate::GenerateCommand),
-    /// Change images, or make new ones from them, and write them to files.
+    /// Edit images, or make new ones from them, and write the results to files.
     Edit(edit::EditCommand),
-    /// Resize an image file on this machine, such as one that came smaller than was asked for.
+    /// Resize an image file on this machine, for example one that was delivered smaller than requested.
     Upscale(upscale::UpscaleCommand),
-    /// Check, format and compare skills registry manifests.
+    /// Build, check, format and compare skills registry manifests, and install skills.
     Skills(skills::SkillsCommand),
     /// Check or show the settings.
     Config(config::ConfigCommand),
-    /// Print the document of the API.
+    /// Print the OpenAPI document of the API.
     Openapi(openapi::OpenApiCommand),
-    /// Print the completions for a shell.
+    /// Print the completion script for a shell.
     Completions(completions::CompletionsCommand),
 }
 

@@ -266,7 +266,7 @@ impl std::fmt::Display for Error {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
             Self::UnsupportedMedia(message) | Self::HoldsTooMuch(message) => f.write_str(message),
             Self::UnsupportedCoding => {
-                write!(f, "The header 'Content-Encoding' may name one of these, and only once: {CODINGS}.")
+                write!(f, "The header 'Content-Encoding' must name exactly one of these: {CODINGS}.")
             }
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
@@ -314,12 +314,12 @@ impl std::fmt::Display for MissingResource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Model(id) => write!(f, "The model '{id}' does not exist."),
-            Self::Account(name) => write!(f, "There is no account '{name}'."),
-            Self::Key(key) => write!(f, "There is no key '{key}'."),
-            Self::User(user) | Self::Named { user, .. } => write!(f, "There is no user '{user}'."),
-            Self::Token(token) => write!(f, "There is no admin token '{token}'."),
-            Self::Group(name) => write!(f, "There is no group '{name}'."),
-            Self::Record(id) => write!(f, "There is no record '{id}'."),
+            Self::Account(name) => write!(f, "The account '{name}' does not exist."),
+            Self::Key(key) => write!(f, "The key '{key}' does not exist."),
+            Self::User(user) | Self::Named { user, .. } => write!(f, "The user '{user}' does not exist."),
+            Self::Token(token) => write!(f, "The admin token '{token}' does not exist."),
+            Self::Group(name) => write!(f, "The group '{name}' does not exist."),
+            Self::Record(id) => write!(f, "The record '{id}' does not exist."),
             Self::Url { method, path } => write!(f, "Invalid URL ({method} {path})"),
             Self::Method { method, path } => write!(f, "Not allowed to {method} on {path}"),
         }
@@ -336,7 +336,7 @@ impl std::fmt::Display for AdminDecision {
                 "This key was disabled when its user left its group: only an admin can enable or rotate it.",
             ),
             Self::LatestEnd(end) => {
-                write!(f, "An admin has set the end of this key: it cannot be later than {end}.")
+                write!(f, "An admin has set the expiry of this key: it cannot be later than {end}.")
             }
         }
     }
@@ -363,27 +363,27 @@ impl std::fmt::Display for ResourceConflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exists(name) => {
-                write!(f, "There is an account '{name}' already, in the store or in the settings file.")
+                write!(f, "The account '{name}' already exists in the store or in the settings file.")
             }
             Self::ReadOnly(name) => {
-                write!(f, "The account '{name}' stands in the settings file: take it out there, or disable it.")
+                write!(f, "The account '{name}' is defined in the settings file: remove it there, or disable it.")
             }
-            Self::UserExists(name) => write!(f, "There is a user '{name}' already, perhaps one that is disabled."),
+            Self::UserExists(name) => write!(f, "The user '{name}' already exists; it may be disabled."),
             Self::GroupExists(name) => {
-                write!(f, "There is a group '{name}' already, in the store or in the settings file.")
+                write!(f, "The group '{name}' already exists in the store or in the settings file.")
             }
             Self::GroupInUse(name) => {
-                write!(f, "The group '{name}' is in use: every installation has it, or keys belong to it.")
+                write!(f, "The group '{name}' cannot be deleted: it has keys, or it is the group 'default'.")
             }
             Self::GroupReadOnly(name) => {
-                write!(f, "The group '{name}' stands in the settings file: take it out there.")
+                write!(f, "The group '{name}' is defined in the settings file: change or remove it there.")
             }
-            Self::LastAdmin => write!(f, "No other admin could sign in: make another one first."),
+            Self::LastAdmin => write!(f, "No other admin could sign in: make another user an admin first."),
             Self::KeyLimit(limit) => {
                 let a_day = limit.saturating_mul(10);
                 write!(
                     f,
-                    "A member can have {limit} keys and delete {a_day} a day: delete one, or ask an admin for another."
+                    "A member can have at most {limit} keys and delete at most {a_day} a day: delete a key, or ask an admin to create one."
                 )
             }
         }

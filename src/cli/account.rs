@@ -38,41 +38,42 @@ pub(super) struct AccountCommand {
 
 #[derive(Debug, Subcommand)]
 enum AccountAction {
-    /// List the accounts of the file and of the store, without their credentials.
+    /// List the accounts of the settings file and of the store, without their credentials.
     List,
-    /// Add an account to the store. Its secrets are never arguments, which others on the machine can see.
+    /// Add an account to the store. Secrets are read from the environment or a file, never from arguments, which other
+    /// users of the machine can see.
     Add(Box<AccountAddCommand>),
-    /// Use an account no more, until it is enabled.
+    /// Disable an account until it is enabled again.
     Disable {
-        /// The name of the account, or its id.
+        /// The name or id of the account.
         id: String,
-        /// Why, for whoever looks next.
+        /// The reason, which is shown with the account.
         #[arg(long, value_name = "TEXT", default_value = NO_REASON)]
         reason: String,
     },
-    /// Take a disabling back, and end a rest.
+    /// Enable a disabled account, or end its cooldown.
     Enable {
-        /// The name of the account, or its id.
+        /// The name or id of the account.
         id: String,
     },
-    /// Give an account of the store other secrets; those that are not named stay.
+    /// Replace secrets of an account in the store. Secrets that are not given stay as they are.
     Rotate {
-        /// The name of the account, or its id.
+        /// The name or id of the account.
         id: String,
         #[command(flatten)]
         secrets: AccountSecretArgs,
     },
-    /// Delete an account of the store, with its credentials.
+    /// Delete an account and its credentials from the store.
     Delete {
-        /// The name of the account, or its id.
+        /// The name or id of the account.
         id: String,
     },
-    /// Ask the upstream of an account for its models, with the account's credentials. Costs nothing.
+    /// Check the credentials of an account by listing the models of its upstream. Costs nothing.
     Test {
-        /// The name of the account, or its id.
+        /// The name or id of the account.
         id: String,
     },
-    /// Say which account would make an image now, and why not the others.
+    /// Show which account would make an image now, and why the others would not.
     Explain(AccountExplainCommand),
 }
 
@@ -130,7 +131,9 @@ enum PreparedAccountAction {
 fn given(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, String>, CommandFailure> {
     let secrets = secrets.fetch()?;
     if secrets.is_empty() {
-        return Err(CommandFailure::Usage("say where a secret is to be found, such as --api-key-env NAME".to_owned()));
+        return Err(CommandFailure::Usage(
+            "give the source of at least one secret, such as --api-key-env NAME".to_owned(),
+        ));
     }
     Ok(secrets)
 }

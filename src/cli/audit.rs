@@ -20,16 +20,16 @@ const PAGE: u32 = 1000;
 pub(super) struct AuditCommand {
     #[command(flatten)]
     installation: InstallationArgs,
-    /// Only what was done by the user with that id or name.
+    /// Only entries of the user with this id or name.
     #[arg(long, value_name = "USER")]
     actor: Option<String>,
-    /// Only such actions: `key.create`, or all that begin with `key`.
+    /// Only entries with this action, such as `key.create`, or with any action on a kind of object, such as `key`.
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// Only what was done to whatever has that id or name.
+    /// Only entries about the object with this id or name.
     #[arg(long, value_name = "ID")]
     target: Option<String>,
-    /// Print one JSON object for each line, and all of them.
+    /// Print all entries, one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -65,7 +65,7 @@ impl AuditCommand {
         let rows: Vec<[String; 6]> = rows.iter().map(row).collect();
         print(&table(["AT", "ACTOR", "FROM", "ACTION", "TARGET", "DETAILS"], &rows))?;
         if has_more {
-            remark(&format!("these are the newest {MOST_ROWS}; --json prints all"));
+            remark(&format!("only the newest {MOST_ROWS} entries are shown; --json prints all"));
         }
         Ok(())
     }

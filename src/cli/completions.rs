@@ -9,7 +9,7 @@ use super::output::print;
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub(super) struct CompletionsCommand {
-    /// The shell.
+    /// The shell to print the script for.
     shell: Shell,
 }
 

@@ -21,13 +21,13 @@ pub(super) struct ConfigCommand {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum ConfigAction {
-    /// Say what is wrong with the settings, without starting anything.
+    /// Check the settings without starting the gateway.
     Check,
-    /// Make the running gateway read its settings again, as `SIGHUP` does, and print the changes.
+    /// Make the running gateway reload its settings, as `SIGHUP` does, and print the changes.
     Reload,
-    /// Print the JSON Schema of the file, for editors.
+    /// Print the JSON Schema of the settings file, for editors.
     Schema,
-    /// Print the settings as they take effect, with who set them, without secrets.
+    /// Print the effective settings and the source of each, without secrets.
     Show,
 }
 
@@ -42,7 +42,7 @@ impl ConfigCommand {
             ConfigAction::Check => {
                 let config = self.installation.load(None)?;
                 let (accounts, groups) = (config.accounts.len(), config.groups.len());
-                print(&format!("the settings are good: accounts {accounts}, groups {groups}\n"))?;
+                print(&format!("the settings are valid: accounts {accounts}, groups {groups}\n"))?;
             }
         }
         Ok(())

@@ -30,84 +30,86 @@ use target::OutputTarget;
 /// Arguments of every command that makes images.
 #[derive(Debug, Args)]
 pub(super) struct ImageArgs {
-    /// What the image shows, or what to change; `-` reads it from standard input.
+    /// The prompt: the content of the image, or the change to make; `-` reads it from standard input.
     prompt: String,
     /// Width and height in pixels, such as 1536x1024, or auto.
     #[arg(long, value_name = "SIZE", default_value_t)]
     size: SizeRequest,
-    /// How much work goes into the image.
+    /// The quality of the image.
     #[arg(long, value_name = "QUALITY", value_parser = choice::<Quality>("quality"))]
     quality: Option<Quality>,
-    /// The file format; when absent, the one that the ending of `--output` stands for.
+    /// The file format [default: the format that the file extension of `--output` stands for]
     #[arg(long, value_name = "FORMAT", value_parser = choice::<Format>("output_format"))]
     format: Option<Format>,
-    /// Fast and cheap, to try a prompt out: jpeg in low quality.
+    /// Make a quick, cheap image to try out a prompt: jpeg in low quality.
     #[arg(long, conflicts_with_all = ["quality", "format"])]
     draft: bool,
-    /// How strongly to compress jpeg and webp: 0 is the smallest file, 100 the best picture.
+    /// The compression of jpeg and webp: 0 gives the smallest file, 100 the best image.
     #[arg(long, value_name = "NUMBER")]
     compression: Option<Compression>,
-    /// How many images to make.
+    /// The number of images.
     #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1")]
     count: ImageCount,
-    /// The model: `gpt-image-2`, its dated snapshot, or another that the service knows.
+    /// The model: `gpt-image-2`, its dated snapshot, or another that the gateway offers.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// An identifier of the end user, kept with the usage record.
+    /// An identifier of the end user, which is stored in the usage record.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Take the image as a stream: a slow one is not given up while the service shows that it is at work.
+    /// Receive the image as a stream. A slow image does not time out as long as the gateway sends signs of progress.
     #[arg(long)]
     stream: bool,
-    /// How many intermediate images to ask for while the image is made. Each is charged for.
+    /// The number of intermediate images to request. Each adds to the cost.
     #[arg(long, value_name = "NUMBER", requires = "stream")]
     partials: Option<PartialImages>,
-    /// Write the intermediate images beside the final one, as NAME.partial-0.png and so on.
+    /// Write the intermediate images next to the final one, as NAME.partial-0.png and so on.
     #[arg(long, requires = "partials")]
     keep_partials: bool,
-    /// Whoever sends the same request with the same name again gets the same images, and nothing is paid twice.
+    /// The idempotency key: the same request with the same key returns the same images and is not paid for again.
     #[arg(long, value_name = "NAME")]
     idempotency_key: Option<String>,
-    /// Rather a lesser image than none if one of 3840x2160 in high or medium quality fails; without a value, `unpaid`.
+    /// Accept a smaller image instead of an error if an image of 3840x2160 in high or medium quality fails. Without a
+    /// value: `unpaid`.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "unpaid")]
     fallback: Option<FallbackArg>,
-    /// Resize an image that comes smaller than `--size` on this machine, and say so; other proportions are cropped.
+    /// If an image is delivered smaller than `--size`, resize it on this machine and print a note. Other proportions
+    /// are cropped.
     #[arg(long, requires = "size")]
     upscale: bool,
-    /// Where to write: a file, a folder, or `-` for standard output. Several images are numbered. When absent, a new file
-    /// here that is named after the prompt.
+    /// The output: a file, a folder, or `-` for standard output. Several images are numbered [default: a new file in
+    /// the current folder, named after the prompt]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file that `--output` names if it exists.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Write what is known of each image beside it, as FILE.json.
+    /// Write a description of each image next to it, as FILE.json.
     #[arg(long)]
     sidecar: bool,
-    /// Print what was made as JSON instead of the names of the files.
+    /// Print a description of the images as JSON instead of the file names.
     #[arg(long)]
     json: bool,
-    /// The address of the service [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
+    /// The base URL of the gateway [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
     /// gateway on this machine]
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The key; other users of this machine may see arguments, so prefer the environment [env: `IMAGATE_API_KEY`, or
-    /// `OPENAI_API_KEY` with `OPENAI_BASE_URL`]
+    /// The API key. Other users of this machine can see arguments, so prefer the environment [env: `IMAGATE_API_KEY`,
+    /// or `OPENAI_API_KEY` with `OPENAI_BASE_URL`]
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
-    /// Send the key over plain http to another machine, on a private network that you trust.
+    /// Allow sending the key over plain http to another machine. Use it only on a network that you trust.
     #[arg(long)]
     allow_http: bool,
 }
 
-/// The choice between a lesser image and none.
+/// The choice between a smaller image and an error.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FallbackArg {
     /// The command fails.
     Never,
-    /// A smaller image is made if nothing can have been paid for.
+    /// A smaller image is made if the failed one cannot have been charged.
     Unpaid,
-    /// A smaller image is made after every failure but a refusal, even if both are paid for.
+    /// A smaller image is made after every failure except a refusal, even if both may be charged.
     Always,
 }
 
@@ -139,7 +141,7 @@ impl ImageArgs {
         }
         if target.is_stdout() && (self.json || self.keep_partials) {
             let other = if self.json { "--json" } else { "--keep-partials" };
-            return Err(CommandFailure::Usage(format!("{other} does not fit an image on standard output")));
+            return Err(CommandFailure::Usage(format!("{other} cannot be used with an image on standard output")));
         }
         let client = self.client()?;
         let order = order(self.request(output));
@@ -156,9 +158,9 @@ impl ImageArgs {
         if let (Some(asked), Some(named)) = (asked, named)
             && asked != named
         {
-            let word = if self.draft { "--draft, which is jpeg," } else { &format!("--format {asked}") };
+            let word = if self.draft { "--draft (jpeg)" } else { &format!("--format {asked}") };
             return Err(CommandFailure::Usage(format!(
-                "{word} does not fit the ending of --output, which stands for {named}"
+                "{word} does not match the file extension of --output, which stands for {named}"
             )));
         }
         let format = asked.or(named);
@@ -216,7 +218,7 @@ impl ImageArgs {
         order: ClientImageRequest,
         target: &OutputTarget,
     ) -> Result<Images, CommandFailure> {
-        let progress = ProgressDisplay::start(&format!("drawing, size {}", self.size));
+        let progress = ProgressDisplay::start(&format!("waiting for the image, size {}", self.size));
         let result = if self.stream {
             let keep = self.keep_partials.then_some(target);
             watch::watch(order.stream(client).await, self.partials, keep, &progress).await
@@ -230,12 +232,12 @@ impl ImageArgs {
         let shown = made.as_deref().unwrap_or("unknown size");
         remark(&format!("done: {} of {shown} in {:.1} s", counted(images.len()), elapsed.as_secs_f64()));
         if let Some(size) = self.size.exact().filter(|size| made.is_some_and(|made| made != size.to_string())) {
-            remark(&format!("note: {size} was asked for"));
+            remark(&format!("note: {size} was requested"));
         } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
-            remark(&format!("note: {delivered} is not what was asked for"));
+            remark(&format!("note: {delivered} is not what was requested"));
         }
         if images.is_simulated() {
-            remark("note: the built-in simulator drew this; no model was asked");
+            remark("note: the built-in simulator drew this; no model was called");
         }
         Ok(images)
     }
@@ -285,7 +287,7 @@ impl ImageArgs {
         if missing == 0 {
             return Ok(());
         }
-        Err(CommandFailure::Incomplete(format!("{missing} of {asked} images did not come")))
+        Err(CommandFailure::Incomplete(format!("{missing} of {asked} images are missing")))
     }
 }
 

@@ -13,10 +13,11 @@ use crate::client::EditRequest;
 pub(super) struct EditCommand {
     #[command(flatten)]
     drawing: ImageArgs,
-    /// The images to work from: png, jpeg or webp, at most 16.
+    /// The input images: png, jpeg or webp, at most 16.
     #[arg(short, long = "image", value_name = "FILE", required = true, num_args = 1..)]
     images: Vec<PathBuf>,
-    /// What to change of the first image: the transparent part of this one, which has its format and its size.
+    /// The mask: its transparent part is the region of the first image to change. Format and size must be those of the
+    /// first image.
     #[arg(long, value_name = "FILE")]
     mask: Option<PathBuf>,
 }

@@ -32,32 +32,32 @@ pub(super) struct GroupCommand {
 
 #[derive(Debug, Subcommand)]
 enum GroupAction {
-    /// List the groups of the file and of the store.
+    /// List the groups of the settings file and of the store.
     List,
-    /// Print the policy of a group, as `--policy` takes it.
+    /// Print the policy of a group, in the form that `--policy` accepts.
     Show {
-        /// The name of the group, or its id.
+        /// The name or id of the group.
         name: String,
     },
     /// Add a group to the store.
     Create {
         /// The name of the group.
         name: String,
-        /// A file with the settings of `[[groups]]` in TOML or as a JSON object; `-` is standard input.
+        /// A file with settings of `[[groups]]`, in TOML or as a JSON object; `-` is standard input.
         #[arg(long, value_name = "FILE")]
         policy: Option<PathBuf>,
     },
-    /// Give a group of the store another policy in place of its former one. A running server follows within a second.
+    /// Replace the policy of a group in the store. A running gateway applies it within a second.
     Change {
-        /// The name of the group, or its id.
+        /// The name or id of the group.
         name: String,
-        /// A file with the settings of `[[groups]]` in TOML or as a JSON object; `-` is standard input.
+        /// A file with settings of `[[groups]]`, in TOML or as a JSON object; `-` is standard input.
         #[arg(long, value_name = "FILE")]
         policy: PathBuf,
     },
-    /// Delete a group of the store, to which no key belongs.
+    /// Delete a group from the store. No key may belong to it.
     Delete {
-        /// The name of the group, or its id.
+        /// The name or id of the group.
         name: String,
     },
 }
@@ -117,7 +117,7 @@ fn checked(config: &Config, name: &str, file: &Path) -> Result<String, CommandFa
     let policy = Value::Object(group.policy);
     let variable = policy.pointer("/filter/moderation/api_key/env").and_then(Value::as_str);
     if let Some(variable) = variable.filter(|variable| SystemEnvironment.variable(variable).is_none()) {
-        remark(&format!("the environment variable {variable} is not set here; the server must have it"));
+        remark(&format!("the environment variable {variable} is not set here; it must be set for the gateway"));
     }
     Ok(policy.to_string())
 }
@@ -137,7 +137,7 @@ fn read(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
     } else {
         toml::from_str(&text).map_err(|error| error.to_string())
     };
-    policy.map_err(|error| CommandFailure::Usage(format!("{} is no policy: {error}", file.display())))
+    policy.map_err(|error| CommandFailure::Usage(format!("{} is not a valid policy: {error}", file.display())))
 }
 
 async fn delete(people: &IdentityService, name: &str, json: bool) -> Result<(), CommandFailure> {
@@ -208,12 +208,14 @@ const fn source(group: &Known) -> &'static str {
 
 fn told(error: IdentityError, name: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("there is no group {name}"),
-        IdentityError::Taken => anyhow::anyhow!("there is a group {name} already"),
+        IdentityError::Unknown => anyhow::anyhow!("the group {name} does not exist"),
+        IdentityError::Taken => anyhow::anyhow!("the group {name} already exists"),
         IdentityError::OfFile => {
-            anyhow::anyhow!("the group {name} stands in the configuration file, which alone can change it")
+            anyhow::anyhow!("the group {name} is defined in the settings file and can only be changed there")
         }
-        IdentityError::InUse => anyhow::anyhow!("the group {name} is in use: keys are in it, or it is always there"),
+        IdentityError::InUse => {
+            anyhow::anyhow!("the group {name} cannot be deleted: it has keys, or it is the group `default`")
+        }
         error => error.into(),
     })
 }

@@ -13,10 +13,10 @@ use crate::gateway::store::SqliteStore;
 /// Arguments that say which installation is meant.
 #[derive(Clone, Debug, Args)]
 pub(super) struct InstallationArgs {
-    /// The file with the settings [env: `IMAGATE_CONFIG`]
+    /// The settings file [env: `IMAGATE_CONFIG`]
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// The folder with the data [env: `IMAGATE_DATA_DIR`] [default: the data folder of the platform]
+    /// The data folder [env: `IMAGATE_DATA_DIR`] [default: the data folder of the platform]
     #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, 
 use crate::gateway::store::{AuditContext, KeyChange, KeyLock, Timestamp};
 
 /// The text that is shown as the owner of a key without a user.
-const NOBODY: &str = "nobody yet (the first admin receives it)";
+const NOBODY: &str = "no user yet (the first admin will own it)";
 
 /// Arguments of `key`.
 #[derive(Debug, Args)]
@@ -32,43 +32,44 @@ pub(super) struct KeyCommand {
 
 #[derive(Debug, Subcommand)]
 enum KeyAction {
-    /// Make a key. It is printed now and never again.
+    /// Create a key. Its secret is printed only once.
     Create {
-        /// What to call the key.
+        /// The name of the key.
         #[arg(long, value_name = "NAME")]
         name: String,
-        /// The owner of the key, who is added if there is no such user [default: the only admin; before there is an
-        /// admin, nobody, and the first admin receives the key]
+        /// The owner of the key. A user that does not exist is added [default: the only admin; if there is no admin
+        /// yet, the first admin will own the key]
         #[arg(long, value_name = "USER")]
         user: Option<String>,
         /// The group that the key belongs to.
         #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
         group: String,
-        /// When it ends: a time from now such as 30d, a date, or a moment [default: never]
+        /// The expiry: a duration from now such as 30d, a date, or a date and time [default: never]
         #[arg(long, value_name = "T", value_parser = parse_end)]
         expires: Option<Timestamp>,
     },
     /// List the keys, without their secrets.
     List,
-    /// Give a key another secret. It is printed now and never again; the former one stays good for a while.
+    /// Replace the secret of a key. The new secret is printed only once; the former one stays valid for a while.
     Rotate {
         /// The id of the key, or the visible part of its secret.
         id: String,
-        /// How long the former secret stays good: a time such as 24h, 30d at most, or 0 for not at all.
+        /// The time for which the former secret stays valid: a duration such as 24h, at most 30d, or 0 to end it at
+        /// once.
         #[arg(long, value_name = "T", default_value = "24h", value_parser = parse_duration)]
         grace: Duration,
     },
-    /// Refuse a key from now on, until an admin or a command enables it. Its owner cannot enable it.
+    /// Disable a key until an admin or a command enables it. Its owner cannot enable it.
     Disable {
         /// The id of the key, or the visible part of its secret.
         id: String,
     },
-    /// Take a disabling back.
+    /// Enable a disabled key.
     Enable {
         /// The id of the key, or the visible part of its secret.
         id: String,
     },
-    /// Refuse a key for ever.
+    /// Delete a key. This cannot be undone.
     Delete {
         /// The id of the key, or the visible part of its secret.
         id: String,
@@ -160,9 +161,9 @@ fn made(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", key.secret.expose()))?;
     let owner = key.user_name.as_ref().map_or_else(|| NOBODY.to_owned(), |name| format!("user {name}"));
-    remark(&format!("key {} of {owner} in group {}; its secret is shown only now", key.id, key.group_name));
+    remark(&format!("key {} of {owner} in group {}; its secret is shown only once", key.id, key.group_name));
     if let Some(until) = key.previous_until {
-        remark(&format!("the former secret is good until {until}"));
+        remark(&format!("the former secret is valid until {until}"));
     }
     Ok(())
 }
@@ -196,7 +197,7 @@ async fn change(keys: &ApiKeys, id: &str, change: KeyChange, done: &str, json: b
 
 fn told(error: KeyError, id: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
-        KeyError::Unknown => anyhow::anyhow!("there is no key {id}, or it is deleted"),
+        KeyError::Unknown => anyhow::anyhow!("the key {id} does not exist or is deleted"),
         error => error.into(),
     })
 }

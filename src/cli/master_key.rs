@@ -26,15 +26,15 @@ pub(super) struct MasterKeyCommand {
 
 #[derive(Debug, Subcommand)]
 enum MasterKeyAction {
-    /// Seal everything under another master key. API keys and running servers stay as they are.
+    /// Encrypt all stored secrets with another master key. API keys stay valid and running gateways are not affected.
     ///
-    /// Where the settings name the master key, the next one must be given here, and written there before the next
-    /// start. Where it lies in the data folder, a new one is made unless one is given.
+    /// If the settings name the master key, give the new one here, and write it into the settings before the next
+    /// start. If the master key is in the data folder, a new one is generated unless one is given.
     Rotate {
-        /// The environment variable with the next key: 64 hexadecimal digits, or 32 bytes in base64.
+        /// The environment variable that holds the new master key: 64 hexadecimal digits, or 32 bytes in base64.
         #[arg(long, value_name = "NAME", conflicts_with = "new_key_file")]
         new_key_env: Option<String>,
-        /// The file with the next key; `-` is standard input.
+        /// The file that holds the new master key; `-` is standard input.
         #[arg(long, value_name = "PATH")]
         new_key_file: Option<PathBuf>,
     },
@@ -45,7 +45,7 @@ enum MasterKeyAction {
 impl MasterKeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action: MasterKeyAction::Rotate { new_key_env, new_key_file } } = self;
-        let text = secret::fetch("the next master key", new_key_env.as_deref(), new_key_file.as_deref())?;
+        let text = secret::fetch("the new master key", new_key_env.as_deref(), new_key_file.as_deref())?;
         let next = text.map(|text| Key::from_text(&text)).transpose();
         let next = next.map_err(|error| CommandFailure::Usage(error.to_string()))?;
         installation.with_store(async |config, store| {
@@ -54,10 +54,10 @@ impl MasterKeyCommand {
             if json {
                 print_json(&json!({ "rotated": true, "kept_in": if named { "settings" } else { "data_dir" } }))?;
             } else {
-                print("the master key is another one now\n")?;
+                print("the master key has been replaced\n")?;
             }
             if named {
-                remark("the settings still name the old key: write the new one there before the next start or command");
+                remark("the settings still name the old master key: replace it there before the next start or command");
             }
             Ok(())
         })

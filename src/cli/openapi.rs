@@ -9,7 +9,7 @@ use crate::tables;
 /// Arguments of `openapi`.
 #[derive(Debug, Args)]
 pub(super) struct OpenApiCommand {
-    /// Which document.
+    /// The document to print.
     #[arg(value_enum, default_value_t = ApiDocument::Gateway)]
     document: ApiDocument,
 }
@@ -18,7 +18,7 @@ pub(super) struct OpenApiCommand {
 enum ApiDocument {
     /// The API of the callers.
     Gateway,
-    /// The API of the operators.
+    /// The admin API.
     Admin,
 }
 

@@ -18,7 +18,7 @@ pub(super) fn fetch(what: &str, variable: Option<&str>, file: Option<&Path>) -> 
         (Some(name), _) => {
             let text = SystemEnvironment.variable(name).and_then(|value| value.into_string().ok());
             text.ok_or_else(|| {
-                CommandFailure::Usage(format!("the environment variable for {what} is not set, or no text"))
+                CommandFailure::Usage(format!("the environment variable for {what} is not set or is not valid text"))
             })?
         }
         (None, Some(path)) if path == Path::new(STDIN) => {

@@ -14,7 +14,7 @@ use crate::gateway::{self, ServeError, SignalListeners, telemetry};
 pub(super) struct ServeCommand {
     #[command(flatten)]
     installation: InstallationArgs,
-    /// Where callers connect, as `host:port`; port 0 takes a free one [env: `IMAGATE_LISTEN`] [default:
+    /// The address to listen on, as `host:port`; port 0 selects a free port [env: `IMAGATE_LISTEN`] [default:
     /// 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,

@@ -26,21 +26,21 @@ pub(super) struct SkillsCommand {
 
 #[derive(Debug, Subcommand)]
 enum SkillsAction {
-    /// Say what is wrong with a manifest, with rule, line and column.
+    /// Check a manifest and print each finding with its rule, line and column.
     Validate(validate::ValidateCommand),
-    /// Make the whole manifest and its packages from a folder of skills.
+    /// Build the manifest and its packages from a folder of skills.
     Build(build::BuildCommand),
-    /// Say whether the packages are those of the manifest, and safe to unpack.
+    /// Check that the packages match the manifest and are safe to unpack.
     Verify(verify::VerifyCommand),
-    /// Lay a manifest out in the usual way.
+    /// Format a manifest in the standard layout.
     Fmt(fmt::FmtCommand),
-    /// Say what changed between two manifests, and which versions that asks for.
+    /// Show the changes between two manifests and the version bumps that they require.
     Diff(diff::DiffCommand),
-    /// Write the discovery index of Agent Skills for a manifest.
+    /// Write the Agent Skills discovery index for a manifest.
     Export(export::ExportCommand),
     /// Install skills into the folder of an agent.
     Install(install::InstallCommand),
-    /// Say what a rule is for, or list the rules.
+    /// Explain a rule, or list all rules.
     Explain(explain::RuleExplainCommand),
 }
 

@@ -32,13 +32,13 @@ pub(super) fn moment(text: &str) -> Option<DateTime<Utc>> {
 /// Parses the value of an argument for a duration.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     let span = if text == "0" { Some(TimeDelta::zero()) } else { span(text) };
-    span.and_then(|span| span.to_std().ok()).ok_or("expected a time such as 24h or 7d, or 0")
+    span.and_then(|span| span.to_std().ok()).ok_or("expected a duration such as 24h or 7d, or 0")
 }
 
 /// Parses the value of an argument for an end.
 pub(super) fn parse_end(text: &str) -> Result<Timestamp, &'static str> {
     end(text, Utc::now())
-        .ok_or("expected a time from now such as 30d, a date, or a moment such as 2026-11-21T03:00:00Z")
+        .ok_or("expected a duration from now such as 30d, a date, or a date and time such as 2026-11-21T03:00:00Z")
 }
 
 fn end(text: &str, now: DateTime<Utc>) -> Option<Timestamp> {

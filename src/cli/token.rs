@@ -26,21 +26,21 @@ pub(super) struct TokenCommand {
 
 #[derive(Debug, Subcommand)]
 enum TokenAction {
-    /// Make a token for the operators' API. It is printed now and never again, and may do what its user may.
+    /// Create a token for the admin API, with the rights of its user. It is printed only once.
     Create {
-        /// What to call the token.
+        /// The name of the token.
         #[arg(long, value_name = "NAME")]
         name: String,
-        /// Whose token it is.
+        /// The user that the token belongs to.
         #[arg(long, value_name = "USER")]
         user: String,
-        /// When it ends: a time from now such as 30d, a date, or a moment [default: never]
+        /// The expiry: a duration from now such as 30d, a date, or a date and time [default: never]
         #[arg(long, value_name = "T", value_parser = parse_end)]
         expires: Option<Timestamp>,
     },
     /// List the tokens, without their secrets.
     List,
-    /// Refuse a token for ever.
+    /// Delete a token. This cannot be undone.
     Delete {
         /// The id of the token, or the visible part of its secret.
         id: String,
@@ -92,7 +92,7 @@ async fn create(
     }
     // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", secret.expose()))?;
-    remark(&format!("token {} of {} {}; it is shown only now", token.id, user.role.as_str(), user.name));
+    remark(&format!("token {} of {} {}; it is shown only once", token.id, user.role.as_str(), user.name));
     Ok(())
 }
 

@@ -17,19 +17,20 @@ use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 pub(super) struct UpscaleCommand {
     /// The image: png, jpeg or webp; `-` reads it from standard input.
     file: PathBuf,
-    /// Width and height in pixels, such as 3840x2160, by the size rules of the API.
+    /// Width and height in pixels, such as 3840x2160. The size rules of the API apply.
     #[arg(long, value_name = "SIZE")]
     size: Size,
     /// The file to write, or `-` for standard output.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// The file format; when absent, the one that the ending of `--output` stands for, or else that of the image.
+    /// The file format [default: the format that the file extension of `--output` stands for, or else the format of the
+    /// image]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// The compression of jpeg and webp: 0 is the smallest file, 100 the best picture.
+    /// The compression of jpeg and webp: 0 gives the smallest file, 100 the best image.
     #[arg(long, value_name = "NUMBER", default_value_t = Compression::MAX)]
     compression: Compression,
-    /// The treatment of an image with other proportions.
+    /// The treatment of an image whose proportions differ from those of `--size`.
     #[arg(long, value_enum, default_value_t)]
     fit: FitArg,
     /// Replace the file that `--output` names if it exists.
@@ -37,13 +38,13 @@ pub(super) struct UpscaleCommand {
     force: bool,
 }
 
-/// The treatment of an image with other proportions.
+/// The treatment of an image whose proportions differ from those of `--size`.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum FitArg {
-    /// Cut off what is too wide or too high, on both sides alike.
+    /// Crop equally on both sides.
     #[default]
     Crop,
-    /// Keep all of it, distorted.
+    /// Stretch the image.
     Stretch,
 }
 
@@ -55,7 +56,7 @@ impl UpscaleCommand {
         let is_stdout = self.output == Path::new("-");
         if is_stdout && io::stdout().is_terminal() {
             return Err(CommandFailure::Usage(
-                "an image is not for a terminal: name a file, or redirect standard output".to_owned(),
+                "an image cannot be written to a terminal: name a file, or redirect standard output".to_owned(),
             ));
         }
         let file = self.read()?;
@@ -78,7 +79,7 @@ impl UpscaleCommand {
         let named = client::format_of_name(&self.output);
         match (self.format, named) {
             (Some(asked), Some(named)) if asked != named => Err(CommandFailure::Usage(format!(
-                "--format {asked} does not fit the ending of --output, which stands for {named}"
+                "--format {asked} does not match the file extension of --output, which stands for {named}"
             ))),
             (asked, named) => Ok(asked.or(named)),
         }
@@ -119,7 +120,7 @@ impl UpscaleCommand {
         let path = client::with_ending(&self.output, Some(resized.format()));
         if !is_stdout && !self.force && path.exists() {
             return Err(CommandFailure::Usage(format!(
-                "{} is there already: name another file, or replace it with --force",
+                "{} already exists: name another file, or replace it with --force",
                 path.display()
             )));
         }

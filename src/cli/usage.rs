@@ -22,25 +22,26 @@ const MOST_ROWS: u32 = 100;
 pub(super) struct UsageCommand {
     #[command(flatten)]
     installation: InstallationArgs,
-    /// Count by day or by key, in UTC, instead of listing requests.
+    /// Print counts by day (in UTC) or by key instead of single requests.
     #[arg(long, value_name = "WHAT")]
     by: Option<UsageGrouping>,
-    /// Only what began then or later: a date, a moment such as 2026-11-21T03:00:00Z, or a time ago such as 24h or 7d.
+    /// Only requests that began at this time or later: a date, a date and time such as 2026-11-21T03:00:00Z, or a
+    /// duration before now such as 24h or 7d.
     #[arg(long, value_name = "T")]
     since: Option<SinceArg>,
-    /// Only what this key asked for.
+    /// Only requests of this key.
     #[arg(long, value_name = "ID")]
     key: Option<String>,
-    /// Only what this user asked for, by name or id.
+    /// Only requests of the user with this name or id.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Only what was asked for in this group.
+    /// Only requests in this group.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Only what was asked for on behalf of this end user, as requests name it in `safety_identifier` or `user`.
+    /// Only requests on behalf of this end user, as given in `safety_identifier` or `user`.
     #[arg(long, value_name = "ID")]
     end_user: Option<String>,
-    /// Print one JSON object for each line.
+    /// Print one JSON object per line.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values.
@@ -48,12 +49,12 @@ pub(super) struct UsageCommand {
     csv: bool,
 }
 
-/// What is counted together.
+/// The unit that counts are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum UsageGrouping {
-    /// The days on which requests began.
+    /// The day on which a request began.
     Day,
-    /// The keys of the requests.
+    /// The key of a request.
     Key,
 }
 
@@ -98,7 +99,7 @@ fn list(records: &[NamedRecord], form: UsageFormat) -> Result<(), CommandFailure
         UsageFormat::Table => print(&page(records))?,
     }
     if form == UsageFormat::Table && records.len() == MOST_ROWS as usize {
-        remark(&format!("these are the newest {MOST_ROWS}; --json and --csv print all"));
+        remark(&format!("only the newest {MOST_ROWS} records are shown; --json and --csv print all"));
     }
     Ok(())
 }

@@ -32,45 +32,45 @@ pub(super) struct UserCommand {
 enum UserAction {
     /// List the users.
     List,
-    /// Add somebody, and print the link that lets them choose a password. It works once, for three days.
+    /// Add a user, and print a one-time link for choosing a password. It is valid for three days.
     Invite {
-        /// The name that they sign in with.
+        /// The name for signing in.
         name: String,
-        /// Let them do everything, not only what is their own.
+        /// Make the user an admin, who may do everything.
         #[arg(long)]
         admin: bool,
-        /// A group in which they may make keys; may be given several times.
+        /// A group in which the user may create keys; may be given several times.
         #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
         group: Vec<String>,
     },
-    /// Print a link that lets somebody choose another password. It works once, for a day.
+    /// Print a one-time link for choosing another password. It is valid for one day.
     Reset {
-        /// The name of the user, or their id.
+        /// The name or id of the user.
         name: String,
     },
-    /// Let somebody in no more: their sessions end, and their keys are refused.
+    /// Disable a user: all sessions end, and all keys of the user are refused.
     Disable {
-        /// The name of the user, or their id.
+        /// The name or id of the user.
         name: String,
     },
-    /// Take a disabling back.
+    /// Enable a disabled user.
     Enable {
-        /// The name of the user, or their id.
+        /// The name or id of the user.
         name: String,
     },
-    /// Change the groups in which a user may make keys. The user's keys in other groups are disabled.
+    /// Change the groups in which a user may create keys. The user's keys in other groups are disabled.
     Groups {
-        /// The name or the id of the user.
+        /// The name or id of the user.
         name: String,
         /// A group, which must exist; may be given several times [default: none]
         #[arg(long, value_name = "GROUP")]
         group: Vec<String>,
     },
-    /// Change what somebody may do.
+    /// Change the role of a user.
     Role {
-        /// The name of the user, or their id.
+        /// The name or id of the user.
         name: String,
-        /// An admin may do everything; a member sees and changes what is their own.
+        /// The role. An admin may do everything; a member may see and change only their own keys.
         role: RoleArg,
     },
 }
@@ -168,10 +168,10 @@ fn linked(
     } else {
         // The link is alone on its line, so that a script can read the line unchanged.
         print(&format!("{link}\n"))?;
-        remark(&format!("for {}, once, until {}", user.name, one_time.expires_at));
+        remark(&format!("one-time link for {}, valid until {}", user.name, one_time.expires_at));
     }
     if config.public_url.is_none() {
-        remark("`public_url` in the settings says under which address others reach the gateway");
+        remark("set `public_url` to the address at which users reach the gateway");
     }
     Ok(())
 }
@@ -207,7 +207,7 @@ async fn regrouped(
     changed_to(&user, &done, json)?;
     for key in stopped {
         remark(&format!(
-            "key {} ({}) in group {} is disabled: {} left it",
+            "key {} ({}) in group {} is disabled: {} left the group",
             key.id, key.name, key.group_name, user.name
         ));
     }
@@ -216,8 +216,8 @@ async fn regrouped(
 
 fn told(error: IdentityError, name: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("there is no user {name}"),
-        IdentityError::Taken => anyhow::anyhow!("there is a user {name} already"),
+        IdentityError::Unknown => anyhow::anyhow!("the user {name} does not exist"),
+        IdentityError::Taken => anyhow::anyhow!("the user {name} already exists"),
         error => error.into(),
     })
 }

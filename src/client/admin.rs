@@ -55,6 +55,6 @@ pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, BearerCredentials::new(token)?.authorization());
     let http = http_builder(is_local).default_headers(headers).timeout(PATIENCE).build();
-    let http = http.map_err(|source| Error::settings_from("the HTTP client does not start", source))?;
+    let http = http.map_err(|source| Error::settings_from("the HTTP client cannot be created", source))?;
     Ok(Client::new_with_client(address.trim_end_matches('/'), http))
 }

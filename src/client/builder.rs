@@ -110,7 +110,7 @@ impl fmt::Debug for Builder {
 /// Redirects are not followed: they would send the key, and a second paid request, to another address.
 #[cfg(not(target_arch = "wasm32"))]
 fn http_client(is_local: bool) -> Result<reqwest::Client, Error> {
-    http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
+    http_builder(is_local).build().map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
 }
 
 /// A service on this machine is not called through a proxy from the environment, because the proxy could read the key.
@@ -122,7 +122,9 @@ pub(super) fn http_builder(is_local: bool) -> reqwest::ClientBuilder {
 
 #[cfg(target_arch = "wasm32")]
 fn http_client(_: bool) -> Result<reqwest::Client, Error> {
-    reqwest::Client::builder().build().map_err(|source| Error::settings_from("the HTTP client does not start", source))
+    reqwest::Client::builder()
+        .build()
+        .map_err(|source| Error::settings_from("the HTTP client cannot be created", source))
 }
 
 /// The address of a service.
@@ -154,20 +156,19 @@ fn is_loopback(host: &str) -> bool {
 
 pub(super) fn unencrypted(address: &str, key: &str) -> Error {
     Error::settings(format!(
-        "{address} is plain http to another machine, so that everybody in between could read {key}: use https, or allow \
-         plain http where you trust the network"
+        "{address} is plain http to another machine, so others on the network could read {key}: use https, or allow plain http if you trust the network"
     ))
 }
 
 fn web_address(text: &str) -> Result<reqwest::Url, Error> {
     let refuse = |what: &str| Error::settings(format!("the base URL {what}"));
     // The error does not show the text, because it may contain a password.
-    let url = reqwest::Url::parse(text.trim()).map_err(|_| refuse("is not a web address such as https://host/v1"))?;
+    let url = reqwest::Url::parse(text.trim()).map_err(|_| refuse("is not a URL such as https://host/v1"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(refuse("must begin with http:// or https:// and name a host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refuse("must not hold a user or password: the key is given apart"));
+        return Err(refuse("must not contain a user or password: give the API key separately"));
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(refuse("must not have a query or a fragment"));

@@ -115,11 +115,11 @@ impl Error {
         let limit = session.limit();
         let seconds = limit.duration().as_secs();
         let what = match (limit, session.head()) {
-            (TimeLimit::Silence(_), Some(_)) => "nothing more",
+            (TimeLimit::Silence(_), Some(_)) => "no more data",
             (TimeLimit::Silence(_), None) => "no answer",
             (TimeLimit::Whole(_), _) => "no complete answer",
         };
-        let message = format!("{what} within {seconds} s; the image may have been made nevertheless");
+        let message = format!("{what} within {seconds} s; the image may still have been made");
         let mut error = Self::new(ClientErrorKind::Timeout, message);
         error.0.head = session.head().cloned();
         error
@@ -141,7 +141,7 @@ impl Error {
 
     /// Creates the error of an image that is not in the answer but at this address.
     pub(super) fn elsewhere(url: &str, head: Option<&HttpResponseHead>) -> Self {
-        Self::unintelligible(&format!("the image came as an address, not as bytes: {url}"), head)
+        Self::unintelligible(&format!("the answer contains the URL of the image instead of its data: {url}"), head)
     }
 
     /// Converts an error of the generated client.
@@ -156,7 +156,7 @@ impl Error {
             | WireError::ResponseBodyError(source) => Self::of_transport(source, session),
             WireError::ErrorResponse(value) => Self::answered(value.into_inner().error.into(), session.credentials()),
             WireError::InvalidResponsePayload(_, source) if head.is_none_or(HttpResponseHead::is_success) => {
-                Self::new(ClientErrorKind::Unintelligible, "the answer is not what this version understands")
+                Self::new(ClientErrorKind::Unintelligible, "this version does not understand the answer")
                     .because(source)
             }
             WireError::InvalidResponsePayload(body, _) => {
@@ -181,7 +181,7 @@ impl Error {
         } else {
             Self::new(
                 ClientErrorKind::Broken,
-                "the connection broke before the answer was complete; the image may have been made nevertheless",
+                "the connection broke before the answer was complete; the image may still have been made",
             )
         };
         error.because(source)

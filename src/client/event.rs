@@ -123,5 +123,5 @@ fn members(event: &SseEvent, session: &Session) -> Result<JsonMap, Error> {
 }
 
 fn unread(error: serde_json::Error, session: &Session) -> Error {
-    Error::unintelligible("an event of the stream is not what this version understands", session.head()).because(error)
+    Error::unintelligible("this version does not understand an event of the stream", session.head()).because(error)
 }

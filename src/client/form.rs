@@ -107,6 +107,6 @@ async fn ready_mask(mask: Input, image: Option<&CheckedInput>) -> Result<Checked
     } else if header.alpha {
         Ok(mask)
     } else {
-        refuse("the mask has no alpha channel; its transparent part is what is changed".to_owned())
+        refuse("the mask has no alpha channel; its transparent part is the region to change".to_owned())
     }
 }

@@ -78,8 +78,7 @@ impl Input {
     pub(super) async fn ready(self, param: &str) -> Result<CheckedInput, Error> {
         let InputInspection { length, header } = self.look(param).await?;
         if length >= MAX_UPLOAD_IMAGE_BYTES {
-            let message =
-                format!("{self}: {length} bytes are too many; the limit is less than {MAX_UPLOAD_IMAGE_BYTES}");
+            let message = format!("{self} has {length} bytes; it must have fewer than {MAX_UPLOAD_IMAGE_BYTES}");
             return Err(Error::request(param, message));
         }
         match header {
@@ -219,7 +218,7 @@ mod tests {
     #[test]
     fn the_limit_is_exact_in_memory_and_on_disk() {
         assert_eq!(ready(padded(png(16, 16, true), 52_428_799)).unwrap().length(), 52_428_799);
-        refused(padded(png(16, 16, true), 52_428_800), "the limit is less than 52428800");
+        refused(padded(png(16, 16, true), 52_428_800), "it must have fewer than 52428800");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         std::fs::write(&path, png(16, 16, true)).unwrap();
@@ -227,7 +226,7 @@ mod tests {
         file.set_len(52_428_799).unwrap();
         assert_eq!(ready(&*path).unwrap().length(), 52_428_799);
         file.set_len(52_428_800).unwrap();
-        refused(&*path, "a.png: 52428800 bytes are too many");
+        refused(&*path, "a.png has 52428800 bytes");
     }
 
     #[test]

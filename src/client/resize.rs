@@ -79,17 +79,17 @@ enum ResizeFailure {
     Flaw(ImageFileError),
     #[error("it is an animation")]
     Animated,
-    #[error("the file has {0} bytes; the limit is less than {MAX_UPLOAD_IMAGE_BYTES}")]
+    #[error("the file has {0} bytes; it must have fewer than {MAX_UPLOAD_IMAGE_BYTES}")]
     TooLarge(usize),
     #[error("it has {0}x{1} px; the limit is {MAX_PIXELS} px")]
     TooManyPixels(u32, u32),
     #[error("the {0} file cannot be read: {1}")]
     Unreadable(Format, String),
-    #[error("the {0} file cannot be made: {1}")]
+    #[error("the {0} file cannot be encoded: {1}")]
     Unwritable(Format, String),
-    #[error("it is transparent, and a jpeg cannot be; ask for png or webp")]
+    #[error("it has transparency, which jpeg does not support; use png or webp")]
     Transparent,
-    #[error("it has a color profile, which is only kept in png and jpeg; ask for one of these")]
+    #[error("it has a color profile, which is only kept in png and jpeg; use one of these")]
     Profile,
     #[error("{0}")]
     Resampling(#[from] ResizeError),
@@ -280,5 +280,5 @@ impl ResponseImage {
 /// Resizes on a blocking thread, because it takes a while.
 async fn apart(file: Vec<u8>, resize: Resize) -> Result<ResizedImage, Error> {
     let resized = tokio::task::spawn_blocking(move || resize.apply(file)).await;
-    resized.unwrap_or_else(|stopped| Err(Error::image("resizing was given up").because(stopped)))
+    resized.unwrap_or_else(|stopped| Err(Error::image("resizing was cancelled").because(stopped)))
 }

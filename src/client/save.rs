@@ -61,7 +61,7 @@ pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: File
         let path = with_ending(&path, picture.format());
         write(&picture, &path, naming)
     });
-    written.await.unwrap_or_else(|stopped| Err(Error::file("writing was given up", io::Error::other(stopped))))
+    written.await.unwrap_or_else(|stopped| Err(Error::file("writing was cancelled", io::Error::other(stopped))))
 }
 
 /// Writes all images and returns their paths. An image that cannot be written does not stop the others; the first error
@@ -126,7 +126,8 @@ struct TemporaryFile {
 impl TemporaryFile {
     /// Creates the file in the folder of the target, because a file can be moved in one step only within a file system.
     fn create(target: &Path) -> io::Result<Self> {
-        let name = target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
+        let name =
+            target.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?;
         let path = target.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), Uuid::new_v4().simple()));
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         Ok(Self { file, path, is_renamed: false })

@@ -82,7 +82,7 @@ impl BearerCredentials {
             return Err(Error::settings("the API key is empty"));
         }
         // The error of the library is dropped, so that it cannot contain any of the key.
-        let unfit = |_| Error::settings("the API key has characters that cannot stand in a header");
+        let unfit = |_| Error::settings("the API key has characters that are not allowed in a header");
         let mut authorization = HeaderValue::try_from(format!("Bearer {key}")).map_err(unfit)?;
         authorization.set_sensitive(true);
         Ok(Self { authorization, key: key.into() })

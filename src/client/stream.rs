@@ -149,7 +149,7 @@ impl ImageStream {
     }
 
     fn unfinished(&self) -> Error {
-        Error::broken("the stream ended without its image, which may have been made nevertheless", &self.session)
+        Error::broken("the stream ended without its image, which may still have been made", &self.session)
     }
 }
 

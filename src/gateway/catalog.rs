@@ -99,7 +99,7 @@ async fn fetch(
         _ => ModelFetchError::Trouble,
     });
     listed.and_then(|answer| read::models(&answer).ok_or(ModelFetchError::Trouble)).inspect_err(|failed| {
-        tracing::warn!(account = speaker.name(), ?failed, "the models of an account are not known now");
+        tracing::warn!(account = speaker.name(), ?failed, "the models of an account could not be listed");
     })
 }
 

@@ -50,7 +50,7 @@ pub(crate) enum FilterVerdict {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
     /// The word is empty without its spaces and invisible characters.
-    #[error("groups: {group}: filter.words[{index}] has nothing in it that can be seen")]
+    #[error("groups: {group}: filter.words[{index}] contains no visible character")]
     Word {
         /// The group of the filter.
         group: String,

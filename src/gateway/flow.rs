@@ -56,7 +56,10 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
         // The settings come into force at the next group refresh.
         Ok(false) => Err(Error::Unavailable),
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "the store could not say what is set of a group");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the settings of a group could not be read from the store"
+            );
             Err(Error::Unavailable)
         }
     }
@@ -64,7 +67,7 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
 
 /// Returns the error for a request whose body could not be read back from disk: the request itself is not at fault.
 fn unreadable(error: &std::io::Error) -> Error {
-    tracing::error!(%error, "a request body could not be read back");
+    tracing::error!(%error, "a request body could not be read back from the spool");
     Error::Unavailable
 }
 

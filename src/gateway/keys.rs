@@ -239,7 +239,7 @@ impl ApiKeys {
         let allowed = !for_themselves || new.user.groups.iter().any(|group| group == new.group);
         let groups = self.store.list_groups().await?;
         let group = groups.into_iter().find(|group| group.name == new.group && allowed);
-        group.ok_or_else(|| KeyError::field("group", "there is no such group"))
+        group.ok_or_else(|| KeyError::field("group", "the group does not exist"))
     }
 
     /// Returns every key that is not deleted, oldest first.
@@ -269,7 +269,7 @@ impl ApiKeys {
     /// Changes the key with this id or public id. In this process the change is in effect when this returns.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] if there is no such key, or if it belongs to another user; [`KeyError::Locked`] and
+    /// [`KeyError::Unknown`] if the key does not exist, or if it belongs to another user; [`KeyError::Locked`] and
     /// [`KeyError::PastLatestEnd`] if its owner would undo an admin's decision.
     pub(crate) async fn change(
         &self,
@@ -311,8 +311,8 @@ impl ApiKeys {
     /// Gives a key another secret. The former one stays valid for the grace period.
     ///
     /// # Errors
-    /// [`KeyError::Field`] for a grace period that is too long; [`KeyError::Unknown`] if there is no such key, or if it
-    /// belongs to another user.
+    /// [`KeyError::Field`] for a grace period that is too long; [`KeyError::Unknown`] if the key does not exist, or if
+    /// it belongs to another user.
     pub(crate) async fn rotate(
         &self,
         act: &AuditContext,
@@ -321,7 +321,7 @@ impl ApiKeys {
         grace: Duration,
     ) -> Result<IssuedKey, KeyError> {
         if grace > LONGEST_GRACE {
-            return Err(KeyError::field("grace_seconds", "the former secret can stay good for 30 days at most"));
+            return Err(KeyError::field("grace_seconds", "the former secret can stay valid for at most 30 days"));
         }
         let key = self.find(handle, owner).await?;
         let secret = BearerSecret::under(&key.public_id)?;
@@ -336,7 +336,10 @@ impl ApiKeys {
     /// again.
     async fn follow(&self) {
         if let Err(error) = self.book.refresh().await {
-            tracing::debug!(error = &error as &dyn std::error::Error, "a change of a key takes effect a little later");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "the key cache could not be refreshed: a change of a key takes effect later"
+            );
         }
     }
 
@@ -364,7 +367,7 @@ impl ApiKeys {
             tokio::time::sleep(TOUCH_TOGETHER).await;
             let keys = std::mem::take(&mut touched.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
             if let Err(error) = store.touch_keys(&keys, Timestamp::now()).await {
-                tracing::debug!(keys = keys.len(), %error, "the use of keys was not noted");
+                tracing::debug!(keys = keys.len(), %error, "the last use of keys could not be stored");
             }
         });
     }

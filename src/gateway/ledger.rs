@@ -95,10 +95,10 @@ pub(crate) enum LedgerError {
     #[error("the record could not be stored")]
     Store(#[source] Arc<StoreError>),
     /// Too many jobs already wait for the database, or this one has waited too long.
-    #[error("the database does not keep up")]
+    #[error("the database is too slow")]
     Overloaded,
     /// A job with this request id has been recorded before.
-    #[error("the request id is taken")]
+    #[error("the request id is already used")]
     Duplicate,
     /// The runtime is shutting down.
     #[error("the ledger has stopped")]
@@ -125,7 +125,7 @@ impl Ledger {
     pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let interrupted = store.interrupt_running(&node).await?;
         if interrupted > 0 {
-            tracing::warn!(interrupted, "jobs of an earlier run ended without an outcome");
+            tracing::warn!(interrupted, "jobs of an earlier run were interrupted");
         }
         #[expect(clippy::disallowed_methods, reason = "intents are bounded by `room`, and each has one outcome")]
         let (outbox, inbox) = mpsc::unbounded_channel();

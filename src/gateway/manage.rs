@@ -65,13 +65,13 @@ pub(super) fn account_spec(account: &config::AccountConfig) -> AccountSpec<'_> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManageError {
     /// There is no such account.
-    #[error("there is no account {0}")]
+    #[error("the account {0} does not exist")]
     Unknown(String),
     /// The account is in the file: here only its state can be changed.
-    #[error("the account {0} stands in the configuration file, which alone can change it")]
+    #[error("the account {0} is defined in the settings file and can only be changed there")]
     OfFile(String),
     /// There already is an account with that name.
-    #[error("there is an account {0} already")]
+    #[error("the account {0} already exists")]
     Taken(String),
     /// The settings cannot be used.
     #[error("the settings of the account cannot be used")]
@@ -80,7 +80,7 @@ pub(crate) enum ManageError {
     #[error("the account {0} cannot be used: {1}")]
     Unusable(String, String),
     /// The account cannot be used now, with the reason if it is known.
-    #[error("the account {0} cannot be asked now")]
+    #[error("the account {0} cannot be used now")]
     NotNow(String, Option<AccountAvailability>),
     /// The upstream was called and gave no answer.
     #[error("the account {0} cannot be used: {1}")]

@@ -38,10 +38,9 @@ pub(crate) fn person(text: &str) -> Result<String, &'static str> {
     }
 }
 
-const BAD: &str = "must have 1 to 128 characters that can be seen, none of them a control character, an invisible one or one \
-                   that turns the text around";
+const BAD: &str = "must have 1 to 128 visible characters, without control characters, invisible characters or characters that change the direction of the text";
 const MIXED: &str =
-    "has a word with letters of different scripts, such as Latin and Cyrillic: it could be taken for another";
+    "has a word with letters of different scripts, such as Latin and Cyrillic, and could be mistaken for another name";
 
 /// Returns the message for a name that cannot be used.
 pub(crate) fn bad_name(of: &str) -> String {

@@ -119,7 +119,7 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// Returns an error if the machine has no randomness.
+    /// Returns an error if the system provides no random bytes.
     pub(crate) fn new(public_url: Option<&PublicUrl>) -> Result<Self, getrandom::Error> {
         let public = public_url.map(|url| PublicAddress {
             origin: url.as_str().to_owned(),

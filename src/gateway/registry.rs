@@ -79,7 +79,7 @@ struct RegistryPublisherState {
 /// The reason why a folder is not published.
 #[derive(Debug, thiserror::Error)]
 enum PublishError {
-    #[error("there is no {MANIFEST} that can be read: {0}")]
+    #[error("{MANIFEST} cannot be read: {0}")]
     Unreadable(String),
     #[error("{count} errors, the first of them {rule} at `{pointer}`: {message}")]
     Errors { count: usize, rule: &'static str, pointer: String, message: String },
@@ -103,7 +103,7 @@ impl RegistryPublisher {
                 this.look();
             };
             if let Err(error) = tokio::runtime::Handle::current().spawn_blocking(look).await {
-                tracing::error!(%error, "a look at the skills ended in the middle");
+                tracing::error!(%error, "the check of the skills folder has failed");
             }
         }
         self.lock().published.clone()
@@ -154,7 +154,7 @@ impl RegistryPublisher {
     fn complain(&self, state: &mut RegistryPublisherState, complaint: String, was_read: bool) {
         if was_read || state.complaint.as_ref() != Some(&complaint) {
             let folder = self.folder.display();
-            let instead = state.published.as_ref().map_or("nothing", |_| "what was good before");
+            let instead = state.published.as_ref().map_or("nothing", |_| "the last valid version");
             tracing::error!(error = complaint, %folder, instead, "the skills are not published");
         }
         state.complaint = Some(complaint);
@@ -182,7 +182,7 @@ impl RegistryPublisher {
     fn read(&self) -> Result<(Checkout, SourceFile), PublishError> {
         let checkout = Checkout::open(&self.folder).map_err(|error| PublishError::Unreadable(error.to_string()))?;
         let bytes = checkout.read(MANIFEST, LONGEST).map_err(|error| PublishError::Unreadable(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| PublishError::Unreadable("it is not there".to_owned()))?;
+        let bytes = bytes.ok_or_else(|| PublishError::Unreadable("it does not exist".to_owned()))?;
         Ok((checkout, SourceFile::new(MANIFEST, bytes)))
     }
 }

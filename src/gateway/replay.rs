@@ -158,7 +158,7 @@ pub(crate) enum ReplayError {
     #[error("the files of a request cannot be read")]
     Files(#[source] io::Error),
     /// The folder cannot be used.
-    #[error("the folder for kept answers cannot be used")]
+    #[error("the folder for stored answers cannot be used")]
     Folder(#[source] io::Error),
     /// The runtime is shutting down.
     #[error("the gateway has stopped")]
@@ -233,7 +233,7 @@ impl AnswerReplay {
         match fingerprint::digest(task).await {
             Ok(digest) => Some(self.keyed.vault.keyed_hash(&format!("retry of {}", caller.key()), &digest)),
             Err(error) => {
-                tracing::error!(%error, "the files of a request cannot be read, so no retry of it will be known");
+                tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognised");
                 None
             }
         }
@@ -322,7 +322,7 @@ async fn sweep(keyed: Weak<IdempotentAnswers>, orphans: Option<Weak<RetryableJob
         if let Err(error) = keyed.sweep().await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "kept answers were not cleared; trying again in a minute"
+                "expired answers could not be deleted; retrying in a minute"
             );
         }
     }

@@ -72,10 +72,10 @@ async fn remove_all(store: &dyn Store, retention: RetentionPeriods, now: Timesta
         let Some(period) = period else { continue };
         match remove_one_kind(store, kept, now - period).await {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, ?kept, "rows were removed, because their retention is over"),
+            Ok(removed) => tracing::info!(removed, ?kept, "expired rows were deleted"),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, ?kept, "rows whose retention is over stay until the next look");
+                tracing::warn!(error, ?kept, "expired rows could not be deleted; it will be retried");
             }
         }
     }

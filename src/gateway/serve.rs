@@ -48,7 +48,7 @@ pub(crate) enum ServeError {
     #[error("upstream connections cannot be prepared")]
     Transport(#[from] TransportError),
     /// Stored answers cannot be used.
-    #[error("kept answers cannot be used")]
+    #[error("the stored answers cannot be used")]
     Replay(#[from] ReplayError),
     /// The groups cannot be brought into force.
     #[error(transparent)]
@@ -114,7 +114,7 @@ pub(crate) async fn serve(
         tokio::select! {
             result = &mut printing, if !printed => {
                 if let Err(error) = result {
-                    tracing::warn!(%error, "standard output takes nothing: the address and the first key are not shown");
+                    tracing::warn!(%error, "standard output cannot be written: the address and the first key are not shown");
                 }
                 printed = true;
             }

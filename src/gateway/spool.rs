@@ -418,7 +418,7 @@ impl SpoolFilePool {
         if nameless.extent > KEPT_BYTES {
             waits::note();
             if let Err(error) = nameless.file.set_len(0) {
-                tracing::warn!(%error, "a spool file could not be made small again and is let go");
+                tracing::warn!(%error, "a spool file could not be truncated and is discarded");
                 return;
             }
             nameless.extent = 0;

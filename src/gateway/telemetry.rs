@@ -35,7 +35,8 @@ pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGua
     let parsed = filter.map(EnvFilter::try_new);
     let bad = matches!(parsed, Some(Err(_)));
     let filter = parsed.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
-    let say = |lines| tracing::warn!(lines, "{lines} lines were dropped: nobody read the log");
+    let say =
+        |lines| tracing::warn!(lines, "{lines} lines of the log were dropped: standard error was not read fast enough");
     let queue = LogQueue::start(io::stderr(), dropped_lines(), say)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -51,7 +52,7 @@ pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGua
     // The hook of the standard library prints to standard error, which may block.
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a thread panicked")));
     if bad {
-        tracing::warn!("IMAGATE_LOG means nothing; logging as if it were not set");
+        tracing::warn!("IMAGATE_LOG is not a valid filter and is ignored");
     }
     Ok(queue.guard())
 }

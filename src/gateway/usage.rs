@@ -55,7 +55,7 @@ pub(crate) struct NamedRecordPage {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     /// The list must continue after a record that does not exist, or that belongs to a user other than the owner.
-    #[error("there is no record of the request `{0}`")]
+    #[error("the record of the request `{0}` does not exist")]
     UnknownPlace(RequestId),
     /// The store failed.
     #[error(transparent)]

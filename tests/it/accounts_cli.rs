@@ -193,7 +193,7 @@ fn a_name_is_taken_once_by_the_file_or_the_store() {
     for name in ["kept", "written"] {
         let done = home.add(name, &[]);
         assert_eq!(done.code, FAILED, "{done:#?}");
-        assert!(done.stderr.contains(&format!("there is an account {name} already")), "{done:#?}");
+        assert!(done.stderr.contains(&format!("the account {name} already exists")), "{done:#?}");
     }
     assert_eq!(home.listed().len(), 2);
 }
@@ -220,7 +220,7 @@ fn only_an_account_of_the_store_can_be_deleted() {
     home.add("kept", &[]).good();
     let done = home.run(&["account", "delete", "written"]);
     assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("stands in the configuration file"), "{done:#?}");
+    assert!(done.stderr.contains("is defined in the settings file"), "{done:#?}");
     assert_eq!(home.run(&["account", "delete", "kept"]).good(), "kept deleted\n");
     assert_eq!(home.listed().len(), 1);
     home.add("kept", &[]).good();
@@ -232,7 +232,7 @@ fn an_unknown_account_is_a_failure_that_names_it() {
     for action in ["disable", "enable", "delete"] {
         let done = home.run(&["account", action, "acc_nobody"]);
         assert_eq!(done.code, FAILED, "{action}: {done:#?}");
-        assert!(done.stderr.contains("there is no account acc_nobody"), "{done:#?}");
+        assert!(done.stderr.contains("the account acc_nobody does not exist"), "{done:#?}");
     }
 }
 
@@ -351,5 +351,5 @@ fn the_secrets_of_an_account_of_the_file_are_changed_there() {
     let home = Home::new();
     let done = home.run(&["account", "rotate", "written", "--api-key-env", "IT_SECRET"]);
     assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("stands in the configuration file, which alone can change it"), "{done:#?}");
+    assert!(done.stderr.contains("is defined in the settings file and can only be changed there"), "{done:#?}");
 }

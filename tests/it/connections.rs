@@ -154,7 +154,7 @@ fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
     });
     assert_eq!(count(&counts, "imagate_connections{state=\"reading_head\"}"), 4, "{counts}");
     assert_eq!(count(&counts, "imagate_connections{state=\"busy\"}"), 0, "{counts}");
-    let lines = || gateway.said().matches("connections are short").count();
+    let lines = || gateway.said().matches("connections were closed or refused").count();
     eventually("it is logged", || (lines() > 0).then_some(()));
     assert_eq!(lines(), 1, "one line for all of them: {}", gateway.said());
     for stream in hostile.drain(..6) {
@@ -204,7 +204,7 @@ fn running_out_of_descriptors_is_logged_and_counted_and_whoever_waits_is_served_
     let waiting = connect(&gateway, host(1), request).expect("a connection");
     let said = eventually("it is logged", || {
         let said = gateway.said();
-        said.lines().find(|line| line.contains("connections are short")).map(str::to_owned)
+        said.lines().find(|line| line.contains("connections were closed or refused")).map(str::to_owned)
     });
     assert!(said.contains(" WARN ") && said.contains("failed=1") && said.contains("Too many open files"), "{said}");
     gateway.server().limit_descriptors(1024);

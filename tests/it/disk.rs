@@ -166,7 +166,7 @@ fn an_answer_for_which_the_disk_has_no_room_is_given_and_not_kept() {
     call().good();
     eventually("the log says so", || {
         let log = gateway.server.stderr();
-        (log.contains("an answer is not kept") && log.contains("the rest of the disk")).then_some(())
+        (log.contains("an answer is not stored") && log.contains("the remaining disk space")).then_some(())
     });
     assert_eq!(call().error(502)["reason"], "outcome_unknown");
     assert_eq!(gateway.upstream.attempts(), 1, "it is not paid for again");

@@ -83,7 +83,7 @@ fn the_first_key_is_printed_once_and_still_works_after_a_restart() {
 
 /// The links that make the first admin, as they are printed.
 fn setup_links(printed: &str) -> Vec<String> {
-    const SAYS: &str = "Open this link once to make the first admin: ";
+    const SAYS: &str = "Open this one-time link to create the first admin: ";
     printed.lines().filter_map(|line| line.strip_prefix(SAYS)).map(str::to_owned).collect()
 }
 
@@ -322,7 +322,7 @@ fn what_is_printed_works_as_printed_also_with_a_configuration_elsewhere() {
         Program::new(home.path()).args(["serve", "--listen", "127.0.0.1:0", "--config"]).args([&config]).serve();
     let printed = server.stdout();
     let hint =
-        printed.lines().find_map(|line| line.strip_prefix("Make a key with: imagate ")).expect("a hint").to_owned();
+        printed.lines().find_map(|line| line.strip_prefix("Create a key with: imagate ")).expect("a hint").to_owned();
     let shell = Path::new("/bin/sh");
     let line = format!("{} {hint}", env!("CARGO_BIN_EXE_imagate"));
     let made = Program::other(shell, home.path()).args(["-c", &line]).run();

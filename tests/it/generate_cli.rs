@@ -34,7 +34,7 @@ fn a_file_that_is_there_is_replaced_only_where_that_is_said() {
             (USAGE, b"mine".to_vec()),
             "{words:?} {done:#?}"
         );
-        assert!(done.stderr.contains("keep.png is there already") && done.stderr.contains("--force"), "{done:#?}");
+        assert!(done.stderr.contains("keep.png already exists") && done.stderr.contains("--force"), "{done:#?}");
     }
     assert!(gateway.records().is_empty(), "nothing was asked for");
     assert_eq!(generate(&gateway, &["-o", "keep.png", "--force"]).good(), "keep.png\n");
@@ -67,7 +67,7 @@ fn images_that_did_not_come_are_told_and_the_others_are_kept() {
     upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy", ""]);
     let done = generate(&gateway, &["-n", "3", "--json", "-o", "boat.png"]);
     assert_eq!(done.code, INCOMPLETE, "{done:#?}");
-    assert!(done.stderr.contains("1 of 3 images did not come"), "{done:#?}");
+    assert!(done.stderr.contains("1 of 3 images are missing"), "{done:#?}");
     let report: serde_json::Value = serde_json::from_str(&done.stdout).expect("JSON");
     assert_eq!((&report["missing"], &report["files"]), (&json!(1), &json!(["boat-1.png", "boat-2.png"])), "{report}");
     assert!(report["delivered"].as_str().is_some_and(|delivered| delivered.ends_with(" png")), "{report}");
@@ -115,10 +115,10 @@ fn a_key_goes_only_to_the_address_of_its_own_pair() {
         (
             &[("OPENAI_API_KEY", theirs), ("IMAGATE_BASE_URL", &address)],
             &[],
-            "OPENAI_API_KEY goes only to OPENAI_BASE_URL",
+            "OPENAI_API_KEY is used only with OPENAI_BASE_URL",
         ),
         (&[("OPENAI_API_KEY", theirs)], &[], "OPENAI_BASE_URL is not"),
-        (&[("OPENAI_API_KEY", theirs)], &["--base-url", &address], "OPENAI_API_KEY goes only to OPENAI_BASE_URL"),
+        (&[("OPENAI_API_KEY", theirs)], &["--base-url", &address], "OPENAI_API_KEY is used only with OPENAI_BASE_URL"),
         (
             &[("IMAGATE_API_KEY", ours), ("IMAGATE_BASE_URL", "https://ours.invalid/v1")],
             &["--base-url", &address],
@@ -210,7 +210,10 @@ fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
         Program::new(home.path()).env("IMAGATE_API_KEY", "sk-test").env("IMAGATE_BASE_URL", upstream.base_url());
     let done = program.args(["generate", "a boat", "--size", "1536x1024", "--upscale", "-o", "boat.png"]).run();
     assert_eq!(done.code, FAILED, "{done:#?}");
-    assert!(done.stderr.contains("kept as it came") && done.stderr.contains("cannot be resized"), "{done:#?}");
+    assert!(
+        done.stderr.contains("written as it was delivered") && done.stderr.contains("cannot be resized"),
+        "{done:#?}"
+    );
     assert_eq!(std::fs::read(home.path().join("boat.png")).expect("the image"), file[..file.len() - 20]);
 }
 

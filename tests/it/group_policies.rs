@@ -179,7 +179,10 @@ fn a_command_does_not_ask_its_own_environment_for_the_key_of_a_service() {
     let path = path.to_str().expect("a path");
     let done = gateway.manage(&["group", "create", "studio", "--policy", path]);
     done.good();
-    assert!(done.stderr.contains("NO_MODERATION") && done.stderr.contains("the server must have it"), "{done:#?}");
+    assert!(
+        done.stderr.contains("NO_MODERATION") && done.stderr.contains("it must be set for the gateway"),
+        "{done:#?}"
+    );
     let shown = gateway.manage(&["group", "show", "studio", "--json"]).json();
     assert_eq!(shown["problem"], Value::Null, "{shown}");
     let listed = gateway.manage(&["group", "list", "--json"]).json();
@@ -211,7 +214,7 @@ fn a_policy_that_cannot_be_used_changes_nothing_and_its_field_is_named() {
         (json!({"text_models": ["two words"]}), "policy.text_models[0]", "model"),
         (json!({"tools": ["Web Search"]}), "policy.tools[0]", "type of a tool"),
         (json!({"colour": "red"}), "policy.colour", "unknown setting"),
-        (json!({"name": "other"}), "policy.name", "is not among"),
+        (json!({"name": "other"}), "policy.name", "is not a setting of a policy"),
         (json!({"filter": {"words": ["fine", " "]}}), "policy.filter.words[1]", "blank"),
         (json!({"filter": {"words": ["\u{200b}"]}}), "policy.filter.words[0]", "seen"),
         (json!({"filter": {"words": ["two\nlines"]}}), "policy.filter.words[0]", "line break"),
@@ -309,10 +312,10 @@ fn a_group_is_looked_after_by_command_beside_a_running_server() {
     let [default, studio, written] = [json!("default"), json!("studio"), json!("written")];
     assert_eq!(names, [(&default, &store), (&studio, &store), (&written, &of_file)]);
     for (words, code, said) in [
-        (&["group", "change", "written", "--policy", &policy][..], 1, "the configuration file"),
-        (&["group", "change", "nobody", "--policy", &policy], 1, "there is no group nobody"),
-        (&["group", "create", "studio"], 1, "there is a group studio already"),
-        (&["group", "delete", "default"], 1, "in use"),
+        (&["group", "change", "written", "--policy", &policy][..], 1, "the settings file"),
+        (&["group", "change", "nobody", "--policy", &policy], 1, "the group nobody does not exist"),
+        (&["group", "create", "studio"], 1, "the group studio already exists"),
+        (&["group", "delete", "default"], 1, "cannot be deleted"),
         (&["group", "change", "studio", "--policy", "gone.toml"], 2, "gone.toml cannot be read"),
     ] {
         let done = gateway.manage(words);

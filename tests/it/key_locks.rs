@@ -109,7 +109,7 @@ fn a_member_does_not_move_an_end_that_an_admin_has_set() {
     assert_eq!((&seen["expires_at"], &seen["latest_end"]), (&json!(end), &json!(end)));
     for change in [json!({"never_expires": true}), json!({"expires_at": "2099-01-02T00:00:00Z"})] {
         let answer = house.eve(Call::patch(&path).json(&change));
-        denied(&answer, "An admin has set the end of this key: it cannot be later than 2099-01-01T00:00:00.000Z");
+        denied(&answer, "An admin has set the expiry of this key: it cannot be later than 2099-01-01T00:00:00.000Z");
         assert_eq!(answer.error(403)["param"], "expires_at");
     }
     house.eve(Call::patch(&path).json(&json!({"expires_at": "2098-01-01T00:00:00Z"}))).good();
@@ -120,7 +120,7 @@ fn a_member_does_not_move_an_end_that_an_admin_has_set() {
     let body = json!({"name": "given", "user": "eve", "expires_at": end});
     let given = house.admin(Call::post(KEYS).json(&body)).good();
     let given = format!("{KEYS}/{}", text(&given, "/key/id"));
-    denied(&house.eve(Call::patch(&given).json(&json!({"never_expires": true}))), "An admin has set the end");
+    denied(&house.eve(Call::patch(&given).json(&json!({"never_expires": true}))), "An admin has set the expiry");
 }
 
 #[test]

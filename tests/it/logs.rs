@@ -79,7 +79,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
     ask(10_000, server.address(), &key);
     let lost = dropped(metrics);
     assert!(lost > 0, "the queue of the log holds more than this test logs");
-    let said = read_until(&mut log, "lines were dropped");
+    let said = read_until(&mut log, "lines of the log were dropped");
     assert!(said.contains(" WARN "), "{said}");
 
     ask(1_000, server.address(), &key);

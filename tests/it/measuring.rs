@@ -112,12 +112,12 @@ fn readiness_says_that_the_disk_has_no_room_for_records() {
         let log = server.stderr();
         (log.matches(" 503 ").count().max(log.matches("status=503").count()) >= 20).then_some(())
     });
-    assert_eq!(server.stderr().matches("records were not written").count(), 1, "{}", server.stderr());
+    assert_eq!(server.stderr().matches("records could not be written").count(), 1, "{}", server.stderr());
 
     disk.clear();
     eventually("it is ready by itself", || (ready().0 == 200).then_some(()));
     generation().good();
-    let again = || server.stderr().matches("records are written again").count();
+    let again = || server.stderr().matches("writing records works again").count();
     eventually("the log says that records are written again", || (again() > 0).then_some(()));
     assert_eq!(again(), 1, "{}", server.stderr());
 }

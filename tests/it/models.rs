@@ -146,7 +146,7 @@ fn an_account_that_fails_only_leaves_its_models_out() {
     assert_eq!(listed(gateway.address(), gateway.secret()), ["a"]);
     assert_eq!(questions(&upstream), scripts.len() + 1, "nobody is asked twice");
     eventually("the log says which account gave no models", || {
-        gateway.said().contains("the models of an account are not known now").then_some(())
+        gateway.said().contains("the models of an account could not be listed").then_some(())
     });
     assert!(!gateway.said().contains("canary"), "{}", gateway.said());
     // What was learnt here says nothing of whether the accounts can work.

@@ -187,7 +187,7 @@ fn a_text_model_that_means_nothing_is_a_problem_of_the_settings() {
         let done = gateway.manage(&["config", "check"]);
         assert!(done.stderr.contains(problem), "{lines}: {}", done.stderr);
     };
-    check("host_model = \"gpt-5.5\"", "`host_model` has a meaning only for an account with the protocol \"responses\"");
+    check("host_model = \"gpt-5.5\"", "`host_model` has no meaning for an account without the protocol \"responses\"");
     check("protocol = \"responses\"\nhost_model = \"gpt-image-2\"", "`host_model` must be a text model");
     check("protocol = \"responses\"\nhost_model = \"a b\"", "`host_model` must be the id of a text model");
 }

@@ -64,9 +64,9 @@ fn somebody_is_invited_by_a_link_to_the_public_address() {
         table.good().lines().any(|line| line.contains("bob") && line.contains("member") && line.contains("disabled"))
     );
     for (words, says) in [
-        (&["user", "invite", "bob"][..], "there is a user bob already"),
-        (&["user", "enable", "eve"], "there is no user eve"),
-        (&["user", "invite", "eve", "--group", "nowhere"], "there is no group nowhere"),
+        (&["user", "invite", "bob"][..], "the user bob already exists"),
+        (&["user", "enable", "eve"], "the user eve does not exist"),
+        (&["user", "invite", "eve", "--group", "nowhere"], "the group nowhere does not exist"),
         (&["user", "reset", "bob"], "the user is disabled"),
     ] {
         let done = home.run(words);
@@ -87,7 +87,7 @@ fn a_key_ends_when_it_was_said_to_end() {
     let listed = home.json(&["key", "list"]);
     assert_eq!((&listed[0]["expires_at"], &listed[0]["state"]), (&made["expires_at"], &json!("active")));
     let done = home.run(&["key", "create", "--name", "over", "--expires", "2020-01-01"]);
-    assert!(done.code == FAILED && done.stderr.contains("must lie in the future"), "{done:?}");
+    assert!(done.code == FAILED && done.stderr.contains("must be in the future"), "{done:?}");
     assert_eq!(home.run(&["key", "create", "--name", "never", "--expires", "soon"]).code, USAGE);
     let without = home.json(&["key", "create", "--name", "without"]);
     assert!(without.get("expires_at").is_none(), "{without}");
@@ -154,7 +154,7 @@ fn an_admin_token_is_made_for_somebody_and_shown_once() {
     let done = home.run(&["token", "delete", "tok_1"]);
     assert!(done.code == FAILED && done.stderr.contains("there is no token tok_1"), "{done:?}");
     let done = home.run(&["token", "create", "--name", "ci", "--user", "eve"]);
-    assert!(done.code == FAILED && done.stderr.contains("there is no user eve"), "{done:?}");
+    assert!(done.code == FAILED && done.stderr.contains("the user eve does not exist"), "{done:?}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn no_name_hides_a_letter_or_turns_its_line_around() {
             &["key", "create", "--name", "k", "--group", name],
         ] {
             let done = home.run(words);
-            assert!(done.code == FAILED && done.stderr.contains("that can be seen"), "{words:?}: {done:?}");
+            assert!(done.code == FAILED && done.stderr.contains("visible character"), "{words:?}: {done:?}");
             assert!(!done.stderr.contains(name), "{done:?}");
         }
     }

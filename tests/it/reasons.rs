@@ -121,7 +121,7 @@ fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() 
         let account = gateway.account("first");
         (account["state"] == "failing").then_some(account)
     });
-    assert_eq!(account["cooling_cause"], "3 calls in a row have failed", "{account}");
+    assert_eq!(account["cooling_cause"], "3 consecutive calls have failed", "{account}");
     assert!(account["cooling_until"].is_string(), "{account}");
     assert!(gateway.manage(&["account", "list"]).good().contains("failing until"));
     assert_eq!(gateway.account("second")["state"], "enabled");

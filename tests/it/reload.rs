@@ -126,13 +126,13 @@ fn settings_that_need_a_restart_are_named_and_stay() {
     let address = gateway.address();
     edit(&gateway, "metrics_listen = \"127.0.0.1:0\"", "metrics_listen = \"127.0.0.1:1\"\nskills_dir = \"skills\"");
     let said = reload(&gateway);
-    assert!(said.contains("in force after a restart: metrics_listen, skills_dir"), "{said}");
+    assert!(said.contains("effective after a restart: metrics_listen, skills_dir"), "{said}");
     assert_eq!(Call::get("/healthz").send(address).status, 200);
     assert_eq!(Call::get("/metrics").send(gateway.metrics_address()).status, 200);
     gateway.terminate();
     assert!(gateway.server().wait(PATIENCE).success());
     let nobody = gateway.manage(&["config", "reload"]);
-    assert!(nobody.code == Some(1) && nobody.stderr.contains("no gateway serves from"), "{nobody:?}");
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("no gateway is running with"), "{nobody:?}");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn no_setting_that_has_changed_is_passed_over_in_silence() {
     append(&gateway, "[connections]\nmax = 500\n[uploads]\ndisk_megabytes = 9000\n[retention]\nrecords = \"40d\"\n");
     let said = reload(&gateway);
     assert!(said.contains("settings changed: max_keys_per_member"), "{said}");
-    assert!(said.contains("in force after a restart: connections, retention, uploads"), "{said}");
+    assert!(said.contains("effective after a restart: connections, retention, uploads"), "{said}");
 }
 
 #[test]
@@ -183,10 +183,10 @@ fn no_request_notices_twenty_reloads() {
         for round in 0..20 {
             let (from, to) = if round % 2 == 0 { ("= 64", "= 63") } else { ("= 63", "= 64") };
             edit(&gateway, &format!("large_concurrency {from}"), &format!("large_concurrency {to}"));
-            let before = gateway.said().matches("the configuration was read again").count();
+            let before = gateway.said().matches("the settings have been reloaded").count();
             gateway.server().signal("HUP");
             eventually("it was read again", || {
-                (gateway.said().matches("the configuration was read again").count() > before).then_some(())
+                (gateway.said().matches("the settings have been reloaded").count() > before).then_some(())
             });
         }
         done.store(true, Ordering::Relaxed);

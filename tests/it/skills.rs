@@ -67,7 +67,7 @@ fn what_has_an_error_is_not_published_and_what_was_good_stays() {
             (said.matches("the skills are not published").count() >= count).then_some(said)
         })
     };
-    assert!(complaints(1).contains("what was good before"));
+    assert!(complaints(1).contains("the last valid version"));
     std::fs::write(folder.path().join("skills.json"), "{\"skills\": 3}").expect("a broken manifest");
     complaints(2);
     // Mended, with another byte in it.

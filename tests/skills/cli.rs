@@ -333,12 +333,12 @@ fn a_difference_is_told_to_people() {
         manifest["apis"][0]["title"] = "Images".into();
     });
     let done = skills(&["diff", &case("good/full"), as_text(&path)]);
-    let expected = "image-generation 1.2.0 -> 1.2.0: patch asked for, none made, TOO LITTLE\n  \
+    let expected = "image-generation 1.2.0 -> 1.2.0: patch required, none made, TOO LITTLE\n  \
                     `title` changed (patch)\n\
                     pdf 0.3.1\n  added (minor)\n\
                     pdf-reading 0.3.1\n  removed (major)\n\
                     API reference `images-python` changed (patch)\n\
-                    the whole asks for: major\n";
+                    required bump in all: major\n";
     assert_eq!((done.code, done.stdout.as_str()), (FOUND, expected));
 }
 

@@ -150,7 +150,7 @@ fn a_check_sees_the_api_references() {
     let told = shop.bad(&["build", "--check"], 1);
     assert!(told.contains("apis/images.md:2:1: has no `language`"), "{told}");
     fs::remove_file(shop.at("apis/images.md")).expect("it was there");
-    assert!(shop.bad(&["build", "--check"], 1).contains("`images` is no longer there, and leaves the manifest"));
+    assert!(shop.bad(&["build", "--check"], 1).contains("`images` no longer exists and is removed from the manifest"));
     shop.put("docs/images.md", &document("Elsewhere"));
     shop.good(&["build", "--apis", "docs/"]);
     assert_eq!(shop.manifest()["apis"][0]["path"], "docs/images.md");

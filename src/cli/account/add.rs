@@ -17,13 +17,13 @@ use crate::gateway::store::{AuditContext, SqliteStore};
 /// Arguments of `account add`: the settings of `[[accounts]]`.
 #[derive(Debug, Args)]
 pub(super) struct AccountAddCommand {
-    /// What logs and records call the account: letters, digits, `.`, `_` and `-`.
+    /// The name of the account in logs and records: letters, digits, `.`, `_` and `-`.
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// What kind of credentials the account has.
+    /// The kind of credentials that the account has.
     #[arg(long, value_name = "KIND", default_value = "api_key", value_parser = ["api_key", "oauth", "simulator"])]
     kind: String,
-    /// Which API the upstream speaks [default: images]
+    /// The API that the upstream implements [default: images]
     #[arg(long, value_name = "API", value_parser = ["images", "responses"])]
     protocol: Option<String>,
     /// The text model that runs the image tool of an account with the protocol `responses` [default: gpt-5.5]
@@ -32,26 +32,26 @@ pub(super) struct AccountAddCommand {
     /// The address of the upstream with its version, such as <https://api.openai.com/v1>
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Allow plain http off this machine: credentials and images then travel unencrypted.
+    /// Allow plain http to other machines: credentials and images are then sent unencrypted.
     #[arg(long)]
     allow_http: bool,
     #[command(flatten)]
     secrets: AccountSecretArgs,
     #[command(flatten)]
     tokens: OauthArgs,
-    /// Whether the account is paid for [default: paid]
+    /// The billing tier of the account [default: paid]
     #[arg(long, value_name = "TIER", value_parser = ["paid", "free"])]
     tier: Option<String>,
     /// A group whose keys may use the account; may be given several times [default: default]
     #[arg(long, value_name = "GROUP")]
     group: Vec<String>,
-    /// Among accounts that are otherwise equal the highest goes first [default: 0]
+    /// The priority: among otherwise equal accounts, the highest is used first [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// How many images of up to 2560x1440 pixels the account may make at once [default: 8]
+    /// The maximum number of concurrent images of up to 2560x1440 pixels [default: 8]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// How many larger images the account may make at once [default: 2]
+    /// The maximum number of concurrent larger images [default: 2]
     #[arg(long, value_name = "N")]
     large_concurrency: Option<u32>,
 }
@@ -61,19 +61,20 @@ struct OauthArgs {
     /// The token endpoint of an oauth account.
     #[arg(long, value_name = "URL")]
     token_url: Option<String>,
-    /// What an oauth account exchanges for an access token.
+    /// The grant that an oauth account exchanges for an access token.
     #[arg(long, value_name = "GRANT", value_parser = ["refresh_token", "client_credentials"])]
     grant: Option<String>,
-    /// The client that the access token is issued to.
+    /// The OAuth client id.
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
-    /// Where the token endpoint expects id and proof of the client [default: basic]
+    /// The place of the client id and client secret in token requests: the `Authorization` header or the body [default:
+    /// basic]
     #[arg(long, value_name = "PLACE", value_parser = ["basic", "body"])]
     client_auth: Option<String>,
-    /// The scopes that the access token is to have, with spaces between them.
+    /// The requested scopes of the access token, separated by spaces.
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
-    /// Whom the access token is for, where the token endpoint asks for it.
+    /// The audience of the access token, if the token endpoint requires one.
     #[arg(long, value_name = "NAME")]
     audience: Option<String>,
 }
@@ -141,8 +142,7 @@ pub(super) async fn add(
     }
     if added.first_key_disabled {
         remark(&format!(
-            "the key that the first start printed is disabled, because this account can cost something; make another one with: \
-             imagate key create --name NAME{}",
+            "the key that the first start printed is disabled, because this account can incur costs; create another key with: imagate key create --name NAME{}",
             config.arguments()
         ));
     }
@@ -161,6 +161,8 @@ fn warn(known: &ManagedAccount, config: &Config) {
     let Ok(account) = &known.account else { return };
     let known = |name: &str| config.groups.iter().any(|group| group.name == name);
     for group in account.groups.iter().filter(|group| !known(group)) {
-        remark(&format!("the group {group} is not in the settings; it serves keys made for a group of that name"));
+        remark(&format!(
+            "the group {group} is not in the settings; the account serves keys that are created in a group of that name"
+        ));
     }
 }

@@ -15,13 +15,13 @@ use crate::image::Size;
 /// Arguments of `account explain`.
 #[derive(Debug, Args)]
 pub(super) struct AccountExplainCommand {
-    /// The group of the key that asks.
+    /// The group of the key that sends the request.
     #[arg(long, value_name = "GROUP", default_value = DEFAULT_GROUP)]
     group: String,
-    /// The size that is asked for, such as 3840x2160; few accounts make many large images at once.
+    /// The requested size, such as 3840x2160; accounts have fewer slots for large images.
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
-    /// The `session-id` of a conversation at `/v1/responses`: which account it is with.
+    /// The `session-id` of a conversation at `/v1/responses`, to show the account that it is bound to.
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }
@@ -38,8 +38,8 @@ impl AccountExplainCommand {
         let rows: Vec<[String; 6]> = explained.iter().map(row).collect();
         print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
         remark(&match explained.iter().find(|account| account.chosen) {
-            Some(account) => format!("{} would be asked: {}", account.account, ORDER),
-            None if self.session.is_some() => format!("no account can answer the group {} now", self.group),
+            Some(account) => format!("{} would be used: {}", account.account, ORDER),
+            None if self.session.is_some() => format!("no account can serve the group {} now", self.group),
             None => format!("no account can make an image for the group {} now", self.group),
         });
         Ok(())
@@ -47,8 +47,7 @@ impl AccountExplainCommand {
 }
 
 /// The order of the accounts, as a sentence.
-const ORDER: &str = "of those that can, paid goes before free, oauth before api_key, higher priority before lower, then \
-                     the one that a conversation is with, and then the one with the most places left";
+const ORDER: &str = "of the accounts that can serve it, paid comes before free, oauth before api_key, higher priority before lower, then the account that the conversation is bound to, and then the account with the most free slots";
 
 fn described(explained: &AccountExplanation) -> Value {
     let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explained;
@@ -73,11 +72,11 @@ pub(super) fn told(state: &AccountAvailability) -> String {
     match state {
         AccountAvailability::Free => "free".to_owned(),
         AccountAvailability::Full => "full".to_owned(),
-        AccountAvailability::Ejected { seconds } => format!("set aside for {seconds}s, because it failed too often"),
-        AccountAvailability::Resting { cause, seconds } => format!("cooling for {seconds}s: {}", cause.as_str()),
+        AccountAvailability::Ejected { seconds } => format!("not used for {seconds}s, because it failed too often"),
+        AccountAvailability::Resting { cause, seconds } => format!("in cooldown for {seconds}s: {}", cause.as_str()),
         AccountAvailability::Disabled { reason } => format!("disabled: {reason}"),
         AccountAvailability::OtherGroup => "serves other groups".to_owned(),
-        AccountAvailability::OtherProtocol => "speaks another protocol".to_owned(),
+        AccountAvailability::OtherProtocol => "uses another protocol".to_owned(),
     }
 }
 

@@ -12,22 +12,22 @@ use crate::cli::secret;
 /// Where the secrets of an account are kept.
 #[derive(Debug, Args)]
 pub(super) struct AccountSecretArgs {
-    /// The environment variable with the key that the upstream issued.
+    /// The environment variable that holds the upstream's API key.
     #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
     api_key_env: Option<String>,
-    /// The file with that key; `-` is standard input.
+    /// The file that holds the API key; `-` is standard input.
     #[arg(long, value_name = "PATH")]
     api_key_file: Option<PathBuf>,
-    /// The environment variable with what proves to a token endpoint who the client is.
+    /// The environment variable that holds the OAuth client secret.
     #[arg(long, value_name = "NAME", conflicts_with = "client_secret_file")]
     client_secret_env: Option<String>,
-    /// The file with that proof; `-` is standard input.
+    /// The file that holds the client secret; `-` is standard input.
     #[arg(long, value_name = "PATH")]
     client_secret_file: Option<PathBuf>,
-    /// The environment variable with the first refresh token.
+    /// The environment variable that holds the first refresh token.
     #[arg(long, value_name = "NAME", conflicts_with = "refresh_token_file")]
     refresh_token_env: Option<String>,
-    /// The file with that token; `-` is standard input.
+    /// The file that holds the refresh token; `-` is standard input.
     #[arg(long, value_name = "PATH")]
     refresh_token_file: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ impl AccountSecretArgs {
         ];
         let from_stdin = sources.iter().filter(|(_, _, file)| file.as_deref() == Some(Path::new(secret::STDIN)));
         if from_stdin.count() > 1 {
-            return Err(CommandFailure::Usage("only one secret can come from standard input".to_owned()));
+            return Err(CommandFailure::Usage("only one secret can be read from standard input".to_owned()));
         }
         let mut secrets = BTreeMap::new();
         for (field, variable, file) in sources {

@@ -21,7 +21,7 @@ pub(super) async fn test(
 ) -> Result<(), CommandFailure> {
     let probed = match manage::probe(config, store, id).await {
         Err(ManageError::NotNow(name, Some(state))) => {
-            let advice = format!("`imagate account enable {name}` ends it");
+            let advice = format!("`imagate account enable {name}` ends this state");
             return Err(CommandFailure::Advised(anyhow::anyhow!("the account {name} is {}", told(&state)), advice));
         }
         Err(ManageError::Settings(problems)) => return Err(unusable(problems)),
@@ -35,8 +35,10 @@ pub(super) async fn test(
     }
     match status {
         _ if json && probed.is_good() => {}
-        None => print(&format!("{name} is the simulator, which answers by itself\n"))?,
-        Some(status) if probed.is_good() => print(&format!("{name} is let in: status {status} after {latency} ms\n"))?,
+        None => print(&format!("{name} is the simulator, which has no upstream\n"))?,
+        Some(status) if probed.is_good() => {
+            print(&format!("{name}: the upstream accepts its credentials (status {status} after {latency} ms)\n"))?
+        }
         Some(status) => {
             return Err(CommandFailure::Failed(anyhow::anyhow!(
                 "{name}: {} (status {status} after {latency} ms)",
@@ -52,9 +54,9 @@ const fn meaning(status: u16) -> &'static str {
     match status {
         401 | 403 => "the upstream does not accept its credentials",
         404 => "the upstream has no list of models at this base_url",
-        429 => "the upstream has had too many requests from it",
-        300..=399 => "the upstream sends it elsewhere, which is never followed",
-        500.. => "the upstream has trouble of its own",
-        _ => "the upstream does not do what it was asked",
+        429 => "the upstream has received too many requests from this account",
+        300..=399 => "the upstream redirects the request; redirects are never followed",
+        500.. => "the upstream has an internal error",
+        _ => "the upstream rejects the request",
     }
 }

@@ -19,15 +19,17 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// the settings before.
 pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
-    let nobody = || anyhow!("no gateway serves from {}", data_dir.display());
+    let nobody = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
     let before = ServingStatus::find(data_dir)?.ok_or_else(nobody)?;
     hang_up(before.process)?;
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         // The file cannot be read while the gateway writes it, or after the gateway has ended.
         if let Some(now) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
-            let changes = now.last.map_err(|problems| anyhow!("the gateway has changed nothing: {problems}"))?;
-            print(&format!("the gateway (process {}) has read its settings again: {changes}\n", now.process))?;
+            let changes = now.last.map_err(|problems| {
+                anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")
+            })?;
+            print(&format!("the gateway (process {}) has reloaded its settings: {changes}\n", now.process))?;
             return Ok(());
         }
         run(async {
@@ -35,19 +37,18 @@ pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
             Ok(())
         })?;
     }
-    Err(anyhow!("the gateway (process {}) was asked, and has not said anything; its log may tell", before.process)
-        .into())
+    Err(anyhow!("the gateway (process {}) has not reported a result; see its log", before.process).into())
 }
 
 #[cfg(unix)]
 fn hang_up(process: i32) -> Result<(), CommandFailure> {
     use rustix::process::{Pid, Signal, kill_process};
     let process = Pid::from_raw(process).ok_or_else(|| anyhow!("the lock file names no process"))?;
-    kill_process(process, Signal::HUP).map_err(|error| anyhow!("the gateway cannot be asked: {error}"))?;
+    kill_process(process, Signal::HUP).map_err(|error| anyhow!("the gateway cannot be signalled: {error}"))?;
     Ok(())
 }
 
 #[cfg(not(unix))]
 fn hang_up(_: i32) -> Result<(), CommandFailure> {
-    Err(anyhow!("this system has no SIGHUP; start the gateway again instead").into())
+    Err(anyhow!("this system has no SIGHUP; restart the gateway instead").into())
 }

@@ -29,7 +29,7 @@ impl OutputImage {
                 (Self::Resized(resized), None)
             }
             Err(error) => {
-                remark("note: the image is kept as it came");
+                remark("note: the image is written as it was delivered");
                 (Self::AsItCame(image), Some(error))
             }
         }

@@ -36,7 +36,7 @@ impl OutputTarget {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
             if is_folder || path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
-                return Err(CommandFailure::Usage(format!("there is no folder for {}", path.display())));
+                return Err(CommandFailure::Usage(format!("the output folder of {} does not exist", path.display())));
             }
         }
         Ok(target)
@@ -44,11 +44,11 @@ impl OutputTarget {
 
     fn stdout(numbered: bool) -> Result<Self, CommandFailure> {
         if numbered {
-            return Err(CommandFailure::Usage("only one image can go to standard output".to_owned()));
+            return Err(CommandFailure::Usage("only one image can be written to standard output".to_owned()));
         }
         if io::stdout().is_terminal() {
             return Err(CommandFailure::Usage(
-                "an image is not for a terminal: name a file, or redirect standard output".to_owned(),
+                "an image cannot be written to a terminal: name a file, or redirect standard output".to_owned(),
             ));
         }
         Ok(Self::Stdout)
@@ -62,7 +62,7 @@ impl OutputTarget {
         let paths = (0..count).map(|index| client::with_ending(&self.path(index, None), Some(format)));
         match paths.into_iter().find(|path| path.exists()) {
             Some(path) => Err(CommandFailure::Usage(format!(
-                "{} is there already: name another file, or replace it with --force",
+                "{} already exists: name another file, or replace it with --force",
                 path.display()
             ))),
             None => Ok(()),

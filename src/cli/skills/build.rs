@@ -17,40 +17,40 @@ use crate::manifest::{BuildInput, BuildOutput, FileKind, RepositoryFields, Repos
 /// Arguments of `skills build`.
 #[derive(Debug, Args)]
 pub(super) struct BuildCommand {
-    /// The repository.
+    /// The root folder of the repository.
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
-    /// The manifest, from the root; what no file says is kept as it is there.
+    /// The path of the manifest, relative to the root. Values that no file states are kept from the existing manifest.
     #[arg(long, value_name = "PATH", default_value = "skills.json")]
     manifest: String,
-    /// The folder whose folders are skills, from the root.
+    /// The folder with one subfolder per skill, relative to the root.
     #[arg(long, value_name = "PATH", default_value = "skills")]
     skills: String,
-    /// The folder whose Markdown files are API references, from the root.
+    /// The folder with the API references as Markdown files, relative to the root.
     #[arg(long, value_name = "PATH", default_value = "apis")]
     apis: String,
-    /// The folder of the packages, from the root.
+    /// The folder for the packages, relative to the root.
     #[arg(long, value_name = "PATH", default_value = "packages")]
     packages: String,
-    /// The name of the repository; said once, it is kept.
+    /// The name of the repository. The manifest remembers it.
     #[arg(long, value_name = "NAME")]
     repository: Option<String>,
-    /// The address to clone it from; said once, it is kept.
+    /// The URL to clone the repository from. The manifest remembers it.
     #[arg(long, value_name = "URL")]
     git_url: Option<String>,
-    /// What to put before a path to download a file; said once, it is kept.
+    /// The URL prefix for downloading files of the repository. The manifest remembers it.
     #[arg(long, value_name = "URL")]
     raw_base_url: Option<String>,
-    /// The branch; said once, it is kept.
+    /// The branch. The manifest remembers it.
     #[arg(long, value_name = "NAME")]
     branch: Option<String>,
-    /// Content may change under its version: for what nobody has got yet.
+    /// Allow content to change without a new version. Use it only for versions that are not published.
     #[arg(long)]
     overwrite: bool,
-    /// Write nothing, and fail where something would be written.
+    /// Write nothing, and fail if a file would be written.
     #[arg(long)]
     check: bool,
-    /// The time to write where something changed, in seconds since 1970 (default: now).
+    /// The time to record for changed entries, in seconds since 1970 (default: now).
     #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH")]
     source_date_epoch: Option<i64>,
 }
@@ -63,7 +63,7 @@ impl BuildCommand {
         let now = match self.source_date_epoch.map(|seconds| DateTime::from_timestamp(seconds, 0)) {
             None => Utc::now(),
             Some(Some(now)) => now,
-            Some(None) => return Err(CommandFailure::Usage("SOURCE_DATE_EPOCH is no time".to_owned())),
+            Some(None) => return Err(CommandFailure::Usage("SOURCE_DATE_EPOCH is not a valid time".to_owned())),
         };
         let limit = u64::try_from(JsonLimits::default().bytes).unwrap_or(u64::MAX);
         let before = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
@@ -87,7 +87,7 @@ impl BuildCommand {
         let built = build(&recipe)?;
         let is_new = before.as_ref().is_none_or(|before| before.bytes() != built.manifest.as_bytes());
         let removed = built.removed.iter().chain(&built.removed_apis);
-        removed.for_each(|name| remark(&format!("`{name}` is no longer there, and leaves the manifest")));
+        removed.for_each(|name| remark(&format!("`{name}` no longer exists and is removed from the manifest")));
         built.left_out.iter().for_each(|path| remark(&format!("left out {path}")));
         if self.check { self.compare(&built, is_new) } else { self.write(&checkout, &built, is_new) }
     }
@@ -117,7 +117,7 @@ impl BuildCommand {
             disk::put(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
             remark(&format!("wrote {}", self.manifest));
         }
-        remark(&format!("{} packages are new, {} stay as they are", built.packages.len(), built.kept));
+        remark(&format!("{} packages are new, {} are unchanged", built.packages.len(), built.kept));
         Ok(())
     }
 }
@@ -128,7 +128,7 @@ fn plain_way(files: &dyn RepositoryFiles, path: &str) -> anyhow::Result<()> {
     for part in path.split('/') {
         way.push_str(part);
         if let Some(FileKind::Link(_)) = files.metadata(&way)?.map(|metadata| metadata.kind) {
-            bail!("{way} is a symbolic link; nothing is written through one");
+            bail!("{way} is a symbolic link; files are never written through a link");
         }
         way.push('/');
     }

@@ -12,16 +12,16 @@ use crate::manifest::{Manifest, ManifestDifference, SkillDifference, diff};
 /// Arguments of `skills diff`.
 #[derive(Debug, Args)]
 pub(super) struct DiffCommand {
-    /// The manifest before: a file, `-` for standard input, or an https address.
+    /// The old manifest: a file, `-` for standard input, or an https URL.
     #[arg(value_name = "OLD")]
     old: ManifestInput,
-    /// The manifest now.
+    /// The new manifest, given in the same way.
     #[arg(value_name = "NEW")]
     new: ManifestInput,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// The manifests may be downloaded.
+    /// Allow downloading the manifests.
     #[arg(long)]
     allow_network: bool,
 }
@@ -31,7 +31,7 @@ pub(super) struct DiffCommand {
 impl DiffCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         if self.old == ManifestInput::Stdin && self.new == ManifestInput::Stdin {
-            return Err(CommandFailure::Usage("only one manifest can come from standard input".to_owned()));
+            return Err(CommandFailure::Usage("only one manifest can be read from standard input".to_owned()));
         }
         let old = Manifest::read(&self.old.read(self.allow_network)?)?;
         let new = Manifest::read(&self.new.read(self.allow_network)?)?;
@@ -51,7 +51,7 @@ fn page(difference: &ManifestDifference) -> String {
         // Writing into a string cannot fail.
         let _ = writeln!(text, "{} ({})", change.what, change.bump.as_str());
     }
-    let _ = writeln!(text, "the whole asks for: {}", difference.required.as_str());
+    let _ = writeln!(text, "required bump in all: {}", difference.required.as_str());
     text
 }
 
@@ -66,7 +66,7 @@ fn paragraph(skill: &SkillDifference) -> String {
     if let Some(made) = skill.made {
         let verdict = if skill.is_enough { "enough" } else { "TOO LITTLE" };
         // Writing into a string cannot fail.
-        let _ = write!(text, ": {} asked for, {} made, {verdict}", skill.required.as_str(), made.as_str());
+        let _ = write!(text, ": {} required, {} made, {verdict}", skill.required.as_str(), made.as_str());
     } else if !skill.is_enough {
         text.push_str(": the versions cannot be compared");
     }

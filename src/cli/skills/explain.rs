@@ -12,7 +12,7 @@ const WIDTH: usize = 80;
 /// Arguments of `skills explain`.
 #[derive(Debug, Args)]
 pub(super) struct RuleExplainCommand {
-    /// The rule, by id or name; without it all rules are listed.
+    /// The id or name of the rule. Without it, all rules are listed.
     #[arg(value_name = "RULE")]
     rule: Option<String>,
 }

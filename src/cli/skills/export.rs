@@ -16,10 +16,10 @@ pub(super) struct ExportCommand {
     /// The manifest: a file, or `-` for standard input.
     #[arg(value_name = "FILE", default_value = "skills.json")]
     manifest: ManifestInput,
-    /// What to put before the paths of packages (default: `raw_base_url` of the manifest).
+    /// The URL prefix for the paths of packages (default: `raw_base_url` of the manifest).
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Where to write the index (default: standard output).
+    /// The file to write the index to (default: standard output).
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

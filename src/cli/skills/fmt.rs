@@ -15,10 +15,10 @@ use crate::manifest::format;
 /// Arguments of `skills fmt`.
 #[derive(Debug, Args)]
 pub(super) struct FmtCommand {
-    /// The manifests: files are rewritten, `-` goes from standard input to standard output.
+    /// The manifests. Files are rewritten; `-` formats standard input to standard output.
     #[arg(value_name = "FILE", required = true)]
     manifests: Vec<ManifestInput>,
-    /// Write nothing; say which files would change, and fail if there are any.
+    /// Write nothing, list the files that would change, and fail if there are any.
     #[arg(long)]
     check: bool,
     /// Sort skills by name and version, and API references by id.
@@ -31,7 +31,7 @@ pub(super) struct FmtCommand {
 impl FmtCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         if self.manifests.iter().any(|input| matches!(input, ManifestInput::Address(_))) {
-            return Err(CommandFailure::Usage("a manifest behind an address cannot be rewritten".to_owned()));
+            return Err(CommandFailure::Usage("a manifest at a URL cannot be rewritten".to_owned()));
         }
         let mut has_changes = false;
         for input in &self.manifests {
@@ -65,7 +65,7 @@ impl FmtCommand {
 /// Replaces a file completely or not at all. A symbolic link and the permissions are preserved.
 fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     let path: PathBuf = fs::canonicalize(path)?;
-    let folder = path.parent().context("a file has a folder")?;
+    let folder = path.parent().context("the path has no parent folder")?;
     let permissions = fs::metadata(&path)?.permissions();
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;

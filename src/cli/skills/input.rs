@@ -63,7 +63,7 @@ pub(super) fn fetch(address: &str, limit: u64, hosts: HostPolicy) -> anyhow::Res
     match address_of(address, true) {
         Ok(url) => web::download(&url, limit, hosts),
         Err(CommandFailure::Usage(message)) => bail!(message),
-        Err(_) => bail!("this is no address"),
+        Err(_) => bail!("this is not a URL"),
     }
 }
 
@@ -79,12 +79,14 @@ fn bounded(reader: impl Read) -> io::Result<Vec<u8>> {
 
 fn address_of(address: &str, allow_network: bool) -> Result<Url, CommandFailure> {
     let usage = |message: &str| CommandFailure::Usage(message.to_owned());
-    let url = Url::parse(address).map_err(|error| CommandFailure::Usage(format!("this is no address: {error}")))?;
+    let url = Url::parse(address).map_err(|error| CommandFailure::Usage(format!("this is not a URL: {error}")))?;
     if url.scheme() != "https" {
-        return Err(usage("files are downloaded by https only: elsewhere it can be changed on the way"));
+        return Err(usage(
+            "files are downloaded over https only, because plain http does not protect them from changes",
+        ));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(usage("an address with credentials is not used: they would stand in every report"));
+        return Err(usage("a URL with credentials is not used, because every report would show them"));
     }
     if !allow_network {
         return Err(usage("pass --allow-network to download a manifest"));

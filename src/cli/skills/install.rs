@@ -24,19 +24,19 @@ use place::SkillsFolder;
 /// Arguments of `skills install`.
 #[derive(Debug, Args)]
 pub(super) struct InstallCommand {
-    /// The skills: a name, or a name with the versions that are good: `images@^1.2`, `images@1.2.3`.
+    /// The skills to install: a name, or a name with accepted versions, such as `images@^1.2` or `images@1.2.3`.
     #[arg(value_name = "NAME[@VERSION]", required = true)]
     skills: Vec<SkillRequirement>,
-    /// The manifest: a file, beside which the packages are, or an https address.
+    /// The manifest: a file with the packages next to it, or an https URL.
     #[arg(long, value_name = "FILE|URL")]
     from: ManifestInput,
-    /// The folder of skills of an agent.
+    /// The skills folder of the agent.
     #[arg(long, value_name = "DIR")]
     into: PathBuf,
-    /// Take the place of a folder that was changed, or that something else made.
+    /// Replace a folder that was changed, or that this tool did not install.
     #[arg(long)]
     force: bool,
-    /// Packages may come from hosts that only some can reach.
+    /// Allow packages from hosts in private networks.
     #[arg(long)]
     allow_private_hosts: bool,
 }
@@ -58,7 +58,7 @@ impl InstallCommand {
 
     fn one(&self, place: &mut SkillsFolder, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<()> {
         if place.has(skill)? {
-            remark(&format!("{} {} is there", skill.name, skill.version));
+            remark(&format!("{} {} is already installed", skill.name, skill.version));
             return Ok(());
         }
         place.may_write(&skill.name, self.force)?;
@@ -72,13 +72,13 @@ impl InstallCommand {
         let limit = PackageLimits::default().archive_bytes;
         match &self.from {
             ManifestInput::Stdin => {
-                bail!("packages cannot come from standard input; give the manifest as a file or an address")
+                bail!("packages cannot be read from standard input; give the manifest as a file or a URL")
             }
             ManifestInput::File(path) => {
                 let root = folder_of(path);
                 let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
                 let bytes = checkout.read(&skill.package, limit)?;
-                bytes.with_context(|| format!("there is no {} beside the manifest", skill.package))
+                bytes.with_context(|| format!("{} does not exist next to the manifest", skill.package))
             }
             ManifestInput::Address(_) => {
                 let address = package_address(registry, skill);

@@ -21,50 +21,50 @@ use crate::manifest::{
 /// Arguments of `skills validate`.
 #[derive(Debug, Args)]
 pub(super) struct ValidateCommand {
-    /// The manifest: a file, `-` for standard input, or an https address.
+    /// The manifest: a file, `-` for standard input, or an https URL.
     #[arg(value_name = "FILE")]
     manifest: ManifestInput,
-    /// The checkout of the repository; files and packages are checked against the manifest.
+    /// The checkout of the repository, whose files and packages are checked against the manifest.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The manifest that was published before; what was published must not change.
+    /// The manifest that was published before. Published versions must not have changed.
     #[arg(long, value_name = "FILE")]
     previous: Option<ManifestInput>,
-    /// How findings are printed.
+    /// The output format of the findings.
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     format: ReportFormat,
-    /// Warnings are errors.
+    /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// The rule may be broken, for this reason, which stands in every report; may be given several times.
+    /// Accept findings of a rule for the given reason, which every report shows; may be given several times.
     #[arg(long, value_name = "RULE=REASON")]
     allow: Vec<String>,
-    /// Breaking the rule is a warning; may be given several times.
+    /// Report findings of a rule as warnings; may be given several times.
     #[arg(long, value_name = "RULE")]
     warn: Vec<String>,
-    /// Breaking the rule is an error; may be given several times.
+    /// Report findings of a rule as errors; may be given several times.
     #[arg(long, value_name = "RULE")]
     deny: Vec<String>,
-    /// Addresses may name hosts that only some can reach.
+    /// Allow URLs of hosts in private networks.
     #[arg(long)]
     allow_private_hosts: bool,
-    /// Ask the addresses of the manifest, too: packages, sources and the branch.
+    /// Also send requests to the URLs of the manifest: packages, sources and the branch.
     #[arg(long)]
     online: bool,
-    /// The manifests may be downloaded.
+    /// Allow downloading the manifests.
     #[arg(long)]
     allow_network: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum ReportFormat {
-    /// For people: with the lines shown.
+    /// Text for people, with the affected lines.
     Human,
     /// One JSON document.
     Json,
     /// SARIF 2.1.0, for code scanners.
     Sarif,
-    /// Workflow commands of GitHub, for annotations.
+    /// GitHub workflow commands, for annotations.
     Github,
     /// JUnit XML, for build servers.
     Junit,
@@ -76,7 +76,7 @@ impl ValidateCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let overrides = self.overrides().map_err(|error| CommandFailure::Usage(error.to_string()))?;
         if self.manifest == ManifestInput::Stdin && self.previous == Some(ManifestInput::Stdin) {
-            return Err(CommandFailure::Usage("only one manifest can come from standard input".to_owned()));
+            return Err(CommandFailure::Usage("only one manifest can be read from standard input".to_owned()));
         }
         let manifest = self.manifest.read(self.allow_network)?;
         let previous = self.previous.as_ref().map(|input| input.read(self.allow_network)).transpose()?;

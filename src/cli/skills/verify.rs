@@ -19,10 +19,10 @@ pub(super) struct VerifyCommand {
     /// The manifest.
     #[arg(value_name = "FILE", default_value = "skills.json")]
     manifest: PathBuf,
-    /// The folder that the paths of the packages start from (default: that of the manifest).
+    /// The folder that package paths are relative to (default: the folder of the manifest).
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// How findings are printed.
+    /// The output format of the findings.
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     format: ReportFormat,
 }

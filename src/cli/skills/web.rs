@@ -50,7 +50,7 @@ pub(super) enum HostPolicy {
 struct AddressRefusal(&'static str);
 
 const PRIVATE: AddressRefusal =
-    AddressRefusal("the host is of a private network; --allow-private-hosts lets it be asked");
+    AddressRefusal("the host is in a private network; pass --allow-private-hosts to allow it");
 
 // === impl HostPolicy ===
 
@@ -67,13 +67,13 @@ impl HostPolicy {
         } else if can_be_asked(url, true) {
             Err(PRIVATE)
         } else {
-            Err(AddressRefusal("an address with credentials is not asked"))
+            Err(AddressRefusal("a URL with credentials is not requested"))
         }
     }
 
     fn redirect(self, attempt: Attempt<'_>) -> Action {
         if attempt.previous().len() > REDIRECTS {
-            return attempt.error(AddressRefusal("it is sent from one address to the next without an end"));
+            return attempt.error(AddressRefusal("there are too many redirects"));
         }
         match self.may_ask(attempt.url()) {
             Ok(()) => attempt.follow(),
@@ -119,7 +119,7 @@ pub(super) fn download(url: &Url, limit: u64, hosts: HostPolicy) -> anyhow::Resu
         ensure!(response.status().is_success(), "the server answered {}", response.status());
         match read(response, FetchScope::Bytes { limit }).await? {
             FetchBody::Bytes(bytes) => Ok(bytes),
-            FetchBody::Unread | FetchBody::Sum { .. } => bail!("the server answered nothing"),
+            FetchBody::Unread | FetchBody::Sum { .. } => bail!("the server sent an empty answer"),
         }
     };
     runtime()?.block_on(response)
@@ -202,7 +202,7 @@ async fn ask(
     want: FetchScope,
     hosts: HostPolicy,
 ) -> Result<FetchResponse, FetchError> {
-    let url = url.ok_or_else(|| FetchError::Forbidden("this is no address".to_owned()))?;
+    let url = url.ok_or_else(|| FetchError::Forbidden("this is not a URL".to_owned()))?;
     hosts.may_ask(&url).map_err(|forbidden| FetchError::Forbidden(forbidden.to_string()))?;
     if want == FetchScope::Status {
         let head = client.head(url.clone()).send().await.map_err(|error| fault(&error))?;

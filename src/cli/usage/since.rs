@@ -27,8 +27,9 @@ impl FromStr for SinceArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::parse(text, Utc::now())
-            .ok_or("expected a date, a moment such as 2026-11-21T03:00:00Z, or a time ago such as 24h or 7d")
+        Self::parse(text, Utc::now()).ok_or(
+            "expected a date, a date and time such as 2026-11-21T03:00:00Z, or a duration before now such as 24h or 7d",
+        )
     }
 }
 

@@ -43,13 +43,12 @@ pub(super) fn complete(
             let is_other = of_the_key.is_some_and(|of_the_key| !is_same(&of_the_key, &base_url));
             if is_other {
                 return Err(Error::settings(format!(
-                    "{API_KEY} belongs to {BASE_URL}, which is another address than the one that was chosen: choose the \
-                     key for it, too"
+                    "{API_KEY} belongs to {BASE_URL}, but another base URL was given: give its API key, too"
                 )));
             }
             Ok(EnvironmentPair { base_url, api_key })
         }
-        (Some(_), None, _, None) => Err(missing("for the address that was chosen", &read)),
+        (Some(_), None, _, None) => Err(missing("for the given base URL", &read)),
         (None, None, Some(_), None) => Err(missing(&format!("for {BASE_URL}"), &read)),
         (None, None, None, None) => borrowed(&read),
     }
@@ -61,7 +60,7 @@ fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, E
     match (read(BORROWED_BASE_URL), read(BORROWED_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
         (None, Some(_)) => Err(Error::settings(format!(
-            "{BORROWED_API_KEY} is set, and {BORROWED_BASE_URL} is not: set both, or {API_KEY} for a gateway"
+            "{BORROWED_API_KEY} is set, but {BORROWED_BASE_URL} is not: set both, or set {API_KEY} for a gateway"
         ))),
         (Some(_), None) => Err(missing(&format!("for {BORROWED_BASE_URL}"), read)),
         (None, None) => Err(missing("", read)),
@@ -73,9 +72,9 @@ fn missing(of: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
     let other = if of.is_empty() || read(BORROWED_API_KEY).is_none() {
         ""
     } else {
-        "; OPENAI_API_KEY goes only to OPENAI_BASE_URL, and only where nothing else is chosen"
+        "; OPENAI_API_KEY is used only with OPENAI_BASE_URL, and only if nothing else is given"
     };
-    Error::settings(format!("there is no API key{space}{of}: set {API_KEY}, or give one{other}"))
+    Error::settings(format!("there is no API key{space}{of}: set {API_KEY}, or give an API key{other}"))
 }
 
 fn is_same(one: &str, other: &str) -> bool {
@@ -121,7 +120,7 @@ mod tests {
     #[test]
     fn a_key_never_goes_to_the_address_of_the_other_pair() {
         check(["", ""], &[OURS[1], THEIRS[0]], Ok([HERE, "sk-ours"]));
-        check(["", ""], &[OURS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL", "OPENAI_API_KEY goes only to"]));
+        check(["", ""], &[OURS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL", "OPENAI_API_KEY is used only with"]));
         check(["", ""], &[OURS[0], THEIRS[0], THEIRS[1]], Err(&["for IMAGATE_BASE_URL"]));
     }
 
@@ -139,7 +138,7 @@ mod tests {
         check(["https://x/v1", ""], &OURS[1..], Ok(["https://x/v1", "sk-ours"]));
         check(["https://ours", ""], &OURS, Ok(["https://ours", "sk-ours"]));
         check(["https://x/v1", ""], &OURS, Err(&["IMAGATE_API_KEY belongs to IMAGATE_BASE_URL"]));
-        check(["https://x/v1", ""], &THEIRS, Err(&["for the address that was chosen", "OPENAI_API_KEY goes only to"]));
+        check(["https://x/v1", ""], &THEIRS, Err(&["for the given base URL", "OPENAI_API_KEY is used only with"]));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn piece(file: &mut File, left: &mut u64, cx: &mut Context<'_>) -> Poll<io::Resu
     ready!(Pin::new(file).poll_read(cx, &mut buffer))?;
     let read = buffer.filled().len();
     if read == 0 {
-        return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has become shorter")));
+        return Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter")));
     }
     piece.truncate(read);
     *left = left.saturating_sub(u64::try_from(read).unwrap_or(*left));

@@ -55,7 +55,7 @@ impl EditRequest {
     /// Returns the parts of the request, or an error if it has no image or more images than the service takes.
     pub(in crate::client) fn into_parts(self) -> Result<(ImageOptions, Vec<Input>, Option<Input>), Error> {
         if self.images.is_empty() {
-            return Err(Error::request("image", "there is no image to work from"));
+            return Err(Error::request("image", "there is no input image"));
         }
         // Saturating, because a number above `u64` is above the limit as well.
         if u64::try_from(self.images.len()).unwrap_or(u64::MAX) > MAX_EDIT_IMAGES {

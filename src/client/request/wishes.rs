@@ -245,9 +245,9 @@ impl ImageOptions {
         } else if self.model.as_str().is_empty() {
             Err(Error::request("model", "the name of the model is empty"))
         } else if delivery == AnswerMode::Events && images > 1 {
-            Err(Error::request("n", "a stream carries one image only"))
+            Err(Error::request("n", "a stream can carry only one image"))
         } else if delivery == AnswerMode::Whole && partials > 0 {
-            Err(Error::request("partial_images", "only a stream has intermediate images"))
+            Err(Error::request("partial_images", "only a stream can have intermediate images"))
         } else {
             Ok(())
         }

@@ -49,7 +49,7 @@ fn jpeg(file: &[u8]) -> Result<PixelBuffer, String> {
     let options = DecoderOptions::default().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(file), options);
     let bytes = decoder.decode().map_err(|error| error.to_string())?;
-    let info = decoder.info().ok_or("it says nothing of its size")?;
+    let info = decoder.info().ok_or("it does not state its size")?;
     let profile = decoder.icc_profile();
     Ok(PixelBuffer { width: info.width.into(), height: info.height.into(), has_alpha: false, bytes, profile })
 }

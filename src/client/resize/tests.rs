@@ -140,7 +140,7 @@ fn a_jpeg_is_never_transparent() {
     let resize =
         Resize::to(crate::size!("1024x1024")).format(Output::Jpeg { compression: Compression::new(80).unwrap() });
     let of = |alpha: u8| written(&painted(64, 64, |_, _| [10, 20, 30, alpha]), Format::Png);
-    refused(resize.apply(of(254)), "a jpeg cannot be");
+    refused(resize.apply(of(254)), "jpeg does not support");
     assert_eq!(resize.apply(of(255)).unwrap().format(), Format::Jpeg);
 }
 
@@ -173,7 +173,7 @@ fn what_is_no_image_within_the_limits_is_refused() {
     let resize = |file: Vec<u8>| Resize::to(crate::size!("1024x1024")).apply(file);
     refused(resize(Vec::new()), "empty");
     refused(resize(b"GIF89a".to_vec()), "not a PNG, JPEG or WebP");
-    refused(resize(vec![0; usize::try_from(MAX_UPLOAD_IMAGE_BYTES).unwrap()]), "the limit is less than");
+    refused(resize(vec![0; usize::try_from(MAX_UPLOAD_IMAGE_BYTES).unwrap()]), "it must have fewer than");
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, 3840, 2176);
     encoder.set_color(png::ColorType::Grayscale);

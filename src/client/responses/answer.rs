@@ -35,7 +35,7 @@ pub struct Response {
 impl Response {
     /// Reads an answer that came whole.
     pub(super) fn read(body: Vec<u8>, session: &Session) -> Result<Self, Error> {
-        let unread = || Error::unintelligible("the answer is no response", session.head());
+        let unread = || Error::unintelligible("the answer is not a response", session.head());
         let text = String::from_utf8(body).map_err(|error| unread().because(error))?;
         let json = Json::read_text(text).map_err(|error| unread().because(error))?;
         if json.member("output").is_none() {

@@ -164,8 +164,7 @@ pub(super) fn read(event: SseEvent, session: &Session) -> Result<FrameContent, E
     if event.data == b"[DONE]" || event.data.is_empty() {
         return Ok(FrameContent::Nothing);
     }
-    let unread =
-        || Error::unintelligible("an event of the stream is not what this version understands", session.head());
+    let unread = || Error::unintelligible("this version does not understand an event of the stream", session.head());
     let text = String::from_utf8(event.data).map_err(|error| unread().because(error))?;
     let json = match Json::read_text(text) {
         Ok(json) => json,

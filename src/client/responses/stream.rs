@@ -188,7 +188,7 @@ impl ResponseStream {
     }
 
     fn unfinished(&self) -> Error {
-        Error::broken("the stream ended without a whole response, which may have been made nevertheless", &self.session)
+        Error::broken("the stream ended without a complete response, which may still have been made", &self.session)
     }
 }
 

@@ -98,13 +98,13 @@ fn what_the_service_would_refuse_is_not_sent() {
         assert!(error.is_invalid_request() && error.param() == Some(param), "{error:?}");
         assert!(error.message().contains(words), "{error}");
     };
-    check(EditRequest::new("a hat"), "image", "no image");
+    check(EditRequest::new("a hat"), "image", "no input image");
     check(one().images(vec![png(16, 16, false); 16]), "image", "at most 16");
     check(EditRequest::new(" ").image(png(16, 16, false)), "prompt", "empty");
     check(one().partial_images(PartialImages::MAX), "partial_images", "only a stream");
     check(EditRequest::new("a hat").image(b"GIF89a".to_vec()), "image", "not a PNG, JPEG or WebP image");
     check(EditRequest::new("a hat").image(PathBuf::from("none.png")), "image", "none.png cannot be read");
-    check(one().mask(padded(png(16, 16, true), 52_428_800)), "mask", "too many");
+    check(one().mask(padded(png(16, 16, true), 52_428_800)), "mask", "fewer than");
     check(one().mask(png(16, 16, false)), "mask", "no alpha channel");
     check(one().mask(png(16, 32, true)), "mask", "16x32 px, but the first image has 16x16 px");
     check(one().mask(jpeg(16, 16)), "mask", "the mask is jpeg, but the first image is png");

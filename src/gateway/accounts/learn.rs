@@ -134,7 +134,7 @@ impl Accounts {
     pub(super) async fn save_one(&self, unsaved: &UnsavedChange) {
         let UnsavedChange { account, change, .. } = unsaved;
         if let AccountChange::Disable { reason } = change {
-            tracing::error!(account, reason, "an account is disabled; `imagate account enable` brings it back");
+            tracing::error!(account, reason, "an account has been disabled; `imagate account enable` enables it again");
         }
         let act = AuditContext::system();
         let write = self.store.change_account(&act, account, change.clone());
@@ -144,10 +144,10 @@ impl Accounts {
                 tracing::warn!(
                     account,
                     error = &error as &dyn std::error::Error,
-                    "the state of an account could not be stored yet"
+                    "the state of an account could not be stored; it will be retried"
                 );
             }
-            Err(_) => tracing::warn!(account, "the store is too slow to take the state of an account"),
+            Err(_) => tracing::warn!(account, "the state of an account could not be stored: the store is too slow"),
         }
     }
 }

@@ -214,7 +214,7 @@ impl PoolMember {
 
     /// Notes that the credentials were checked, and refused with this status.
     pub(super) fn refused(&mut self, status: u16) {
-        self.disable(format!("the upstream refuses its credentials again and again (status {status})"));
+        self.disable(format!("the upstream repeatedly refuses its credentials (status {status})"));
     }
 
     /// Notes that the credentials were checked and are valid: the callers' requests caused the refusals.
@@ -227,7 +227,7 @@ impl PoolMember {
 
     /// Notes that no token can be fetched until an operator acts.
     pub(super) fn revoked(&mut self, code: &'static str) {
-        self.disable(format!("its token endpoint gives no more tokens ({code}): enter new credentials"));
+        self.disable(format!("its token endpoint refuses to issue tokens ({code}): enter new credentials"));
     }
 
     fn disable(&mut self, reason: String) {
@@ -257,7 +257,7 @@ impl PoolMember {
         let failing = ejection.map(|(since, until, faults)| StoredEjection {
             since: Timestamp::from(wall - (now - since)),
             until: Timestamp::from(wall + until.saturating_duration_since(now)),
-            reason: format!("{faults} calls in a row have failed"),
+            reason: format!("{faults} consecutive calls have failed"),
         });
         (until != self.told_ejected).then_some((until, failing))
     }

@@ -22,7 +22,7 @@ impl Accounts {
 
     async fn try_credentials(&self, member: u64, account: &Arc<UpstreamAccount>) {
         let status = self.status_of_credentials(account).await.ok();
-        tracing::warn!(account = account.name(), status, "credentials that were refused were tried by themselves");
+        tracing::warn!(account = account.name(), status, "refused credentials were checked with a separate request");
         self.pool.tried(member, account, status);
         self.save(account.name()).await;
     }

@@ -145,7 +145,7 @@ pub(crate) fn build(row: &AccountRow, vault: &Vault) -> Result<config::AccountCo
 pub(crate) fn secrets(row: &AccountRow, vault: &Vault) -> Result<BTreeMap<String, String>, String> {
     let Some(sealed) = &row.sealed else { return Ok(BTreeMap::new()) };
     let plain = vault.open(&sealed_for(&row.name), sealed).map_err(|error| error.to_string())?;
-    serde_json::from_slice(&plain).map_err(|_| "its credentials are not what imagate writes".to_owned())
+    serde_json::from_slice(&plain).map_err(|_| "its stored credentials do not have the format of imagate".to_owned())
 }
 
 // === impl AccountRowContent ===

@@ -122,7 +122,7 @@ impl TokenFetcher {
             keeper.outcome()
         });
         fetching.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "fetching a token ended in the middle");
+            tracing::error!(%error, "the task that fetches a token has failed");
             Err(TokenFailure::Trouble)
         })
     }
@@ -132,7 +132,7 @@ impl TokenFetcher {
             tracing::error!(
                 account = keeper.account,
                 error = &error as &dyn std::error::Error,
-                "no token was fetched: the store has trouble"
+                "no token was fetched because the store failed"
             );
             TokenFailure::Trouble
         };
@@ -145,7 +145,7 @@ impl TokenFetcher {
                 break;
             }
             if Instant::now() >= end {
-                tracing::warn!(account = keeper.account, "another node has been fetching a token for too long");
+                tracing::warn!(account = keeper.account, "another process has been fetching a token for too long");
                 return Err(TokenFailure::Trouble);
             }
             sleep(LOOK).await;
@@ -167,7 +167,7 @@ impl TokenFetcher {
 
     async fn release(&self, keeper: &TokenCache) {
         if let Err(error) = self.store.release_refresh(&keeper.account, self.node.as_str()).await {
-            tracing::warn!(account = keeper.account, %error, "the claim to fetch a token runs out by itself");
+            tracing::warn!(account = keeper.account, %error, "the claim to fetch a token could not be released; it will expire");
         }
     }
 
@@ -222,7 +222,7 @@ impl TokenFetcher {
     ) -> Result<AccessToken, TokenFailure> {
         self.release(keeper).await;
         let GrantRefusal::Permanent(code) = refusal else {
-            tracing::warn!(account = keeper.account, "the token endpoint gave no token; later it may");
+            tracing::warn!(account = keeper.account, "the token endpoint issued no token; it will be asked again");
             return Err(TokenFailure::Trouble);
         };
         // A node that exceeded its claim may have rotated the refresh token in the meantime.
@@ -240,7 +240,7 @@ impl TokenFetcher {
         let sealed = match sealed.and_then(|plain| self.vault.seal(&context(&keeper.account), &plain)) {
             Ok(sealed) => sealed,
             Err(error) => {
-                tracing::error!(account = keeper.account, %error, "a token cannot be sealed, and is not stored");
+                tracing::error!(account = keeper.account, %error, "a token could not be encrypted and is not stored");
                 return;
             }
         };
@@ -257,7 +257,7 @@ impl TokenFetcher {
     async fn store_once(&self, keeper: &TokenCache, sealed: &[u8]) -> Result<(), StoreError> {
         if !self.store.store_token(&keeper.account, self.node.as_str(), sealed).await? {
             // The current holder of the claim, or of newer credentials, takes precedence.
-            tracing::warn!(account = keeper.account, "a token came too late to be stored");
+            tracing::warn!(account = keeper.account, "a token was not stored because the claim to fetch it had ended");
         }
         Ok(())
     }

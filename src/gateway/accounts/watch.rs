@@ -46,12 +46,12 @@ impl Accounts {
             Ok(Err(error)) if was_well => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "the accounts cannot be looked up; they stay as they are"
+                    "the accounts could not be read from the store; the known ones stay in use"
                 );
                 false
             }
             Err(_) if was_well => {
-                tracing::warn!("the store is too slow to look up the accounts; they stay as they are");
+                tracing::warn!("the accounts could not be read in time from the store; the known ones stay in use");
                 false
             }
             Ok(Err(_)) | Err(_) => false,
@@ -75,7 +75,9 @@ impl Accounts {
             let write = self.store.change_account(&act, &account, AccountChange::Fail(failing));
             match timeout(PATIENCE, write).await {
                 Ok(Ok(_)) => self.pool.told_health(member, until),
-                Ok(Err(_)) | Err(_) => tracing::warn!(account, "the health of an account could not be stored yet"),
+                Ok(Err(_)) | Err(_) => {
+                    tracing::warn!(account, "the health of an account could not be stored; it will be retried")
+                }
             }
         }
     }
@@ -123,7 +125,7 @@ async fn look_after(accounts: Weak<Accounts>) {
         let Some(accounts) = accounts.upgrade() else { return };
         match Handle::current().spawn(accounts.round(well)).await {
             Ok(now) => well = now,
-            Err(error) => tracing::error!(%error, "a look after the accounts ended in the middle"),
+            Err(error) => tracing::error!(%error, "the periodic check of the accounts has failed"),
         }
     }
 }

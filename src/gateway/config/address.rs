@@ -68,7 +68,7 @@ pub(super) fn token_url(text: &str, allow_http: bool) -> Result<Uri, &'static st
 }
 
 fn parsed(text: &str) -> Result<Uri, &'static str> {
-    text.parse().map_err(|_| "must be a web address, such as \"https://api.openai.com/v1\"")
+    text.parse().map_err(|_| "must be a URL, such as \"https://api.openai.com/v1\"")
 }
 
 /// Checks an address. An address decides who gets the credentials, so text that two readers may interpret differently
@@ -86,7 +86,7 @@ fn checked(text: &str, allow_http: bool) -> Result<String, &'static str> {
         return Err("must begin with `https://`");
     }
     if authority.as_str().contains('@') {
-        return Err("must not have a user or password; credentials have settings of their own");
+        return Err("must not contain a user or password; use the settings for credentials");
     }
     if uri.query().is_some() {
         return Err("must not have a query (`?`)");
@@ -100,7 +100,7 @@ fn checked(text: &str, allow_http: bool) -> Result<String, &'static str> {
     }
     if !encrypted && !allow_http && !is_loopback(host) {
         return Err(
-            "must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
+            "must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
         );
     }
     let path = uri.path();
@@ -212,15 +212,15 @@ mod tests {
         check("https://api.openai.com?", Err("query"));
         check("https://api.openai.com/v1#x", Err("fragment"));
         check("https://evil.example#@api.openai.com", Err("fragment"));
-        check("https://evil.example\\@api.openai.com", Err("web address"));
-        check("https://api.openai.com\u{2024}evil.example", Err("web address"));
-        check("https://münchen.example", Err("web address"));
-        check("https://ex%61mple.com", Err("web address"));
-        check("https:///v1", Err("web address"));
-        check("https://", Err("web address"));
-        check(" https://api.openai.com", Err("web address"));
-        check("https://api.openai.com/v 1", Err("web address"));
-        check("", Err("web address"));
+        check("https://evil.example\\@api.openai.com", Err("must be a URL"));
+        check("https://api.openai.com\u{2024}evil.example", Err("must be a URL"));
+        check("https://münchen.example", Err("must be a URL"));
+        check("https://ex%61mple.com", Err("must be a URL"));
+        check("https:///v1", Err("must be a URL"));
+        check("https://", Err("must be a URL"));
+        check(" https://api.openai.com", Err("must be a URL"));
+        check("https://api.openai.com/v 1", Err("must be a URL"));
+        check("", Err("must be a URL"));
         check("https://:443/v1", Err("name a host"));
         check("https://a..b/v1", Err("name a host"));
         check("https://api.openai.com./v1", Err("name a host"));

@@ -155,7 +155,7 @@ impl fmt::Display for ConfigDifference {
             parts.push(format!("settings changed: {}", self.settings.join(", ")));
         }
         if !self.restart.is_empty() {
-            parts.push(format!("in force after a restart: {}", self.restart.join(", ")));
+            parts.push(format!("effective after a restart: {}", self.restart.join(", ")));
         }
         if parts.is_empty() { f.write_str("nothing has changed") } else { f.write_str(&parts.join("; ")) }
     }

@@ -31,11 +31,10 @@ const SECRET_WORDS: [&str; 5] = ["auth", "cookie", "key", "secret", "token"];
 
 /// The name of a header that an account may send.
 pub(super) fn name(text: &str) -> Result<HeaderName, String> {
-    let name: HeaderName =
-        text.parse().map_err(|_| format!("`{}` is not the name of a header", text.escape_debug()))?;
+    let name: HeaderName = text.parse().map_err(|_| format!("`{}` is not a valid header name", text.escape_debug()))?;
     if OURS.contains(&name.as_str()) {
-        let advice = if name == http::header::AUTHORIZATION { "; the key belongs in `api_key`" } else { "" };
-        return Err(format!("the header `{name}` is written by the gateway itself{advice}"));
+        let advice = if name == http::header::AUTHORIZATION { "; put the key into `api_key`" } else { "" };
+        return Err(format!("the header `{name}` is set by the gateway itself{advice}"));
     }
     Ok(name)
 }

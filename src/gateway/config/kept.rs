@@ -52,9 +52,9 @@ pub(crate) fn account_from_json(
     let wrong = |message: String| vec![ConfigProblem::new(place.clone(), message)];
     let fields = serde_json::from_str(settings);
     let mut fields: Map<String, Value> =
-        fields.map_err(|error| wrong(format!("the settings are no JSON object: {error}")))?;
+        fields.map_err(|error| wrong(format!("the settings are not a JSON object: {error}")))?;
     if let Some(field) = misplaced(&fields) {
-        return Err(wrong(format!("`{field}` is a secret, which must not stand among the settings")));
+        return Err(wrong(format!("`{field}` is a secret and must not be part of the settings")));
     }
     fields.retain(|_, value| !value.is_null());
     fields.insert("name".to_owned(), name.into());
@@ -83,7 +83,7 @@ pub(crate) fn group_from_json(
     let mut problems = out_of_place(beside, &fields);
     // The store is less strict about names than the file is.
     if fields.insert("name".to_owned(), DEFAULT_GROUP.into()).is_some() {
-        problems.push(ConfigProblem::of_setting("name", "is not among these settings"));
+        problems.push(ConfigProblem::of_setting("name", "is not a setting of a policy"));
     }
     if !problems.is_empty() {
         return Err(told(problems, &place, ""));
@@ -109,21 +109,21 @@ fn out_of_place(beside: &Config, policy: &Map<String, Value>) -> Vec<ConfigProbl
         let items = policy.pointer(list).and_then(Value::as_array).into_iter().flatten().enumerate();
         for (index, _) in items.filter(|(_, item)| item.as_str().is_some_and(|text| text.contains(['\n', '\r']))) {
             let setting = format!("{}[{index}]", list.trim_start_matches('/').replace('/', "."));
-            problems.push(ConfigProblem::of_setting(&setting, "holds a line break"));
+            problems.push(ConfigProblem::of_setting(&setting, "contains a line break"));
         }
     }
     problems.extend(too_much(&policy));
     let source = policy.pointer(MODERATION_KEY).and_then(Value::as_object);
     let fault = match source.map(|source| (source.get("env").and_then(Value::as_str), source.contains_key("file"))) {
-        Some((_, true)) => Some("names a file of the server, which only the settings file can"),
-        Some((Some(variable), _)) if !variable.contains(MODERATION_VARIABLE) => {
-            Some("must name a variable with `MODERATION` in its name, so that no other secret of the server is sent")
-        }
+        Some((_, true)) => Some("names a file of the gateway, which is allowed only in the settings file"),
+        Some((Some(variable), _)) if !variable.contains(MODERATION_VARIABLE) => Some(
+            "must name a variable whose name contains `MODERATION`, so that no other secret of the gateway is sent",
+        ),
         Some((Some(variable), _)) => {
             let address = policy.pointer(MODERATION_ADDRESS).and_then(Value::as_str);
             let address = address.and_then(|text| address::base_url(text, true).ok());
             let is_of_another = beside.names_elsewhere(variable, address.as_ref());
-            is_of_another.then_some("names a secret that the settings file sends to another address")
+            is_of_another.then_some("names a secret that the settings file uses for another address")
         }
         _ => None,
     };
@@ -135,9 +135,9 @@ fn out_of_place(beside: &Config, policy: &Map<String, Value>) -> Vec<ConfigProbl
 fn too_much(policy: &Value) -> Option<ConfigProblem> {
     let patterns = policy.pointer(PATTERNS).and_then(Value::as_array)?;
     let fault = if patterns.len() > PATTERNS_MAX {
-        format!("may hold at most {PATTERNS_MAX} patterns")
+        format!("may contain at most {PATTERNS_MAX} patterns")
     } else if !pattern::fit_together(patterns.iter().filter_map(Value::as_str)) {
-        "are too large together once compiled; fewer patterns or smaller repetitions help".to_owned()
+        "are together too large when compiled; use fewer patterns or smaller repetitions".to_owned()
     } else {
         return None;
     };
@@ -257,8 +257,8 @@ mod tests {
             r#"{"kind": "api_key", "base_url": "http://a.example", "concurrency": 0, "bas": 1}"#,
             &[("api_key", "line\nbreak"), ("token", "t")],
             &[
-                "account kept: `api_key` holds a character that cannot stand in a header (store)",
-                "account kept: `base_url` must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
+                "account kept: `api_key` contains a character that is not allowed in a header (store)",
+                "account kept: `base_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
                 "account kept: `concurrency` must be from 1 to 10000",
                 "account kept: unknown setting `bas` in `accounts`",
                 "account kept: unknown setting `token` in `accounts`",
@@ -268,15 +268,14 @@ mod tests {
             "[]",
             &[],
             &[
-                "account kept: the settings are no JSON object: invalid type: sequence, expected a map at line 1 column 0",
+                "account kept: the settings are not a JSON object: invalid type: sequence, expected a map at line 1 column 0",
             ],
         );
     }
 
     #[test]
     fn settings_of_a_kept_account_cannot_make_the_server_read_its_own_secrets() {
-        let secret =
-            |field: &str| format!("account kept: `{field}` is a secret, which must not stand among the settings");
+        let secret = |field: &str| format!("account kept: `{field}` is a secret and must not be part of the settings");
         let base = r#""kind": "api_key", "base_url": "https://a.example""#;
         check(&format!(r#"{{{base}, "api_key": {{"env": "HOME"}}}}"#), &[], &[&secret("api_key")]);
         check(&format!(r#"{{{base}, "refresh_token": "literal"}}"#), &[], &[&secret("refresh_token")]);

@@ -16,12 +16,12 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     let mut builder = RegexBuilder::new(pattern);
     let compiled = builder.case_insensitive(true).size_limit(SIZE_MAX).dfa_size_limit(SIZE_MAX).build();
     let pattern = compiled.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => "is too large once compiled; fewer or smaller repetitions help".to_owned(),
+        regex::Error::CompiledTooBig(_) => "is too large when compiled; use fewer or smaller repetitions".to_owned(),
         // The message shows the pattern on several lines; its last line states the problem.
-        error => format!("is no regular expression: {}", last_line(&error.to_string())),
+        error => format!("is not a regular expression: {}", last_line(&error.to_string())),
     })?;
     if pattern.is_match("") {
-        return Err("matches the empty text, and with it every prompt".to_owned());
+        return Err("matches the empty text and therefore every prompt".to_owned());
     }
     Ok(pattern)
 }
@@ -52,11 +52,11 @@ mod tests {
     #[test]
     fn a_pattern_that_is_wrong_too_large_or_matches_everything_is_refused() {
         for (pattern, expected) in [
-            ("(unclosed", "is no regular expression: unclosed group"),
-            (r"\w{1000}{1000}", "is too large once compiled"),
+            ("(unclosed", "is not a regular expression: unclosed group"),
+            (r"\w{1000}{1000}", "is too large when compiled"),
             ("", "every prompt"),
             ("a*", "every prompt"),
-            (r"(?=look)", "is no regular expression: look-around"),
+            (r"(?=look)", "is not a regular expression: look-around"),
         ] {
             let fault = compile(pattern).map(|regex| regex.to_string()).unwrap_err();
             assert!(fault.contains(expected) && !fault.contains('\n'), "{pattern}: {fault}");

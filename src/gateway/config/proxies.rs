@@ -58,7 +58,7 @@ pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
         Err(_) => text.parse().map_err(|_| "must be an IP address or a network such as `10.0.0.0/8`")?,
     };
     if network.prefix_len() == 0 {
-        return Err("takes in every address, so that everybody could say who they are");
+        return Err("contains every address, so any client could claim any address");
     }
     Ok(network.trunc())
 }

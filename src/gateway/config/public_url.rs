@@ -20,7 +20,7 @@ impl PublicUrl {
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let uri = address::base_url(text, true)?;
         if uri.path() != "/" {
-            return Err("must end behind the host or the port, because the pages lie at the root");
+            return Err("must not have a path, because the pages are served at the root");
         }
         let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
         let usual = if scheme == "https" { 443 } else { 80 };

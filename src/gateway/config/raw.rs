@@ -30,8 +30,8 @@ pub(crate) struct RawConfig {
     pub(super) listen: Option<String>,
     /// Where metrics and health are served apart from the callers, as `host:port`. Default: nowhere.
     pub(super) metrics_listen: Option<String>,
-    /// The address under which people and callers reach the gateway, such as `https://images.example.com`, where it is not the
-    /// one that it listens on. Pages answer under its host only, and over `https` cookies are kept to encrypted
+    /// The address under which people and callers reach the gateway, such as `https://images.example.com`, where it is
+    /// not the one that it listens on. Pages answer under its host only, and over `https` cookies are kept to encrypted
     /// connections. Default: none; pages answer under `localhost` and IP addresses.
     pub(super) public_url: Option<String>,
     /// The reverse proxies in front of the gateway, as IP addresses or networks such as `10.0.0.0/8`. From them
@@ -40,17 +40,17 @@ pub(crate) struct RawConfig {
     /// Where the gateway keeps its data. A relative path starts at the folder of this file. Default: the data folder of
     /// the platform.
     pub(super) data_dir: Option<PathBuf>,
-    /// A folder with `skills.json` and its packages, which is published. A relative path starts at the folder of this file.
-    /// Default: none.
+    /// A folder with `skills.json` and its packages, which is published. A relative path starts at the folder of this
+    /// file. Default: none.
     pub(super) skills_dir: Option<PathBuf>,
-    /// The database, when it is not the SQLite database in `data_dir`; in this version there is no other. Its address can
-    /// carry a password, so it is a secret.
+    /// The database, when it is not the SQLite database in `data_dir`; in this version there is no other. Its address
+    /// can carry a password, so it is a secret.
     pub(super) database_url: Option<SecretSource>,
-    /// What seals secrets at rest, as 64 hexadecimal digits or 32 bytes in base64. Default: a key that the gateway makes
-    /// and keeps in `data_dir`.
+    /// What seals secrets at rest, as 64 hexadecimal digits or 32 bytes in base64. Default: a key that the gateway
+    /// makes and keeps in `data_dir`.
     pub(super) master_key: Option<SecretSource>,
-    /// What lets operators in under `/admin/v1`: a text of at least 32 characters, sent as a bearer token. Default: nobody
-    /// is let in.
+    /// What lets operators in under `/admin/v1`: a text of at least 32 characters, sent as a bearer token. Default:
+    /// nobody is let in.
     pub(super) admin_token: Option<SecretSource>,
     /// The most keys that a member can have. Admins and commands can give a member more. Default: 50.
     pub(super) max_keys_per_member: Option<u32>,
@@ -59,8 +59,8 @@ pub(crate) struct RawConfig {
     /// deadline, `10m 30s`.
     pub(super) drain_timeout: Option<RawDuration>,
     /// The time that a plain request waits for its answer: less than the time after which its client, or a proxy in
-    /// between, gives up. Then it is answered with the 409 `image_in_progress`, and the same request sent again waits for
-    /// the same image. Default: `295s`.
+    /// between, gives up. Then it is answered with the 409 `image_in_progress`, and the same request sent again waits
+    /// for the same image. Default: `295s`.
     pub(super) answer_deadline: Option<RawDuration>,
     /// The format of a line of the log: `text` for people, `json` for programs. Default: `text`.
     pub(super) log_format: Option<LogFormat>,
@@ -107,8 +107,8 @@ pub(super) struct RawConnections {
 pub(super) struct RawDeadlines {
     /// Until the connection stands, and again until TLS does. Default: `5s`.
     pub(super) connect: Option<RawDuration>,
-    /// Until an answer of images, or a plain response, is complete: at most `1h`. One call to an upstream may take all of
-    /// it. Default: `600s`.
+    /// Until an answer of images, or a plain response, is complete: at most `1h`. One call to an upstream may take all
+    /// of it. Default: `600s`.
     pub(super) image: Option<RawDuration>,
 }
 
@@ -199,8 +199,8 @@ pub(super) struct RawAccount {
     pub(super) kind: Option<CredentialKind>,
     /// Which API the upstream speaks. Default: `images`.
     pub(super) protocol: Option<UpstreamProtocol>,
-    /// The text model that runs the image tool where an account with the protocol `responses` serves the image endpoints.
-    /// It reads the prompt and is paid for beside the image. Default: `gpt-5.5`.
+    /// The text model that runs the image tool where an account with the protocol `responses` serves the image
+    /// endpoints. It reads the prompt and is paid for beside the image. Default: `gpt-5.5`.
     pub(super) host_model: Option<String>,
     /// The address of the upstream with its version, such as `https://api.openai.com/v1`.
     pub(super) base_url: Option<String>,
@@ -254,9 +254,9 @@ pub(super) struct RawGroup {
     pub(super) delivery: Option<DeliveryPolicy>,
     /// The time until an answer for this group is complete, at most `1h`. Default: `image` of `deadlines`.
     pub(super) image_deadline: Option<RawDuration>,
-    /// What happens when a 3840x2160 image of high or medium quality fails. A request decides for itself with the header
-    /// `x-imagate-fallback`; the answer and the record say what was made. Default: `never`, because a caller who has not
-    /// asked for another image gets the one that was asked for, or an error.
+    /// What happens when a 3840x2160 image of high or medium quality fails. A request decides for itself with the
+    /// header `x-imagate-fallback`; the answer and the record say what was made. Default: `never`, because a caller who
+    /// has not asked for another image gets the one that was asked for, or an error.
     pub(super) fallback: Option<FallbackPolicy>,
     /// Whether the official coding agents get an image tool put into their requests to `/v1/responses` where they bring
     /// none; the record says so. Default: `false`.
@@ -305,7 +305,7 @@ pub(super) struct RawModeration {
 
 /// Where a secret is to be found.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
-#[schemars(title = "{ env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself")]
+#[schemars(title = "{ env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets")]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SecretSource {
     /// In the environment variable of this name.

@@ -338,7 +338,7 @@ impl<'a> ConfigResolver<'a> {
             return self.path(SETTING, path);
         }
         data_dir(self.host).unwrap_or_else(|| {
-            self.wrong(SETTING, "must be set, because this environment names no home folder");
+            self.wrong(SETTING, "must be set, because the environment does not name a home folder");
             PathBuf::new()
         })
     }
@@ -351,7 +351,7 @@ impl<'a> ConfigResolver<'a> {
     /// Resolves a path. A path in the file is relative to its folder, so that every command finds the same data.
     fn path(&mut self, setting: &str, path: &Path) -> PathBuf {
         if path.starts_with("~") {
-            self.wrong(setting, "begins with `~`, which only a shell understands; write the whole path");
+            self.wrong(setting, "begins with `~`, which only a shell expands; write the full path");
         }
         match self.sources.get(setting) {
             Some(SettingSource::File) => self.layers.written.folder.join(path),
@@ -369,9 +369,9 @@ impl<'a> ConfigResolver<'a> {
             ("sqlite", "" | "//") => return,
             ("sqlite", _) => "cannot move the SQLite database out of `data_dir`; set `data_dir` instead",
             ("postgres" | "postgresql", _) => {
-                "is PostgreSQL, which is not in this version yet; without it SQLite keeps the data in `data_dir`"
+                "names PostgreSQL, which this version does not support; without this setting, the data is kept in SQLite in `data_dir`"
             }
-            _ => "is of no database that imagate knows; without it SQLite keeps the data in `data_dir`",
+            _ => "names an unknown database; without this setting, the data is kept in SQLite in `data_dir`",
         };
         self.wrong(SETTING, fault);
     }

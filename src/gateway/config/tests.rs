@@ -180,9 +180,9 @@ fn problems_outside_of_the_file_name_their_place() {
     assert_eq!(
         printed,
         [
-            "IMAGATE_DATABASE_URL: `database_url` is PostgreSQL, which is not in this version yet; without it SQLite keeps the data in `data_dir`",
+            "IMAGATE_DATABASE_URL: `database_url` names PostgreSQL, which this version does not support; without this setting, the data is kept in SQLite in `data_dir`",
             "IMAGATE_LISTEN: `listen` must be `host:port`, such as \"127.0.0.1:8080\"",
-            "data_dir: `data_dir` must be set, because this environment names no home folder",
+            "data_dir: `data_dir` must be set, because the environment does not name a home folder",
         ]
     );
     let format = load(ConfigOverrides::default(), &machine().variable("IMAGATE_LOG_FORMAT", "xml")).unwrap_err();
@@ -216,9 +216,9 @@ drain_timeout = "1s"
             "6:1: unknown setting `bas_url` in `accounts`; did you mean `base_url`?",
             "7:15: `concurrency` must be from 1 to 10000",
             "8:1: `name` is missing in `accounts`",
-            "10:12: `base_url` must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
-            "11:11: `api_key` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself",
-            "12:11: `groups[0]` names `defualt`, which is no group; did you mean `default`?",
+            "10:12: `base_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
+            "11:11: `api_key` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets",
+            "12:11: `groups[0]` names `defualt`, which is not a group; did you mean `default`?",
             "13:1: unknown setting `drain_timeout` in `accounts`; it belongs at the top of the file, above the first table",
         ],
     );
@@ -237,10 +237,10 @@ fn each_mistake_has_its_own_message() {
     check("listen = \"h:1\"\nmetrics_listen = \"h:1\"", &["2:18: `metrics_listen` is the same as `listen`"]);
     check(
         "data_dir = \"~/data\"",
-        &["1:12: `data_dir` begins with `~`, which only a shell understands; write the whole path"],
+        &["1:12: `data_dir` begins with `~`, which only a shell expands; write the full path"],
     );
     check("[groups]\nname = \"a\"", &["1:1: `groups` is a table with other names but must be a list"]);
-    check("[[groups]]\nname = \"a\"\n[[groups]]\nname = \"a\"", &["4:8: `name` `a` is taken already"]);
+    check("[[groups]]\nname = \"a\"\n[[groups]]\nname = \"a\"", &["4:8: `name` `a` is already used"]);
     check("[[groups]]\nname = \"a b\"", &["2:8: `name` must be 1 to 64 letters, digits, `.`, `_` or `-`"]);
     check(
         "[[groups]]\nname = \"a\"\ndelivery = \"maybe\"",
@@ -275,17 +275,17 @@ fn an_account_says_what_it_lacks_and_what_it_cannot_have() {
     );
     check(
         "[[accounts]]\nname = \"a\"\nkind = \"simulator\"\nbase_url = \"https://a.example\"",
-        &["4:12: `base_url` has no meaning for a simulator, which calls nobody"],
+        &["4:12: `base_url` has no meaning for a simulator, which calls no upstream"],
     );
     check_account(
         &format!(
             "{address}\napi_key = {{ env = \"OPENAI_API_KEY\" }}\ngroups = []\n[accounts.headers]\nHost = \"x\"\nx-api-key = \"k\"\nauthorization = {{ env = \"OPENAI_API_KEY\" }}"
         ),
         &[
-            "6:10: `groups` must name a group, or else nobody can use the account",
-            "8:8: `Host` cannot be sent: the header `host` is written by the gateway itself",
+            "6:10: `groups` must name at least one group; otherwise no key can use the account",
+            "8:8: `Host` cannot be sent: the header `host` is set by the gateway itself",
             "9:13: `x-api-key` carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }",
-            "10:17: `authorization` cannot be sent: the header `authorization` is written by the gateway itself; the key belongs in `api_key`",
+            "10:17: `authorization` cannot be sent: the header `authorization` is set by the gateway itself; put the key into `api_key`",
         ],
     );
 }
@@ -293,7 +293,7 @@ fn an_account_says_what_it_lacks_and_what_it_cannot_have() {
 #[test]
 fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
     let key = |source: &str| format!("base_url = \"https://a.example/v1\"\napi_key = {source}");
-    let shape = "{ env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself";
+    let shape = "{ env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets";
     check_account(
         &key("{ env = \"NOT_SET\" }"),
         &["5:11: `api_key` names the environment variable `NOT_SET`, which is not set"],
@@ -313,7 +313,7 @@ fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
     );
     let fake = machine().file("etc/blank", " \n").file("etc/two", "one\ntwo\n");
     for (file, expected) in
-        [("blank", "is empty (file)"), ("two", "holds a character that cannot stand in a header (file)")]
+        [("blank", "is empty (file)"), ("two", "contains a character that is not allowed in a header (file)")]
     {
         let text =
             format!("[[accounts]]\nname = \"a\"\nkind = \"api_key\"\n{}", key(&format!("{{ file = \"{file}\" }}")));
@@ -332,7 +332,7 @@ fn the_database_is_the_one_in_the_data_folder() {
     let cases = [
         ("sqlite:///var/lib/images.db", "set `data_dir` instead"),
         ("postgresql://h/d", "PostgreSQL"),
-        ("mysql://h/d", "no database that imagate knows"),
+        ("mysql://h/d", "unknown database"),
     ];
     for (url, expected) in cases {
         let problem = load(url).unwrap_err().remove(0).to_string();

@@ -120,7 +120,7 @@ pub(super) fn change(body: &[u8]) -> Result<AccountChange, Rejection> {
         (true, Some(_)) => Err(Rejection::new(
             "reason",
             RejectionReason::InvalidValue,
-            "Invalid 'reason': an account is disabled for a reason, and enabled without one.",
+            "Invalid 'reason': it is only allowed if 'enabled' is false.",
         )),
         (false, reason) => Ok(AccountChange::Disable { reason: reason.unwrap_or(NO_REASON).to_owned() }),
     }
@@ -142,7 +142,7 @@ fn refused(error: ManageError) -> Error {
         | ManageError::NotNow(..)
         | ManageError::Silent(..)
         | ManageError::Transport(_)) => {
-            tracing::error!(error = &other as &dyn std::error::Error, "an account could not be looked after");
+            tracing::error!(error = &other as &dyn std::error::Error, "an operation on an account failed");
             Error::Internal
         }
     }
@@ -189,7 +189,7 @@ impl NewAccountRequest {
         for (header, secret) in hidden {
             let in_the_open = settings.get(HEADERS).and_then(|headers| headers.get(&header)).is_some();
             let Some(secret) = secret.as_str().filter(|_| !in_the_open) else {
-                let message = format!("Invalid '{SECRET_HEADERS}.{header}': the header stands in '{HEADERS}' too.");
+                let message = format!("Invalid '{SECRET_HEADERS}.{header}': the header is also given in '{HEADERS}'.");
                 return Err(Rejection::new(
                     format!("{SECRET_HEADERS}.{header}"),
                     RejectionReason::InvalidValue,

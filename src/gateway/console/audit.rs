@@ -47,7 +47,7 @@ fn shown(row: AuditRow) -> Result<types::AuditEntry, Error> {
     };
     Ok(types::AuditEntry {
         seq: types::AuditSeq::new(row.seq).map_err(|error| {
-            tracing::error!(%error, "an entry of the audit trail has a number that cannot be");
+            tracing::error!(%error, "an entry of the audit trail has an impossible number");
             Error::Internal
         })?,
         at: row.at.into(),

@@ -123,7 +123,7 @@ impl Console {
             (Some(named), _) => self.named_user(actor, named).await,
             (None, Some(user)) => Ok(user.clone()),
             (None, None) => {
-                let message = "Missing required parameter: 'user'. The token of the settings has no user of its own.";
+                let message = "Missing required parameter: 'user'. The admin token of the settings belongs to no user.";
                 Err(Rejection::new("user", RejectionReason::MissingParameter, message).into())
             }
         }
@@ -153,7 +153,7 @@ fn changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
     changes.extend(update.enabled.map(|enabled| if enabled { KeyChange::Enable } else { KeyChange::Disable }));
     let endless = update.never_expires == Some(true);
     if endless && update.expires_at.is_some() {
-        let message = "Invalid 'never_expires': a key has an end or none.";
+        let message = "Invalid 'never_expires': it cannot be combined with 'expires_at'.";
         return Err(Rejection::new("never_expires", RejectionReason::InvalidValue, message));
     }
     if endless || update.expires_at.is_some() {

@@ -85,7 +85,7 @@ impl Console {
 fn refused(error: UsageError) -> Error {
     match error {
         UsageError::UnknownPlace(id) => {
-            let message = format!("Invalid 'before': there is no record '{id}'.");
+            let message = format!("Invalid 'before': the record '{id}' does not exist.");
             Rejection::new("before", RejectionReason::InvalidValue, message).into()
         }
         UsageError::Store(error) => of_store(error),

@@ -18,7 +18,7 @@ use crate::wire::admin::types;
 /// Returns an internal error for an account without a row, or with a word that the API document does not have.
 pub(super) fn shown(known: &ManagedAccount) -> Result<types::Account, Error> {
     let Some(row) = &known.row else {
-        tracing::error!(account = known.name, "an account of the file is not in the store");
+        tracing::error!(account = known.name, "an account of the settings file is not in the store");
         return Err(Error::Internal);
     };
     let account = base(known, row)?;
@@ -107,7 +107,7 @@ fn with_state(account: types::Account, state: AccountStatus<'_>) -> types::Accou
 /// Converts a word of the store to one of the API document.
 fn word<T: FromStr>(text: &str) -> Result<T, Error> {
     text.parse().map_err(|_| {
-        tracing::error!(word = text, "a word of the store is not in the document");
+        tracing::error!(word = text, "the store holds a value that the API does not have");
         Error::Internal
     })
 }

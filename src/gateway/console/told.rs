@@ -34,7 +34,7 @@ pub(super) fn read_change<T: DeserializeOwned>(table: &'static [Field], body: &[
     check_fields("", table, &mut fields)?;
     if fields.is_empty() {
         let names: Vec<String> = table.iter().map(|field| format!("'{}'", field.name)).collect();
-        let message = format!("Nothing is to be changed: expected at least one of {}.", names.join(", "));
+        let message = format!("The request changes nothing: expected at least one of {}.", names.join(", "));
         return Err(Rejection::whole(RejectionReason::MissingParameter, message).into());
     }
     checked(fields)

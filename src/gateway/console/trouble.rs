@@ -7,7 +7,7 @@ use crate::gateway::store::{KeyLock, StoreError};
 
 /// Converts an error of the store.
 pub(super) fn of_store(error: StoreError) -> Error {
-    tracing::error!(error = &error as &dyn std::error::Error, "the store failed an operator");
+    tracing::error!(error = &error as &dyn std::error::Error, "the store failed during a request to the admin API");
     Error::Unavailable
 }
 
@@ -57,7 +57,10 @@ pub(super) fn of_people(kind: ErrorSubject, handle: &str) -> impl FnOnce(Identit
             (IdentityError::Store(error), _) => of_store(error),
             // Only signing in returns these, and the API has no sign-in.
             (error @ (IdentityError::Wrong | IdentityError::Slow { .. } | IdentityError::Link), _) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "an operator was taken for somebody else");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a sign-in error occurred in the admin API, which has no sign-in"
+                );
                 Error::Internal
             }
         }

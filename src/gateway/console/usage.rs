@@ -80,7 +80,7 @@ fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay),
     let last = query.until.map_or(today, UtcDay::from);
     let first = query.since.map_or_else(|| last.minus(DAYS - 1), UtcDay::from);
     if first > last {
-        let message = format!("Invalid 'since': {first} lies behind the last day, which is {last}.");
+        let message = format!("Invalid 'since': {first} is after the last day, which is {last}.");
         return Err(Rejection::new("since", RejectionReason::InvalidValue, message));
     }
     Ok((first, last))

@@ -71,14 +71,14 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rejection> {
     if values.any(|other| other != value) {
         return refuse(
             RejectionReason::InvalidValue,
-            "The header 'Idempotency-Key' is there twice, with different values.",
+            "The header 'Idempotency-Key' is given twice, with different values.",
         );
     }
     let text = value.to_str().ok().map(str::trim).filter(|text| text.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
     match text {
         None => refuse(
             RejectionReason::InvalidValue,
-            "The header 'Idempotency-Key' may hold visible ASCII characters only.",
+            "The header 'Idempotency-Key' may contain visible ASCII characters only.",
         ),
         Some("") => refuse(RejectionReason::StringBelowMin, "The header 'Idempotency-Key' is empty."),
         Some(text) if text.len() > KEY_MAX => {

@@ -100,13 +100,13 @@ pub(super) async fn run(
             tracing::info!(
                 to = ladder::name(below),
                 maybe_paid_twice,
-                "no account made the image: one step down the ladder"
+                "no account made the image: trying the next fallback"
             );
             if maybe_paid_twice {
                 sheet.expect_second_payment();
             }
         } else if plain.is_some() {
-            tracing::warn!("a response is refused with the image tool that was put in: it is asked for as it came");
+            tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
             sheet.note(|record| history.usage.into_iter().for_each(|usage| record.set_usage(outcome::usage(usage))));
             return Err(history.end());

@@ -117,11 +117,14 @@ fn no_proof(no_proof: ProofError) -> FailedCall {
 pub(super) fn unkept(unkept: SpooledImageError) -> FailedCall {
     match unkept {
         SpooledImageError::Broken(broken, usage) => {
-            tracing::warn!(error = &broken as &dyn std::error::Error, "one of several images broke off");
+            tracing::warn!(
+                error = &broken as &dyn std::error::Error,
+                "one of several images was not received completely"
+            );
             FailedCall { usage, ..ambiguous(FailureCause::Broken) }
         }
         SpooledImageError::Disk(kind, usage) => {
-            tracing::error!(%kind, "one of several images could not be kept");
+            tracing::error!(%kind, "one of several images could not be stored on disk");
             FailedCall { usage, ..ambiguous(FailureCause::Unkept) }
         }
     }

@@ -89,7 +89,7 @@ impl EarlyStream {
                 match ready!(Pin::new(body).poll_frame(cx)) {
                     Some(Ok(frame)) => read.extend_from_slice(frame.data_ref().map_or(&[], AsRef::as_ref)),
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "an earlier refusal cannot be read");
+                        tracing::warn!(%error, "the error of a request could not be read for its event stream");
                         let unknown = Error::Upstream(UpstreamFault::Unknown).event();
                         return Poll::Ready(Some(Ok(self.fail(&unknown))));
                     }
@@ -117,7 +117,7 @@ fn refusal_event(body: &[u8]) -> String {
     match refusal.as_ref().map(|refusal| &refusal["error"]) {
         Ok(detail) if detail.is_object() => event_of(detail),
         read => {
-            tracing::warn!(error = ?read.err(), "an earlier refusal is no error of the contract");
+            tracing::warn!(error = ?read.err(), "the error of a request does not have the format of the API");
             Error::Upstream(UpstreamFault::Unknown).event()
         }
     }

@@ -17,7 +17,7 @@ use crate::tables::RETRY_AFTER_MAX_SECONDS;
 /// The time that a throttled caller is told to wait if the upstream does not state one (ours).
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
 /// The message for a response whose model the upstream does not know.
-const UNKNOWN_MODEL: &str = "The upstream does not know this model, or gives no access to it.";
+const UNKNOWN_MODEL: &str = "The upstream does not know this model or denies access to it.";
 /// The seconds that a caller is told to wait if every slot is taken (ours).
 const BUSY_WAIT: u32 = 2;
 

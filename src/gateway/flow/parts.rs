@@ -207,7 +207,7 @@ impl FanOutBranch<'_> {
             self.writer = match gateway.spool().open_before_paying().await {
                 Ok(writer) => Some(writer),
                 Err(error) => {
-                    tracing::error!(%error, "there is no place to keep an image");
+                    tracing::error!(%error, "an image cannot be stored on disk");
                     history.add(AttemptFailure::new(FailureClass::N, FailureCause::Unkept).into());
                     None
                 }

@@ -20,7 +20,8 @@ pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result
         return Err(Rejection::new(tool.place, RejectionReason::InvalidValue, message).into());
     }
     if job.has_kept_prompt() {
-        let message = "Prompts that are kept at the upstream are not available to this key: they may bring tools.";
+        let message =
+            "Prompts that are stored at the upstream are not available to this key, because they may contain tools.";
         return Err(Rejection::new("prompt", RejectionReason::InvalidValue, message).into());
     }
     Ok(())

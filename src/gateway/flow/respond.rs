@@ -137,10 +137,10 @@ async fn at_its_maker(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> R
     match maker {
         ResponseAccount::Serves(account) => Ok(job.only_at(account)),
         ResponseAccount::Gone => {
-            Err(refuse("The account that made the response 'previous_response_id' no longer serves.").into())
+            Err(refuse("The account that made the response in 'previous_response_id' is no longer available.").into())
         }
         ResponseAccount::Unknown => {
-            Err(refuse("No response with the id in 'previous_response_id' was made here.").into())
+            Err(refuse("This gateway made no response with the id in 'previous_response_id'.").into())
         }
     }
 }

@@ -73,7 +73,11 @@ async fn judge(
         }
         Err(error) => {
             let open = moderation.on_error == ModerationErrorPolicy::Open;
-            tracing::warn!(error = &error as &dyn std::error::Error, open, "the moderation endpoint does not answer");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                open,
+                "the moderation endpoint did not judge a prompt"
+            );
             if open { Ok(()) } else { Err(Error::Unavailable) }
         }
     }

@@ -49,7 +49,7 @@ impl<'a> SharedRecord<'a> {
             Ok(Err(error)) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the attempts of a job could not be recorded");
             }
-            Err(_) => tracing::warn!("the store is too slow to take the attempts of a job"),
+            Err(_) => tracing::warn!("the attempts of a job could not be recorded: the store is too slow"),
         }
     }
 

@@ -212,8 +212,7 @@ impl IncomingBody {
     /// Counts an unpacked piece, and checks the limits.
     fn come_out(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
         let piece = piece.map_err(|_| {
-            let message = "The request body is not what its header 'Content-Encoding' says, is damaged, or consists of \
-                           thousands of parts.";
+            let message = "The request body does not match its header 'Content-Encoding', is damaged, or consists of thousands of parts.";
             Error::from(Rejection::whole(self.broken, message))
         })?;
         self.unpacked += piece.as_ref().map_or(0, |piece| piece.len() as u64);
@@ -266,9 +265,9 @@ pub(super) fn no_room(error: &io::Error) -> Error {
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");
         return match exceeded {
-            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => {
-                Error::HoldsTooMuch(format!("Too much at once: {exceeded}. Try again when other requests have ended."))
-            }
+            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => Error::HoldsTooMuch(format!(
+                "Too much data at once: {exceeded}. Try again when other requests have ended."
+            )),
             BudgetExceeded::Memory | BudgetExceeded::Disk | BudgetExceeded::Free => Error::Unavailable,
         };
     }
@@ -289,7 +288,7 @@ fn too_dense() -> Error {
         param: None,
         reason: None,
         message: format!(
-            "The request body unpacks to more than {DENSITY} times its size. Send it without the header 'Content-Encoding'."
+            "The request body decompresses to more than {DENSITY} times its size. Send it uncompressed, without the header 'Content-Encoding'."
         ),
     })
 }

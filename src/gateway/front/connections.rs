@@ -104,7 +104,12 @@ impl ConnectionTable {
         let default = usize::try_from(descriptors / DESCRIPTORS_PER_CONNECTION).unwrap_or(usize::MAX).max(1);
         let max = limits.max.unwrap_or(default);
         if max > most {
-            tracing::warn!(max, most, descriptors, "`connections.max` leaves too few descriptors: less are accepted");
+            tracing::warn!(
+                max,
+                most,
+                descriptors,
+                "`connections.max` leaves too few file descriptors: fewer connections are accepted"
+            );
         }
         let max = max.min(most);
         let max_per_address = limits.max_per_address.unwrap_or(max.div_ceil(2)).min(max);
@@ -286,7 +291,15 @@ impl ConnectionTable {
         drop(shortage);
         let error = error.map(tracing::field::display);
         let (max, max_per_address) = (self.max, self.max_per_address);
-        tracing::warn!(evicted, refused, failed, max, max_per_address, error, "connections are short");
+        tracing::warn!(
+            evicted,
+            refused,
+            failed,
+            max,
+            max_per_address,
+            error,
+            "connections were closed or refused, or could not be accepted"
+        );
     }
 
     #[cfg(test)]

@@ -97,7 +97,7 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
         match PanicCatcher(found.handler.handle_request(context, request)).await {
             Ok(Ok(response)) => return response,
             // The gateway's handlers and extractors return their errors as answers, so this does not happen.
-            Ok(Err(_)) => tracing::error!("a handler gave no answer"),
+            Ok(Err(_)) => tracing::error!("a handler returned no answer"),
             Err(panic) => tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked"),
         }
         counted(&server.private, refusal(&Error::Internal))

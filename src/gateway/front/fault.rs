@@ -27,7 +27,7 @@ impl<T> From<HttpError> for ApiError<T> {
         let error = if error.status_code.is_client_error() {
             Rejection::whole(RejectionReason::InvalidValue, error.external_message).into()
         } else {
-            tracing::error!(message = error.internal_message, "the HTTP front failed");
+            tracing::error!(message = error.internal_message, "the HTTP server failed");
             Error::Internal
         };
         Self { error, described: PhantomData }

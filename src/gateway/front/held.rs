@@ -40,7 +40,7 @@ where
     B: Body<Data = Bytes> + Unpin,
 {
     let full = |error: io::Error| {
-        tracing::error!(%error, "an answer could not be held on disk");
+        tracing::error!(%error, "an answer could not be stored on disk");
         Error::Upstream(UpstreamFault::Unknown)
     };
     let mut writer = spool.open().await.map_err(full)?;

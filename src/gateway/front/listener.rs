@@ -73,7 +73,7 @@ pub(crate) fn raise_descriptor_limit() -> u64 {
     let now = current.unwrap_or(DESCRIPTORS_MAX);
     for wanted in [most, DESCRIPTORS_FALLBACK.min(most)] {
         if wanted > now && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok() {
-            tracing::debug!(from = now, to = wanted, "the limit of open files is raised");
+            tracing::debug!(from = now, to = wanted, "the limit of open files has been raised");
             return wanted;
         }
     }

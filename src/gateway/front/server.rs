@@ -36,7 +36,7 @@ pub(crate) struct HttpServer {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
     /// The routes contradict each other: an internal error.
-    #[error("the routes do not fit together: {0}")]
+    #[error("the routes contradict each other: {0}")]
     Routes(String),
     /// The address is taken or is not an address of this machine.
     #[error("cannot listen: failed to bind to {address}")]

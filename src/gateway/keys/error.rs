@@ -28,16 +28,16 @@ pub(crate) enum KeyError {
         why: String,
     },
     /// There is no such key, it is deleted, or it belongs to another user.
-    #[error("there is no such key")]
+    #[error("the key does not exist")]
     Unknown,
     /// Its owner can neither enable nor rotate it.
     #[error("{}", because(*.0))]
     Locked(KeyLock),
     /// Its owner cannot set its end later than this.
-    #[error("an admin has set the end of this key: it cannot be later than {0}")]
+    #[error("an admin has set the expiry of this key: it cannot be later than {0}")]
     PastLatestEnd(Timestamp),
     /// A member already has the most keys that a member can have.
-    #[error("a member can have {0} keys")]
+    #[error("a member can have at most {0} keys")]
     TooMany(u32),
     /// The store failed.
     #[error(transparent)]
@@ -68,8 +68,10 @@ pub(super) fn check_name(field: &'static str, of: &str, name: &str) -> Result<St
 
 pub(super) fn check_end(end: Option<Timestamp>, now: Timestamp) -> Result<(), KeyError> {
     match end {
-        Some(end) if end <= now => Err(KeyError::field("expires_at", "the end of the key must lie in the future")),
-        Some(end) if end > Timestamp::LAST => Err(KeyError::field("expires_at", "the end of the key lies too far off")),
+        Some(end) if end <= now => Err(KeyError::field("expires_at", "the expiry of the key must be in the future")),
+        Some(end) if end > Timestamp::LAST => {
+            Err(KeyError::field("expires_at", "the expiry of the key is too far in the future"))
+        }
         _ => Ok(()),
     }
 }

@@ -72,7 +72,10 @@ impl ApiKeys {
 
     pub(super) async fn write_refusals(&self) {
         if let Err(error) = self.refusals.write(&*self.store).await {
-            tracing::debug!(error = &error as &dyn std::error::Error, "refused requests are counted a little later");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "the counts of refused requests could not be stored; it will be retried"
+            );
         }
     }
 
@@ -84,7 +87,7 @@ impl ApiKeys {
             Err(error) => {
                 if was_well {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "changes of keys cannot be read; those that are known stay as they are");
+                    tracing::warn!(error, "changes of keys could not be read; the known keys stay as they are");
                 }
                 false
             }

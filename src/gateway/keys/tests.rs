@@ -229,7 +229,7 @@ async fn members_make_keys_in_the_groups_that_an_admin_allows() {
         let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None, at_most: None }).await;
         made.map(|made| made.group_name).map_err(|error| error.to_string())
     };
-    let none = Err("there is no such group".to_owned());
+    let none = Err("the group does not exist".to_owned());
     assert_eq!(create(&as_herself, &ada, "default").await, Ok("default".to_owned()));
     assert_eq!(create(&as_herself, &ada, "studio").await, none);
     assert_eq!(create(&as_admin, &ada, "studio").await, Ok("studio".to_owned()));

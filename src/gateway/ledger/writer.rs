@@ -161,20 +161,20 @@ impl LedgerWriter {
         if failed == Some(false)
             && let Some(failures) = self.throttle.worked()
         {
-            tracing::info!(failures, "records are written again");
+            tracing::info!(failures, "writing records works again");
         }
     }
 
     fn tell(&mut self, error: &StoreError, records: usize) {
         if let Some(failures) = self.throttle.failed(Instant::now()) {
-            tracing::error!(error = %display_chain(error), records, failures, "records were not written");
+            tracing::error!(error = %display_chain(error), records, failures, "records could not be written");
         }
     }
 
     fn fail(&mut self, batch: Vec<LedgerMessage>, error: StoreError) {
         let hopeless = error.blames_the_row();
         if hopeless {
-            tracing::error!(error = %display_chain(&error), "a record was refused");
+            tracing::error!(error = %display_chain(&error), "the database refused a record");
         } else {
             self.tell(&error, batch.len());
         }
@@ -237,7 +237,7 @@ fn settle(message: LedgerMessage, written: RowWriteOutcome) {
         LedgerMessage::Close(mut outgoing) => {
             if written == RowWriteOutcome::NoEffect {
                 // An earlier try whose answer was lost has written it, or another process has closed the record.
-                tracing::warn!(request_id = %outgoing.entry.record.request_id, "the record was closed already");
+                tracing::warn!(request_id = %outgoing.entry.record.request_id, "the record was already closed");
             }
             outgoing.tell(Ok(()));
         }

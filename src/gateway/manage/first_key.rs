@@ -73,7 +73,7 @@ pub(crate) async fn retire_first_key(
     if active {
         store.change_key(act, &id, None, &[KeyChange::Disable]).await?;
         tracing::warn!(
-            "the key that the first start printed is disabled: an upstream account that can cost something is there"
+            "the key that the first start printed is disabled, because there is an upstream account that can incur costs"
         );
     }
     if let Err(error) = std::fs::write(&marker, []) {

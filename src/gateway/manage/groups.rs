@@ -40,7 +40,7 @@ pub(crate) fn check_policy(
     if let PolicyEnvironment::Server(upstream) = user
         && group.needs_tls()
     {
-        let fault = |error| format!("needs encryption, which this machine cannot give: {error}");
+        let fault = |error| format!("needs TLS, which cannot be set up on this machine: {error}");
         let problem = |error| vec![ConfigProblem::of_setting("filter.moderation.base_url", &fault(error))];
         upstream.prepare_tls().map_err(problem)?;
     }
@@ -75,7 +75,7 @@ pub(crate) fn policy_of(
 }
 
 fn read_policy(stored: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(stored).map_err(|error| format!("its settings are no JSON object: {error}"))
+    serde_json::from_str(stored).map_err(|error| format!("its settings are not a JSON object: {error}"))
 }
 
 /// Returns these settings with the groups of the store, given by their names and stored settings. A group whose
@@ -106,7 +106,7 @@ fn group(config: &Config, plain: GroupConfig, stored: &str, user: PolicyEnvironm
             tracing::error!(
                 group = plain.name,
                 problem,
-                "a group of the store cannot be used: its requests are refused"
+                "the settings of a group in the store cannot be used: requests of its keys are refused"
             );
             GroupConfig { policy, problem: Some(problem), ..plain }
         }
@@ -120,7 +120,7 @@ fn said(problems: &[ConfigProblem]) -> String {
 fn of_filter(error: &FilterError) -> ConfigProblem {
     match error {
         FilterError::Word { index, .. } => {
-            ConfigProblem::of_setting(&format!("filter.words[{index}]"), "has nothing in it that can be seen")
+            ConfigProblem::of_setting(&format!("filter.words[{index}]"), "contains no visible character")
         }
         FilterError::Patterns { source, .. } => {
             ConfigProblem::of_setting("filter.patterns", &format!("cannot be used together: {source}"))

@@ -91,7 +91,7 @@ impl<'a> PageContext<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the machine has no randomness.
+    /// Returns an error if the system provides no random bytes.
     pub(super) fn receive(&mut self) -> Result<(), PageError> {
         let cookie = match self.known_form_cookie() {
             Some(cookie) => cookie,
@@ -205,7 +205,7 @@ impl<'a> PageContext<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the machine has no randomness.
+    /// Returns an error if the system provides no random bytes.
     pub(super) fn issue_once(&self) -> Result<String, PageError> {
         FormNonceStore::issue(&self.pages.seal, &self.csrf, Utc::now().timestamp()).map_err(no_randomness)
     }
@@ -234,11 +234,11 @@ impl From<IdentityError> for PageError {
             IdentityError::LastAdmin => Self::Conflict("error.last_admin"),
             IdentityError::Unknown => Self::NotFound,
             IdentityError::Store(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the store failed a page");
+                tracing::error!(error = &error as &dyn std::error::Error, "the store failed during a page request");
                 Self::Unavailable
             }
             other => {
-                tracing::error!(error = %other, "people gave an answer that no page expects");
+                tracing::error!(error = %other, "an error occurred that no page expects");
                 Self::Internal
             }
         }
@@ -250,7 +250,7 @@ fn cookie(name: &'static str, value: String, home: &SiteOrigin) -> CookieBuilder
 }
 
 fn no_randomness(error: getrandom::Error) -> PageError {
-    tracing::error!(%error, "the machine has no randomness");
+    tracing::error!(%error, "the system provides no random bytes");
     PageError::Internal
 }
 

@@ -121,7 +121,7 @@ impl From<Error> for PageError {
             Error::RateLimited { retry_after } => Self::Slow { seconds: retry_after.into() },
             Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),
             other => {
-                tracing::error!(error = %other, "the console gave an answer that no page expects");
+                tracing::error!(error = %other, "an error occurred that no page expects");
                 Self::Internal
             }
         }

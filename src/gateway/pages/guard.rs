@@ -36,7 +36,7 @@ pub(super) fn has_token(visit: &PageRequest, token: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error if the machine has no randomness.
+/// Returns an error if the system provides no random bytes.
 pub(super) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
@@ -50,7 +50,7 @@ impl FormSigningKey {
     ///
     /// # Errors
     ///
-    /// Returns an error if the machine has no randomness.
+    /// Returns an error if the system provides no random bytes.
     pub(super) fn new() -> Result<Self, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;

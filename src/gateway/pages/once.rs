@@ -46,7 +46,7 @@ impl FormNonceStore {
     ///
     /// # Errors
     ///
-    /// Returns an error if the machine has no randomness.
+    /// Returns an error if the system provides no random bytes.
     pub(super) fn issue(seal: &FormSigningKey, session: &str, now: i64) -> Result<String, getrandom::Error> {
         let head = format!("{now}.{}", random()?);
         Ok(format!("{head}.{}", seal.mark(PURPOSE, &format!("{head}.{session}"))))

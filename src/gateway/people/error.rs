@@ -12,13 +12,13 @@ pub(crate) enum IdentityError {
     #[error("the name or the password is wrong")]
     Wrong,
     /// There were too many attempts.
-    #[error("too many tries; try again in {} seconds", retry_after.as_secs())]
+    #[error("too many attempts; try again in {} seconds", retry_after.as_secs())]
     Slow {
         /// The time until the next attempt is allowed, in whole seconds.
         retry_after: Duration,
     },
     /// The link was used, has expired, or never existed.
-    #[error("the link is not good, or not any more")]
+    #[error("the link is invalid, used or expired")]
     Link,
     /// A value cannot be used.
     #[error("{why}")]
@@ -29,19 +29,19 @@ pub(crate) enum IdentityError {
         why: String,
     },
     /// No admin who can sign in would be left.
-    #[error("the last admin who can sign in must stay one")]
+    #[error("the last admin who can sign in must remain an admin")]
     LastAdmin,
     /// The name is already used.
-    #[error("there is one of that name already")]
+    #[error("the name is already used")]
     Taken,
     /// There is no such object, or it belongs to another user.
-    #[error("there is none of that name or id")]
+    #[error("nothing has this name or id")]
     Unknown,
     /// It is in the settings file, and only the file can change it.
-    #[error("it stands in the configuration file, which alone can change it")]
+    #[error("it is defined in the settings file and can only be changed there")]
     OfFile,
     /// The group has keys.
-    #[error("there are keys in the group")]
+    #[error("the group has keys")]
     InUse,
     /// The store failed.
     #[error(transparent)]

@@ -30,7 +30,7 @@ impl IdentityService {
     ) -> Result<(AdminTokenRow, SecretText), IdentityError> {
         let name = names::name(name).ok_or_else(|| IdentityError::field("name", names::bad_name("token")))?;
         if expires_at.is_some_and(|end| end <= act.at || end > Timestamp::LAST) {
-            return Err(IdentityError::field("expires_at", "the end of the token must lie in the future"));
+            return Err(IdentityError::field("expires_at", "the expiry of the token must be in the future"));
         }
         if user.disabled_at.is_some() {
             return Err(IdentityError::field("user", "the user is disabled"));

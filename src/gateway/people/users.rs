@@ -153,7 +153,10 @@ impl IdentityService {
         let mut admins = admins.into_iter().filter(|user| user.has_password && user.disabled_at.is_none());
         match (admins.next(), admins.next()) {
             (Some(only), None) => Ok(only),
-            _ => Err(IdentityError::field("user", "there is more than one admin: say with --user whose key it is")),
+            _ => Err(IdentityError::field(
+                "user",
+                "there is not exactly one admin who can sign in: name the owner of the key with --user",
+            )),
         }
     }
 }
@@ -163,7 +166,9 @@ fn changed(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), Identit
         UserChangeOutcome::Done(user, keys) => Ok((user, keys)),
         UserChangeOutcome::Unknown => Err(IdentityError::Unknown),
         UserChangeOutcome::LastAdmin => Err(IdentityError::LastAdmin),
-        UserChangeOutcome::NoGroup(name) => Err(IdentityError::field("groups", format!("there is no group {name}"))),
+        UserChangeOutcome::NoGroup(name) => {
+            Err(IdentityError::field("groups", format!("the group {name} does not exist")))
+        }
     }
 }
 

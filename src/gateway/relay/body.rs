@@ -160,7 +160,9 @@ impl Body for RelayBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let this = &mut *self;
         if !this.come_back() {
-            tracing::warn!("a caller takes its answer too slowly: the rest is read without it");
+            tracing::warn!(
+                "a caller reads its answer too slowly and is disconnected; the rest of the answer is still read"
+            );
             this.queue.clear();
             this.leave(true);
             return Poll::Ready(Some(Err(RelayError::Slow)));

@@ -137,7 +137,7 @@ impl CombinedAnswer {
         let piece = match read {
             Ok(piece) => piece,
             Err(error) => {
-                tracing::error!(%error, "an image that was kept cannot be read back");
+                tracing::error!(%error, "a stored image cannot be read back");
                 return Poll::Ready(Err(RelayError::Lost));
             }
         };

@@ -50,17 +50,17 @@ pub(super) trait AnswerSink {
 /// The body is not the promised JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AnswerSyntaxError {
-    #[error("the body is no JSON object")]
+    #[error("the body is not a JSON object")]
     NotAnObject,
     #[error("unexpected byte 0x{0:02x} between values")]
     Unexpected(u8),
-    #[error("a key or value is no JSON")]
+    #[error("a key or value is not JSON")]
     Value,
-    #[error("what should be an image is no base64")]
+    #[error("the data of an image is not base64")]
     Base64,
     #[error("bytes after the end of the object")]
     Surplus,
-    #[error("the body ended in the middle of the object")]
+    #[error("the body ended within the object")]
     Truncated,
 }
 

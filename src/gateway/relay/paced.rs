@@ -61,7 +61,7 @@ where
         let this = &mut *self;
         let (_, enough) = this.pace.come_back(Instant::now());
         if !enough {
-            tracing::warn!("a caller takes its answer too slowly and is cut off");
+            tracing::warn!("a caller reads its answer too slowly and is disconnected");
             return this.break_off(RelayError::Slow);
         }
         let Some(body) = &mut this.body else { return Poll::Ready(None) };

@@ -226,7 +226,7 @@ impl ResponsePassthrough {
                 }
                 // Events that were not requested.
                 byte @ (b'e' | b'd' | b':') => {
-                    tracing::warn!("the upstream answered with events although one response was asked for");
+                    tracing::warn!("the upstream answered with events although one response was requested");
                     return Err(MalformedAnswer(AnswerSyntaxError::Unexpected(*byte)).into());
                 }
                 byte => return Err(MalformedAnswer(AnswerSyntaxError::Unexpected(*byte)).into()),
@@ -395,7 +395,7 @@ impl ResponsePassthrough {
                     return Err(RelayError::Failed);
                 }
                 if self.streams() {
-                    tracing::warn!("the upstream answered with one response although events were asked for");
+                    tracing::warn!("the upstream answered with one response although events were requested");
                     return Err(MalformedAnswer(AnswerSyntaxError::NotAnObject).into());
                 }
                 self.proven = true;

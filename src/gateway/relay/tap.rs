@@ -34,21 +34,21 @@ pub(crate) struct AnswerTimeouts {
 /// The reason why an answer broke off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RelayError {
-    #[error("the upstream's answer is not what was promised: {0}")]
+    #[error("the upstream's answer is malformed: {0}")]
     Malformed(#[from] MalformedAnswer),
-    #[error("the upstream's connection broke in the middle of its answer")]
+    #[error("the upstream's connection broke during its answer")]
     Connection,
-    #[error("the upstream fell silent in the middle of its answer")]
+    #[error("the upstream stopped sending during its answer")]
     Timeout,
-    #[error("the upstream said in the middle of its answer that it failed")]
+    #[error("the upstream reported an error during its answer")]
     Failed,
-    #[error("the upstream's answer is larger than any image")]
+    #[error("the upstream's answer is too large to be an image")]
     Endless,
     #[error("the upstream's events ended before the final image")]
     Unfinished,
-    #[error("the caller takes the answer too slowly")]
+    #[error("the caller reads the answer too slowly")]
     Slow,
-    #[error("an image that was kept here cannot be read back")]
+    #[error("a stored image cannot be read back")]
     Lost,
     #[error("the gateway stopped before the upstream's answer was complete")]
     Cutoff,

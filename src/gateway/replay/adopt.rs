@@ -78,7 +78,7 @@ async fn same(
             None => match digest(task).await {
                 Ok(digest) => *wanted.insert(digest),
                 Err(error) => {
-                    tracing::error!(%error, "the files of a retry cannot be read, so it runs anew");
+                    tracing::error!(%error, "the files of a retry cannot be read, so it runs as a new request");
                     return Vec::new();
                 }
             },

@@ -16,7 +16,7 @@ use crate::gateway::store::{
     JobState, ReplayClaim, ReplayState, ReplayWrite, RequestId, RowWriteOutcome, StoredAnswerRow, Timestamp,
 };
 
-/// The reason why an answer is not kept.
+/// The reason why an answer is not stored.
 pub(super) type AnswerStorageError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A file that is being written, with the contents of its row.
@@ -64,7 +64,7 @@ impl IdempotentAnswers {
         let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
         match self.ledger.write_replay(finish).await? {
             RowWriteOutcome::Done => Ok(()),
-            RowWriteOutcome::NoEffect | RowWriteOutcome::Taken(_) => Err("its claim was over before it".into()),
+            RowWriteOutcome::NoEffect | RowWriteOutcome::Taken(_) => Err("its claim had already ended".into()),
         }
     }
 

@@ -14,7 +14,7 @@ use super::tape::{AnswerChunk, StoredAnswer};
 
 /// The answer will not come, or will not be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer that was followed broke off")]
+#[error("the stored answer is incomplete")]
 pub(crate) struct AnswerReaderError;
 
 /// One reader of an answer, from its beginning.
@@ -52,7 +52,7 @@ impl AnswerReader {
 
     fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, AnswerReaderError> {
         let frame = frame.map_err(|error| {
-            tracing::error!(%error, "a kept answer cannot be read");
+            tracing::error!(%error, "a stored answer cannot be read");
             self.ended = true;
             AnswerReaderError
         })?;

@@ -60,7 +60,9 @@ impl FileKey {
     }
 
     fn cipher(&self) -> io::Result<LessSafeKey> {
-        UnboundKey::new(&AES_256_GCM, &self.0).map(LessSafeKey::new).map_err(|_| broken("the cipher takes no key"))
+        UnboundKey::new(&AES_256_GCM, &self.0)
+            .map(LessSafeKey::new)
+            .map_err(|_| broken("the cipher does not accept the key"))
     }
 }
 
@@ -122,7 +124,7 @@ impl SealedFile {
     /// Seals a frame and writes it. Each number is written once, because a nonce must not be used twice.
     pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
         let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(PURPOSE), &mut frame);
-        sealed.map_err(|_| broken("a frame could not be sealed"))?;
+        sealed.map_err(|_| broken("a frame could not be encrypted"))?;
         at::write_all(self.file()?, &frame, number * STRIDE)
     }
 
@@ -143,7 +145,7 @@ impl SealedFile {
             }
         }
         let opened = self.key.open_in_place(nonce(number), Aad::from(PURPOSE), &mut frame);
-        let length = opened.map_err(|_| broken("a frame is not what was written"))?.len();
+        let length = opened.map_err(|_| broken("a frame was changed after it was written"))?.len();
         frame.truncate(length);
         Ok(frame)
     }
@@ -198,7 +200,7 @@ impl SealedFile {
         waits::detach(move || {
             waits::note();
             if let Err(error) = frames.file().and_then(|file| file.set_len(0)) {
-                tracing::warn!(%error, "the file of an answer that is lost cannot be emptied");
+                tracing::warn!(%error, "the file of a lost answer could not be emptied");
             }
         });
     }
@@ -243,7 +245,7 @@ pub(super) fn remove(path: &Path) {
     waits::note();
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::error!(%error, "the file of a kept answer could not be removed");
+            tracing::error!(%error, "the file of a stored answer could not be deleted");
         }
         Ok(()) | Err(_) => {}
     }

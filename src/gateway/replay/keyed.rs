@@ -224,7 +224,10 @@ impl IdempotentAnswers {
     pub(super) async fn forget(&self, row: &ReplayClaim) -> bool {
         let forgotten = self.forget_claim(row.scope, row.request_id.clone()).await;
         if let Err(error) = &forgotten {
-            tracing::warn!(error = error as &dyn std::error::Error, "a claim that cost nothing is given back later");
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "the claim of a failed request could not be released; it will be retried"
+            );
             let mut unforgotten = self.unforgotten.lock().unwrap_or_else(PoisonError::into_inner);
             unforgotten.push((row.scope, row.request_id.clone()));
         }

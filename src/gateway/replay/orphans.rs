@@ -266,7 +266,7 @@ impl RetryableJobs {
         let Some((tape, frames)) = self.file(place, &head).await else { return };
         let mut recorder = AnswerRecorder::begin(tape, head, frames, room);
         if let Err(error) = recorder.pump(body).await {
-            tracing::warn!(%error, "an answer broke off while it was written down");
+            tracing::warn!(%error, "an answer broke off while it was being stored");
             self.fail(place, &Error::Upstream(UpstreamFault::Broken));
             return;
         }
@@ -318,11 +318,13 @@ impl RetryableJobs {
         let row = self.keyed.orphan_row(fingerprint, expected.request_id.as_str().into(), expires_at);
         let file = answer.file.clone();
         let stored = timeout(KEEP_PATIENCE, self.keyed.finish_orphan(&row, answer, &frames, tape.length())).await;
-        match stored.unwrap_or_else(|_| Err("the disk or the store takes too long".into())) {
+        match stored.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
             Ok(true) => self.note_stored(place, expected, file),
-            Ok(false) => tracing::warn!("an orphan is kept in this process only: another one of its request is stored"),
+            Ok(false) => {
+                tracing::warn!("an orphan is kept in memory only: another orphan of the same request is stored")
+            }
             Err(error) => {
-                tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in this process only");
+                tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in memory only");
                 // The claim, or even the file, may exist nevertheless. Neither may outlive the entry.
                 frames.discard();
                 self.note_stored(place, expected, file);
@@ -370,7 +372,7 @@ impl RetryableJobs {
         let over = |entry: &RetryableJobEntry| entry.ended.map(|_| Arc::clone(&entry.identity));
         let Some(identity) = self.index().entries.get(&place).and_then(over) else { return };
         if let Err(error) = identity.digest().await {
-            tracing::error!(%error, "the files of a job cannot be read, so no retry of it will be known");
+            tracing::error!(%error, "the files of a job cannot be read, so a retry will not be recognised");
             let entry = self.index().entries.remove(&place);
             drop(entry);
         }

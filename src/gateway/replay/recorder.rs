@@ -35,7 +35,8 @@ impl AnswerRecorder {
         frames: io::Result<SealedFile>,
         room: Arc<dyn EvictableStorage>,
     ) -> Self {
-        let frames = frames.inspect_err(|error| tracing::error!(%error, "an answer has no file and is not kept"));
+        let frames = frames
+            .inspect_err(|error| tracing::error!(%error, "no file could be created for an answer: it is not stored"));
         let frames = frames.ok().map(Arc::new);
         tape.begin(head, frames.clone());
         Self { tape, sink: frames.map(|frames| RecorderFile { frames, room, next: 0 }) }
@@ -71,7 +72,7 @@ impl AnswerRecorder {
             Ok(()) => true,
             Err(error) => {
                 // The file remains until its last holder drops it: after a kill its name shows that the answer is lost.
-                tracing::warn!(%error, "an answer is not kept: it does not fit on disk");
+                tracing::warn!(%error, "an answer is not stored: there is no space on disk");
                 self.sink = None;
                 false
             }

@@ -50,7 +50,7 @@ pub(super) async fn in_time<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let worked = timeout(KEEP_PATIENCE, free.off_worker(work)).await;
-    worked.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk takes too long")))
+    worked.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow")))
 }
 
 /// Reserves space for bytes that are to be written. Blocks: not for async code.
@@ -60,7 +60,8 @@ pub(super) async fn in_time<T: Send + 'static>(
 /// Returns an error if no answer is left to evict, or if the disk lacks more than all answers hold.
 pub(super) fn reserve(room: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
     let (missing, budget) = (room.free().missing_for_kept(bytes), room.budget());
-    let full = || io::Error::new(io::ErrorKind::StorageFull, "the rest of the disk is not for kept answers");
+    let full =
+        || io::Error::new(io::ErrorKind::StorageFull, "the remaining disk space is not available to stored answers");
     let before = budget.used();
     // If all answers together would not help, none is evicted in vain.
     if missing > before {
@@ -84,7 +85,7 @@ pub(super) fn reserve_written(room: &dyn EvictableStorage, bytes: u64) -> io::Re
     let (budget, bytes) = (room.budget(), bytes.div_ceil(BLOCK) * BLOCK);
     while !budget.take(bytes) {
         if !room.evict() {
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "kept answers have no more room"));
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the space for stored answers is used up"));
         }
     }
     Ok(DiskReservation { budget: Arc::clone(budget), bytes })

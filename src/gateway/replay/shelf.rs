@@ -162,7 +162,7 @@ impl AnswerFolder {
                 let emptied =
                     fs::rename(&path, &lost).and_then(|()| File::options().write(true).open(&lost)?.set_len(0));
                 if let Err(error) = emptied {
-                    tracing::warn!(%error, "the file of an answer that was cut off cannot be emptied");
+                    tracing::warn!(%error, "the file of an interrupted answer could not be emptied");
                 }
                 self.finished().lost.insert(fingerprint, expires_at);
             }
@@ -182,7 +182,7 @@ impl AnswerFolder {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`AnswerFolder::create`], and one if the disk takes too long.
+    /// Returns the errors of [`AnswerFolder::create`], and one if the disk is too slow.
     pub(super) async fn begin(
         self: &Arc<Self>,
         owner: &KeyId,

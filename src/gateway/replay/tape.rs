@@ -183,7 +183,7 @@ impl StoredAnswer {
     pub(super) async fn hand_on(&self) {
         let everybody = std::future::poll_fn(|cx| self.poll_everybody(cx));
         if tokio::time::timeout(PATIENCE, everybody).await.is_err() {
-            tracing::warn!("an answer that is not on disk goes on without its slowest reader");
+            tracing::warn!("an answer that is not on disk continues without its slowest reader");
         }
         let mut state = self.state();
         state.tail_at += state.tail.len() as u64;

@@ -138,14 +138,14 @@ impl ClaimGuard {
         let room = Arc::clone(&self.keyed.shelf) as Arc<dyn EvictableStorage>;
         let mut recorder = AnswerRecorder::begin(Arc::clone(&self.live.tape), head, frames, room);
         if let Err(error) = recorder.pump(body).await {
-            tracing::warn!(%error, "an answer broke off and is not kept");
+            tracing::warn!(%error, "an answer broke off and is not stored");
             self.keyed.leave(&self.row.scope, &self.live);
             return;
         }
         if let (Some(named), Some(frames)) = (named, recorder.close().await) {
             let settled = timeout(KEEP_PATIENCE, self.settle(named, &frames)).await;
-            if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store takes too long".into())) {
-                tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not kept");
+            if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
+                tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
                 frames.remove();
             }
         }

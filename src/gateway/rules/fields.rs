@@ -134,7 +134,8 @@ fn text_map(name: &str, value: &Value) -> Result<(), Rejection> {
 fn moment(name: &str, value: &Value) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     DateTime::parse_from_rfc3339(text).map(drop).map_err(|_| {
-        let message = format!("Invalid '{name}': expected a moment with its offset, such as '2026-11-21T03:00:00Z'.");
+        let message =
+            format!("Invalid '{name}': expected a date and time with an offset, such as '2026-11-21T03:00:00Z'.");
         Rejection::new(name, RejectionReason::InvalidValue, message)
     })
 }
@@ -142,7 +143,7 @@ fn moment(name: &str, value: &Value) -> Result<(), Rejection> {
 fn day(name: &str, value: &Value) -> Result<(), Rejection> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
     text.parse::<NaiveDate>().map(drop).map_err(|_| {
-        let message = format!("Invalid '{name}': expected a day, such as '2026-11-21'.");
+        let message = format!("Invalid '{name}': expected a date, such as '2026-11-21'.");
         Rejection::new(name, RejectionReason::InvalidValue, message)
     })
 }
@@ -153,7 +154,7 @@ fn text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> 
     // White space alone says nothing: if a text is needed, it counts as empty.
     if length < min || (min > 0 && text.trim().is_empty()) {
         let message = format!(
-            "Invalid '{name}': empty string. Expected a string with at least {min} character that is no white space."
+            "Invalid '{name}': empty string. Expected a string with at least {min} character that is not white space."
         );
         return Err(Rejection::new(name, RejectionReason::StringBelowMin, message));
     }

@@ -86,7 +86,7 @@ fn header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
     upload.header.map_err(|flaw| match flaw {
         // Our own disk failed, which says nothing about the image.
         ImageFileError::Unreadable(kind) => {
-            tracing::error!(%kind, "an upload could not be read back");
+            tracing::error!(%kind, "an upload could not be read back from the spool");
             Error::Unavailable
         }
         flaw => {

@@ -145,7 +145,7 @@ fn optional(known: &KnownMembers, name: &str, expected: JsonType) -> Result<(), 
 /// Rejects a response in the background: no record would hold its tokens, and no caller could fetch it.
 fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
     if known.get("background").and_then(BodyMember::parsed) == Some(true) {
-        let message = "Invalid value: 'background' cannot be true here: a response can only be had by waiting for it, plain or as events.";
+        let message = "Invalid value: 'background' cannot be true: this API does not run responses in the background. Use 'stream' or wait for the plain response.";
         return Err(Rejection::new("background", RejectionReason::InvalidValue, message));
     }
     Ok(())

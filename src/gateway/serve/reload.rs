@@ -75,7 +75,7 @@ impl ConfigReloader {
             && self.well
         {
             let problems = error.problems();
-            tracing::error!(?problems, "the groups of the store cannot be taken over; they stay as they are");
+            tracing::error!(?problems, "the groups could not be read from the store; the known ones stay as they are");
         }
         self.well = followed.is_ok();
         self.well
@@ -88,7 +88,7 @@ impl ConfigReloader {
             let next = self.current.get().under(&self.config, &groups).await?;
             self.current.replace(next);
             self.groups = groups;
-            tracing::info!("the settings of the groups in the store are in force");
+            tracing::info!("changed settings of groups in the store are now in effect");
         }
         Ok(())
     }
@@ -97,16 +97,16 @@ impl ConfigReloader {
     pub(super) async fn run(&mut self) -> Result<String, String> {
         match self.attempt().await {
             Ok(difference) => {
-                tracing::info!(%difference, "the configuration was read again");
+                tracing::info!(%difference, "the settings have been reloaded");
                 if !difference.needs_restart().is_empty() {
-                    tracing::warn!(settings = ?difference.needs_restart(), "these settings are in force after a restart");
+                    tracing::warn!(settings = ?difference.needs_restart(), "these settings take effect after a restart");
                 }
                 Ok(difference.to_string())
             }
             Err(refused) => {
                 let problems = refused.problems();
                 for problem in &problems {
-                    tracing::error!(%problem, "the configuration cannot be used; nothing has changed");
+                    tracing::error!(%problem, "the new settings cannot be used; the former ones stay in effect");
                 }
                 Err(problems.join("\n"))
             }
@@ -158,7 +158,7 @@ impl ReloadError {
         match self {
             Self::Settings(problems) => problems.iter().map(ToString::to_string).collect(),
             Self::Taken(names) => {
-                names.iter().map(|name| format!("there is an account {name} already, added by a command")).collect()
+                names.iter().map(|name| format!("the account {name} already exists in the store")).collect()
             }
             Self::Other(error) => {
                 let mut text = error.to_string();

@@ -34,7 +34,7 @@ pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: imp
         () = stop => {}
     }
     if timeout(LEDGER_PATIENCE, reload).await.is_err() {
-        tracing::warn!("the configuration could not be read again before the end");
+        tracing::warn!("the settings could not be reloaded before the gateway stopped");
     }
     None
 }
@@ -44,7 +44,7 @@ pub(super) async fn within(patience: Duration, work: impl Future<Output = ()>, s
     tokio::select! {
         () = work => {}
         () = sleep(patience) => tracing::warn!("the store could not be closed in time"),
-        () = stop => tracing::warn!("the store is not closed, because another signal came"),
+        () = stop => tracing::warn!("the store was not closed because of a second signal"),
     }
 }
 

@@ -37,20 +37,20 @@ impl StartupMessage {
         let listening = format!("http://{}", reachable(local));
         let mut text = String::new();
         if config.accounts.iter().any(|account| account.implicit) {
-            text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the pictures. No model is asked and nothing is paid.\n");
+            text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the images. No model is called and nothing is charged.\n");
         }
         if let Some(key) = &self.first_key {
             let curl = curl(&listening, key);
             text.push_str(&format!(
-                "\nYour first API key, shown only now. It is good for 24 hours, and until the first upstream account is added:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"
+                "\nYour first API key, shown only once. It is valid for 24 hours, but only until the first upstream account is added:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"
             ));
         } else {
-            text.push_str(&format!("\nMake a key with: imagate key create --name NAME{}\n\n", config.arguments()));
+            text.push_str(&format!("\nCreate a key with: imagate key create --name NAME{}\n\n", config.arguments()));
         }
         if let Some(link) = &self.set_up {
             let base = config.public_url.as_ref().map_or(listening.as_str(), |url| url.as_str());
             text.push_str(&format!(
-                "Open this link once to make the first admin: {base}{}\nIt is good for 30 minutes; the next start prints another one.\n\n",
+                "Open this one-time link to create the first admin: {base}{}\nIt is valid for 30 minutes; the next start prints another one.\n\n",
                 link.path()
             ));
         }

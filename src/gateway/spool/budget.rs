@@ -14,19 +14,19 @@ use crate::gateway::config::UploadLimits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BudgetExceeded {
     /// The memory for the request bodies of one API key.
-    #[error("the request bodies of this key that are still arriving hold as much memory as one key may use")]
+    #[error("the request bodies of this key that are still arriving use all the memory that one key may use")]
     KeyMemory,
     /// The disk space for the uploads of one API key.
-    #[error("the uploads of this key hold as much of the disk as one key may use")]
+    #[error("the uploads of this key use all the disk space that one key may use")]
     KeyDisk,
     /// The memory for all request bodies.
-    #[error("request bodies that are still arriving hold as much memory as all of them may use")]
+    #[error("request bodies that are still arriving use all the memory that they may use together")]
     Memory,
     /// The disk space for all uploads.
-    #[error("uploads hold as much of the disk as all of them may use")]
+    #[error("uploads use all the disk space that they may use together")]
     Disk,
     /// The free space of the file system that is reserved for the database.
-    #[error("the file system has only as much free as is kept for the database")]
+    #[error("the free disk space is reserved for the database")]
     Free,
 }
 

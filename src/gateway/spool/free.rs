@@ -129,7 +129,7 @@ async fn look_after(pool: Weak<SpoolFilePool>) {
         let looking = Arc::clone(&pool);
         match pool.off_worker(move || Ok(looking.is_short_of_space())).await {
             Ok(is_out) => tell(pool.out_of_space.swap(is_out, Ordering::Relaxed), is_out),
-            Err(error) => tracing::error!(%error, "a look at the free space ended in the middle"),
+            Err(error) => tracing::error!(%error, "the check of the free disk space has failed"),
         }
     }
 }
@@ -138,9 +138,9 @@ async fn look_after(pool: Weak<SpoolFilePool>) {
 fn tell(was_out: bool, is_out: bool) {
     match (was_out, is_out) {
         (false, true) => {
-            tracing::warn!("less than half of the disk space that belongs to the database is free");
+            tracing::warn!("less than half of the disk space that is reserved for the database is free");
         }
-        (true, false) => tracing::info!("the disk has room for the database again"),
+        (true, false) => tracing::info!("the disk has enough free space for the database again"),
         (false, false) | (true, true) => {}
     }
 }

@@ -37,7 +37,8 @@ const LOCK: &str = "serve.lock";
 /// A file beside every database that was made, so that a loss of the database is noticed even if no master.key is
 /// there.
 const MARKER: &str = "imagate.db.marker";
-const MARKER_TEXT: &str = "imagate.db belongs here. Without it, remove this file only to begin anew.\n";
+const MARKER_TEXT: &str =
+    "imagate.db belongs here. If it is missing, remove this file only to start with an empty database.\n";
 
 /// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first
 /// key, and stored answers. One of them without the database means that the database was lost.

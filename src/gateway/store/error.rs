@@ -30,7 +30,9 @@ pub(crate) enum StoreError {
         detail: &'static str,
     },
     /// A newer version of imagate has written this database.
-    #[error("the database has schema version {found}, this imagate knows up to {known}: use the newer program")]
+    #[error(
+        "the database has schema version {found}, but this version of imagate supports at most {known}: use a newer version"
+    )]
     Newer {
         /// The schema version of the database, which this program does not have.
         found: i64,
@@ -38,19 +40,19 @@ pub(crate) enum StoreError {
         known: i64,
     },
     /// The file belongs to another program, or its schema history is not that of imagate.
-    #[error("this is not a database of imagate: {detail}")]
+    #[error("this is not an imagate database: {detail}")]
     Foreign {
         /// The evidence.
         detail: String,
     },
     /// Another server already serves from this data directory.
-    #[error("another imagate is already serving from {}", data_dir.display())]
+    #[error("another gateway is already running with the data directory {}", data_dir.display())]
     InUse {
         /// The directory that both servers use.
         data_dir: PathBuf,
     },
     /// A value that must be unique is taken.
-    #[error("the row exists already")]
+    #[error("the row already exists")]
     Conflict,
     /// The database will never accept the row, or the row cannot be decoded: a bug of this program.
     #[error("the database refused a row")]

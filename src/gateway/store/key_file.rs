@@ -20,7 +20,7 @@ impl KeyFile<'_> {
     pub(super) fn read(&self) -> Result<Option<MasterKey>, StoreError> {
         let Some(bytes) = read(&self.0.master_key())? else { return Ok(None) };
         bytes.map(|bytes| Some(MasterKey::from_bytes(bytes))).ok_or_else(|| {
-            StoreError::damaged("master.key does not hold exactly 32 bytes: restore it from the backup of the database")
+            StoreError::damaged("master.key does not have exactly 32 bytes: restore it from the backup of the database")
         })
     }
 
@@ -51,12 +51,10 @@ impl KeyFile<'_> {
         }
         Err(StoreError::damaged(match current {
             None => {
-                "master.key is missing, and nothing in imagate.db can be opened or checked without it: restore it from \
-                 a backup"
+                "master.key is missing, and nothing in imagate.db can be decrypted or checked without it: restore it from a backup"
             }
             Some(_) => {
-                "master.key is not the key that imagate.db was sealed with: restore the master.key that belongs to \
-                 this database, or both from one backup"
+                "master.key is not the key that imagate.db was encrypted with: restore the master.key that belongs to this database, or both from one backup"
             }
         }))
     }

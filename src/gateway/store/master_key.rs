@@ -26,7 +26,7 @@ impl MasterKey {
         let text = text.trim();
         let bytes = from_hex(text).or_else(|| from_base64(text));
         bytes.map(|bytes| Self(SecretBytes::new(bytes))).ok_or(StoreError::MasterKey {
-            detail: "it must be 64 hex digits or 32 bytes in base64, as `openssl rand -hex 32` makes it",
+            detail: "it must be 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes it",
         })
     }
 

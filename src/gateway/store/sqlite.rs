@@ -150,7 +150,7 @@ impl Store for SqliteStore {
     }
 
     async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError> {
-        tokens::release(&self.writer, account, holder).await.map_err(during("letting go of a token"))
+        tokens::release(&self.writer, account, holder).await.map_err(during("releasing the claim to fetch a token"))
     }
 
     async fn delete_token(&self, account: &str) -> Result<(), StoreError> {

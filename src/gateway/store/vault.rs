@@ -72,7 +72,9 @@ impl Vault {
     /// Returns [`StoreError::Damaged`] if the value was not sealed here, for this context, or by this installation.
     pub(crate) fn open(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.try_open(context, sealed).ok_or_else(|| {
-            StoreError::damaged("a sealed value does not open: restore imagate.db from a backup, or enter it again")
+            StoreError::damaged(
+                "an encrypted value cannot be decrypted: restore imagate.db from a backup, or enter the value again",
+            )
         })
     }
 

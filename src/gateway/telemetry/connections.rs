@@ -30,7 +30,7 @@ struct ReasonLabels {
 
 impl ConnectionMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("connections", "Open connections of callers by what they are doing", self.open.clone());
+        registry.register("connections", "Open connections of callers by state", self.open.clone());
         registry.register("connections_closed", "Connections that were closed or refused", self.closed.clone());
         registry.register("accept_errors", "Connections that could not be accepted", self.accept_errors.clone());
     }

@@ -153,14 +153,14 @@ impl Metrics {
             telling: Mutex::default(),
         };
         let registry = &mut metrics.registry;
-        registry.register("answers", "Answers by operation and status, refusals too", metrics.answers.clone());
-        registry.register("jobs", "Jobs that are over, as their records say", metrics.jobs.clone());
-        let about = "Time from the start of a job to its end, where it succeeded";
+        registry.register("answers", "Answers by operation and status, including refusals", metrics.answers.clone());
+        registry.register("jobs", "Finished jobs by outcome", metrics.jobs.clone());
+        let about = "Duration of successful jobs";
         registry.register_with_unit("job_duration", about, Unit::Seconds, metrics.seconds.clone());
-        registry.register("images", "Images that went to callers", metrics.images.clone());
+        registry.register("images", "Images sent to callers", metrics.images.clone());
         registry.register("attempts", "Upstream calls by account and class of failure", metrics.attempts.clone());
         registry.register("tokens", "Tokens as the upstream counted them", metrics.tokens.clone());
-        registry.register("waiting_requests", "Requests that wait for a place", metrics.waiting.clone());
+        registry.register("waiting_requests", "Requests that wait for a slot", metrics.waiting.clone());
         registry.register("unsettled_records", "Records without a durable outcome", metrics.unsettled.clone());
         registry.register("log_lines_dropped", "Lines of the log that could not be written", dropped_lines());
         registry.register("body_bytes", "Request bodies in memory that are still arriving", metrics.body_bytes.clone());
@@ -237,10 +237,10 @@ impl Metrics {
 
 impl AccountGauges {
     fn register(&self, registry: &mut Registry) {
-        registry.register("account_calls", "Calls under way", self.taken.clone());
-        registry.register("account_places", "Calls at once", self.places.clone());
-        registry.register("account_resting", "1 while the account rests", self.resting.clone());
-        registry.register("account_disabled", "1 while the account is out", self.disabled.clone());
+        registry.register("account_calls", "Running calls of an account", self.taken.clone());
+        registry.register("account_places", "Maximum number of concurrent calls of an account", self.places.clone());
+        registry.register("account_resting", "1 while the account is in cooldown", self.resting.clone());
+        registry.register("account_disabled", "1 while the account is disabled", self.disabled.clone());
     }
 
     /// Sets the values of these accounts. Accounts that no longer exist are removed.

@@ -28,7 +28,7 @@ pub(super) async fn call(
     blame: CallerFaultScope,
 ) -> Result<Reply, AttemptFailure> {
     let request = request.map_err(|error| {
-        tracing::error!(%error, "an upstream request could not be made");
+        tracing::error!(%error, "an upstream request could not be built");
         AttemptFailure::new(FailureClass::N, FailureCause::Unreachable)
     })?;
     let response = transport.send(request, until).await.map_err(|error| not_sent(&error))?;
@@ -38,7 +38,7 @@ pub(super) async fn call(
     if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
         // An upstream's header can have any value: only a known word goes into the log.
         let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
-        tracing::warn!(coding, "the upstream compressed an answer although it was asked not to");
+        tracing::warn!(coding, "the upstream compressed an answer although the request did not allow it");
         let request_id = request_id(response.headers());
         return Err(AttemptFailure {
             request_id,

@@ -44,7 +44,7 @@ pub(crate) enum ServiceCallError {
     #[error("the service answered with status {0}")]
     Status(u16),
     /// The answer has the wrong form, or is too large.
-    #[error("the service gave an answer that cannot be used")]
+    #[error("the service sent an unusable answer")]
     Unusable,
 }
 
@@ -64,7 +64,7 @@ impl UpstreamClient {
         let url = format!("{}/moderations", service.base_url.to_string().trim_end_matches('/'));
         let (status, answer) = call.make(&self.transport, &url, Instant::now() + service.timeout).await?;
         if status != 200 {
-            tracing::warn!(status, "the moderation service gave no judgement");
+            tracing::warn!(status, "the moderation service sent no result");
             return Err(ServiceCallError::Status(status));
         }
         flagged(&answer).ok_or(ServiceCallError::Unusable)
@@ -164,7 +164,7 @@ impl ServiceCall {
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
         if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
-            tracing::warn!(what, "a service compressed an answer although it was asked not to");
+            tracing::warn!(what, "a service compressed an answer although the request did not allow it");
             return Err(ServiceCallError::Unusable);
         }
         let read = timeout_at(until, whole(body, most)).await.unwrap_or(Err(ServiceCallError::Timeout));
@@ -181,7 +181,7 @@ impl ServiceCall {
     ) -> Result<Response<ResponseBody>, ServiceCallError> {
         let what = self.what;
         let request = self.request(url).map_err(|error| {
-            tracing::error!(what, %error, "a request to a service could not be made");
+            tracing::error!(what, %error, "a request to a service could not be built");
             ServiceCallError::Unreachable
         })?;
         transport.send(request, until).await.map_err(|error| not_sent(what, &error))
@@ -200,7 +200,7 @@ impl ServiceCall {
 }
 
 fn not_sent(what: &str, error: &SendError) -> ServiceCallError {
-    tracing::warn!(what, error = error as &dyn std::error::Error, "a service could not be asked");
+    tracing::warn!(what, error = error as &dyn std::error::Error, "a request to a service failed");
     if error.kind == SendErrorKind::Timeout { ServiceCallError::Timeout } else { ServiceCallError::Unreachable }
 }
 

@@ -21,7 +21,7 @@ use crate::tables::IMAGE_EDIT_FIELDS;
 use said::AnswerSignals;
 
 /// The messages for a caller if the upstream's own words cannot be passed on.
-const DECLINED: &str = "The upstream rejected the request, and names no parameter.";
+const DECLINED: &str = "The upstream rejected the request without naming a parameter.";
 const TOO_LARGE: &str = "The request is too large for the limits of the upstream.";
 /// The longest name of a parameter.
 const PARAM_MAX: usize = 200;

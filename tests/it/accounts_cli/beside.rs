@@ -67,7 +67,12 @@ fn an_account_is_tested_without_making_anything() {
     let [attempt] = &upstream.ledger()[..] else { panic!("one call") };
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("GET", "/v1/models"));
     assert_eq!(attempt.token, "sk-upstream-first");
-    assert!(gateway.manage(&["account", "test", "first"]).good().starts_with("first is let in: status 200 after "));
+    assert!(
+        gateway
+            .manage(&["account", "test", "first"])
+            .good()
+            .starts_with("first: the upstream accepts its credentials (status 200 after ")
+    );
     upstream.always("sk-upstream-first", "status=401");
     let refused = gateway.manage(&["account", "test", "first"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
@@ -134,9 +139,10 @@ fn a_rotated_key_is_the_only_one_that_is_sent() {
         let program = gateway.program().env("NEXT", NEXT).args(["account", "rotate", id]).args(words);
         program.args(["--config"]).args([gateway.config()]).run()
     };
-    for (words, expected) in
-        [(&[][..], "say where a secret is"), (&["--refresh-token-env", "NEXT"], "`refresh_token` has no meaning")]
-    {
+    for (words, expected) in [
+        (&[][..], "give the source of at least one secret"),
+        (&["--refresh-token-env", "NEXT"], "`refresh_token` has no meaning"),
+    ] {
         let done = rotate("kept", words);
         assert_eq!(done.code, USAGE, "{done:#?}");
         assert!(done.stderr.contains(expected) && !done.stderr.contains(NEXT), "{done:#?}");

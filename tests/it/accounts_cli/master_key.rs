@@ -62,7 +62,7 @@ fn a_master_key_of_the_settings_is_rotated_to_one_that_is_given() {
     assert_eq!(none.code, FAILED, "{none:#?}");
     let done = run(&keys[0], &["master-key", "rotate", "--new-key-env", "NEXT"]);
     done.good();
-    assert!(done.stderr.contains("write the new one there"), "{done:#?}");
+    assert!(done.stderr.contains("replace it there"), "{done:#?}");
     let old = run(&keys[0], &["account", "list"]);
     assert_eq!(old.code, FAILED, "{old:#?}");
     let listed = run(&keys[1], &["account", "list", "--json"]).json();

@@ -59,7 +59,7 @@ fn what_does_not_fit_is_wrong_usage_and_changes_nothing() {
         (&["in.png", "--size", "1024x640", "-o", "out.png"], "larger than 1024x640"),
         (&["in.png", "--size", "3840x2160", "-o", "out.png", "--format", "webp"], "--format webp"),
         (&["in.png", "--size", "3840x2160", "-o", "there.png"], "--force"),
-        (&["in.png", "--size", "3840x2160", "-o", "there"], "there.png is there already"),
+        (&["in.png", "--size", "3840x2160", "-o", "there"], "there.png already exists"),
     ] {
         let done = upscale(home.path(), words);
         assert!(done.code == USAGE && done.stderr.contains(reason), "{words:?} {done:#?}");

@@ -218,7 +218,7 @@ fn a_skill_is_installed_from_an_address() {
     assert_eq!(files(&shop.at("agent/demo")), files(&shop.at("skills/demo")));
     assert_eq!(server.asked(), ["GET /e/s/raw/main/packages/demo-1.0.0.zip", "GET /e/s/raw/main/skills.json"]);
     let again = run(&shop, &server, &[INSTALL, &[&from], PRIVATE].concat());
-    assert!(again.code == DONE && again.stderr.contains("is there"), "{again:?}");
+    assert!(again.code == DONE && again.stderr.contains("is already installed"), "{again:?}");
     assert_eq!(server.asked().len(), 3);
 }
 

@@ -34,13 +34,13 @@ fn a_lock_file_that_is_no_plain_file_is_not_passed_over() {
     shop.build();
     fs::create_dir_all(shop.at("agent/skills.lock.json")).expect("a folder");
     let install = ["install", "demo", "--from", "skills.json", "--into", "agent"];
-    assert!(shop.bad(&install, 1).contains("no plain file"));
+    assert!(shop.bad(&install, 1).contains("not a regular file"));
     #[cfg(unix)]
     {
         fs::remove_dir(shop.at("agent/skills.lock.json")).expect("it was there");
         shop.put("elsewhere.json", "mine");
         std::os::unix::fs::symlink("../elsewhere.json", shop.at("agent/skills.lock.json")).expect("a link");
-        assert!(shop.bad(&install, 1).contains("no plain file"));
+        assert!(shop.bad(&install, 1).contains("not a regular file"));
         assert_eq!(fs::read(shop.at("elsewhere.json")).expect("it is there"), b"mine");
     }
     assert!(!shop.at("agent/demo").exists());
@@ -57,7 +57,7 @@ fn a_link_that_was_added_is_a_change_and_what_is_no_folder_is_never_replaced() {
     assert!(shop.bad(&install, 1).contains("was changed since"));
     fs::rename(shop.at("agent/demo"), shop.at("agent/mine")).expect("it moves");
     std::os::unix::fs::symlink("mine", shop.at("agent/demo")).expect("a link");
-    assert!(shop.bad(&[&install[..], &["--force"]].concat(), 1).contains("is no folder"));
+    assert!(shop.bad(&[&install[..], &["--force"]].concat(), 1).contains("is not a folder"));
     assert!(shop.at("agent/demo").is_symlink());
 }
 
@@ -76,7 +76,7 @@ fn another_release_is_installed_however_little_differs() {
     manifest["skills"][0]["version"] = "1.0.1".into();
     manifest["skills"][0]["sha256"] = sum.to_uppercase().into();
     shop.put("skills.json", &manifest.to_string());
-    for said in ["installed demo 1.0.1", "demo 1.0.1 is there"] {
+    for said in ["installed demo 1.0.1", "demo 1.0.1 is already installed"] {
         let output = shop.run(&install);
         assert!(output.status.success() && text(&output.stderr).contains(said), "{}", text(&output.stderr));
     }
@@ -103,5 +103,5 @@ fn a_package_with_a_folder_around_its_skill_is_installed_without_it() {
     let there = files(&shop.at("agent/demo"));
     assert_eq!(there.keys().collect::<Vec<_>>(), [Path::new("SKILL.md"), Path::new("docs/more.md")]);
     let again = shop.run(&install);
-    assert!(again.status.success() && text(&again.stderr).contains("is there"), "{}", text(&again.stderr));
+    assert!(again.status.success() && text(&again.stderr).contains("is already installed"), "{}", text(&again.stderr));
 }

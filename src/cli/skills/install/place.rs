@@ -64,15 +64,12 @@ impl SkillsFolder {
         let Some(metadata) = self.files.metadata(name)? else { return Ok(()) };
         let shown = self.folder.join(name);
         let shown = shown.display();
-        ensure!(metadata.kind == FileKind::Folder, "{shown} is there, and is no folder");
+        ensure!(metadata.kind == FileKind::Folder, "{shown} exists and is not a folder");
         if force {
             return Ok(());
         }
         let locked = self.lock.get(name);
-        ensure!(
-            locked.is_some(),
-            "{shown} is there, and was not installed by this program; pass --force to replace it"
-        );
+        ensure!(locked.is_some(), "{shown} exists and was not installed by this program; pass --force to replace it");
         let is_whole = self.sums(name)?.as_ref() == locked.map(|locked| &locked.files);
         ensure!(is_whole, "{shown} was changed since it was installed; pass --force to replace it");
         Ok(())
@@ -126,7 +123,7 @@ impl SkillsFolder {
         let Some(note) = bytes.and_then(|bytes| serde_json::from_slice::<InstallNote>(&bytes).ok()) else {
             return Ok(());
         };
-        note.name.parse::<SkillRequirement>().context("it holds the note of a skill that cannot be")?;
+        note.name.parse::<SkillRequirement>().context("it holds an installation note with an invalid skill name")?;
         let is_there = self.files.metadata(&note.name)?.is_some();
         if !is_there && left.old().exists() {
             return Ok(fs::rename(left.old(), self.folder.join(&note.name))?);
@@ -182,10 +179,11 @@ fn read(files: &Checkout) -> anyhow::Result<LockFile> {
     match files.metadata(LockFile::FILE)? {
         None => Ok(LockFile::new()),
         Some(FileMetadata { kind: FileKind::File, .. }) => {
-            let bytes = files.read(LockFile::FILE, MAX_LOCK_BYTES)?.context("it went away while it was read")?;
+            let bytes =
+                files.read(LockFile::FILE, MAX_LOCK_BYTES)?.context("it disappeared while it was being read")?;
             Ok(LockFile::read(&bytes)?)
         }
-        Some(_) => bail!("it is a link or no plain file; what is installed here cannot be known"),
+        Some(_) => bail!("it is a link or not a regular file, so the installed skills cannot be determined"),
     }
 }
 

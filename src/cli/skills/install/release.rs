@@ -37,7 +37,7 @@ pub(super) fn put(place: &mut SkillsFolder, skill: &Skill, bytes: &[u8], limits:
 
 /// Returns the folder of the skill in its package. The skill must be the requested one.
 fn root_of<'a>(contents: &'a PackageContents, skill: &Skill) -> anyhow::Result<&'a str> {
-    let root = contents.root().context("the package has no SKILL.md at its root or in its one folder")?;
+    let root = contents.root().context("the package has no SKILL.md at its root or in its only top-level folder")?;
     let path = format!("{root}SKILL.md");
     let bytes = contents.skills.get(&path).context("the package has no SKILL.md")?;
     let file = front::read(bytes).with_context(|| path.clone())?;

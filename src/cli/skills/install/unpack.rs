@@ -77,7 +77,7 @@ pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, beside: &
         Ok(()) => {}
         Err(WalkError::Sink(error)) => return Err(anyhow!(error).context("the skill cannot be written")),
         Err(WalkError::Unsafe(faults)) => {
-            return Err(anyhow!("the package changed while it was read: {}", faults.len()));
+            return Err(anyhow!("the package changed while it was being read: {}", faults.len()));
         }
     }
     writer.close().context("the skill cannot be written")?;

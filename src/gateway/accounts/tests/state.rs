@@ -172,7 +172,7 @@ async fn refused_credentials_disable_an_account_only_if_they_are_refused_by_them
         refuse(&accounts, status, 3);
         tried(&accounts).await;
         let row = row(&store, "a").await;
-        let reason = format!("the upstream refuses its credentials again and again (status {status})");
+        let reason = format!("the upstream repeatedly refuses its credentials (status {status})");
         assert_eq!((row.disabled_at.is_some(), row.disabled_reason), (true, Some(reason)));
         assert_eq!(endpoint.probes.load(Ordering::SeqCst), 1);
         assert_eq!(lease(&accounts).await.unwrap().account().name(), "b");

@@ -118,7 +118,7 @@ async fn a_revoked_refresh_token_takes_the_account_out_and_the_pool_goes_on() {
     }
     assert_eq!(endpoint.exchanges(), 1);
     let reason = row(&store, "t").await.disabled_reason.unwrap();
-    assert_eq!(reason, "its token endpoint gives no more tokens (invalid_grant): enter new credentials");
+    assert_eq!(reason, "its token endpoint refuses to issue tokens (invalid_grant): enter new credentials");
     assert_eq!(store.load_token("t").await.unwrap(), None);
     // An operator re-enables the account, and the endpoint is asked again.
     change(&store, "t", AccountChange::Enable).await;

@@ -46,7 +46,7 @@ impl ConfigResolver<'_> {
         if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(fits) {
             self.wrong(setting, &format!("must be 1 to {LONGEST_NAME} letters, digits, `.`, `_` or `-`"));
         } else if !taken.insert(name.to_owned()) {
-            self.wrong(setting, &format!("`{name}` is taken already"));
+            self.wrong(setting, &format!("`{name}` is already used"));
         }
         name.to_owned()
     }
@@ -55,7 +55,7 @@ impl ConfigResolver<'_> {
     fn served(&mut self, setting: &str, account: &RawAccount, groups: Option<&[GroupConfig]>) -> Vec<String> {
         let Some(names) = &account.groups else { return vec![DEFAULT_GROUP.to_owned()] };
         if names.is_empty() {
-            self.wrong(setting, "must name a group, or else nobody can use the account");
+            self.wrong(setting, "must name at least one group; otherwise no key can use the account");
         }
         let Some(groups) = groups else { return names.clone() };
         let known = || groups.iter().map(|group| group.name.as_str());
@@ -64,7 +64,7 @@ impl ConfigResolver<'_> {
                 let advice = did_you_mean(name, known());
                 self.wrong(
                     &format!("{setting}[{index}]"),
-                    &format!("names `{}`, which is no group{advice}", name.escape_debug()),
+                    &format!("names `{}`, which is not a group{advice}", name.escape_debug()),
                 );
             }
         }

@@ -45,7 +45,7 @@ impl ConfigResolver<'_> {
         ];
         let (settings, reason): (Vec<&[(&str, bool)]>, _) = match kind {
             CredentialKind::Simulator => {
-                (vec![&api, &key, &tokens], "has no meaning for a simulator, which calls nobody")
+                (vec![&api, &key, &tokens], "has no meaning for a simulator, which calls no upstream")
             }
             CredentialKind::ApiKey => {
                 (vec![&tokens], "has no meaning for an account of kind \"api_key\", only for \"oauth\"")
@@ -77,7 +77,7 @@ impl ConfigResolver<'_> {
     fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
         if protocol != UpstreamProtocol::Responses {
-            self.wrong(setting, "has a meaning only for an account with the protocol \"responses\"");
+            self.wrong(setting, "has no meaning for an account without the protocol \"responses\"");
         } else if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.wrong(setting, "must be the id of a text model, such as \"gpt-5.5\"");
         } else if model.starts_with(IMAGE_MODELS) {
@@ -109,7 +109,7 @@ impl ConfigResolver<'_> {
             let setting = format!("{path}.{text}");
             let Some((name, value)) = self.header(&setting, text, written) else { continue };
             if map.insert(name, value).is_some() {
-                self.wrong(&setting, "stands twice, in other letters");
+                self.wrong(&setting, "is given twice, in different case");
             }
         }
         map
@@ -127,7 +127,7 @@ impl ConfigResolver<'_> {
             RawHeader::Secret(source) => (self.header_secret(setting, source)?.expose().to_owned(), true),
         };
         let Ok(mut value) = HeaderValue::from_str(&text) else {
-            self.wrong(setting, "holds a character that cannot stand in a header");
+            self.wrong(setting, "contains a character that is not allowed in a header");
             return None;
         };
         value.set_sensitive(sensitive);

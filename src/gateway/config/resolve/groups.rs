@@ -94,7 +94,7 @@ impl ConfigResolver<'_> {
     fn filter(&mut self, path: &str, raw: &RawFilter) -> FilterConfig {
         for (index, word) in raw.words.iter().flatten().enumerate() {
             if word.trim().is_empty() {
-                self.wrong(&format!("{path}.words[{index}]"), "is blank, and with it in every prompt");
+                self.wrong(&format!("{path}.words[{index}]"), "is blank and therefore matches every prompt");
             }
         }
         for (index, text) in raw.patterns.iter().flatten().enumerate() {

@@ -25,7 +25,7 @@ impl ConfigResolver<'_> {
             let setting = format!("{path}[{index}]");
             self.model_id(&setting, model);
             if models[..index].contains(model) {
-                self.wrong(&setting, "stands twice in the list");
+                self.wrong(&setting, "is listed twice");
             }
         }
         models.to_vec()
@@ -49,11 +49,14 @@ impl ConfigResolver<'_> {
     fn image_model_id(&mut self, setting: &str, id: &str, text_models: &[String], taken: &mut BTreeSet<String>) {
         self.model_id(setting, id);
         if IMAGE_MODELS.iter().any(|row| row.id == id) {
-            self.wrong(setting, &format!("`{id}` is a model of the API itself, whose rules are fixed"));
+            self.wrong(setting, &format!("`{id}` is a built-in model, whose rules are fixed"));
         } else if text_models.iter().any(|model| model == id) {
-            self.wrong(setting, &format!("`{id}` stands in `text_models` too; a model either draws or talks"));
+            self.wrong(
+                setting,
+                &format!("`{id}` is also listed in `text_models`; a model is either an image model or a text model"),
+            );
         } else if !taken.insert(id.to_owned()) {
-            self.wrong(setting, &format!("`{id}` is taken already"));
+            self.wrong(setting, &format!("`{id}` is already used"));
         }
     }
 
@@ -88,14 +91,14 @@ impl ConfigResolver<'_> {
     ) -> Option<Vec<String>> {
         let list = list?;
         if list.is_empty() {
-            self.wrong(setting, "must name at least one; leave it out for those of `gpt-image-2`");
+            self.wrong(setting, "must have at least one entry; leave it out to use the values of `gpt-image-2`");
         }
         for (index, word) in list.iter().enumerate() {
             let setting = format!("{setting}[{index}]");
             if let Some(fault) = fault(word) {
                 self.wrong(&setting, &fault);
             } else if list[..index].contains(word) {
-                self.wrong(&setting, "stands twice in the list");
+                self.wrong(&setting, "is listed twice");
             }
         }
         Some(list)
@@ -125,7 +128,7 @@ fn words<T>(list: &[T], word: impl Fn(&T) -> &'static str) -> Vec<String> {
 }
 
 fn size_fault(word: &str) -> Option<String> {
-    word.parse::<SizeRequest>().err().map(|error| format!("is no size that can be asked for: {error}"))
+    word.parse::<SizeRequest>().err().map(|error| format!("is not a possible size: {error}"))
 }
 
 fn word_fault(word: &str) -> Option<String> {

@@ -85,7 +85,7 @@ impl ConfigResolver<'_> {
     fn parameter(&mut self, setting: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         if text.trim().is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
-            self.wrong(setting, "must be letters, digits and signs of ASCII");
+            self.wrong(setting, "must be visible ASCII characters");
         }
     }
 }

@@ -90,7 +90,7 @@ impl ConfigResolver<'_> {
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
         }
-        self.wrong(setting, &format!("holds a character that cannot stand in a header ({})", secret.found()));
+        self.wrong(setting, &format!("contains a character that is not allowed in a header ({})", secret.found()));
         None
     }
 
@@ -101,7 +101,10 @@ impl ConfigResolver<'_> {
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
         }
-        self.wrong(setting, &format!("holds a character that cannot stand in a token request ({})", secret.found()));
+        self.wrong(
+            setting,
+            &format!("contains a character that is not allowed in a token request ({})", secret.found()),
+        );
         None
     }
 
@@ -117,7 +120,7 @@ impl ConfigResolver<'_> {
         };
         if !hex && !base64() {
             let found = key.found();
-            self.wrong(SETTING, &format!("must hold 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({found})"));
+            self.wrong(SETTING, &format!("must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({found})"));
         }
         Some(key)
     }
@@ -134,7 +137,7 @@ impl ConfigResolver<'_> {
         if token.expose().len() < SHORTEST_ADMIN_TOKEN {
             self.wrong(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({found})"));
         } else if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.wrong(SETTING, &format!("holds a character that cannot stand in a bearer token ({found})"));
+            self.wrong(SETTING, &format!("contains a character that is not allowed in a bearer token ({found})"));
         }
         Some(token)
     }

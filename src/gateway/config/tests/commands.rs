@@ -73,5 +73,5 @@ fn what_opens_the_store_is_needed_and_what_is_wrong_is_said_with_all_that_is_abs
     }
     // A secret that is present must be valid.
     let problems = of_command(machine().variable("A_KEY", "line\nbreak"), SECRETS).unwrap_err();
-    assert!(said(&problems).iter().any(|text| text.contains("cannot stand in a header")), "{problems:?}");
+    assert!(said(&problems).iter().any(|text| text.contains("is not allowed in a header")), "{problems:?}");
 }

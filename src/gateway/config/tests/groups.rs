@@ -64,10 +64,10 @@ timeout = "2s"
 #[test]
 fn a_group_of_the_store_names_no_other_secret_of_the_machine() {
     for (key, fault) in [
-        (json!({"env": "IMAGATE_MASTER_KEY"}), "with `MODERATION` in its name"),
-        (json!({"env": "OPENAI_API_KEY"}), "with `MODERATION` in its name"),
-        (json!({"file": "etc/key.txt"}), "names a file of the server"),
-        (json!({"file": "etc/key.txt", "env": "A_MODERATION_KEY"}), "names a file of the server"),
+        (json!({"env": "IMAGATE_MASTER_KEY"}), "whose name contains `MODERATION`"),
+        (json!({"env": "OPENAI_API_KEY"}), "whose name contains `MODERATION`"),
+        (json!({"file": "etc/key.txt"}), "names a file of the gateway"),
+        (json!({"file": "etc/key.txt", "env": "A_MODERATION_KEY"}), "names a file of the gateway"),
         (json!("literal-canary"), "must be { env"),
         (json!({"env": "B_MODERATION_KEY"}), "is not set"),
     ] {
@@ -121,7 +121,7 @@ on_error = "closed"
             Ok(_) => false,
             Err(problems) => {
                 assert_eq!(problems[0].setting(), Some("filter.moderation.api_key"), "{problems:?}");
-                assert!(problems[0].to_string().contains("to another address"), "{problems:?}");
+                assert!(problems[0].to_string().contains("for another address"), "{problems:?}");
                 true
             }
         }
@@ -149,7 +149,7 @@ fn the_patterns_of_a_group_of_the_store_are_bounded() {
     let large = |count: usize| (0..count).map(|index| format!(r"{index}\w{{20}}")).collect::<Vec<_>>();
     assert_eq!(fault(large(2)), None);
     let (setting, said) = fault(large(100)).expect("patterns that are too large are refused");
-    assert!(setting == "filter.patterns" && said.contains("large together"), "{setting}: {said}");
+    assert!(setting == "filter.patterns" && said.contains("together too large"), "{setting}: {said}");
 }
 
 #[test]

@@ -89,10 +89,10 @@ fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
         "token_url = \"http://auth.example/token\"\ngrant = \"refresh_token\"\nclient_auth = \"body\"\nscope = \" \"\naudience = \"a\\nb\"",
         &[
             "1:1: `refresh_token` is missing, such as { env = \"REFRESH_TOKEN\" }",
-            "5:13: `token_url` must begin with `https://`, because plain http shows credentials on the way (`allow_http = true` accepts that)",
+            "5:13: `token_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
             "7:15: `client_auth` has no meaning without `client_secret`",
-            "8:9: `scope` must be letters, digits and signs of ASCII",
-            "9:12: `audience` must be letters, digits and signs of ASCII",
+            "8:9: `scope` must be visible ASCII characters",
+            "9:12: `audience` must be visible ASCII characters",
         ],
     );
     check_tokens(
@@ -108,7 +108,7 @@ fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
         "token_url = \"https://auth.example/token\"\ngrant = \"password\"\nclient_secret = \"cs-hidden\"",
         &[
             "6:9: `grant` must be \"refresh_token\" or \"client_credentials\", not \"password\"",
-            "7:17: `client_secret` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because no secret stands in the file itself",
+            "7:17: `client_secret` is a string but must be { env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets",
         ],
     );
 }
@@ -126,7 +126,7 @@ fn the_client_of_a_token_is_whole_or_not_there() {
     let problems = load_from(lines, &text).map(|config| config.show()).unwrap_err();
     assert_eq!(
         problems[0].to_string(),
-        "etc/config.toml:7:17: `refresh_token` holds a character that cannot stand in a token request (environment variable `OPENAI_API_KEY`)"
+        "etc/config.toml:7:17: `refresh_token` contains a character that is not allowed in a token request (environment variable `OPENAI_API_KEY`)"
     );
 }
 
@@ -139,7 +139,7 @@ fn settings_of_tokens_mean_nothing_elsewhere() {
     );
     check(
         "[[accounts]]\nname = \"a\"\nkind = \"simulator\"\ngrant = \"refresh_token\"",
-        &["4:9: `grant` has no meaning for a simulator, which calls nobody"],
+        &["4:9: `grant` has no meaning for a simulator, which calls no upstream"],
     );
 }
 
@@ -160,7 +160,7 @@ fn an_admin_token_is_long_and_fits_into_a_header() {
     );
     assert_eq!(
         problem(&format!("{good} {good}")),
-        "IMAGATE_ADMIN_TOKEN: `admin_token` holds a character that cannot stand in a bearer token (environment variable `IMAGATE_ADMIN_TOKEN`)"
+        "IMAGATE_ADMIN_TOKEN: `admin_token` contains a character that is not allowed in a bearer token (environment variable `IMAGATE_ADMIN_TOKEN`)"
     );
     assert!(load(ConfigOverrides::default(), &machine()).unwrap().admin_token.is_none());
 }
@@ -179,7 +179,7 @@ fn a_master_key_is_32_bytes_in_hex_or_base64() {
         let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
         assert_eq!(
             problems[0].to_string(),
-            "IMAGATE_MASTER_KEY: `master_key` must hold 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_MASTER_KEY`)"
+            "IMAGATE_MASTER_KEY: `master_key` must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_MASTER_KEY`)"
         );
     }
     assert!(load(ConfigOverrides::default(), &machine()).unwrap().master_key.is_none());

@@ -41,7 +41,7 @@ pub(super) enum ImageUrlError {
     #[error(transparent)]
     NoImage(#[from] DataUrlError),
     /// The disk failed.
-    #[error("the spool took no more")]
+    #[error("the spool cannot be written to")]
     Spool(#[from] io::Error),
 }
 

@@ -210,7 +210,8 @@ impl EditLexerSink for JsonFormReader {
             }
             (_, true) => {
                 let param = format!("{}.file_id", self.param());
-                let message = format!("Invalid '{param}': there are no files here. Send the image as 'image_url'.");
+                let message =
+                    format!("Invalid '{param}': this API does not store files. Send the image as 'image_url'.");
                 Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
             }
             (_, false) => Err(self.one_of_both()),

@@ -195,7 +195,8 @@ impl EditLexer {
             (EscapeState::Begun, b't') => b'\t',
             (EscapeState::Begun, b'b' | b'f') => 0,
             (EscapeState::Hex { digits, unit }, _) => {
-                let digit = char::from(byte).to_digit(16).ok_or_else(|| malformed("an escape is wrong"))?;
+                let digit =
+                    char::from(byte).to_digit(16).ok_or_else(|| malformed("it has an invalid escape sequence"))?;
                 let unit = unit << 4 | u16::try_from(digit).unwrap_or(0);
                 if digits < 3 {
                     self.state =
@@ -205,7 +206,7 @@ impl EditLexer {
                 // An address has only ASCII characters.
                 u8::try_from(unit).unwrap_or(u8::MAX)
             }
-            _ => return Err(malformed("an escape is wrong")),
+            _ => return Err(malformed("it has an invalid escape sequence")),
         };
         self.state = EditLexerState::Address { level, escape: EscapeState::None };
         sink.address_escaped(plain)?;
@@ -277,7 +278,7 @@ impl EditLexer {
         }
         self.state = match (self.state, byte) {
             (EditLexerState::Start, b'{') => EditLexerState::Key { level: EditLexerLevel::Top, first: true },
-            (EditLexerState::Start, _) => return Err(malformed("it is no object")),
+            (EditLexerState::Start, _) => return Err(malformed("it is not an object")),
             (EditLexerState::Key { level, .. }, b'"') => {
                 self.key.clear();
                 self.key.push(b'"');
@@ -300,8 +301,8 @@ impl EditLexer {
             }
             (EditLexerState::After { level: EditLexerLevel::Images }, b',') => EditLexerState::Element { first: false },
             (EditLexerState::After { level }, b',') => EditLexerState::Key { level, first: false },
-            (EditLexerState::Done, _) => return Err(malformed("something follows its end")),
-            _ => return Err(malformed("a character stands where it must not")),
+            (EditLexerState::Done, _) => return Err(malformed("it has data after its end")),
+            _ => return Err(malformed("it has an unexpected character")),
         };
         Ok(1)
     }
@@ -329,7 +330,7 @@ impl EditLexer {
             // `null` means that the member is absent.
             (ImageMemberKind::Mask | ImageMemberKind::Address, b'n') => self.begin(level, byte),
             _ if begins_value(byte) => Err(sink.misplaced(place, byte)),
-            _ => Err(malformed("a character stands where it must not")),
+            _ => Err(malformed("it has an unexpected character")),
         }
     }
 
@@ -339,7 +340,7 @@ impl EditLexer {
             b'"' => EditCaptureState::Text { escaped: false },
             b'{' | b'[' => EditCaptureState::Nested { depth: 1, in_text: false, escaped: false },
             _ if is_bare(byte) => EditCaptureState::Bare,
-            _ => return Err(malformed("a character stands where it must not")),
+            _ => return Err(malformed("it has an unexpected character")),
         };
         self.captured.clear();
         self.captured.push(byte);
@@ -351,7 +352,7 @@ impl EditLexer {
         if self.kept <= TEXT_MAX {
             return Ok(());
         }
-        let message = format!("The request body has more than {TEXT_MAX} bytes beside its images.");
+        let message = format!("The request body has more than {TEXT_MAX} bytes besides its images.");
         Err(Error::TooLarge(Rejection { param: None, reason: None, message }))
     }
 

@@ -92,7 +92,9 @@ pub(super) fn boundary(content_type: &str) -> Option<Result<String, Error>> {
     let named = parameters.to_ascii_lowercase().matches("boundary=").count();
     let boundary = multer::parse_boundary(content_type).ok().filter(|text| named == 1 && is_boundary(text));
     Some(boundary.ok_or_else(|| {
-        malformed("the header 'Content-Type' must name one boundary of 1 to 70 characters that boundaries may have")
+        malformed(
+            "the header 'Content-Type' must name one boundary of 1 to 70 characters that are allowed in boundaries",
+        )
     }))
 }
 
@@ -135,7 +137,7 @@ async fn epilogue(mut source: FrameSource) -> Result<(), Error> {
             None => return Ok(()),
         }
     }
-    Err(malformed("too much follows the last part"))
+    Err(malformed("too much data follows the last part"))
 }
 
 // === impl MultipartFormReader ===
@@ -249,17 +251,17 @@ impl FormPartKind {
 fn check_head(headers: &HeaderMap) -> Result<(), Error> {
     let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if length > HEAD_MAX || headers.len() > HEADERS_MAX {
-        return Err(malformed("the head of a part is too large"));
+        return Err(malformed("the header section of a part is too large"));
     }
     if !headers.contains_key(CONTENT_DISPOSITION) {
         return Err(malformed("a part has no 'Content-Disposition'"));
     }
     let coding = headers.get(TRANSFER_ENCODING).map_or(&b"binary"[..], |value| value.as_bytes());
     if !["binary", "8bit", "7bit"].iter().any(|plain| coding.eq_ignore_ascii_case(plain.as_bytes())) {
-        return Err(malformed("a part has a 'Content-Transfer-Encoding' that is not read here"));
+        return Err(malformed("a part has a 'Content-Transfer-Encoding', which is not supported"));
     }
     if starts_with(headers.get(CONTENT_TYPE).map_or(b"", |value| value.as_bytes()), "multipart/") {
-        return Err(malformed("a part has parts of its own, which are not read here"));
+        return Err(malformed("a part has nested parts, which are not supported"));
     }
     Ok(())
 }
@@ -295,7 +297,7 @@ fn broken(error: multer::Error) -> Error {
     if let multer::Error::StreamReadFailed(reason) = error {
         return reason.downcast::<Error>().map_or(Error::Internal, |reason| *reason);
     }
-    malformed("it is no multipart form, or it ends before its last boundary")
+    malformed("it is not a multipart form, or it ends before its last boundary")
 }
 
 // === impl ParserInput ===
@@ -312,7 +314,7 @@ impl Body for ParserInput<'_> {
             return Poll::Pending;
         }
         if self.search.fed.load(Ordering::Relaxed) > SEARCH_MAX {
-            return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's head does not come"))));
+            return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's header section is missing"))));
         }
         let in_content = self.search.in_content.load(Ordering::Relaxed);
         let most = if in_content { usize::MAX } else { SEARCH_PIECE };

@@ -42,9 +42,7 @@ pub(super) fn check(place: &str, body: &SpooledBytes, part: ValueSpan) -> Result
 fn file_id(name: &str, shape: JsonType) -> Result<(), Rejection> {
     match shape {
         JsonType::Null => Ok(()),
-        JsonType::Text => {
-            Err(invalid(name, "there is no files endpoint here. Send the image itself as a base64 data URL."))
-        }
+        JsonType::Text => Err(invalid(name, "this API does not store files. Send the image as a base64 data URL.")),
         other => Err(fields::wrong_type(name, "a string", other.as_str())),
     }
 }

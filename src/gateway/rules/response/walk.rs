@@ -136,7 +136,7 @@ impl<'a> JsonWalker<'a> {
     /// Walks over a text, which must come next, and passes it on piece by piece.
     pub(super) fn text(&mut self, hear: &mut dyn FnMut(&str)) -> Result<(), Error> {
         if self.needed()? != b'"' {
-            return Err(self.malformed("a text was expected"));
+            return Err(self.malformed("a string was expected"));
         }
         self.pass(1);
         while self.text_piece(hear)? {}
@@ -160,10 +160,10 @@ impl<'a> JsonWalker<'a> {
                 }
                 std::str::from_utf8(&plain[..valid]).unwrap_or_default()
             }
-            Err(_) => return Err(self.malformed("a text is not UTF-8")),
+            Err(_) => return Err(self.malformed("a string is not UTF-8")),
         };
         if has_control(known.as_bytes()) {
-            return Err(self.malformed("a control character stands in a text"));
+            return Err(self.malformed("a string contains a control character"));
         }
         let length = known.len();
         if length > 0 {
@@ -182,7 +182,7 @@ impl<'a> JsonWalker<'a> {
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         match self.ahead()? {
             None => Ok(()),
-            Some(_) => Err(self.malformed("something follows its end")),
+            Some(_) => Err(self.malformed("it has data after its end")),
         }
     }
 
@@ -196,7 +196,7 @@ impl<'a> JsonWalker<'a> {
             b'r' => '\r',
             b't' => '\t',
             b'u' => return self.unicode(hear),
-            _ => return Err(self.malformed("an escape is wrong")),
+            _ => return Err(self.malformed("it has an invalid escape sequence")),
         };
         hear(plain.encode_utf8(&mut [0; 4]));
         self.pass(2);
@@ -215,7 +215,7 @@ impl<'a> JsonWalker<'a> {
         } else {
             (6, char::from_u32(high))
         };
-        let plain = plain.ok_or_else(|| self.malformed("half of a character is escaped"))?;
+        let plain = plain.ok_or_else(|| self.malformed("a surrogate is escaped without its pair"))?;
         hear(plain.encode_utf8(&mut [0; 4]));
         self.pass(length);
         Ok(())
@@ -225,7 +225,7 @@ impl<'a> JsonWalker<'a> {
     fn unit(&self, at: usize) -> Result<u32, Error> {
         self.piece[at + 2..at + 6].iter().try_fold(0, |unit, byte| match char::from(*byte).to_digit(16) {
             Some(digit) => Ok(unit << 4 | digit),
-            None => Err(self.malformed("an escape is wrong")),
+            None => Err(self.malformed("it has an invalid escape sequence")),
         })
     }
 
@@ -246,7 +246,7 @@ impl<'a> JsonWalker<'a> {
         match self.digits()? {
             (0, _) => return Err(self.malformed("a digit was expected")),
             (1, _) | (_, b'1'..=b'9') => {}
-            _ => return Err(self.malformed("a number begins with 0")),
+            _ => return Err(self.malformed("a number has a leading zero")),
         }
         if self.follows(b".")? {
             self.pass(1);

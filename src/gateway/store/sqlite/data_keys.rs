@@ -19,7 +19,7 @@ pub(super) async fn load(pool: &SqlitePool) -> Result<Option<WrappedDataKeys>, S
             // The schema version identifies the database of a newer program; this one fits no version.
             other => {
                 return Err(StoreError::damaged(format!(
-                    "imagate.db has a data key for `{other}`, which nobody makes"
+                    "imagate.db has a data key for the unknown purpose `{other}`"
                 )));
             }
         }

@@ -80,8 +80,7 @@ fn refuse_losses(data_dir: &DataDir) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::damaged(format!(
-        "{} is missing or empty although it was in use, as these show: {}; restore the database from a backup, or move \
-         all of these away to begin anew, with no key of before",
+        "{} is missing or empty, but these files show that it was in use: {}; restore the database from a backup, or move these files away to start with an empty database, without the former keys",
         data_dir.database().display(),
         traces.join(", "),
     )))

@@ -16,7 +16,7 @@ pub(super) async fn rotate(store: &SqliteStore, next: Option<MasterKey>) -> Resu
         Some(given) => {
             let keys = unlock_given(given, &wrapped)?;
             let next = next.ok_or(StoreError::MasterKey {
-                detail: "it comes from the configuration, so the next one has to be given, and written there afterwards",
+                detail: "the settings name it, so give the new one, and write it into the settings afterwards",
             })?;
             data_keys::rewrap(&store.writer, &keys, &next).await?;
         }

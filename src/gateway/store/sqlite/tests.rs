@@ -119,7 +119,7 @@ async fn a_newer_schema_is_refused() {
     .await;
     let error = refused(&dir).await;
     assert!(matches!(error, StoreError::Newer { found: 9000, known } if known < 9000), "{error:?}");
-    assert!(error.to_string().contains("use the newer program"));
+    assert!(error.to_string().contains("use a newer version"));
 }
 
 #[tokio::test]

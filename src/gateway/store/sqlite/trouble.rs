@@ -28,7 +28,7 @@ pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> Store
     move |error| match error {
         MigrateError::VersionMissing(found) if found > known => StoreError::Newer { found, known },
         MigrateError::VersionMissing(version) | MigrateError::VersionMismatch(version) => {
-            StoreError::Foreign { detail: format!("its migration {version} is not the one that this program knows") }
+            StoreError::Foreign { detail: format!("its migration {version} differs from the one of this program") }
         }
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
             translate("migrating the database", error)

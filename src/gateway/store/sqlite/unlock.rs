@@ -70,8 +70,7 @@ async fn first_data_keys(
 pub(super) fn unlock_given(given: &MasterKey, wrapped: &WrappedDataKeys) -> Result<DataKeys, StoreError> {
     DataKeys::unwrap(given, wrapped)?.ok_or_else(|| {
         StoreError::damaged(
-            "master_key of the configuration is not the key that imagate.db was sealed with: configure the one that it \
-             was sealed with, or, where that lies in master.key, none",
+            "the setting master_key is not the key that imagate.db was encrypted with: set the right key, or, if that key is in the file master.key, remove the setting",
         )
     })
 }

@@ -81,7 +81,7 @@ impl SqliteStore {
         one: impl Fn(&SqliteRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let rows = query.build().fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(one).collect()).map_err(during("reading what was used"))
+        rows.and_then(|rows| rows.iter().map(one).collect()).map_err(during("reading the usage counts"))
     }
 }
 

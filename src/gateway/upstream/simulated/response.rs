@@ -21,7 +21,7 @@ use crate::gateway::upstream::simulator;
 /// The most bytes of a request's tools that the answer repeats.
 const TOLD_BACK: usize = 256 * 1024;
 const DRAWN: &str = "Here is your image. The simulator drew it, not a model.";
-const SAID: &str = "The simulator answers here: no model has read your message.";
+const SAID: &str = "This is an answer of the simulator: no model has read your message.";
 
 /// A response while it is sent.
 #[derive(Debug)]

@@ -140,13 +140,13 @@ impl SendErrorKind {
 impl fmt::Display for SendErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Resolve => "the upstream's name has no address",
-            Self::Connect => "the upstream takes no connection",
-            Self::Tls => "the upstream has no trusted TLS session to offer",
+            Self::Resolve => "the host name of the upstream cannot be resolved",
+            Self::Connect => "the upstream accepts no connection",
+            Self::Tls => "no trusted TLS session with the upstream can be established",
             Self::Timeout => "the upstream did not answer in time",
             Self::Closed => "the upstream closed the connection before it answered",
             Self::Protocol => "the upstream's answer is not HTTP",
-            Self::HeadTooLarge => "the head of the upstream's answer is too large",
+            Self::HeadTooLarge => "the header section of the upstream's answer is too large",
         })
     }
 }
@@ -155,7 +155,7 @@ impl fmt::Display for BodyErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Truncated => "the upstream's answer ended too early",
-            Self::Reset => "the upstream's connection broke inside the answer",
+            Self::Reset => "the upstream's connection broke during the answer",
             Self::Malformed => "the framing of the upstream's answer is broken",
         })
     }

@@ -160,9 +160,7 @@ async fn a_key_of_the_configuration_needs_no_file() {
     other.close().await;
     store.close().await;
     let wrong = refused_with(&dir, Some(MasterKey::for_test(2))).await;
-    assert!(
-        matches!(wrong, StoreError::Damaged { .. }) && wrong.to_string().contains("master_key of the configuration")
-    );
+    assert!(matches!(wrong, StoreError::Damaged { .. }) && wrong.to_string().contains("the setting master_key"));
     // Without the file no other key is made in its place.
     let none = refused(&dir).await;
     assert!(matches!(none, StoreError::Damaged { .. }) && none.to_string().contains("master.key is missing"));
