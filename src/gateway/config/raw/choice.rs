@@ -5,7 +5,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What kind of credentials an account has.
+/// The kind of credentials that an account has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CredentialKind {
@@ -14,7 +14,7 @@ pub(crate) enum CredentialKind {
     Simulator,
 }
 
-/// Which API an upstream speaks.
+/// The API that an upstream implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UpstreamProtocol {
@@ -24,7 +24,7 @@ pub(crate) enum UpstreamProtocol {
     Responses,
 }
 
-/// What an account exchanges for an access token.
+/// The grant that an account exchanges for an access token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GrantKind {
@@ -34,17 +34,17 @@ pub(crate) enum GrantKind {
     ClientCredentials,
 }
 
-/// Where a client proves to a token endpoint who it is.
+/// The place of the client credentials in a token request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClientAuth {
     /// In the header `Authorization`.
     Basic,
-    /// Among the fields of the form.
+    /// In the fields of the form.
     Body,
 }
 
-/// Whether an account is paid for.
+/// The billing tier of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BillingTier {
@@ -52,39 +52,39 @@ pub(crate) enum BillingTier {
     Free,
 }
 
-/// What happens when the upstream made another size or format than was asked for.
+/// The treatment of an image whose size or format differs from the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DeliveryPolicy {
-    /// The answer goes out and says what was made.
+    /// The answer is sent and states the actual size and format.
     Report,
     /// The request fails.
     Fail,
 }
 
-/// What happens when an image of 3840x2160 or 2160x3840 in high or medium quality fails.
+/// The fallback for an image of 3840x2160 or 2160x3840 in high or medium quality that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FallbackPolicy {
     /// The request fails.
     Never,
-    /// The next smaller image is made if nothing can have been paid for: medium quality, then 1536x1024 in medium quality.
+    /// If nothing can have been charged, a smaller image is made: medium quality, then 1536x1024 in medium quality.
     Unpaid,
-    /// The next smaller image is made after any failure but a refusal, even if the larger one may have been paid for.
+    /// A smaller image is made after any failure except a refusal, even if the larger one may have been charged.
     Always,
 }
 
-/// What happens to a prompt that a moderation service did not judge.
+/// The treatment of a prompt that a moderation service did not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ModerationErrorPolicy {
-    /// It passes.
+    /// The prompt passes.
     Open,
-    /// It is refused.
+    /// The prompt is refused.
     Closed,
 }
 
-/// The format of a line of the log.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
@@ -104,7 +104,7 @@ pub(crate) enum OutputFormatOption {
     Webp,
 }
 
-/// What is behind the subject of an image.
+/// The background of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BackgroundOption {

@@ -91,7 +91,7 @@ fn a_list_of_text_models_in_the_wrong_place_says_where_it_belongs() {
     check(
         "models = [\"gpt-5.5\"]",
         &[
-            "1:11: `models[0]` is a string but must be a table with the `id` and the rules of an image model; text models stand in `text_models`",
+            "1:11: `models[0]` is a string but must be a table with the `id` and the rules of an image model; text models belong in `text_models`",
         ],
     );
     check("text_models = \"gpt-5.5\"", &["1:15: `text_models` is a string but must be a list"]);
