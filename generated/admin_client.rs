@@ -6,21 +6,21 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 #[derive(Clone, Debug)]
 /// Client for imagate admin
 ///
-/// How operators look after a running gateway, and members after their own keys. Served at the same address as the API of the callers, under `/admin/v1`; what is changed here takes effect within a second, without a restart.
+/// The API for operators to manage a running gateway, and for members to manage their own keys. It is served at the same address as the API of the callers, under `/admin/v1`. Changes take effect within a second, without a restart.
 ///
 /// # Authentication
 ///
-/// Every request carries `Authorization: Bearer <admin token>`. There are two kinds. The admin token of a user (`sk-adm-…`) has that user's role as it is at that moment: an `admin` sees and changes everything; a `member` what is their own, and whatever belongs to somebody else is a 404 as if it were not there. What only admins can do is a 403 with code `permission_denied` for members. The setting `admin_token` names the environment variable or the file with a further token, which has the role `admin` and no user. Keys of callers and the cookies of browsers are never accepted here, and no admin token is under `/v1`. The token is checked before anything else is read.
+/// Every request carries `Authorization: Bearer <admin token>`. There are two kinds. The admin token of a user (`sk-adm-…`) has that user's role as it is at that moment: an `admin` can see and change everything; a `member` only their own objects, and an object of another user is a 404 as if it did not exist. Operations for admins only are a 403 with code `permission_denied` for members. The setting `admin_token` names the environment variable or the file with a further token, which has the role `admin` and no user. API keys of callers and browser cookies are never accepted here, and admin tokens are never accepted under `/v1`. The token is checked before anything else is read.
 ///
 /// # Requests
 ///
-/// A JSON body is one object, sent as `application/json`. `null` for an optional field means the same as leaving it out. Whole numbers are accepted in any JSON spelling. Words are compared exactly. A query parameter without a value means the same as leaving it out; one that the operation does not have, or that comes twice, is refused, and so is a `user` whom there is not. Nothing is changed before everything is read.
+/// A JSON body is one object, sent as `application/json`. `null` for an optional field means the same as leaving it out. Whole numbers are accepted in any JSON spelling. Words are compared exactly. A query parameter without a value means the same as leaving it out. A parameter that the operation does not have, a parameter that is given twice, and a `user` that does not exist are refused. Nothing is changed before everything is read.
 ///
 /// # Answers
 ///
-/// Every answer carries `x-request-id` and `cache-control: no-store`. A secret that was just made stands in the answer that tells of it and in no other; of a secret that was handed over none tells.
+/// Every answer carries `x-request-id` and `cache-control: no-store`. A newly created secret is in the answer to the request that created it, and in no other. Secrets that a client sends are never in an answer.
 ///
-/// Long lists come in pages: where `has_more` is `true`, the same request with `before` set to the last of `data` has the next one.
+/// Long lists are divided into pages: if `has_more` is `true`, the same request with `before` set to the last entry of `data` returns the next page.
 ///
 /// # Audit
 ///
@@ -82,7 +82,7 @@ impl ClientHooks<()> for &Client {}
 impl Client {
     /**List the accounts
 
-Those of the settings file in the order of the file, then those of the store by name. Never their credentials. For admins.
+First the accounts of the settings file in the order of the file, then those of the store by name. Credentials are never included. For admins.
 
 Sends a `GET` request to `/admin/v1/accounts`
 
@@ -96,9 +96,9 @@ let response = client.list_accounts()
     }
     /**Add an account to the store
 
-The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as it is, because this machine has no file or variable to name. It is sealed before it is stored.
+The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as plain text instead of the name of a variable or file. It is encrypted before it is stored.
 
-The account serves within a second. A name that is taken, also by the file, is a 409 with code `account_exists`. For admins.
+The account is in use within a second. A name that is already used, in the store or in the settings file, is a 409 with code `account_exists`. For admins.
 
 Sends a `POST` request to `/admin/v1/accounts`
 
@@ -130,7 +130,7 @@ let response = client.retrieve_account()
     }
     /**Delete an account of the store
 
-With its credentials and its token. Its records stay. An account of the settings file is a 409 with code `account_read_only`: take it out of the file, or disable it. For admins.
+Its credentials and its token are deleted, its records stay. An account of the settings file is a 409 with code `account_read_only`: remove it from the file, or disable it. For admins.
 
 Sends a `DELETE` request to `/admin/v1/accounts/{name}`
 
@@ -147,9 +147,9 @@ let response = client.delete_account()
     }
     /**Disable an account, or enable it again
 
-A disabled account gets no new work; what it is doing is finished. Enabling it also ends a rest. Both are possible for accounts of the file too, and outlive a restart.
+A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts.
 
-Disabling an account that is disabled already changes nothing: the first moment and the first reason stay. For admins.
+Disabling an account that is already disabled changes nothing: the first time and the first reason stay. For admins.
 
 Sends a `PATCH` request to `/admin/v1/accounts/{name}`
 
@@ -166,18 +166,18 @@ let response = client.update_account()
     pub fn update_account(&self) -> builder::UpdateAccount<'_> {
         builder::UpdateAccount::new(self)
     }
-    /**List who did what
+    /**List the audit trail
 
-The newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, also a failed one. An entry is written together with what it tells of. For admins.
+Newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, including failed ones. An entry is written together with its change. For admins.
 
 Sends a `GET` request to `/admin/v1/audit`
 
 Arguments:
-- `action`: Only this action, such as `key.create`, or all of one kind, such as `key`.
-- `actor`: Only what this one did, by id or name.
-- `before`: Only the entries before this one, by its `seq`: the last of the page before.
-- `limit`: How many at most. 50 when absent.
-- `target`: Only what was done to this, by id or name.
+- `action`: Only entries with this action, such as `key.create`, or with any action on a kind of object, such as `key`.
+- `actor`: Only entries of the actor with this id or name.
+- `before`: Only the entries older than the one with this `seq`: the last one of the previous page.
+- `limit`: The maximum number of entries. 50 when absent.
+- `target`: Only entries about the object with this id or name.
 ```ignore
 let response = client.list_audit()
     .action(action)
@@ -193,7 +193,7 @@ let response = client.list_audit()
     }
     /**List the groups
 
-By name. A member sees those in which the own keys may be.
+Sorted by name. A member sees the groups in which they may have keys.
 
 Sends a `GET` request to `/admin/v1/groups`
 
@@ -239,7 +239,7 @@ let response = client.retrieve_group()
     }
     /**Delete a group
 
-A group of the settings file is a 409 with code `group_read_only`. `default`, and one that keys belong to, is a 409 with code `group_in_use`. For admins.
+A group of the settings file is a 409 with code `group_read_only`. The group `default`, or a group that has keys, is a 409 with code `group_in_use`. For admins.
 
 Sends a `DELETE` request to `/admin/v1/groups/{name}`
 
@@ -256,7 +256,7 @@ let response = client.delete_group()
     }
     /**Change the policy of a group
 
-The new policy takes the place of the former one, and is in force when the answer comes, for requests that begin then; a 503 says that it is kept and not yet in force. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
+The new policy replaces the former one. When the answer arrives, it applies to all new requests; a 503 means that it is stored but does not apply yet. A policy that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
 
 A group of the settings file is a 409 with code `group_read_only`. For admins.
 
@@ -277,15 +277,15 @@ let response = client.update_group()
     }
     /**List the keys
 
-The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+Newest first, without deleted ones and without secrets. A member sees only their own.
 
 Sends a `GET` request to `/admin/v1/keys`
 
 Arguments:
-- `before`: Only the keys behind this one in the list, by its id: the last of the page before.
+- `before`: Only the keys after the key with this id: the last one of the previous page.
 - `group`: Only the keys of this group.
-- `limit`: How many at most. 50 when absent.
-- `search`: Only keys in whose name, public id or user's name this stands, in capitals or not.
+- `limit`: The maximum number of entries. 50 when absent.
+- `search`: Only keys whose name, public id or user name contains this text, regardless of case.
 - `state`: Only keys in this state.
 - `user`: Only the keys of this user, by id or name.
 ```ignore
@@ -302,7 +302,7 @@ let response = client.list_keys()
     pub fn list_keys(&self) -> builder::ListKeys<'_> {
         builder::ListKeys::new(self)
     }
-    /**Make a key
+    /**Create a key
 
 This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows, or has deleted ten times as many within a day, gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
 
@@ -319,7 +319,7 @@ let response = client.create_key()
     }
     /**Look up one key
 
-An unknown one is a 404 with code `key_not_found`.
+An unknown key is a 404 with code `key_not_found`.
 
 Sends a `GET` request to `/admin/v1/keys/{id}`
 
@@ -336,7 +336,7 @@ let response = client.retrieve_key()
     }
     /**Delete a key
 
-It is refused for ever from then on, and no longer listed. Its records stay.
+The key is refused from then on and no longer listed. Its records stay. This cannot be undone.
 
 Sends a `DELETE` request to `/admin/v1/keys/{id}`
 
@@ -351,11 +351,11 @@ let response = client.delete_key()
     pub fn delete_key(&self) -> builder::DeleteKey<'_> {
         builder::DeleteKey::new(self)
     }
-    /**Rename, disable or enable a key, or move its end
+    /**Rename, disable or enable a key, or change its expiry
 
 Fields that are left out stay as they are. A disabled key is refused within a second. Several changes are made together or not at all.
 
-Members cannot undo what an admin has decided about their key: they can neither enable nor rotate one with `locked`, nor move its end beyond `latest_end`. That is a 403 with code `permission_denied`. They can rename, disable and delete it.
+Members cannot undo what an admin has decided about their key: they can neither enable nor rotate a key with `locked`, nor set its expiry later than `latest_end`. That is a 403 with code `permission_denied`. They can rename, disable and delete it.
 
 Sends a `PATCH` request to `/admin/v1/keys/{id}`
 
@@ -372,9 +372,9 @@ let response = client.update_key()
     pub fn update_key(&self) -> builder::UpdateKey<'_> {
         builder::UpdateKey::new(self)
     }
-    /**Give a key another secret
+    /**Replace the secret of a key
 
-Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be changed over one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
+Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be switched one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
 
 Sends a `POST` request to `/admin/v1/keys/{id}/rotate`
 
@@ -391,9 +391,9 @@ let response = client.rotate_key()
     pub fn rotate_key(&self) -> builder::RotateKey<'_> {
         builder::RotateKey::new(self)
     }
-    /**Say who is asking
+    /**Show the user of the token
 
-The user whose token it is, with the role as it is now. The token of the settings has no user.
+The user that the token belongs to, with the current role. The token of the settings has no user.
 
 Sends a `GET` request to `/admin/v1/me`
 
@@ -407,20 +407,20 @@ let response = client.retrieve_me()
     }
     /**List the records of requests
 
-The newest first. A member sees those of the own keys, without the accounts that served them.
+Newest first. A member sees the records of their own keys, without the accounts that served them.
 
 Sends a `GET` request to `/admin/v1/records`
 
 Arguments:
-- `before`: Only the records behind this one in the list, by its request id: the last of the page before.
-- `end_user`: Only those of this end user, as the request named it in `safety_identifier` or `user`. A long one is cut as in a record.
-- `group`: Only those of this group.
-- `key`: Only those of this key, by its id or public id.
-- `limit`: How many at most. 50 when absent.
-- `since`: Only those that began then or later.
-- `state`: Only those in this state. All that are over when absent.
-- `until`: Only those that began before then.
-- `user`: Only those of this user, by id or name.
+- `before`: Only the records after the record with this request id: the last one of the previous page.
+- `end_user`: Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.
+- `group`: Only records of this group.
+- `key`: Only records of the key with this id or public id.
+- `limit`: The maximum number of entries. 50 when absent.
+- `since`: Only records of requests that began at this time or later.
+- `state`: Only records in this state. All finished requests when absent.
+- `until`: Only records of requests that began before this time.
+- `user`: Only records of the user with this id or name.
 ```ignore
 let response = client.list_records()
     .before(before)
@@ -440,7 +440,7 @@ let response = client.list_records()
     }
     /**Look up one record
 
-An unknown one is a 404 with code `record_not_found`.
+An unknown record is a 404 with code `record_not_found`.
 
 Sends a `GET` request to `/admin/v1/records/{request_id}`
 
@@ -457,7 +457,7 @@ let response = client.retrieve_record()
     }
     /**List the admin tokens
 
-The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+Newest first, without deleted ones and without secrets. A member sees only their own.
 
 Sends a `GET` request to `/admin/v1/tokens`
 
@@ -472,7 +472,7 @@ let response = client.list_tokens()
     pub fn list_tokens(&self) -> builder::ListTokens<'_> {
         builder::ListTokens::new(self)
     }
-    /**Make an admin token
+    /**Create an admin token
 
 It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret.
 
@@ -489,7 +489,7 @@ let response = client.create_token()
     }
     /**Delete an admin token
 
-It is refused from then on. An unknown one is a 404 with code `token_not_found`.
+The token is refused from then on. An unknown token is a 404 with code `token_not_found`.
 
 Sends a `DELETE` request to `/admin/v1/tokens/{id}`
 
@@ -506,17 +506,17 @@ let response = client.delete_token()
     }
     /**Count by day and by key
 
-Requests that are over, on the day on which they began. A member's are those of the own keys.
+Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
 
 Sends a `GET` request to `/admin/v1/usage`
 
 Arguments:
-- `end_user`: Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.
-- `group`: Only that of this group.
-- `key`: Only that of this key, by its id or public id.
-- `since`: From this day on, in UTC. 30 days with `until` as the last when absent.
-- `until`: Up to this day, which counts too, in UTC. Today when absent.
-- `user`: Only that of this user, by id or name.
+- `end_user`: Only counts of this end user, as given in `safety_identifier` or `user`. They are computed from the records that are still kept, and do not include refused requests, which have no record.
+- `group`: Only counts of this group.
+- `key`: Only counts of the key with this id or public id.
+- `since`: The first day, in UTC. When absent: 30 days with `until` as the last day.
+- `until`: The last day, which is included, in UTC. Today when absent.
+- `user`: Only counts of the user with this id or name.
 ```ignore
 let response = client.retrieve_usage()
     .end_user(end_user)
@@ -533,15 +533,15 @@ let response = client.retrieve_usage()
     }
     /**List the users
 
-The newest first. For admins.
+Newest first. For admins.
 
 Sends a `GET` request to `/admin/v1/users`
 
 Arguments:
-- `before`: Only the users behind this one in the list, by its id: the last of the page before.
-- `limit`: How many at most. 50 when absent.
+- `before`: Only the users after the user with this id: the last one of the previous page.
+- `limit`: The maximum number of entries. 50 when absent.
 - `role`: Only users with this role.
-- `search`: Only users in whose name this stands, in capitals or not.
+- `search`: Only users whose name contains this text, regardless of case.
 ```ignore
 let response = client.list_users()
     .before(before)
@@ -556,7 +556,7 @@ let response = client.list_users()
     }
     /**Invite a user
 
-The user has no password yet: the link in the answer, which no other answer holds, lets its reader set one, once and within 72 hours. For admins.
+The user has no password yet. Anyone who has the link in the answer can set one, once and within 72 hours. No other answer contains the link. For admins.
 
 Sends a `POST` request to `/admin/v1/users`
 
@@ -571,7 +571,7 @@ let response = client.create_user()
     }
     /**Look up one user
 
-A member finds nobody else. An unknown one is a 404 with code `user_not_found`.
+A member can only look up themselves. An unknown user is a 404 with code `user_not_found`.
 
 Sends a `GET` request to `/admin/v1/users/{id}`
 
@@ -607,7 +607,7 @@ let response = client.update_user()
     }
     /**Make a link for a new password
 
-The link, which no other answer holds, lets its reader set a password, once and within 24 hours. The password before it stays good until then. A link made earlier is void. For admins.
+Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins.
 
 Sends a `POST` request to `/admin/v1/users/{id}/reset`
 

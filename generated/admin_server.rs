@@ -60,15 +60,15 @@ impl schemars::JsonSchema for DeleteAccountPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListAuditQuery {
-    /// Only this action, such as `key.create`, or all of one kind, such as `key`.
+    /// Only entries with this action, such as `key.create`, or with any action on a kind of object, such as `key`.
     pub action: Option<String>,
-    /// Only what this one did, by id or name.
+    /// Only entries of the actor with this id or name.
     pub actor: Option<String>,
-    /// Only the entries before this one, by its `seq`: the last of the page before.
+    /// Only the entries older than the one with this `seq`: the last one of the previous page.
     pub before: Option<types::AuditSeq>,
-    /// How many at most. 50 when absent.
+    /// The maximum number of entries. 50 when absent.
     pub limit: Option<types::PageLimit>,
-    /// Only what was done to this, by id or name.
+    /// Only entries about the object with this id or name.
     pub target: Option<String>,
 }
 impl front::Parameters for ListAuditQuery {
@@ -82,7 +82,7 @@ impl schemars::JsonSchema for ListAuditQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"action\":{\"description\":\"Only this action, such as `key.create`, or all of one kind, such as `key`.\",\"type\":\"string\"},\"actor\":{\"description\":\"Only what this one did, by id or name.\",\"type\":\"string\"},\"before\":{\"allOf\":[{\"$ref\":\"#/components/schemas/AuditSeq\"}],\"description\":\"Only the entries before this one, by its `seq`: the last of the page before.\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"target\":{\"description\":\"Only what was done to this, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"action\":{\"description\":\"Only entries with this action, such as `key.create`, or with any action on a kind of object, such as `key`.\",\"type\":\"string\"},\"actor\":{\"description\":\"Only entries of the actor with this id or name.\",\"type\":\"string\"},\"before\":{\"allOf\":[{\"$ref\":\"#/components/schemas/AuditSeq\"}],\"description\":\"Only the entries older than the one with this `seq`: the last one of the previous page.\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"target\":{\"description\":\"Only entries about the object with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -148,13 +148,13 @@ impl schemars::JsonSchema for DeleteGroupPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListKeysQuery {
-    /// Only the keys behind this one in the list, by its id: the last of the page before.
+    /// Only the keys after the key with this id: the last one of the previous page.
     pub before: Option<String>,
     /// Only the keys of this group.
     pub group: Option<String>,
-    /// How many at most. 50 when absent.
+    /// The maximum number of entries. 50 when absent.
     pub limit: Option<types::PageLimit>,
-    /// Only keys in whose name, public id or user's name this stands, in capitals or not.
+    /// Only keys whose name, public id or user name contains this text, regardless of case.
     pub search: Option<String>,
     /// Only keys in this state.
     pub state: Option<types::KeyState>,
@@ -172,7 +172,7 @@ impl schemars::JsonSchema for ListKeysQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the keys behind this one in the list, by its id: the last of the page before.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"search\":{\"description\":\"Only keys in whose name, public id or user's name this stands, in capitals or not.\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the keys after the key with this id: the last one of the previous page.\",\"type\":\"string\"},\"group\":{\"description\":\"Only the keys of this group.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"search\":{\"description\":\"Only keys whose name, public id or user name contains this text, regardless of case.\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/KeyState\"}],\"description\":\"Only keys in this state.\"},\"user\":{\"description\":\"Only the keys of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -257,23 +257,23 @@ impl schemars::JsonSchema for RotateKeyPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListRecordsQuery {
-    /// Only the records behind this one in the list, by its request id: the last of the page before.
+    /// Only the records after the record with this request id: the last one of the previous page.
     pub before: Option<String>,
-    /// Only those of this end user, as the request named it in `safety_identifier` or `user`. A long one is cut as in a record.
+    /// Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.
     pub end_user: Option<String>,
-    /// Only those of this group.
+    /// Only records of this group.
     pub group: Option<String>,
-    /// Only those of this key, by its id or public id.
+    /// Only records of the key with this id or public id.
     pub key: Option<String>,
-    /// How many at most. 50 when absent.
+    /// The maximum number of entries. 50 when absent.
     pub limit: Option<types::PageLimit>,
-    /// Only those that began then or later.
+    /// Only records of requests that began at this time or later.
     pub since: Option<chrono::DateTime<chrono::Utc>>,
-    /// Only those in this state. All that are over when absent.
+    /// Only records in this state. All finished requests when absent.
     pub state: Option<types::RecordState>,
-    /// Only those that began before then.
+    /// Only records of requests that began before this time.
     pub until: Option<chrono::DateTime<chrono::Utc>>,
-    /// Only those of this user, by id or name.
+    /// Only records of the user with this id or name.
     pub user: Option<String>,
 }
 impl front::Parameters for ListRecordsQuery {
@@ -287,7 +287,7 @@ impl schemars::JsonSchema for ListRecordsQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the records behind this one in the list, by its request id: the last of the page before.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only those of this end user, as the request named it in `safety_identifier` or `user`. A long one is cut as in a record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only those of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only those of this key, by its id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"since\":{\"description\":\"Only those that began then or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only those in this state. All that are over when absent.\"},\"until\":{\"description\":\"Only those that began before then.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only those of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the records after the record with this request id: the last one of the previous page.\",\"type\":\"string\"},\"end_user\":{\"description\":\"Only records of this end user, as given in `safety_identifier` or `user`. A long value is cut as in a record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only records of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only records of the key with this id or public id.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"since\":{\"description\":\"Only records of requests that began at this time or later.\",\"format\":\"date-time\",\"type\":\"string\"},\"state\":{\"allOf\":[{\"$ref\":\"#/components/schemas/RecordState\"}],\"description\":\"Only records in this state. All finished requests when absent.\"},\"until\":{\"description\":\"Only records of requests that began before this time.\",\"format\":\"date-time\",\"type\":\"string\"},\"user\":{\"description\":\"Only records of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -357,17 +357,17 @@ impl schemars::JsonSchema for DeleteTokenPath {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrieveUsageQuery {
-    /// Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.
+    /// Only counts of this end user, as given in `safety_identifier` or `user`. They are computed from the records that are still kept, and do not include refused requests, which have no record.
     pub end_user: Option<String>,
-    /// Only that of this group.
+    /// Only counts of this group.
     pub group: Option<String>,
-    /// Only that of this key, by its id or public id.
+    /// Only counts of the key with this id or public id.
     pub key: Option<String>,
-    /// From this day on, in UTC. 30 days with `until` as the last when absent.
+    /// The first day, in UTC. When absent: 30 days with `until` as the last day.
     pub since: Option<chrono::NaiveDate>,
-    /// Up to this day, which counts too, in UTC. Today when absent.
+    /// The last day, which is included, in UTC. Today when absent.
     pub until: Option<chrono::NaiveDate>,
-    /// Only that of this user, by id or name.
+    /// Only counts of the user with this id or name.
     pub user: Option<String>,
 }
 impl front::Parameters for RetrieveUsageQuery {
@@ -381,7 +381,7 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"end_user\":{\"description\":\"Only that of this end user, as requests name it in `safety_identifier` or `user`. It is counted from the records that are still kept, and without refused requests, which have no record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only that of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only that of this key, by its id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"From this day on, in UTC. 30 days with `until` as the last when absent.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"Up to this day, which counts too, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only that of this user, by id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"end_user\":{\"description\":\"Only counts of this end user, as given in `safety_identifier` or `user`. They are computed from the records that are still kept, and do not include refused requests, which have no record.\",\"type\":\"string\"},\"group\":{\"description\":\"Only counts of this group.\",\"type\":\"string\"},\"key\":{\"description\":\"Only counts of the key with this id or public id.\",\"type\":\"string\"},\"since\":{\"description\":\"The first day, in UTC. When absent: 30 days with `until` as the last day.\",\"format\":\"date\",\"type\":\"string\"},\"until\":{\"description\":\"The last day, which is included, in UTC. Today when absent.\",\"format\":\"date\",\"type\":\"string\"},\"user\":{\"description\":\"Only counts of the user with this id or name.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -390,13 +390,13 @@ impl schemars::JsonSchema for RetrieveUsageQuery {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListUsersQuery {
-    /// Only the users behind this one in the list, by its id: the last of the page before.
+    /// Only the users after the user with this id: the last one of the previous page.
     pub before: Option<String>,
-    /// How many at most. 50 when absent.
+    /// The maximum number of entries. 50 when absent.
     pub limit: Option<types::PageLimit>,
     /// Only users with this role.
     pub role: Option<types::Role>,
-    /// Only users in whose name this stands, in capitals or not.
+    /// Only users whose name contains this text, regardless of case.
     pub search: Option<String>,
 }
 impl front::Parameters for ListUsersQuery {
@@ -410,7 +410,7 @@ impl schemars::JsonSchema for ListUsersQuery {
         generator: &mut schemars::r#gen::SchemaGenerator,
     ) -> schemars::schema::Schema {
         super::served::schema(
-            "{\"properties\":{\"before\":{\"description\":\"Only the users behind this one in the list, by its id: the last of the page before.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"How many at most. 50 when absent.\"},\"role\":{\"allOf\":[{\"$ref\":\"#/components/schemas/Role\"}],\"description\":\"Only users with this role.\"},\"search\":{\"description\":\"Only users in whose name this stands, in capitals or not.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
+            "{\"properties\":{\"before\":{\"description\":\"Only the users after the user with this id: the last one of the previous page.\",\"type\":\"string\"},\"limit\":{\"allOf\":[{\"$ref\":\"#/components/schemas/PageLimit\"}],\"description\":\"The maximum number of entries. 50 when absent.\"},\"role\":{\"allOf\":[{\"$ref\":\"#/components/schemas/Role\"}],\"description\":\"Only users with this role.\"},\"search\":{\"description\":\"Only users whose name contains this text, regardless of case.\",\"type\":\"string\"}},\"required\":[],\"type\":\"object\"}",
             generator,
         )
     }
@@ -498,7 +498,7 @@ pub trait AdminApi {
     type Context;
     /// List the accounts.
     ///
-    /// Those of the settings file in the order of the file, then those of the store by name. Never their credentials. For admins.
+    /// First the accounts of the settings file in the order of the file, then those of the store by name. Credentials are never included. For admins.
     #[endpoint{method = GET,
     path = "/admin/v1/accounts",
     operation_id = "list_accounts",
@@ -509,9 +509,9 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::AccountList>, front::ApiError<types::ErrorResponse>>;
     /// Add an account to the store.
     ///
-    /// The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as it is, because this machine has no file or variable to name. It is sealed before it is stored.
+    /// The fields are those of `[[accounts]]` in the settings file, with one difference: a secret is sent as plain text instead of the name of a variable or file. It is encrypted before it is stored.
     ///
-    /// The account serves within a second. A name that is taken, also by the file, is a 409 with code `account_exists`. For admins.
+    /// The account is in use within a second. A name that is already used, in the store or in the settings file, is a 409 with code `account_exists`. For admins.
     #[endpoint{method = POST,
     path = "/admin/v1/accounts",
     operation_id = "create_account",
@@ -536,9 +536,9 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
     /// Disable an account, or enable it again.
     ///
-    /// A disabled account gets no new work; what it is doing is finished. Enabling it also ends a rest. Both are possible for accounts of the file too, and outlive a restart.
+    /// A disabled account gets no new requests; running ones are finished. Enabling it also ends a cooldown. Both are also possible for accounts of the settings file, and persist across restarts.
     ///
-    /// Disabling an account that is disabled already changes nothing: the first moment and the first reason stay. For admins.
+    /// Disabling an account that is already disabled changes nothing: the first time and the first reason stay. For admins.
     #[endpoint{method = PATCH,
     path = "/admin/v1/accounts/{name}",
     operation_id = "update_account",
@@ -552,7 +552,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Account>, front::ApiError<types::ErrorResponse>>;
     /// Delete an account of the store.
     ///
-    /// With its credentials and its token. Its records stay. An account of the settings file is a 409 with code `account_read_only`: take it out of the file, or disable it. For admins.
+    /// Its credentials and its token are deleted, its records stay. An account of the settings file is a 409 with code `account_read_only`: remove it from the file, or disable it. For admins.
     #[endpoint{method = DELETE,
     path = "/admin/v1/accounts/{name}",
     operation_id = "delete_account",
@@ -565,9 +565,9 @@ pub trait AdminApi {
         front::Reply<types::DeletedAccount>,
         front::ApiError<types::ErrorResponse>,
     >;
-    /// List who did what.
+    /// List the audit trail.
     ///
-    /// The newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, also a failed one. An entry is written together with what it tells of. For admins.
+    /// Newest first: each change of keys, users, groups, accounts and tokens, and each sign-in, including failed ones. An entry is written together with its change. For admins.
     #[endpoint{method = GET,
     path = "/admin/v1/audit",
     operation_id = "list_audit",
@@ -579,7 +579,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::AuditList>, front::ApiError<types::ErrorResponse>>;
     /// List the groups.
     ///
-    /// By name. A member sees those in which the own keys may be.
+    /// Sorted by name. A member sees the groups in which they may have keys.
     #[endpoint{method = GET,
     path = "/admin/v1/groups",
     operation_id = "list_groups",
@@ -615,7 +615,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
     /// Change the policy of a group.
     ///
-    /// The new policy takes the place of the former one, and is in force when the answer comes, for requests that begin then; a 503 says that it is kept and not yet in force. One that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
+    /// The new policy replaces the former one. When the answer arrives, it applies to all new requests; a 503 means that it is stored but does not apply yet. A policy that cannot be used changes nothing, and is a 400 that names the field, such as `policy.filter.words[0]`.
     ///
     /// A group of the settings file is a 409 with code `group_read_only`. For admins.
     #[endpoint{method = PATCH,
@@ -631,7 +631,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Group>, front::ApiError<types::ErrorResponse>>;
     /// Delete a group.
     ///
-    /// A group of the settings file is a 409 with code `group_read_only`. `default`, and one that keys belong to, is a 409 with code `group_in_use`. For admins.
+    /// A group of the settings file is a 409 with code `group_read_only`. The group `default`, or a group that has keys, is a 409 with code `group_in_use`. For admins.
     #[endpoint{method = DELETE,
     path = "/admin/v1/groups/{name}",
     operation_id = "delete_group",
@@ -646,7 +646,7 @@ pub trait AdminApi {
     >;
     /// List the keys.
     ///
-    /// The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+    /// Newest first, without deleted ones and without secrets. A member sees only their own.
     #[endpoint{method = GET,
     path = "/admin/v1/keys",
     operation_id = "list_keys",
@@ -656,7 +656,7 @@ pub trait AdminApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListKeysQuery>,
     ) -> Result<front::Reply<types::KeyList>, front::ApiError<types::ErrorResponse>>;
-    /// Make a key.
+    /// Create a key.
     ///
     /// This answer is the only one that holds the secret. Members make keys only for themselves and in their own groups. A member who has as many keys as the setting `max_keys_per_member` allows, or has deleted ten times as many within a day, gets a 409 with code `key_limit_reached`; an admin can make another key for the member.
     #[endpoint{method = POST,
@@ -671,7 +671,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::CreatedKey>, front::ApiError<types::ErrorResponse>>;
     /// Look up one key.
     ///
-    /// An unknown one is a 404 with code `key_not_found`.
+    /// An unknown key is a 404 with code `key_not_found`.
     #[endpoint{method = GET,
     path = "/admin/v1/keys/{id}",
     operation_id = "retrieve_key",
@@ -681,11 +681,11 @@ pub trait AdminApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         path: front::Captured<dropshot::Path<RetrieveKeyPath>>,
     ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
-    /// Rename, disable or enable a key, or move its end.
+    /// Rename, disable or enable a key, or change its expiry.
     ///
     /// Fields that are left out stay as they are. A disabled key is refused within a second. Several changes are made together or not at all.
     ///
-    /// Members cannot undo what an admin has decided about their key: they can neither enable nor rotate one with `locked`, nor move its end beyond `latest_end`. That is a 403 with code `permission_denied`. They can rename, disable and delete it.
+    /// Members cannot undo what an admin has decided about their key: they can neither enable nor rotate a key with `locked`, nor set its expiry later than `latest_end`. That is a 403 with code `permission_denied`. They can rename, disable and delete it.
     #[endpoint{method = PATCH,
     path = "/admin/v1/keys/{id}",
     operation_id = "update_key",
@@ -699,7 +699,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Key>, front::ApiError<types::ErrorResponse>>;
     /// Delete a key.
     ///
-    /// It is refused for ever from then on, and no longer listed. Its records stay.
+    /// The key is refused from then on and no longer listed. Its records stay. This cannot be undone.
     #[endpoint{method = DELETE,
     path = "/admin/v1/keys/{id}",
     operation_id = "delete_key",
@@ -709,9 +709,9 @@ pub trait AdminApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         path: front::Captured<dropshot::Path<DeleteKeyPath>>,
     ) -> Result<front::Reply<types::DeletedKey>, front::ApiError<types::ErrorResponse>>;
-    /// Give a key another secret.
+    /// Replace the secret of a key.
     ///
-    /// Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be changed over one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
+    /// Id, name, usage and settings stay. The previous secret is accepted until `previous_until`, so that callers can be switched one by one; the secret of an earlier rotation is refused at once. This answer is the only one that holds the new secret. A member cannot rotate a key with `locked`: that is a 403.
     #[endpoint{method = POST,
     path = "/admin/v1/keys/{id}/rotate",
     operation_id = "rotate_key",
@@ -723,9 +723,9 @@ pub trait AdminApi {
         path: front::Captured<dropshot::Path<RotateKeyPath>>,
         body: front::JsonBody<types::KeyRotation>,
     ) -> Result<front::Reply<types::CreatedKey>, front::ApiError<types::ErrorResponse>>;
-    /// Say who is asking.
+    /// Show the user of the token.
     ///
-    /// The user whose token it is, with the role as it is now. The token of the settings has no user.
+    /// The user that the token belongs to, with the current role. The token of the settings has no user.
     #[endpoint{method = GET,
     path = "/admin/v1/me",
     operation_id = "retrieve_me",
@@ -736,7 +736,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Me>, front::ApiError<types::ErrorResponse>>;
     /// List the records of requests.
     ///
-    /// The newest first. A member sees those of the own keys, without the accounts that served them.
+    /// Newest first. A member sees the records of their own keys, without the accounts that served them.
     #[endpoint{method = GET,
     path = "/admin/v1/records",
     operation_id = "list_records",
@@ -748,7 +748,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::RecordList>, front::ApiError<types::ErrorResponse>>;
     /// Look up one record.
     ///
-    /// An unknown one is a 404 with code `record_not_found`.
+    /// An unknown record is a 404 with code `record_not_found`.
     #[endpoint{method = GET,
     path = "/admin/v1/records/{request_id}",
     operation_id = "retrieve_record",
@@ -760,7 +760,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Record>, front::ApiError<types::ErrorResponse>>;
     /// List the admin tokens.
     ///
-    /// The newest first, without those that are deleted. A member sees the own ones. Never their secrets.
+    /// Newest first, without deleted ones and without secrets. A member sees only their own.
     #[endpoint{method = GET,
     path = "/admin/v1/tokens",
     operation_id = "list_tokens",
@@ -770,7 +770,7 @@ pub trait AdminApi {
         rqctx: dropshot::RequestContext<Self::Context>,
         query: front::Query<ListTokensQuery>,
     ) -> Result<front::Reply<types::TokenList>, front::ApiError<types::ErrorResponse>>;
-    /// Make an admin token.
+    /// Create an admin token.
     ///
     /// It can do what its user can do, with the role that the user has at that moment. This answer is the only one that holds the secret.
     #[endpoint{method = POST,
@@ -788,7 +788,7 @@ pub trait AdminApi {
     >;
     /// Delete an admin token.
     ///
-    /// It is refused from then on. An unknown one is a 404 with code `token_not_found`.
+    /// The token is refused from then on. An unknown token is a 404 with code `token_not_found`.
     #[endpoint{method = DELETE,
     path = "/admin/v1/tokens/{id}",
     operation_id = "delete_token",
@@ -803,7 +803,7 @@ pub trait AdminApi {
     >;
     /// Count by day and by key.
     ///
-    /// Requests that are over, on the day on which they began. A member's are those of the own keys.
+    /// Finished requests, counted on the day on which they began. A member sees the counts of their own keys.
     #[endpoint{method = GET,
     path = "/admin/v1/usage",
     operation_id = "retrieve_usage",
@@ -815,7 +815,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::Usage>, front::ApiError<types::ErrorResponse>>;
     /// List the users.
     ///
-    /// The newest first. For admins.
+    /// Newest first. For admins.
     #[endpoint{method = GET,
     path = "/admin/v1/users",
     operation_id = "list_users",
@@ -827,7 +827,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::UserList>, front::ApiError<types::ErrorResponse>>;
     /// Invite a user.
     ///
-    /// The user has no password yet: the link in the answer, which no other answer holds, lets its reader set one, once and within 72 hours. For admins.
+    /// The user has no password yet. Anyone who has the link in the answer can set one, once and within 72 hours. No other answer contains the link. For admins.
     #[endpoint{method = POST,
     path = "/admin/v1/users",
     operation_id = "create_user",
@@ -840,7 +840,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::CreatedUser>, front::ApiError<types::ErrorResponse>>;
     /// Look up one user.
     ///
-    /// A member finds nobody else. An unknown one is a 404 with code `user_not_found`.
+    /// A member can only look up themselves. An unknown user is a 404 with code `user_not_found`.
     #[endpoint{method = GET,
     path = "/admin/v1/users/{id}",
     operation_id = "retrieve_user",
@@ -866,7 +866,7 @@ pub trait AdminApi {
     ) -> Result<front::Reply<types::User>, front::ApiError<types::ErrorResponse>>;
     /// Make a link for a new password.
     ///
-    /// The link, which no other answer holds, lets its reader set a password, once and within 24 hours. The password before it stays good until then. A link made earlier is void. For admins.
+    /// Anyone who has the link can set a password, once and within 24 hours. No other answer contains the link. The previous password stays valid until then, and earlier links become invalid. For admins.
     #[endpoint{method = POST,
     path = "/admin/v1/users/{id}/reset",
     operation_id = "reset_user",

@@ -18,7 +18,7 @@ use progenitor_client::{encode_path, ClientHooks, OperationInfo, RequestBuilderE
 ///
 /// # Errors
 ///
-/// Every error has the same JSON body, with `message`, `type`, `param` and `code`. Every answer carries `x-request-id`; every error carries `x-should-retry`, because an image is paid for and sending a request again can pay for it twice. `retry-after` is never above 60 seconds; longer waits stand in the body as `resets_at` and `resets_in_seconds`. That holds at every address below `/v1` and for every method; only the answer to `HEAD` leaves the body out. What is no request of HTTP/1, or has an address or a head too large to be read, gets a status, and neither body nor these headers.
+/// Every error has the same JSON body, with `message`, `type`, `param` and `code`. Every answer carries `x-request-id`; every error carries `x-should-retry`, because an image is paid for and sending a request again can pay for it twice. `retry-after` is never above 60 seconds; longer waits are in the body as `resets_at` and `resets_in_seconds`. This applies to every path below `/v1` and every method; only the answer to `HEAD` has no body. A message that is not an HTTP/1 request, or whose address or header section is too large, gets a status without a body and without these headers.
 ///
 /// A prompt or an image that the content policy refuses is a 502 with code `upstream_error`, reason `content_refused` and `x-should-retry: false`.
 ///
@@ -113,7 +113,7 @@ let response = client.create_image()
     }
     /**List the models
 
-Text and agent models: those that the operator has named, or those that the upstream accounts which serve the group of the key list themselves.
+Text and agent models: those that the operator has named, or those that the upstream accounts of the key's group list.
 
 The image endpoints accept `gpt-image-2` whether it is listed or not.
 
@@ -129,7 +129,7 @@ let response = client.list_models()
     }
     /**Look up one model
 
-Knows the image models too, also where the list leaves them out. An unknown name is a 404 with code `model_not_found`.
+The image models are known as well, even if the list does not contain them. An unknown name is a 404 with code `model_not_found`.
 
 Sends a `GET` request to `/v1/models/{model}`
 
@@ -148,11 +148,11 @@ let response = client.retrieve_model()
 
 For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
 
-The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart. It may come packed, with `Content-Encoding: zstd` or `gzip`. `Idempotency-Key` is understood as in `create_image`.
+The body may be as large as 64 MiB, because conversations replay their images. It is passed to the model unchanged, byte for byte, together with the headers that identify a conversation. It may be compressed, with `Content-Encoding: zstd` or `gzip`. `Idempotency-Key` is understood as in `create_image`.
 
 There is no WebSocket: a request that asks for one is a 426 with code `method_not_allowed`.
 
-A conversation that says in the header `session-id` which one it is stays with one account while that account can serve it.
+A conversation that is identified by the header `session-id` stays with one account as long as that account can serve it.
 
 Sends a `POST` request to `/v1/responses`
 

@@ -6,14 +6,14 @@ pub struct ApiReference {
     pub id: ::std::string::String,
     /// The programming language that it is written for.
     pub language: ::std::string::String,
-    /// The document, from the root of the repository.
+    /// The file of the document, relative to the root of the repository.
     pub path: ::std::string::String,
     /// The product that it describes.
     pub product: ::std::string::String,
-    /// Where the facts of the document come from.
+    /// The source of the facts in the document.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub source_urls: ::std::vec::Vec<::std::string::String>,
-    /// Words to find the document by.
+    /// Keywords for finding the document.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub tags: ::std::vec::Vec<::std::string::String>,
     /// The title of the document.
@@ -21,16 +21,16 @@ pub struct ApiReference {
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
 }
-/// Where the files of the registry are kept. The paths of its entries start at the root of this repository.
+/// The repository that holds the files of the registry. The paths of entries start at its root.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Repository {
     /// The branch that the manifest describes.
     pub branch: ::std::string::String,
-    /// The address to clone it from.
+    /// The URL to clone the repository from.
     pub git_url: ::std::string::String,
     /// The name of the repository.
     pub name: ::std::string::String,
-    /// What to put before a path of this manifest to download the file.
+    /// The URL prefix for downloading the file at a path of this manifest.
     pub raw_base_url: ::std::string::String,
     #[serde(flatten)]
     pub extra: ::serde_json::Map<::std::string::String, ::serde_json::Value>,
@@ -48,21 +48,21 @@ pub struct Skill {
     pub description: ::std::string::String,
     /// The name of the skill, as agents call it.
     pub name: ::std::string::String,
-    /// The package of the skill, from the root of the repository.
+    /// The package of the skill, relative to the root of the repository.
     pub package: ::std::string::String,
-    /// The folder of the skill, from the root of the repository.
+    /// The folder of the skill, relative to the root of the repository.
     pub path: ::std::string::String,
     /// The SHA-256 checksum of the package, in hexadecimal digits.
     pub sha256: ::std::string::String,
     /// The size of the package in bytes.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size_bytes: ::std::option::Option<f64>,
-    /// Words to find the skill by.
+    /// Keywords for finding the skill.
     #[serde(default, skip_serializing_if = "::std::vec::Vec::is_empty")]
     pub tags: ::std::vec::Vec<::std::string::String>,
     /// The name of the skill, as people read it.
     pub title: ::std::string::String,
-    /// When the skill was last changed, normally an RFC 3339 time in UTC.
+    /// The time at which the skill was last changed, normally an RFC 3339 time in UTC.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub updated_at: ::std::option::Option<::std::string::String>,
     /// The version of the skill.
@@ -72,12 +72,12 @@ pub struct Skill {
 }
 /// A skills registry manifest: the skills that a repository publishes, and the API references that belong to them.
 ///
-/// This schema says what must be there and which JSON type it has, and nothing more. A field that is optional is left out when there is nothing to say; `null` is not a value. Fields that are not listed here are allowed at every level and are kept. What a schema cannot say, such as whether a package has the size and checksum that its entry states, is checked by `imagate skills validate`.
+/// This schema defines only which fields are required and which JSON types the fields have. An optional field without a value is left out; `null` is not a value. Fields that are not listed here are allowed at every level and are kept. Rules that a schema cannot express, such as that a package has the size and checksum of its entry, are checked by `imagate skills validate`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct SkillsRegistry {
     /// The API references that are published.
     pub apis: ::std::vec::Vec<ApiReference>,
-    /// When the manifest was made, normally an RFC 3339 time in UTC.
+    /// The time at which the manifest was made, normally an RFC 3339 time in UTC.
     pub generated_at: ::std::string::String,
     pub repository: Repository,
     /// The version of the manifest format.

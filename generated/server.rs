@@ -65,7 +65,7 @@ pub trait GatewayApi {
     >;
     /// List the models.
     ///
-    /// Text and agent models: those that the operator has named, or those that the upstream accounts which serve the group of the key list themselves.
+    /// Text and agent models: those that the operator has named, or those that the upstream accounts of the key's group list.
     ///
     /// The image endpoints accept `gpt-image-2` whether it is listed or not.
     #[endpoint{method = GET,
@@ -78,7 +78,7 @@ pub trait GatewayApi {
     ) -> Result<front::Reply<types::ModelList>, front::ApiError<types::ErrorResponse>>;
     /// Look up one model.
     ///
-    /// Knows the image models too, also where the list leaves them out. An unknown name is a 404 with code `model_not_found`.
+    /// The image models are known as well, even if the list does not contain them. An unknown name is a 404 with code `model_not_found`.
     #[endpoint{method = GET,
     path = "/v1/models/{model}",
     operation_id = "retrieve_model",
@@ -92,11 +92,11 @@ pub trait GatewayApi {
     ///
     /// For agents. `model` is a text or agent model, never an image model; list an `image_generation` tool in `tools` to get images.
     ///
-    /// The body may be as large as 64 MiB, because conversations replay their images. It goes to the model as it came, to the byte; of the headers those go with it that tell conversations apart. It may come packed, with `Content-Encoding: zstd` or `gzip`. `Idempotency-Key` is understood as in `create_image`.
+    /// The body may be as large as 64 MiB, because conversations replay their images. It is passed to the model unchanged, byte for byte, together with the headers that identify a conversation. It may be compressed, with `Content-Encoding: zstd` or `gzip`. `Idempotency-Key` is understood as in `create_image`.
     ///
     /// There is no WebSocket: a request that asks for one is a 426 with code `method_not_allowed`.
     ///
-    /// A conversation that says in the header `session-id` which one it is stays with one account while that account can serve it.
+    /// A conversation that is identified by the header `session-id` stays with one account as long as that account can serve it.
     #[endpoint{method = POST,
     path = "/v1/responses",
     operation_id = "create_response",

@@ -58,7 +58,7 @@ impl<'de> ::serde::Deserialize<'de> for AgentModel {
             })
     }
 }
-/// What is behind the subject: `opaque`, or `auto` to leave the choice to the model. The model cannot make a transparent background; `transparent` is refused with 400.
+/// The background of the image: `opaque`, or `auto` to leave the choice to the model. The model cannot make a transparent background; `transparent` is refused with 400.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -127,8 +127,8 @@ impl ::std::default::Default for Background {
 /// | `usage_limit_reached` | 429 | The usage window of every upstream account that may serve the request is exhausted. |
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
 /// | `no_available_accounts` | 503 | No upstream account that may serve the request is in service. |
-/// | `rate_limit_exceeded` | 429 | The gateway or every upstream account has too much to do right now. |
-/// | `image_in_progress` | 409 | The answer takes longer than the gateway lets a plain request wait. The work goes on. |
+/// | `rate_limit_exceeded` | 429 | The gateway or every upstream account is overloaded at the moment. |
+/// | `image_in_progress` | 409 | The answer takes longer than the gateway lets a plain request wait. The job continues. |
 /// | `request_too_large` | 413 | The body, or one image in it, is over its limit; `error.param` names the part. |
 /// | `unsupported_media_type` | 415 | The content type is not one that the operation reads, or the content encoding is unknown. |
 /// | `unknown_url` | 404 | There is nothing at this path. |
@@ -238,7 +238,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorCode {
         value.parse()
     }
 }
-/// What went wrong, for people and for programs.
+/// The error, for people and for programs.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ErrorDetail {
     /// The stable word for the kind of error. Programs should compare this.
@@ -248,18 +248,18 @@ pub struct ErrorDetail {
     >,
     /// Says what is wrong and what is allowed instead. For people: the wording may change.
     pub message: ::std::string::String,
-    /// The parameter at fault, spelled as in the request: `size`, `images[0].image_url`, `tools[0].quality`. `null` where no single parameter is.
+    /// The parameter at fault, spelled as in the request: `size`, `images[0].image_url`, `tools[0].quality`. `null` if there is no single one.
     #[serde(deserialize_with = "::std::option::Option::deserialize")]
     pub param: ::std::option::Option<::std::string::String>,
-    /// A finer word than `code`, where there is one.
+    /// A more specific word than `code`, if there is one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub reason: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ErrorReason>,
     >,
-    /// With `usage_limit_reached`: when the first account has room again, in seconds since 1970-01-01T00:00:00Z, where known.
+    /// With `usage_limit_reached`: the time at which the first account is available again, in seconds since 1970-01-01T00:00:00Z, if known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_at: ::std::option::Option<i64>,
-    /// With `usage_limit_reached`: how long that is from now, where known. Long waits stand here and not in `retry-after`.
+    /// With `usage_limit_reached`: the seconds until then, if known. Long waits are given here and not in `retry-after`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub resets_in_seconds: ::std::option::Option<u64>,
     #[serde(rename = "type")]
@@ -272,7 +272,7 @@ impl ErrorDetail {
         Default::default()
     }
 }
-/// A finer word than the code of an error.
+/// A more specific word than the code of an error.
 ///
 /// | Reason | Beside | Meaning |
 /// |---|---|---|
@@ -289,11 +289,11 @@ impl ErrorDetail {
 /// | `idempotency_key_reused` | `invalid_request_error` | The `Idempotency-Key` belongs to an earlier request with another body. |
 /// | `content_refused` | `upstream_error` | The content policy of the upstream refused the prompt or the image. |
 /// | `no_image_data` | `upstream_error` | The upstream answered without an image; it may have charged for one. |
-/// | `network` | `upstream_error` | The upstream could not be reached, or the connection broke. Only where no image can have been made does `x-should-retry` say `true`. |
+/// | `network` | `upstream_error` | The upstream could not be reached, or the connection broke. `x-should-retry` is `true` only if no image can have been made. |
 /// | `quota` | `upstream_error` | No account of the operator is paid for: nothing was made, and a repeat does not help. |
 /// | `credentials` | `upstream_error` | The upstream refused the credentials of every account that was asked: nothing was made, and a repeat does not help. |
 /// | `timeout` | `upstream_error` | The upstream did not answer in time; it may still have made and charged for an image. |
-/// | `delivery_mismatch` | `upstream_error` | The upstream made another size or format than was asked for, and the operator of this group does not take that. It was paid for. |
+/// | `delivery_mismatch` | `upstream_error` | The size or format of the image differs from the request, and the operator does not accept this for the group. The image was paid for. |
 /// | `outcome_unknown` | `upstream_error` | An earlier request with this `Idempotency-Key`, or an earlier try of this request, ended before its outcome was known. It may have been paid for, so it is not sent again. |
 #[derive(
     ::serde::Deserialize,
@@ -500,12 +500,12 @@ impl ::std::convert::TryFrom<::std::string::String> for ErrorType {
         value.parse()
     }
 }
-/// One image. Fields that are not listed here may come along.
+/// One image. There may be fields that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Image {
     /// The bytes of the image file as base64 text: standard alphabet, padded, without line breaks and without a `data:` prefix.
     pub b64_json: ::std::string::String,
-    /// The prompt as the model revised it, or the prompt of the request where the model says nothing.
+    /// The prompt as the model revised it, or the prompt of the request if the model states no revised one.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub revised_prompt: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
@@ -516,7 +516,7 @@ impl Image {
         Default::default()
     }
 }
-/// What an image tool does: make a new image, change one of the conversation, or whichever fits.
+/// The action of an image tool: make a new image, change one of the conversation, or whichever fits.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -586,17 +586,17 @@ pub struct ImageEditCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
-    /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
-    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    /// The quality that the image was really made with; `auto` if the model chose it and the upstream does not state it.
     pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_edit.completed`.
     #[serde(rename = "type")]
     pub type_: ImageEditCompletedEventType,
-    /// What making the image used. Absent where the upstream has not told it: it is never invented.
+    /// The tokens that were used for the image. Absent if the upstream did not state it: it is never invented.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<ImageUsage>,
     #[serde(flatten)]
@@ -658,7 +658,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageEditCompletedEventT
         value.parse()
     }
 }
-/// One event of the stream of an edit, as it stands in the `data` line.
+/// One event of the stream of an edit, as written in the `data` line.
 ///
 /// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -683,7 +683,7 @@ impl ::std::convert::From<StreamErrorEvent> for ImageEditEvent {
         Self::StreamErrorEvent(value)
     }
 }
-/// What to change, as a form with files (`multipart/form-data`).
+/// An edit as a form with files (`multipart/form-data`).
 ///
 /// A part is a file because of its name, with or without a file name. File names and the content types of parts are not trusted: the format is read from the first bytes, and must be PNG, JPEG or WebP.
 ///
@@ -693,7 +693,7 @@ impl ::std::convert::From<StreamErrorEvent> for ImageEditEvent {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEditForm {
-    /// What is behind the subject. `auto` when absent.
+    /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub background: ::std::option::Option<Background>,
     /// The input images, in order. Each is a PNG, JPEG or WebP file under 50 MiB (52,428,800 bytes); a larger one is refused with 413 at once.
@@ -702,29 +702,29 @@ pub struct ImageEditForm {
     /// Must be left out: the model always reads its input images at high fidelity.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_fidelity: ::std::option::Option<InputFidelity>,
-    /// Where to change the first image: the transparent region of the mask is the region to change.
+    /// The region of the first image to change: the transparent region of the mask is the region to change.
     ///
     /// It must have an alpha channel, the format and the pixel size of the first image, and be under 50 MiB.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub mask: ::std::option::Option<::std::string::String>,
     pub model: ImageModel,
-    /// How strict the content filter of the model is. `auto` when absent.
+    /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub moderation: ::std::option::Option<Moderation>,
-    /// How many images to make. 1 when absent. With `stream` only 1 is possible.
+    /// The number of images. 1 when absent. With `stream` only 1 is possible.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub n: ::std::option::Option<crate::wire::Bounded<1, 10>>,
-    /// How strongly a `jpeg` or `webp` result is compressed. 100 when absent; with `png` only 100 is accepted.
+    /// The compression of a `jpeg` or `webp` result. 100 when absent; with `png` only 100 is accepted.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_compression: ::std::option::Option<crate::wire::Bounded<0, 100>>,
     /// The file format of the result, whatever the input images are. `png` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<OutputFormat>,
-    /// How many intermediate images to send before the final one. 0 when absent. Only with `stream`.
+    /// The number of intermediate images to send before the final one. 0 when absent. Only with `stream`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
     pub prompt: Prompt,
-    /// How much work goes into the image. `auto` when absent.
+    /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub quality: ::std::option::Option<Quality>,
     /// Accepted because some clients always send it; it changes nothing.
@@ -754,12 +754,12 @@ pub struct ImageEditPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
-    /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
-    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    /// The quality that the image was really made with; `auto` if the model chose it and the upstream does not state it.
     pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
@@ -825,13 +825,13 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageEditPartialImageEve
         value.parse()
     }
 }
-/// What to change, as JSON (`application/json`).
+/// An edit as JSON (`application/json`).
 ///
 /// The same operation as the form, for clients that have their images as data URLs. The rules of `ImageGenerationRequest` hold here too, for single fields and for combinations.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEditRequest {
-    /// What is behind the subject. `auto` when absent.
+    /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub background: ::std::option::Option<Background>,
     /// The input images, in order.
@@ -839,29 +839,29 @@ pub struct ImageEditRequest {
     /// Must be left out: the model always reads its input images at high fidelity.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_fidelity: ::std::option::Option<InputFidelity>,
-    /// Where to change the first image: the transparent region of the mask is the region to change.
+    /// The region of the first image to change: the transparent region of the mask is the region to change.
     ///
     /// It must have an alpha channel, and the format and the pixel size of the first image.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub mask: ::std::option::Option<ImageReference>,
     pub model: ImageModel,
-    /// How strict the content filter of the model is. `auto` when absent.
+    /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub moderation: ::std::option::Option<Moderation>,
-    /// How many images to make. 1 when absent. With `stream` only 1 is possible.
+    /// The number of images. 1 when absent. With `stream` only 1 is possible.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub n: ::std::option::Option<crate::wire::Bounded<1, 10>>,
-    /// How strongly a `jpeg` or `webp` result is compressed. 100 when absent; with `png` only 100 is accepted.
+    /// The compression of a `jpeg` or `webp` result. 100 when absent; with `png` only 100 is accepted.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_compression: ::std::option::Option<crate::wire::Bounded<0, 100>>,
     /// The file format of the result, whatever the input images are. `png` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<OutputFormat>,
-    /// How many intermediate images to send before the final one. 0 when absent. Only with `stream`.
+    /// The number of intermediate images to send before the final one. 0 when absent. Only with `stream`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
     pub prompt: Prompt,
-    /// How much work goes into the image. `auto` when absent.
+    /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub quality: ::std::option::Option<Quality>,
     /// Accepted because some clients always send it; it changes nothing.
@@ -890,7 +890,7 @@ impl ImageEditRequest {
 /// While it is at work only `id`, `type` and `status` are there; when it is done `result` holds the image. A call that fails makes the whole response fail.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageGenerationCall {
-    /// What was done: `generate` or `edit`.
+    /// The action: `generate` or `edit`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub action: ::std::option::Option<::std::string::String>,
     /// The background that the image has.
@@ -925,7 +925,7 @@ impl ImageGenerationCall {
         Default::default()
     }
 }
-/// How far an image call is.
+/// The status of an image call.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1045,17 +1045,17 @@ pub struct ImageGenerationCompletedEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
-    /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
-    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    /// The quality that the image was really made with; `auto` if the model chose it and the upstream does not state it.
     pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
     /// Always `image_generation.completed`.
     #[serde(rename = "type")]
     pub type_: ImageGenerationCompletedEventType,
-    /// What making the image used. Absent where the upstream has not told it: it is never invented.
+    /// The tokens that were used for the image. Absent if the upstream did not state it: it is never invented.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub usage: ::std::option::Option<ImageUsage>,
     #[serde(flatten)]
@@ -1118,7 +1118,7 @@ for ImageGenerationCompletedEventType {
         value.parse()
     }
 }
-/// One event of the stream of a generation, as it stands in the `data` line.
+/// One event of the stream of a generation, as written in the `data` line.
 ///
 /// Up to `partial_images` partial images come first, then exactly one completed event; or, if the request fails after the stream has begun, one error event instead. Words and fields that are not listed may come along, as in an answer without a stream; `model` and `revised_prompt` do where the upstream names them.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
@@ -1149,12 +1149,12 @@ pub struct ImageGenerationPartialImageEvent {
     /// The bytes of the image file as base64 text.
     pub b64_json: ::std::string::String,
     pub background: crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
-    /// When the image was made, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the image was made, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: i64,
     pub output_format: crate::wire::OpenWord<crate::wire::types::OutputFormat>,
     /// Counts the intermediate images of this request from 0.
     pub partial_image_index: u32,
-    /// The quality that the image was really made with; `auto` where the model chose it and the upstream does not say which.
+    /// The quality that the image was really made with; `auto` if the model chose it and the upstream does not state it.
     pub quality: crate::wire::OpenWord<crate::wire::types::Quality>,
     /// Width and height of the image in pixels, as `<width>x<height>`.
     pub size: ::std::string::String,
@@ -1223,7 +1223,7 @@ for ImageGenerationPartialImageEventType {
         value.parse()
     }
 }
-/// What to draw, and how.
+/// The image to generate and its properties.
 ///
 /// Only `model` and `prompt` are required. `null` for an optional field means the same as leaving it out. A field that is not listed here is refused with 400 and its name in `error.param`, so that a misspelt option is noticed before anything is paid for.
 ///
@@ -1231,22 +1231,22 @@ for ImageGenerationPartialImageEventType {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct ImageGenerationRequest {
-    /// What is behind the subject. `auto` when absent.
+    /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub background: ::std::option::Option<Background>,
     /// Must be left out: the model always reads its input images at high fidelity. `null` and the empty string count as left out.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_fidelity: ::std::option::Option<InputFidelity>,
     pub model: ImageModel,
-    /// How strict the content filter of the model is. `auto` when absent.
+    /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub moderation: ::std::option::Option<Moderation>,
-    /// How many images to make. 1 when absent.
+    /// The number of images. 1 when absent.
     ///
     /// Requests for a single image are easier to retry and to bill to the right account. With `stream` only 1 is possible.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub n: ::std::option::Option<crate::wire::Bounded<1, 10>>,
-    /// How strongly a `jpeg` or `webp` image is compressed. 100 when absent.
+    /// The compression of a `jpeg` or `webp` image. 100 when absent.
     ///
     /// With `png` only 100 is accepted, because png is not compressed with loss.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1254,13 +1254,13 @@ pub struct ImageGenerationRequest {
     /// The file format of the image. `png` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<OutputFormat>,
-    /// How many intermediate images to send before the final one. 0 when absent.
+    /// The number of intermediate images to send before the final one. 0 when absent.
     ///
     /// Only with `stream`. Each adds output tokens to the cost.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
     pub prompt: Prompt,
-    /// How much work goes into the image. `auto` when absent.
+    /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub quality: ::std::option::Option<Quality>,
     /// Accepted because some clients always send it; it changes nothing. Images always come as base64 text; `url` is refused.
@@ -1289,34 +1289,34 @@ impl ImageGenerationRequest {
 /// The fields mean what they mean in `ImageGenerationRequest`. `n` is refused: one call of the tool makes one image. `error.param` names a faulty field with its place, such as `tools[0].size`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageGenerationTool {
-    /// Whether to make a new image or change one of the conversation. `auto` when absent.
+    /// Make a new image or change one of the conversation. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub action: ::std::option::Option<ImageAction>,
-    /// What is behind the subject. `auto` when absent.
+    /// The background of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub background: ::std::option::Option<Background>,
     /// Must be left out: the model always reads its input images at high fidelity.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_fidelity: ::std::option::Option<InputFidelity>,
-    /// Where to change the image: the transparent region of the mask is the region to change.
+    /// The region of the image to change: the transparent region of the mask is the region to change.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub input_image_mask: ::std::option::Option<ImageReference>,
     /// The image model. The choice of the upstream when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<ImageModel>,
-    /// How strict the content filter of the model is. `auto` when absent.
+    /// The strictness of the model's content filter. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub moderation: ::std::option::Option<Moderation>,
-    /// How strongly a `jpeg` or `webp` image is compressed. 100 when absent; with `png` only 100 is accepted.
+    /// The compression of a `jpeg` or `webp` image. 100 when absent; with `png` only 100 is accepted.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_compression: ::std::option::Option<crate::wire::Bounded<0, 100>>,
     /// The file format of the image. `png` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub output_format: ::std::option::Option<OutputFormat>,
-    /// How many intermediate images to send. 0 when absent. Without `stream` it has no effect here.
+    /// The number of intermediate images to send. 0 when absent. Without `stream` it has no effect here.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub partial_images: ::std::option::Option<crate::wire::Bounded<0, 3>>,
-    /// How much work goes into the image. `auto` when absent.
+    /// The quality of the image. `auto` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub quality: ::std::option::Option<Quality>,
     /// Width and height in pixels, or `auto`. `auto` when absent.
@@ -1384,7 +1384,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageGenerationToolType 
         value.parse()
     }
 }
-/// How the input tokens divide.
+/// The input tokens by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageInputTokensDetails {
     /// Tokens of the input images.
@@ -1456,7 +1456,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ImageModel {
         value.parse()
     }
 }
-/// How the output tokens divide.
+/// The output tokens by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageOutputTokensDetails {
     /// Tokens of the images that were made.
@@ -1546,7 +1546,7 @@ impl<'de> ::serde::Deserialize<'de> for ImageUrl {
             })
     }
 }
-/// What making the images used. Billing is by these numbers. Counts that are not listed here may come along.
+/// The tokens that were used for the images. Billing is by these numbers. There may be counts that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImageUsage {
     /// Tokens of the prompt and the input images.
@@ -1566,22 +1566,22 @@ impl ImageUsage {
         Default::default()
     }
 }
-/// The images, and what they cost.
+/// The images and their token usage.
 ///
-/// `model`, `output_format`, `background`, `size`, `quality` and `usage` say what was really done, which need not be what was asked for. What the upstream leaves out is added where the gateway knows it from the request or from the image itself. `usage` is never invented, and `quality` is absent where neither the request nor the upstream names one.
+/// `model`, `output_format`, `background`, `size`, `quality` and `usage` describe the actual images, which may differ from the request. If the upstream omits one, the gateway adds it if it is known from the request or from the image itself. `usage` is never invented, and `quality` is absent if neither the request nor the upstream names one.
 ///
-/// The upstream may speak a later version of this contract. So a word of `background`, `output_format`, `quality` or `size`, the name of a model, and a field may come along that is not listed here, as the upstream says it: keep words that you do not know as text, and pass over fields that you do not know. Left out are fields that name the upstream's account, credentials and addresses; fields beyond 64 KiB in all may be.
+/// The upstream may speak a later version of this contract. Therefore `background`, `output_format`, `quality` and `size` may have values that are not listed here, and there may be unlisted models and fields: keep unknown values as text and ignore unknown fields. Fields that name the upstream's account, credentials and addresses are left out; fields beyond 64 KiB in all may be left out.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ImagesResponse {
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub background: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ResolvedBackground>,
     >,
-    /// When the images were made, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the images were made, in seconds since 1970-01-01T00:00:00Z.
     pub created: i64,
-    /// The images: one for each that was asked for.
+    /// The images: one for each requested image.
     pub data: ::std::vec::Vec<Image>,
-    /// The model that made the images, as the upstream names it; where it names none, the model of the request.
+    /// The model that made the images, as the upstream names it; if it names none, the model of the request.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub model: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1592,7 +1592,7 @@ pub struct ImagesResponse {
     pub quality: ::std::option::Option<
         crate::wire::OpenWord<crate::wire::types::ResolvedQuality>,
     >,
-    /// Width and height of the images in pixels, as `<width>x<height>`; never `auto`. Where `auto` was asked for, the model need not keep the size rules.
+    /// Width and height of the images in pixels, as `<width>x<height>`; never `auto`. If `auto` was requested, the model need not keep the size rules.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub size: ::std::option::Option<::std::string::String>,
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
@@ -1713,14 +1713,14 @@ impl ::std::convert::TryFrom<::std::string::String> for ListObject {
 /// A model that this service knows.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Model {
-    /// When the model was made, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the model was made, in seconds since 1970-01-01T00:00:00Z.
     pub created: i64,
     /// The name of the model, as requests spell it.
     pub id: ::std::string::String,
     pub object: ModelObject,
-    /// Whose model it is.
+    /// The owner of the model.
     pub owned_by: ::std::string::String,
-    /// The day on which the model is to be switched off, where one is known.
+    /// The day on which the model will be switched off, if it is known.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub shutdown_date: ::std::option::Option<::std::string::String>,
     #[serde(flatten)]
@@ -1733,7 +1733,7 @@ impl Model {
 }
 /// The models of this service, in a stable order.
 ///
-/// The list may hold text and agent models only. It is no list of what the image endpoints accept: they take `gpt-image-2` whether it is listed or not.
+/// The list may hold text and agent models only. It does not show which models the image endpoints accept: they accept `gpt-image-2` whether it is listed or not.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ModelList {
     /// The models.
@@ -1798,7 +1798,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ModelObject {
         value.parse()
     }
 }
-/// How strict the content filter of the model is. `low` filters less; it does not bypass the content policy.
+/// The strictness of the model's content filter. `low` filters less; it does not bypass the content policy.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -1986,7 +1986,7 @@ impl<'de> ::serde::Deserialize<'de> for Prompt {
             })
     }
 }
-/// How much work goes into the image: `low` for drafts, `medium` for normal use, `high` for final images, `auto` to leave the choice to the model.
+/// The quality of the image: `low` for drafts, `medium` for normal use, `high` for final images, `auto` to leave the choice to the model.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -2168,14 +2168,14 @@ impl ::std::convert::TryFrom<::std::string::String> for ResolvedQuality {
         value.parse()
     }
 }
-/// What the model did and said.
+/// The output of the model.
 ///
-/// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens stand in `tool_usage.image_gen`, those of the text in `usage`. Fields that are not listed here may come along.
+/// The images are the items of `output` whose `type` is `image_generation_call`. Their tokens are in `tool_usage.image_gen`, those of the text in `usage`. There may be fields that are not listed here.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct Response {
-    /// When the response was begun, in seconds since 1970-01-01T00:00:00Z.
+    /// The time at which the response was begun, in seconds since 1970-01-01T00:00:00Z.
     pub created_at: f64,
-    /// Why the response failed; `null` where it did not.
+    /// The reason why the response failed; `null` if it did not.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub error: ::std::option::Option<ResponseError>,
     /// The id of the response.
@@ -2183,16 +2183,16 @@ pub struct Response {
     /// The text or agent model.
     pub model: ::std::string::String,
     pub object: ResponseObject,
-    /// What the model did and said, in order.
+    /// The output of the model, in order.
     pub output: ::std::vec::Vec<ResponseOutputItem>,
-    /// Whether the model was allowed to call several tools at once.
+    /// `true` if the model was allowed to call several tools at once.
     pub parallel_tool_calls: bool,
-    /// How far the response is: `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
+    /// The status of the response: `in_progress`, `completed`, `incomplete`, `failed`, `cancelled` or `queued`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<::std::string::String>,
     /// Which tool the model was to use.
     pub tool_choice: ::serde_json::Value,
-    /// What the tools used.
+    /// The usage of the tools.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tool_usage: ::std::option::Option<ResponseToolUsage>,
     /// The tools that the model was given.
@@ -2208,7 +2208,7 @@ impl Response {
         Default::default()
     }
 }
-/// The response is complete, and stands here in full. The last event.
+/// The response is complete and is included in full. The last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseCompletedEvent {
     pub response: Response,
@@ -2279,7 +2279,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseCompletedEventTy
 /// One part of a message.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseContentPart {
-    /// The text, where the part is text.
+    /// The text, if the part is text.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub text: ::std::option::Option<::std::string::String>,
     /// The kind of part.
@@ -2368,7 +2368,7 @@ for ResponseContentPartAddedEventType {
         value.parse()
     }
 }
-/// A part of a message is done, and stands here in full.
+/// A part of a message is done and is included in full.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseContentPartDoneEvent {
     /// The place of the part in the `content` of the message.
@@ -2511,10 +2511,10 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseCreatedEventType
         value.parse()
     }
 }
-/// Why a response failed.
+/// The reason why a response failed.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseError {
-    /// A word for the kind of failure, such as `server_error`, `rate_limit_exceeded` or, where the content was refused, `invalid_prompt`.
+    /// A word for the kind of failure, such as `server_error`, `rate_limit_exceeded` or, if the content was refused, `invalid_prompt`.
     pub code: ::std::string::String,
     /// Says what went wrong.
     pub message: ::std::string::String,
@@ -2526,11 +2526,11 @@ impl ResponseError {
         Default::default()
     }
 }
-/// One event of the stream of a response, as it stands in the `data` line.
+/// One event of the stream of a response, as written in the `data` line.
 ///
 /// For an image call they come in this order: `response.created`, `response.in_progress`, `response.output_item.added`, `response.image_generation_call.in_progress`, `….generating`, up to `partial_images` times `….partial_image`, `….completed`, `response.output_item.done` with the image, and at the end `response.completed`. A failure is an error event and then `response.failed`.
 ///
-/// Events of other types, about other tools, are passed on as the upstream sends them. Skip what you do not know.
+/// Events of other types, about other tools, are passed on as the upstream sends them. Ignore events of unknown types.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 #[serde(untagged)]
 pub enum ResponseEvent {
@@ -2699,7 +2699,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseFailedEventType 
         value.parse()
     }
 }
-/// How images are returned: always as base64 text.
+/// The form in which images are returned: always as base64 text.
 #[derive(
     ::serde::Deserialize,
     ::serde::Serialize,
@@ -2831,7 +2831,7 @@ for ResponseImageCallCompletedEventType {
         value.parse()
     }
 }
-/// An image is being made. It is sent again every 60 seconds while nothing else comes, so that clients see that work goes on.
+/// An image is being made. It is sent again every 60 seconds while nothing else comes, so that clients see that the work continues.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseImageCallGeneratingEvent {
     /// The id of the item.
@@ -3131,7 +3131,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseInProgressEventT
         value.parse()
     }
 }
-/// The response ended early, and stands here as far as it got. The last event.
+/// The response ended early and is included as far as it got. The last event.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseIncompleteEvent {
     pub response: Response,
@@ -3239,7 +3239,7 @@ for ResponseInputItem {
         Self(value)
     }
 }
-/// How the input tokens of a response divide.
+/// The input tokens of a response by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseInputTokensDetails {
     /// Tokens that were written to a cache.
@@ -3306,13 +3306,13 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseObject {
         value.parse()
     }
 }
-/// One thing that the model did or said. Where `type` is `image_generation_call` the object is an `ImageGenerationCall`; where it is `message` the text stands in `content`.
+/// One thing that the model did or said. If `type` is `image_generation_call`, the object is an `ImageGenerationCall`; if it is `message`, the text is in `content`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseOutputItem {
     /// The id of the item. Safe as a file name.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub id: ::std::option::Option<::std::string::String>,
-    /// How far the item is.
+    /// The status of the item.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub status: ::std::option::Option<::std::string::String>,
     /// The kind of item.
@@ -3397,7 +3397,7 @@ for ResponseOutputItemAddedEventType {
         value.parse()
     }
 }
-/// An item is done, and stands here in full: for an image call this is where the final image is.
+/// An item is done and is included in full: for an image call, it contains the final image.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseOutputItemDoneEvent {
     pub item: ResponseOutputItem,
@@ -3543,7 +3543,7 @@ for ResponseOutputTextDeltaEventType {
         value.parse()
     }
 }
-/// The text of a message is done, and stands here in full.
+/// The text of a message is done and is included in full.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseOutputTextDoneEvent {
     /// The place of the part in the `content` of the message.
@@ -3618,7 +3618,7 @@ impl ::std::convert::TryFrom<::std::string::String> for ResponseOutputTextDoneEv
         value.parse()
     }
 }
-/// How the output tokens of a response divide.
+/// The output tokens of a response by kind.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseOutputTokensDetails {
     /// Tokens that the model wrote for itself.
@@ -3637,11 +3637,11 @@ impl ResponseOutputTokensDetails {
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseRequest {
     pub input: ResponseInput,
-    /// A system message that stands before the input.
+    /// A system message that precedes the input.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub instructions: ::std::option::Option<::std::string::String>,
     pub model: AgentModel,
-    /// Whether the model may call several tools at once.
+    /// `true` if the model may call several tools at once.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub parallel_tool_calls: ::std::option::Option<bool>,
     /// Continues an earlier response that the upstream has kept.
@@ -3650,13 +3650,13 @@ pub struct ResponseRequest {
     /// The newer name of `user`. It wins over `user` if both are sent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub safety_identifier: ::std::option::Option<::std::string::String>,
-    /// Whether the upstream keeps the response for later reference.
+    /// `true` if the upstream keeps the response for later reference.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub store: ::std::option::Option<bool>,
     /// `true` answers with server-sent events instead of one JSON body. `false` when absent.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub stream: ::std::option::Option<bool>,
-    /// Which tool the model uses: `auto`, `none`, `required`, or an object such as `{"type": "image_generation"}`.
+    /// The tool that the model uses: `auto`, `none`, `required`, or an object such as `{"type": "image_generation"}`.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub tool_choice: ::std::option::Option<::serde_json::Value>,
     /// The tools that the model may use. Applications that want images list an `image_generation` tool here.
@@ -3673,7 +3673,7 @@ impl ResponseRequest {
         Default::default()
     }
 }
-/// One tool. Where `type` is `image_generation` the object is an `ImageGenerationTool` and is checked as one; tools of every other type are passed on untouched.
+/// One tool. If `type` is `image_generation`, the object is an `ImageGenerationTool` and is checked as one; tools of every other type are passed on untouched.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseTool {
     /// The kind of tool.
@@ -3687,10 +3687,10 @@ impl ResponseTool {
         Default::default()
     }
 }
-/// What the tools of a response used.
+/// The usage of the tools of a response.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseToolUsage {
-    /// What the images used.
+    /// The usage of the images.
     #[serde(skip_serializing_if = "::std::option::Option::is_none")]
     pub image_gen: ::std::option::Option<ImageUsage>,
     #[serde(flatten)]
@@ -3701,7 +3701,7 @@ impl ResponseToolUsage {
         Default::default()
     }
 }
-/// Tokens of the text of a response. Those of images stand in `tool_usage.image_gen`.
+/// Tokens of the text of a response. Those of images are in `tool_usage.image_gen`.
 #[derive(::serde::Deserialize, ::serde::Serialize, Clone, Debug)]
 pub struct ResponseUsage {
     /// Tokens that the model read.

@@ -121,9 +121,9 @@ const SOURCES: &[Phrase] = &[
         &[|_| source("src/gateway/relay/drawn/found.rs", "const OTHERS_MAX: usize = ") / 1024],
     ),
     ("{} days with `…` as the last", &[|_| source("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
-    ("of up to `…` pixels the account may make at once. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
+    ("of up to `…` pixels. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
     (
-        "How many larger images the account may make at once. {} when",
+        "The maximum number of concurrent larger images. {} when",
         &[|_| account_default("DEFAULT_LARGE_CONCURRENCY")],
     ),
     (
@@ -165,9 +165,9 @@ const STATUSES: &[Phrase] = &[
     ("with another body it is a {}", &[|facts| facts.status("invalid_request_error")]),
     ("a slower one gets {}", &[|facts| facts.status("invalid_request_error")]),
     ("A request gets a {} if it names", &[|facts| facts.status("invalid_request_error")]),
-    ("with {} only, where the encoding", &[|facts| facts.status("unsupported_media_type")]),
+    ("with {} only, if the encoding", &[|facts| facts.status("unsupported_media_type")]),
     ("with {} only", &[|facts| facts.status("INVALID_API_KEY")]),
-    ("somebody else is a {}", &[|facts| facts.status("key_not_found")]),
+    ("of another user is a {}", &[|facts| facts.status("key_not_found")]),
     ("that is a {}.", &[|facts| facts.status("permission_denied")]),
     (
         "gets {} or {} before anything is spent",
