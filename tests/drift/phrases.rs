@@ -122,10 +122,7 @@ const SOURCES: &[Phrase] = &[
     ),
     ("{} days with `…` as the last", &[|_| source("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
     ("of up to `…` pixels. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),
-    (
-        "The maximum number of concurrent larger images. {} when",
-        &[|_| account_default("DEFAULT_LARGE_CONCURRENCY")],
-    ),
+    ("The maximum number of concurrent larger images. {} when", &[|_| account_default("DEFAULT_LARGE_CONCURRENCY")]),
     (
         "sends no request within {} seconds, or none for {} seconds",
         &[

@@ -37,7 +37,7 @@ pub(super) async fn test(
         _ if json && probed.is_good() => {}
         None => print(&format!("{name} is the simulator, which has no upstream\n"))?,
         Some(status) if probed.is_good() => {
-            print(&format!("{name}: the upstream accepts its credentials (status {status} after {latency} ms)\n"))?
+            print(&format!("{name}: the upstream accepts its credentials (status {status} after {latency} ms)\n"))?;
         }
         Some(status) => {
             return Err(CommandFailure::Failed(anyhow::anyhow!(

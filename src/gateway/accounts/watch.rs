@@ -76,7 +76,7 @@ impl Accounts {
             match timeout(PATIENCE, write).await {
                 Ok(Ok(_)) => self.pool.told_health(member, until),
                 Ok(Err(_)) | Err(_) => {
-                    tracing::warn!(account, "the health of an account could not be stored; it will be retried")
+                    tracing::warn!(account, "the health of an account could not be stored; it will be retried");
                 }
             }
         }

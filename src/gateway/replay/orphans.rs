@@ -321,7 +321,7 @@ impl RetryableJobs {
         match stored.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
             Ok(true) => self.note_stored(place, expected, file),
             Ok(false) => {
-                tracing::warn!("an orphan is kept in memory only: another orphan of the same request is stored")
+                tracing::warn!("an orphan is kept in memory only: another orphan of the same request is stored");
             }
             Err(error) => {
                 tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in memory only");
