@@ -120,7 +120,7 @@ pub(super) struct RawReplay {
     /// If `true`, the answer of a request whose client disconnected is kept for a retry of that client. Default:
     /// `true`.
     pub(super) orphans: Option<bool>,
-    /// The time for which such an answer is kept. Default: `5m`.
+    /// The time for which the answer of a client that disconnected is kept. Default: `5m`.
     pub(super) orphan_window: Option<RawDuration>,
     /// The time for which an answer to a request with an idempotency key is kept. Default: `24h`.
     pub(super) idempotency_window: Option<RawDuration>,
