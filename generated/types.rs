@@ -126,7 +126,7 @@ impl ::std::default::Default for Background {
 /// | `invalid_request_error` | 400 | A parameter, or a combination of parameters, is not acceptable; `error.param` names it. |
 /// | `usage_limit_reached` | 429 | The usage window of every upstream account that may serve the request is exhausted. |
 /// | `upstream_error` | 502 | The upstream gave no image, the network failed, or the content was refused; `error.reason` says which. |
-/// | `no_available_accounts` | 503 | No upstream account that may serve the request is in service. |
+/// | `no_available_accounts` | 503 | No upstream account that may serve the request is available: none is configured, or all are disabled or currently unusable. |
 /// | `rate_limit_exceeded` | 429 | The gateway or every upstream account is overloaded at the moment. |
 /// | `image_in_progress` | 409 | The answer takes longer than the gateway lets a plain request wait. The job continues. |
 /// | `request_too_large` | 413 | The body, or one image in it, is over its limit; `error.param` names the part. |
