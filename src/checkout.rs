@@ -15,9 +15,9 @@ pub(crate) struct Checkout {
     root: PathBuf,
     tracked: OnceLock<Option<HashSet<String>>>,
     /// The folders that were resolved before, by path: thousands of files may be in the same folder.
-    places: Mutex<HashMap<String, PathBuf>>,
+    resolved_folders: Mutex<HashMap<String, PathBuf>>,
     /// Folders that are not links and have no link above them, within the root.
-    plain: Mutex<HashSet<String>>,
+    link_free_folders: Mutex<HashSet<String>>,
 }
 
 // === impl Checkout ===
@@ -27,7 +27,12 @@ impl Checkout {
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         let root = fs::canonicalize(root)?;
         if root.is_dir() {
-            Ok(Self { root, tracked: OnceLock::new(), places: Mutex::default(), plain: Mutex::default() })
+            Ok(Self {
+                root,
+                tracked: OnceLock::new(),
+                resolved_folders: Mutex::default(),
+                link_free_folders: Mutex::default(),
+            })
         } else {
             Err(io::Error::from(io::ErrorKind::NotADirectory))
         }
@@ -47,7 +52,7 @@ impl Checkout {
         match self.folder(folder) {
             Ok(Some(folder)) => Ok(Some(folder.join(name))),
             Ok(None) => Err(outside()),
-            Err(error) => missing(path, &error).map(|()| None),
+            Err(error) => ignore_missing(path, &error).map(|()| None),
         }
     }
 
@@ -56,31 +61,31 @@ impl Checkout {
         if folder.is_empty() {
             return Ok(Some(self.root.clone()));
         }
-        if let Some(place) = lock(&self.places).get(folder) {
-            return Ok(Some(place.clone()));
+        if let Some(location) = lock(&self.resolved_folders).get(folder) {
+            return Ok(Some(location.clone()));
         }
         let place = self.root.join(folder);
         // Resolving a path that may contain links inspects each of its parts, starting at the root of the disk.
-        let place = if self.holds_no_link(folder)? { place } else { fs::canonicalize(place)? };
+        let place = if self.has_no_link(folder)? { place } else { fs::canonicalize(place)? };
         if !place.starts_with(&self.root) {
             return Ok(None);
         }
-        lock(&self.places).insert(folder.to_owned(), place.clone());
+        lock(&self.resolved_folders).insert(folder.to_owned(), place.clone());
         Ok(Some(place))
     }
 
     /// Returns true if no part of the path from the root to the folder is a link.
-    fn holds_no_link(&self, folder: &str) -> io::Result<bool> {
+    fn has_no_link(&self, folder: &str) -> io::Result<bool> {
         let ends = folder.match_indices('/').map(|(at, _)| at).chain([folder.len()]);
         for part in ends.map(|end| &folder[..end]) {
-            if lock(&self.plain).contains(part) {
+            if lock(&self.link_free_folders).contains(part) {
                 continue;
             }
             let found = fs::symlink_metadata(self.root.join(part))?;
             if !found.is_dir() {
                 return Ok(false);
             }
-            lock(&self.plain).insert(part.to_owned());
+            lock(&self.link_free_folders).insert(part.to_owned());
         }
         Ok(true)
     }
@@ -95,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Accepts an error that says that the file does not exist; returns every other error.
-fn missing(path: &str, error: &io::Error) -> Result<(), FilesError> {
+fn ignore_missing(path: &str, error: &io::Error) -> Result<(), FilesError> {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
         _ => Err(unreadable(path, error)),
@@ -116,7 +121,7 @@ fn tracked(root: &Path) -> Option<HashSet<String>> {
     output.status.success().then(|| names.filter(|name| !name.is_empty()).collect())
 }
 
-fn described(path: &Path, metadata: &fs::Metadata) -> io::Result<FileMetadata> {
+fn file_metadata(path: &Path, metadata: &fs::Metadata) -> io::Result<FileMetadata> {
     let kind = if metadata.is_symlink() {
         FileKind::Link(fs::read_link(path)?.to_string_lossy().into_owned())
     } else if metadata.is_file() {
@@ -142,9 +147,9 @@ fn is_executable(_metadata: &fs::Metadata) -> bool {
 }
 
 /// Opens exactly the file that was inspected. A file that has replaced it since may be a link, so it is refused.
-fn open(place: &Path, found: &fs::Metadata) -> io::Result<File> {
-    let file = File::open(place)?;
-    if is_same(found, &file.metadata()?) {
+fn open_unchanged(path: &Path, inspected: &fs::Metadata) -> io::Result<File> {
+    let file = File::open(path)?;
+    if is_same(inspected, &file.metadata()?) {
         Ok(file)
     } else {
         Err(io::Error::other("it was replaced while it was read"))
@@ -152,9 +157,9 @@ fn open(place: &Path, found: &fs::Metadata) -> io::Result<File> {
 }
 
 #[cfg(unix)]
-fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+fn is_same(left: &fs::Metadata, right: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
+    (left.dev(), left.ino()) == (right.dev(), right.ino())
 }
 
 #[cfg(not(unix))]
@@ -164,34 +169,34 @@ fn is_same(_one: &fs::Metadata, other: &fs::Metadata) -> bool {
 
 impl RepositoryFiles for Checkout {
     fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, FilesError> {
-        let Some(place) = self.locate(path)? else { return Ok(None) };
-        let found = match fs::symlink_metadata(&place) {
+        let Some(location) = self.locate(path)? else { return Ok(None) };
+        let found = match fs::symlink_metadata(&location) {
             Ok(found) if found.is_file() => found,
             Ok(_) => return Ok(None),
-            Err(error) => return missing(path, &error).map(|()| None),
+            Err(error) => return ignore_missing(path, &error).map(|()| None),
         };
         let too_large = |size| FilesError::TooLarge { path: path.to_owned(), size, limit };
         if found.len() > limit {
             return Err(too_large(found.len()));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default().saturating_add(1));
-        let file = open(&place, &found).map_err(|error| unreadable(path, &error))?;
+        let file = open_unchanged(&location, &found).map_err(|error| unreadable(path, &error))?;
         // The file may have grown since its size was read.
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > limit { Err(too_large(bytes.len() as u64)) } else { Ok(Some(bytes)) }
     }
 
     fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
-        let (Some(place), Some(FileMetadata { kind: FileKind::Folder, .. })) =
+        let (Some(location), Some(FileMetadata { kind: FileKind::Folder, .. })) =
             (self.locate(path)?, self.metadata(path)?)
         else {
             return Ok(None);
         };
         let mut listed = Vec::new();
-        for entry in fs::read_dir(place).map_err(|error| unreadable(path, &error))? {
+        for entry in fs::read_dir(location).map_err(|error| unreadable(path, &error))? {
             let entry = entry.map_err(|error| unreadable(path, &error))?;
             let name = entry.file_name().into_string().map_err(|_| FilesError::Name { path: path.to_owned() })?;
-            let metadata = entry.metadata().and_then(|metadata| described(&entry.path(), &metadata));
+            let metadata = entry.metadata().and_then(|metadata| file_metadata(&entry.path(), &metadata));
             listed.push(FolderEntry { name, metadata: metadata.map_err(|error| unreadable(path, &error))? });
         }
         listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -199,10 +204,10 @@ impl RepositoryFiles for Checkout {
     }
 
     fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {
-        let Some(place) = self.locate(path)? else { return Ok(None) };
-        match fs::symlink_metadata(&place).and_then(|metadata| described(&place, &metadata)) {
+        let Some(location) = self.locate(path)? else { return Ok(None) };
+        match fs::symlink_metadata(&location).and_then(|metadata| file_metadata(&location, &metadata)) {
             Ok(metadata) => Ok(Some(metadata)),
-            Err(error) => missing(path, &error).map(|()| None),
+            Err(error) => ignore_missing(path, &error).map(|()| None),
         }
     }
 
@@ -247,10 +252,10 @@ mod tests {
         fs::write(folder.path().join("secret"), "s").unwrap();
         fs::write(&place, "f").unwrap();
         let found = fs::symlink_metadata(&place).unwrap();
-        assert!(open(&place, &found).is_ok());
+        assert!(open_unchanged(&place, &found).is_ok());
         fs::remove_file(&place).unwrap();
         symlink("secret", &place).unwrap();
-        assert!(open(&place, &found).is_err());
+        assert!(open_unchanged(&place, &found).is_err());
     }
 
     #[test]

@@ -13,13 +13,12 @@
 #[cfg(all(feature = "admin", not(target_arch = "wasm32")))]
 pub mod admin;
 mod answer;
+mod body_reader;
 mod builder;
 mod call;
-mod clock;
 mod decode;
 mod error;
 mod event;
-mod flow;
 mod form;
 mod images;
 mod input;
@@ -27,7 +26,7 @@ mod lenient;
 #[doc(hidden)]
 pub mod literal;
 mod models;
-mod open;
+mod raw_json;
 mod request;
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 mod resize;
@@ -40,6 +39,7 @@ mod sse;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 pub use answer::{Image, Images, Iter};
 pub use builder::Builder;
@@ -48,7 +48,7 @@ pub use event::ImageEvent;
 pub use images::ImageCalls;
 pub use input::Input;
 pub use models::ModelCalls;
-pub use open::Json;
+pub use raw_json::Json;
 pub use request::{Compression, EditRequest, Fallback, GenerateRequest, ImageCount, ModelName, Output, PartialImages};
 #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
 pub use resize::{Fit, Resize, ResizedImage};
@@ -57,7 +57,7 @@ pub use responses::{
     ResponseItem, ResponseRequest, ResponseStep, ResponseStream, ResponseTool,
 };
 #[cfg(feature = "cli")]
-pub(crate) use save::{format_of_name, marked_path, numbered_path, replace_file, with_ending};
+pub(crate) use save::{format_from_extension, numbered_path, path_with_suffix, replace_file, with_format_extension};
 #[doc(hidden)]
 pub use session::Session;
 pub use stream::ImageStream;

@@ -31,7 +31,7 @@ pub(crate) enum Error {
     /// The content type is not supported here.
     UnsupportedMedia(String),
     /// The content encoding is not supported here.
-    UnsupportedCoding,
+    UnsupportedEncoding,
     /// The address names nothing that exists.
     NotFound(MissingResource),
     /// The request of an operator conflicts with the current state.
@@ -46,7 +46,7 @@ pub(crate) enum Error {
     /// The work continues; the same request, sent again, waits for the same result.
     InProgress,
     /// The unfinished requests of one key leave no budget for this one; the text names the exceeded budget.
-    HoldsTooMuch(String),
+    BudgetExceeded(String),
     /// No account may serve this request.
     NoAccounts,
     /// The upstream gave no image.
@@ -69,7 +69,7 @@ pub(crate) enum MissingResource {
     /// A user, by id or name.
     User(String),
     /// A user whom a parameter names.
-    Named {
+    UserParam {
         /// The parameter.
         param: &'static str,
         /// The id or name in it.
@@ -142,7 +142,7 @@ pub(crate) struct UsageReset {
 const RETRY_AFTER_MAX: u64 = crate::tables::RETRY_AFTER_MAX_SECONDS;
 
 /// The content encodings that request bodies may have.
-const CODINGS: &str = "zstd, gzip, identity";
+const CONTENT_ENCODINGS: &str = "zstd, gzip, identity";
 
 // === impl Error ===
 
@@ -154,11 +154,11 @@ impl Error {
             Self::Denied | Self::AdminDecision(_) => ApiErrorCode::PermissionDenied,
             Self::Invalid(_) => ApiErrorCode::InvalidRequest,
             Self::TooLarge(_) => ApiErrorCode::RequestTooLarge,
-            Self::UnsupportedMedia(_) | Self::UnsupportedCoding => ApiErrorCode::UnsupportedMediaType,
+            Self::UnsupportedMedia(_) | Self::UnsupportedEncoding => ApiErrorCode::UnsupportedMediaType,
             Self::NotFound(missing) => missing.code(),
             Self::Conflict(conflict) => conflict.code(),
             Self::UsageLimit(_) => ApiErrorCode::UsageLimitReached,
-            Self::RateLimited { .. } | Self::HoldsTooMuch(_) => ApiErrorCode::RateLimitExceeded,
+            Self::RateLimited { .. } | Self::BudgetExceeded(_) => ApiErrorCode::RateLimitExceeded,
             Self::InProgress => ApiErrorCode::ImageInProgress,
             Self::NoAccounts => ApiErrorCode::NoAvailableAccounts,
             Self::Upstream(_) => ApiErrorCode::UpstreamError,
@@ -172,7 +172,7 @@ impl Error {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => rejection.param.as_deref(),
             Self::NotFound(MissingResource::Model(_)) => Some("model"),
-            Self::NotFound(MissingResource::Named { param, .. }) => Some(param),
+            Self::NotFound(MissingResource::UserParam { param, .. }) => Some(param),
             Self::AdminDecision(AdminDecision::LatestEnd(_)) => Some("expires_at"),
             Self::Conflict(
                 ResourceConflict::Exists(_) | ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_),
@@ -184,7 +184,7 @@ impl Error {
     /// Returns true if the same request, sent again automatically, can succeed without paying for an image twice.
     pub(crate) fn should_retry(&self) -> bool {
         match self {
-            Self::RateLimited { .. } | Self::InProgress | Self::HoldsTooMuch(_) | Self::Unavailable => true,
+            Self::RateLimited { .. } | Self::InProgress | Self::BudgetExceeded(_) | Self::Unavailable => true,
             Self::Upstream(fault) => *fault == UpstreamFault::Unreachable,
             Self::InvalidKey
             | Self::Denied
@@ -192,7 +192,7 @@ impl Error {
             | Self::Invalid(_)
             | Self::TooLarge(_)
             | Self::UnsupportedMedia(_)
-            | Self::UnsupportedCoding
+            | Self::UnsupportedEncoding
             | Self::NotFound(_)
             | Self::Conflict(_)
             | Self::UsageLimit(_)
@@ -206,7 +206,7 @@ impl Error {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = match self {
             Self::RateLimited { retry_after } => Some(u64::from(*retry_after)),
-            Self::InProgress | Self::HoldsTooMuch(_) => Some(1),
+            Self::InProgress | Self::BudgetExceeded(_) => Some(1),
             Self::UsageLimit(reset) => reset.seconds,
             _ => None,
         };
@@ -215,7 +215,7 @@ impl Error {
 
     /// Returns the value of `Accept-Encoding` for the answer if the content encoding of the request caused the error.
     pub(crate) fn accept_encoding(&self) -> Option<&'static str> {
-        (*self == Self::UnsupportedCoding).then_some(CODINGS)
+        (*self == Self::UnsupportedEncoding).then_some(CONTENT_ENCODINGS)
     }
 
     /// Builds the error body of the contract: the nesting is always the same, and all four keys are always present.
@@ -238,7 +238,7 @@ impl Error {
 
     /// Builds the data of the stream event for this error.
     pub(crate) fn event(&self) -> String {
-        event_of(&self.body()["error"])
+        error_event(&self.body()["error"])
     }
 
     /// Returns the finer word beside the code.
@@ -253,7 +253,7 @@ impl Error {
 
 /// Builds the data of an error event from the `error` member of an error body: nested for the official SDKs, flat for
 /// other clients, in the order of the contract.
-pub(crate) fn event_of(detail: &Value) -> String {
+pub(crate) fn error_event(detail: &Value) -> String {
     let [kind, code, message, param] = ["type", "code", "message", "param"].map(|name| &detail[name]);
     crate::wire::one_line(format!(
         r#"{{"type":"error","code":{code},"message":{message},"param":{param},"error":{{"message":{message},"type":{kind},"param":{param},"code":{code}}}}}"#
@@ -264,9 +264,9 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Invalid(rejection) | Self::TooLarge(rejection) => f.write_str(&rejection.message),
-            Self::UnsupportedMedia(message) | Self::HoldsTooMuch(message) => f.write_str(message),
-            Self::UnsupportedCoding => {
-                write!(f, "The header 'Content-Encoding' must name exactly one of these: {CODINGS}.")
+            Self::UnsupportedMedia(message) | Self::BudgetExceeded(message) => f.write_str(message),
+            Self::UnsupportedEncoding => {
+                write!(f, "The header 'Content-Encoding' must name exactly one of these: {CONTENT_ENCODINGS}.")
             }
             Self::NotFound(missing) => missing.fmt(f),
             Self::Conflict(conflict) => conflict.fmt(f),
@@ -300,7 +300,7 @@ impl MissingResource {
             Self::Model(_) => ApiErrorCode::ModelNotFound,
             Self::Account(_) => ApiErrorCode::AccountNotFound,
             Self::Key(_) => ApiErrorCode::KeyNotFound,
-            Self::User(_) | Self::Named { .. } => ApiErrorCode::UserNotFound,
+            Self::User(_) | Self::UserParam { .. } => ApiErrorCode::UserNotFound,
             Self::Token(_) => ApiErrorCode::TokenNotFound,
             Self::Group(_) => ApiErrorCode::GroupNotFound,
             Self::Record(_) => ApiErrorCode::RecordNotFound,
@@ -316,7 +316,7 @@ impl std::fmt::Display for MissingResource {
             Self::Model(id) => write!(f, "The model '{id}' does not exist."),
             Self::Account(name) => write!(f, "The account '{name}' does not exist."),
             Self::Key(key) => write!(f, "The key '{key}' does not exist."),
-            Self::User(user) | Self::Named { user, .. } => write!(f, "The user '{user}' does not exist."),
+            Self::User(user) | Self::UserParam { user, .. } => write!(f, "The user '{user}' does not exist."),
             Self::Token(token) => write!(f, "The admin token '{token}' does not exist."),
             Self::Group(name) => write!(f, "The group '{name}' does not exist."),
             Self::Record(id) => write!(f, "The record '{id}' does not exist."),

@@ -4,12 +4,12 @@ mod accounts;
 mod catalog;
 pub(crate) mod config;
 mod console;
-mod current;
+mod current_gateway;
 mod endpoints;
 mod filter;
 mod flow;
-mod follow;
 pub(crate) mod front;
+mod group_refresh;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod manage;
@@ -28,7 +28,7 @@ pub(crate) mod telemetry;
 mod upstream;
 pub(crate) mod usage;
 
-pub(crate) use current::CurrentGateway;
+pub(crate) use current_gateway::CurrentGateway;
 pub(crate) use serve::{ServeError, SignalListeners, serve};
 
 use std::collections::HashMap;
@@ -42,8 +42,8 @@ use catalog::TextModelCatalog;
 use config::{Config, DeadlineConfig, DeliveryPolicy, FallbackPolicy, GroupConfig, TrustedProxies};
 use console::{Console, ConsoleServices};
 use filter::PromptFilters;
-use follow::{GroupRefreshHandle, needs_tls, with_groups};
 use front::ConnectionTable;
+use group_refresh::{GroupRefreshHandle, merge_stored_groups, needs_tls};
 use keys::{ApiKeys, Pepper};
 use ledger::{Ledger, NodeId};
 use pages::Pages;
@@ -83,7 +83,7 @@ pub(crate) struct Gateway {
     /// The settings in force, with the groups of the store.
     config: Arc<Config>,
     /// Cancelled when the gateway is asked to stop, so that load balancers send no more requests.
-    leaving: CancellationToken,
+    shutdown_requested: CancellationToken,
     /// Cancelled when the time to finish is over.
     cutoff: CancellationToken,
 }
@@ -119,7 +119,7 @@ pub(crate) fn open_keys(store: &Arc<SqliteStore>) -> Arc<ApiKeys> {
 /// The users of a store.
 pub(crate) fn open_people(config: &Config, store: &Arc<SqliteStore>) -> Arc<IdentityService> {
     let store_of_people = Arc::clone(store) as Arc<dyn Store>;
-    Arc::new(IdentityService::new(store_of_people, Pepper::new(store.pepper_key()), config.groups_of_file()))
+    Arc::new(IdentityService::new(store_of_people, Pepper::new(store.pepper_key()), config.file_groups()))
 }
 
 // === impl UnreadyReason ===
@@ -143,7 +143,7 @@ impl Gateway {
     async fn build(
         config: &Config,
         store: &Arc<SqliteStore>,
-        follower: GroupRefreshHandle,
+        group_refresh: GroupRefreshHandle,
     ) -> Result<Self, ServeError> {
         let (keys, people) = (open_keys(store), open_people(config, store));
         for group in &config.groups {
@@ -152,18 +152,19 @@ impl Gateway {
         for account in &config.accounts {
             store.sync_account(manage::account_spec(account)).await?;
         }
-        let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
-        store.mark_absent(&in_file, Timestamp::now()).await?;
+        let configured_names: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
+        store.mark_absent(&configured_names, Timestamp::now()).await?;
         let rows = Arc::clone(store) as Arc<dyn Store>;
         let (node, vault) = (NodeId::only(), store.vault());
         // The requirements of encryption are checked now: it is better that a start fails than that every call fails.
         let upstream = Arc::new(UpstreamClient::new(config.deadlines.connect, needs_tls(config))?);
-        let (config, filters) = with_groups(config, store.group_policies().await?, &upstream).await?;
-        let rooms = ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
-        let console = Arc::new(Console::new(&config, rooms, Arc::clone(&upstream), follower)?);
+        let (config, filters) = merge_stored_groups(config, store.group_policies().await?, &upstream).await?;
+        let console_services =
+            ConsoleServices { store: Arc::clone(store), keys: Arc::clone(&keys), people: Arc::clone(&people) };
+        let console = Arc::new(Console::new(&config, console_services, Arc::clone(&upstream), group_refresh)?);
         let tokens = Arc::clone(&upstream) as Arc<dyn TokenEndpoint>;
         let accounts = Accounts::open(&config.accounts, Arc::clone(&rows), vault.clone(), tokens, node.clone()).await?;
-        accounts.watch();
+        accounts.spawn_refresh_task();
         let catalog = TextModelCatalog::new(&accounts, &upstream);
         let metrics = Arc::new(Metrics::new());
         let ledger = Ledger::start(Arc::clone(&rows), node.clone(), Arc::clone(&metrics)).await?;
@@ -173,8 +174,8 @@ impl Gateway {
         let replay = AnswerReplay::open(&config.replay, free, answers, ledger.clone(), vault.clone(), node).await?;
         let (descriptors, counts) = (front::raise_descriptor_limit(), metrics.connections().clone());
         let connections = ConnectionTable::new(config.connections, descriptors, &config.trusted_proxies, counts);
-        keys.watch();
-        let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(no_randomness)?);
+        keys.spawn_refresh_task();
+        let pages = Arc::new(Pages::new(config.public_url.as_ref()).map_err(randomness_error)?);
         Ok(Self {
             console,
             keys,
@@ -196,9 +197,9 @@ impl Gateway {
             text_models: config.text_models.clone(),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
-            groups: by_name(&config),
+            groups: groups_by_name(&config),
             config,
-            leaving: CancellationToken::new(),
+            shutdown_requested: CancellationToken::new(),
             cutoff: CancellationToken::new(),
         })
     }
@@ -209,13 +210,13 @@ impl Gateway {
     /// # Errors
     ///
     /// Returns an error if the settings cannot be used. Groups of the store do not cause one.
-    async fn under(&self, config: &Config, groups: &[(String, String)]) -> Result<Self, ServeError> {
+    async fn with_config(&self, config: &Config, groups: &[(String, String)]) -> Result<Self, ServeError> {
         if needs_tls(config) {
             self.upstream.prepare_tls()?;
         }
-        let (config, filters) = with_groups(config, groups.to_vec(), &self.upstream).await?;
+        let (config, filters) = merge_stored_groups(config, groups.to_vec(), &self.upstream).await?;
         Ok(Self {
-            console: Arc::new(self.console.under(&config)?),
+            console: Arc::new(self.console.with_config(&config)?),
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
             pages: Arc::clone(&self.pages),
@@ -235,9 +236,9 @@ impl Gateway {
             retention: Arc::clone(&self.retention),
             deadlines: config.deadlines,
             answer_deadline: config.answer_deadline,
-            groups: by_name(&config),
+            groups: groups_by_name(&config),
             config,
-            leaving: self.leaving.clone(),
+            shutdown_requested: self.shutdown_requested.clone(),
             cutoff: self.cutoff.clone(),
         })
     }
@@ -308,14 +309,14 @@ impl Gateway {
     /// # Errors
     ///
     /// Returns an error if the text cannot be written, which is an internal error.
-    pub(crate) fn measured(&self) -> Result<String, std::fmt::Error> {
-        let (accounts, waiting) = self.accounts.now();
-        self.connections.measure();
+    pub(crate) fn render_metrics(&self) -> Result<String, std::fmt::Error> {
+        let (accounts, waiting) = self.accounts.snapshot();
+        self.connections.report_to_metrics();
         let uploads = self.spool.usage();
         self.metrics.render(&MetricsSnapshot {
             accounts,
             waiting,
-            unsettled: self.ledger.unsettled(),
+            unsettled: self.ledger.unsettled_records(),
             body_bytes: uploads.memory,
             spool_bytes: uploads.disk,
             refused_for_space: uploads.refused,
@@ -323,10 +324,10 @@ impl Gateway {
     }
 
     /// The reasons why new jobs are not accepted; empty if they are. The answer comes from memory, without disk access.
-    pub(crate) fn unready(&self) -> Vec<UnreadyReason> {
+    pub(crate) fn unready_reasons(&self) -> Vec<UnreadyReason> {
         let found = [
-            (self.accounts.is_stopped() || self.leaving.is_cancelled(), UnreadyReason::Stopping),
-            (!self.accounts.can_read(), UnreadyReason::StoreReads),
+            (self.accounts.is_stopped() || self.shutdown_requested.is_cancelled(), UnreadyReason::Stopping),
+            (!self.accounts.is_store_readable(), UnreadyReason::StoreReads),
             (self.ledger.write_trouble(Instant::now()).is_some(), UnreadyReason::StoreWrites),
             (self.spool.is_out_of_space(), UnreadyReason::DiskSpace),
         ];
@@ -334,8 +335,8 @@ impl Gateway {
     }
 
     /// Cancelled when the gateway is asked to stop.
-    pub(crate) const fn leaving(&self) -> &CancellationToken {
-        &self.leaving
+    pub(crate) const fn shutdown_requested(&self) -> &CancellationToken {
+        &self.shutdown_requested
     }
 
     /// Cancelled when the time to finish is over: requests that still wait for an upstream are then answered at once.
@@ -359,28 +360,28 @@ impl Gateway {
 
     /// The policy of a group for an image that differs from the request in size or format. A group that the
     /// configuration does not name has the default.
-    pub(crate) fn delivery(&self, group: &str) -> DeliveryPolicy {
+    pub(crate) fn delivery_policy(&self, group: &str) -> DeliveryPolicy {
         self.groups.get(group).map_or(DeliveryPolicy::Report, |group| group.delivery)
     }
 
     /// The policy of a group for a request that no account can fulfill. A group that the configuration does not name
     /// has the default.
-    pub(crate) fn fallback(&self, group: &str) -> FallbackPolicy {
+    pub(crate) fn fallback_policy(&self, group: &str) -> FallbackPolicy {
         self.groups.get(group).map_or(FallbackPolicy::Never, |group| group.fallback)
     }
 
     /// True if the coding agents of a group get an image tool when they do not bring one.
-    pub(crate) fn injects_tool(&self, group: &str) -> bool {
+    pub(crate) fn injects_image_tool(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.inject_image_tool)
     }
 
     /// The text models that a group may name; `None` if it may name any.
-    pub(crate) fn text_models(&self, group: &str) -> Option<&[String]> {
+    pub(crate) fn allowed_text_models(&self, group: &str) -> Option<&[String]> {
         self.groups.get(group).map_or(self.text_models.as_deref(), |group| group.text_models.as_deref())
     }
 
     /// The types of tools that the upstream may run for a group; `None` if it may run any.
-    pub(crate) fn tools(&self, group: &str) -> Option<&[String]> {
+    pub(crate) fn allowed_tools(&self, group: &str) -> Option<&[String]> {
         self.groups.get(group).and_then(|group| group.tools.as_deref())
     }
 
@@ -395,7 +396,7 @@ impl Gateway {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn knows_group(&self, group: &str) -> Result<bool, IdentityError> {
+    pub(crate) async fn has_group_settings(&self, group: &str) -> Result<bool, IdentityError> {
         Ok(self.groups.contains_key(group) || !self.people.has_policy(group).await?)
     }
 
@@ -405,7 +406,7 @@ impl Gateway {
     }
 
     /// True if the settings of a group cannot be used; its requests are refused then.
-    pub(crate) fn is_unusable(&self, group: &str) -> bool {
+    pub(crate) fn is_group_unusable(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.problem.is_some())
     }
 
@@ -415,10 +416,10 @@ impl Gateway {
     }
 }
 
-fn by_name(config: &Config) -> HashMap<String, GroupConfig> {
+fn groups_by_name(config: &Config) -> HashMap<String, GroupConfig> {
     config.groups.iter().map(|group| (group.name.clone(), group.clone())).collect()
 }
 
-fn no_randomness(error: getrandom::Error) -> ServeError {
+fn randomness_error(error: getrandom::Error) -> ServeError {
     ServeError::Io { doing: "asking the machine for random bytes", source: std::io::Error::other(error) }
 }

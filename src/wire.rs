@@ -9,7 +9,7 @@
 mod bounded;
 #[cfg(feature = "gateway")]
 mod one_line;
-mod open;
+mod open_word;
 mod secret;
 #[cfg(feature = "gateway")]
 mod served;
@@ -17,7 +17,7 @@ mod served;
 pub use bounded::{Bounded, OutOfBounds};
 #[cfg(feature = "gateway")]
 pub(crate) use one_line::one_line;
-pub use open::OpenWord;
+pub use open_word::OpenWord;
 pub use secret::Secret;
 #[cfg(feature = "gateway")]
 #[doc(hidden)]

@@ -3,8 +3,8 @@
 mod add;
 mod explain;
 mod secrets;
-mod shown;
 mod test;
+mod view;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::gateway::store::{AccountChange, AuditContext};
 use add::AccountAddCommand;
 use explain::AccountExplainCommand;
 use secrets::AccountSecretArgs;
-use shown::{HEADINGS, described, row};
+use view::{HEADINGS, table_row, to_json};
 
 /// The reason that is recorded if none is given.
 const NO_REASON: &str = "disabled by command";
@@ -90,27 +90,27 @@ impl AccountCommand {
                 PreparedAccountAction::Change(id, AccountChange::Disable { reason }, "disabled")
             }
             AccountAction::Enable { id } => PreparedAccountAction::Change(id, AccountChange::Enable, "enabled"),
-            AccountAction::Rotate { id, secrets } => PreparedAccountAction::Rotate(id, given(&secrets)?),
+            AccountAction::Rotate { id, secrets } => PreparedAccountAction::Rotate(id, read_given_secrets(&secrets)?),
             AccountAction::Delete { id } => PreparedAccountAction::Delete(id),
             AccountAction::Test { id } => PreparedAccountAction::Test(id),
             AccountAction::Explain(explain) => PreparedAccountAction::Explain(explain),
         };
         installation.with_store(async |config, store| match action {
-            PreparedAccountAction::List => list(&manage::accounts(config, store).await?, json),
+            PreparedAccountAction::List => list(&manage::list(config, store).await?, json),
             PreparedAccountAction::Add(new) => add::add(new, config, store, json).await,
             PreparedAccountAction::Change(id, change, done) => {
-                changed(manage::change(config, store, &AuditContext::command(), &id, change).await, done, json)
+                print_change(manage::change(config, store, &AuditContext::command(), &id, change).await, done, json)
             }
             PreparedAccountAction::Test(id) => test::test(&id, config, store, json).await,
             PreparedAccountAction::Explain(explain) => explain.run(config, store, json).await,
             PreparedAccountAction::Rotate(id, secrets) => {
                 match manage::rotate(config, store, &AuditContext::command(), &id, secrets).await {
-                    Err(ManageError::Settings(problems)) => Err(add::unfit(&problems)),
-                    rotated => changed(rotated, "rotated", json),
+                    Err(ManageError::InvalidSettings(problems)) => Err(add::invalid_settings_failure(&problems)),
+                    rotated => print_change(rotated, "rotated", json),
                 }
             }
             PreparedAccountAction::Delete(id) => {
-                changed(manage::delete(config, store, &AuditContext::command(), &id).await, "deleted", json)
+                print_change(manage::delete(config, store, &AuditContext::command(), &id).await, "deleted", json)
             }
         })
     }
@@ -128,8 +128,8 @@ enum PreparedAccountAction {
 }
 
 /// Returns the secrets that were given; there must be at least one.
-fn given(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, String>, CommandFailure> {
-    let secrets = secrets.fetch()?;
+fn read_given_secrets(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, String>, CommandFailure> {
+    let secrets = secrets.read_secrets()?;
     if secrets.is_empty() {
         return Err(CommandFailure::Usage(
             "give the source of at least one secret, such as --api-key-env NAME".to_owned(),
@@ -140,18 +140,18 @@ fn given(secrets: &AccountSecretArgs) -> Result<BTreeMap<String, String>, Comman
 
 fn list(accounts: &[ManagedAccount], json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&accounts.iter().map(described).collect::<Vec<_>>())?);
+        return Ok(print_json(&accounts.iter().map(to_json).collect::<Vec<_>>())?);
     }
-    let rows: Vec<_> = accounts.iter().map(row).collect();
+    let rows: Vec<_> = accounts.iter().map(table_row).collect();
     Ok(print(&table(HEADINGS, &rows))?)
 }
 
-fn changed(change: Result<ManagedAccount, ManageError>, done: &str, json: bool) -> Result<(), CommandFailure> {
-    let known = change?;
+fn print_change(change: Result<ManagedAccount, ManageError>, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+    let account = change?;
     if json {
-        print_json(&described(&known))?;
+        print_json(&to_json(&account))?;
     } else {
-        print(&format!("{} {done}\n", known.name))?;
+        print(&format!("{} {outcome}\n", account.name))?;
     }
     Ok(())
 }

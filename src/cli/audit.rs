@@ -11,9 +11,9 @@ use crate::gateway::people::{IdentityError, IdentityService};
 use crate::gateway::store::{AuditFilter, AuditRow, Timestamp};
 
 /// The maximum number of rows without `--json`; longer lists are for programs.
-const MOST_ROWS: u32 = 100;
+const MAX_TABLE_ROWS: u32 = 100;
 /// The number of rows that are read at once.
-const PAGE: u32 = 1000;
+const PAGE_SIZE: u32 = 1000;
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -55,31 +55,32 @@ struct AuditRowJson<'a> {
 impl AuditCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, actor, action, target, json } = self;
-        let limit = if json { PAGE } else { MOST_ROWS };
+        let limit = if json { PAGE_SIZE } else { MAX_TABLE_ROWS };
         let filter = AuditFilter { actor, action, target, before: None, limit };
-        let (rows, has_more) = installation
-            .with_store(async |config, store| Ok(read(&gateway::open_people(config, store), filter, json).await?))?;
+        let (rows, has_more) = installation.with_store(async |config, store| {
+            Ok(read_rows(&gateway::open_people(config, store), filter, json).await?)
+        })?;
         if json {
-            return Ok(print(&lines(&rows)?)?);
+            return Ok(print(&json_lines(&rows)?)?);
         }
-        let rows: Vec<[String; 6]> = rows.iter().map(row).collect();
+        let rows: Vec<[String; 6]> = rows.iter().map(table_row).collect();
         print(&table(["AT", "ACTOR", "FROM", "ACTION", "TARGET", "DETAILS"], &rows))?;
         if has_more {
-            remark(&format!("only the newest {MOST_ROWS} entries are shown; --json prints all"));
+            remark(&format!("only the newest {MAX_TABLE_ROWS} entries are shown; --json prints all"));
         }
         Ok(())
     }
 }
 
 /// Returns the newest rows, or all of them, the oldest first, and true if older rows exist.
-async fn read(
+async fn read_rows(
     people: &IdentityService,
     mut filter: AuditFilter,
     all: bool,
 ) -> Result<(Vec<AuditRow>, bool), IdentityError> {
     let mut rows = Vec::new();
     loop {
-        let page = people.audit(&filter).await?;
+        let page = people.audit_page(&filter).await?;
         filter.before = page.items.last().map(|row| row.seq);
         rows.extend(page.items);
         if !all || !page.has_more {
@@ -89,16 +90,16 @@ async fn read(
     }
 }
 
-fn lines(rows: &[AuditRow]) -> serde_json::Result<String> {
+fn json_lines(rows: &[AuditRow]) -> serde_json::Result<String> {
     let mut text = String::new();
     for row in rows {
-        text.push_str(&serde_json::to_string(&listed(row))?);
+        text.push_str(&serde_json::to_string(&to_json(row))?);
         text.push('\n');
     }
     Ok(text)
 }
 
-fn listed(row: &AuditRow) -> AuditRowJson<'_> {
+fn to_json(row: &AuditRow) -> AuditRowJson<'_> {
     AuditRowJson {
         seq: row.seq,
         at: row.at,
@@ -114,7 +115,7 @@ fn listed(row: &AuditRow) -> AuditRowJson<'_> {
     }
 }
 
-fn row(row: &AuditRow) -> [String; 6] {
+fn table_row(row: &AuditRow) -> [String; 6] {
     let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".to_owned());
     let target = or_dash(row.target_name.as_ref().or(row.target_id.as_ref()));
     let details = row.details.as_object().filter(|details| !details.is_empty());

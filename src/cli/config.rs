@@ -38,7 +38,7 @@ impl ConfigCommand {
         match self.action {
             ConfigAction::Schema => print(&config::schema_json())?,
             ConfigAction::Reload => reload::reload(&self.installation.load_for_command()?)?,
-            ConfigAction::Show => print(&self.installation.load(None)?.show())?,
+            ConfigAction::Show => print(&self.installation.load(None)?.to_annotated_toml())?,
             ConfigAction::Check => {
                 let config = self.installation.load(None)?;
                 let (accounts, groups) = (config.accounts.len(), config.groups.len());

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::drawing::{ClientImageRequest, ImageArgs};
 use super::failure::CommandFailure;
+use super::image_command::{ClientImageRequest, ImageArgs};
 use crate::client::EditRequest;
 
 /// Arguments of `edit`.
 #[derive(Debug, Args)]
 pub(super) struct EditCommand {
     #[command(flatten)]
-    drawing: ImageArgs,
+    image_args: ImageArgs,
     /// The input images: png, jpeg or webp, at most 16.
     #[arg(short, long = "image", value_name = "FILE", required = true, num_args = 1..)]
     images: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub(super) struct EditCommand {
 
 impl EditCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Self { drawing, images, mask } = self;
+        let Self { image_args: drawing, images, mask } = self;
         drawing.run(|request| {
             let request = EditRequest::from(request).images(images);
             ClientImageRequest::Edit(match mask {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use super::output::harmless;
+use super::output::escape_controls;
 
 const FAILED: u8 = 1;
 pub(super) const USAGE: u8 = 2;
@@ -25,38 +25,38 @@ pub(super) enum CommandFailure {
     /// The settings cannot be used.
     Settings(Vec<String>),
     /// The command ran, and its findings have been printed as a result.
-    Found,
+    HasFindings,
     /// The reader of standard output is gone, as with `head`. This is no failure.
-    NobodyReads,
+    OutputClosed,
 }
 
 // === impl CommandFailure ===
 
 impl CommandFailure {
-    fn code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Advised(..) | Self::Found => FAILED,
+            Self::Failed(_) | Self::Advised(..) | Self::HasFindings => FAILED,
             Self::Usage(_) => USAGE,
             Self::Incomplete(_) => INCOMPLETE,
             Self::Settings(_) => CONFIGURATION,
-            Self::NobodyReads => 0,
+            Self::OutputClosed => 0,
         }
     }
 
     /// Returns one line for each problem, so that editors and scripts can find the places.
     fn lines(&self) -> Vec<String> {
         match self {
-            Self::Failed(error) => vec![chain(error)],
-            Self::Advised(error, advice) => vec![chain(error), format!("advice: {advice}")],
+            Self::Failed(error) => vec![message_with_causes(error)],
+            Self::Advised(error, advice) => vec![message_with_causes(error), format!("advice: {advice}")],
             Self::Usage(message) | Self::Incomplete(message) => vec![message.clone()],
             Self::Settings(problems) => problems.clone(),
-            Self::Found | Self::NobodyReads => Vec::new(),
+            Self::HasFindings | Self::OutputClosed => Vec::new(),
         }
     }
 }
 
 /// Returns the message with its causes, without causes that the text already contains.
-fn chain(error: &anyhow::Error) -> String {
+fn message_with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -73,7 +73,7 @@ impl<E: Into<anyhow::Error>> From<E> for CommandFailure {
     fn from(error: E) -> Self {
         let error = error.into();
         match error.downcast_ref::<io::Error>() {
-            Some(source) if source.kind() == io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            Some(source) if source.kind() == io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Failed(error),
         }
     }
@@ -83,7 +83,7 @@ impl<E: Into<anyhow::Error>> From<E> for CommandFailure {
 pub(super) fn report(result: Result<(), CommandFailure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let mut stderr = anstream::stderr().lock();
-    for (index, line) in failure.lines().iter().map(|line| harmless(line)).enumerate() {
+    for (index, line) in failure.lines().iter().map(|line| escape_controls(line)).enumerate() {
         // A failed write to standard error cannot be reported anywhere.
         let _ = if index == 0 {
             writeln!(stderr, "\x1b[1;31merror:\x1b[0m {line}")
@@ -91,7 +91,7 @@ pub(super) fn report(result: Result<(), CommandFailure>) -> ExitCode {
             writeln!(stderr, "       {line}")
         };
     }
-    ExitCode::from(failure.code())
+    ExitCode::from(failure.exit_code())
 }
 
 #[cfg(test)]
@@ -101,15 +101,15 @@ mod tests {
     #[test]
     fn a_cause_is_told_once() {
         let error = anyhow::anyhow!("the disk is full").context("the file cannot be written");
-        assert_eq!(chain(&error), "the file cannot be written: the disk is full");
+        assert_eq!(message_with_causes(&error), "the file cannot be written: the disk is full");
         let error = anyhow::anyhow!("the disk is full").context("writing failed: the disk is full");
-        assert_eq!(chain(&error), "writing failed: the disk is full");
+        assert_eq!(message_with_causes(&error), "writing failed: the disk is full");
     }
 
     #[test]
     fn a_reader_that_left_is_no_failure() {
         let failure = CommandFailure::from(io::Error::from(io::ErrorKind::BrokenPipe));
-        assert_eq!((failure.code(), failure.lines().len()), (0, 0));
-        assert_eq!(CommandFailure::from(io::Error::from(io::ErrorKind::StorageFull)).code(), 1);
+        assert_eq!((failure.exit_code(), failure.lines().len()), (0, 0));
+        assert_eq!(CommandFailure::from(io::Error::from(io::ErrorKind::StorageFull)).exit_code(), 1);
     }
 }

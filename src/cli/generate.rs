@@ -2,20 +2,20 @@
 
 use clap::Args;
 
-use super::drawing::{ClientImageRequest, ImageArgs};
 use super::failure::CommandFailure;
+use super::image_command::{ClientImageRequest, ImageArgs};
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub(super) struct GenerateCommand {
     #[command(flatten)]
-    drawing: ImageArgs,
+    image_args: ImageArgs,
 }
 
 // === impl GenerateCommand ===
 
 impl GenerateCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        self.drawing.run(ClientImageRequest::Generate)
+        self.image_args.run(ClientImageRequest::Generate)
     }
 }

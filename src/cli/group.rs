@@ -86,20 +86,20 @@ impl GroupCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
         installation.with_store(async |config, store| {
-            let (people, act) = (gateway::open_people(config, store), AuditContext::command());
+            let (people, audit) = (gateway::open_people(config, store), AuditContext::command());
             match action {
                 GroupAction::List => list(config, &people, json).await,
                 GroupAction::Show { name } => {
-                    let found = people.find_group(&name).await.map_err(|error| told(error, &name))?;
-                    shown(&describe(config, found), json)
+                    let found = people.find_group(&name).await.map_err(|error| group_failure(error, &name))?;
+                    print_group(&group_details(config, found), json)
                 }
                 GroupAction::Create { name, policy } => {
-                    let policy = policy.map(|file| checked(config, &name, &file)).transpose()?;
-                    done(config, people.make_group(&act, &name, policy.as_deref()).await, &name, "made", json)
+                    let policy = policy.map(|file| read_checked_policy(config, &name, &file)).transpose()?;
+                    print_change(config, people.make_group(&audit, &name, policy.as_deref()).await, &name, "made", json)
                 }
                 GroupAction::Change { name, policy } => {
-                    let policy = checked(config, &name, &policy)?;
-                    done(config, people.change_group(&act, &name, &policy).await, &name, "changed", json)
+                    let policy = read_checked_policy(config, &name, &policy)?;
+                    print_change(config, people.change_group(&audit, &name, &policy).await, &name, "changed", json)
                 }
                 GroupAction::Delete { name } => delete(&people, &name, json).await,
             }
@@ -108,9 +108,9 @@ impl GroupCommand {
 }
 
 /// Reads the policy from a file, checks it, and returns it in the stored form.
-fn checked(config: &Config, name: &str, file: &Path) -> Result<String, CommandFailure> {
-    let policy = read(file)?;
-    let group = manage::check_policy(config, name, &policy, PolicyEnvironment::Elsewhere).map_err(|problems| {
+fn read_checked_policy(config: &Config, name: &str, file: &Path) -> Result<String, CommandFailure> {
+    let policy = read_policy(file)?;
+    let group = manage::check_policy(config, name, &policy, PolicyEnvironment::OtherProcess).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         CommandFailure::Usage(lines.join("\n"))
     })?;
@@ -122,7 +122,7 @@ fn checked(config: &Config, name: &str, file: &Path) -> Result<String, CommandFa
     Ok(policy.to_string())
 }
 
-fn read(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
+fn read_policy(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
     let text = if file == Path::new(STDIN) {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text)?;
@@ -141,76 +141,78 @@ fn read(file: &Path) -> Result<Map<String, Value>, CommandFailure> {
 }
 
 async fn delete(people: &IdentityService, name: &str, json: bool) -> Result<(), CommandFailure> {
-    let gone = people.delete_group(&AuditContext::command(), name).await.map_err(|error| told(error, name))?;
+    let deleted =
+        people.delete_group(&AuditContext::command(), name).await.map_err(|error| group_failure(error, name))?;
     if json {
-        print_json(&serde_json::json!({ "name": gone.name, "deleted": true }))?;
+        print_json(&serde_json::json!({ "name": deleted.name, "deleted": true }))?;
     } else {
-        print(&format!("{} deleted\n", gone.name))?;
+        print(&format!("{} deleted\n", deleted.name))?;
     }
     Ok(())
 }
 
 async fn list(config: &Config, people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
-    let groups: Vec<GroupDetails> = people.groups().await?.into_iter().map(|group| describe(config, group)).collect();
+    let groups: Vec<GroupDetails> =
+        people.groups().await?.into_iter().map(|group| group_details(config, group)).collect();
     if json {
-        return Ok(print_json(&groups.iter().map(listed).collect::<Vec<_>>())?);
+        return Ok(print_json(&groups.iter().map(to_json).collect::<Vec<_>>())?);
     }
-    let rows: Vec<[String; 5]> = groups.iter().map(row).collect();
+    let rows: Vec<[String; 5]> = groups.iter().map(table_row).collect();
     Ok(print(&table(["NAME", "SOURCE", "KEYS", "POLICY", "PROBLEM"], &rows))?)
 }
 
-fn shown(described: &GroupDetails, json: bool) -> Result<(), CommandFailure> {
+fn print_group(described: &GroupDetails, json: bool) -> Result<(), CommandFailure> {
     if json {
-        return Ok(print_json(&listed(described))?);
+        return Ok(print_json(&to_json(described))?);
     }
     Ok(print(&toml::to_string(&described.policy)?)?)
 }
 
-fn done(
+fn print_change(
     config: &Config,
-    done: Result<Known, IdentityError>,
+    result: Result<Known, IdentityError>,
     name: &str,
-    word: &str,
+    outcome: &str,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let described = describe(config, done.map_err(|error| told(error, name))?);
+    let described = group_details(config, result.map_err(|error| group_failure(error, name))?);
     if json {
-        return Ok(print_json(&listed(&described))?);
+        return Ok(print_json(&to_json(&described))?);
     }
-    Ok(print(&format!("{} {word}\n", described.group.row.name))?)
+    Ok(print(&format!("{} {outcome}\n", described.group.row.name))?)
 }
 
-fn describe(config: &Config, group: Known) -> GroupDetails {
-    let (policy, problem) = manage::policy_of(config, &group.row, group.of_file, PolicyEnvironment::Elsewhere);
+fn group_details(config: &Config, group: Known) -> GroupDetails {
+    let (policy, problem) = manage::written_policy(config, &group.row, group.of_file, PolicyEnvironment::OtherProcess);
     GroupDetails { group, policy, problem }
 }
 
-fn listed(GroupDetails { group, policy, problem }: &GroupDetails) -> GroupJson<'_> {
+fn to_json(GroupDetails { group, policy, problem }: &GroupDetails) -> GroupJson<'_> {
     GroupJson {
         name: &group.row.name,
-        source: source(group),
-        keys: group.row.keys,
+        source: source_name(group),
+        keys: group.row.key_count,
         policy,
         problem: problem.as_deref(),
     }
 }
 
-fn row(GroupDetails { group, policy, problem }: &GroupDetails) -> [String; 5] {
+fn table_row(GroupDetails { group, policy, problem }: &GroupDetails) -> [String; 5] {
     let fields: Vec<&str> = policy.keys().map(String::as_str).collect();
     let fields = Some(fields.join(", ")).filter(|fields| !fields.is_empty());
-    let keys = group.row.keys.to_string();
-    [group.row.name.clone(), source(group).to_owned(), keys, cell(fields), cell(problem.as_ref())]
+    let keys = group.row.key_count.to_string();
+    [group.row.name.clone(), source_name(group).to_owned(), keys, cell(fields), cell(problem.as_ref())]
 }
 
-const fn source(group: &Known) -> &'static str {
+const fn source_name(group: &Known) -> &'static str {
     if group.of_file { "file" } else { "store" }
 }
 
-fn told(error: IdentityError, name: &str) -> CommandFailure {
+fn group_failure(error: IdentityError, name: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
         IdentityError::Unknown => anyhow::anyhow!("the group {name} does not exist"),
-        IdentityError::Taken => anyhow::anyhow!("the group {name} already exists"),
-        IdentityError::OfFile => {
+        IdentityError::NameTaken => anyhow::anyhow!("the group {name} already exists"),
+        IdentityError::DefinedInFile => {
             anyhow::anyhow!("the group {name} is defined in the settings file and can only be changed there")
         }
         IdentityError::InUse => {

@@ -27,12 +27,12 @@ impl InstallationArgs {
     /// Loads the settings that are in effect.
     pub(super) fn load(self, listen: Option<String>) -> Result<Config, CommandFailure> {
         let overrides = self.overrides(listen);
-        config::load(overrides, &SystemEnvironment).map_err(unusable)
+        config::load(overrides, &SystemEnvironment).map_err(settings_failure)
     }
 
     /// Loads the settings for a command that calls no upstream and therefore needs no upstream secrets.
     pub(super) fn load_for_command(self) -> Result<Config, CommandFailure> {
-        config::load_for_command(self.overrides(None), &SystemEnvironment).map_err(unusable)
+        config::load_for_command(self.overrides(None), &SystemEnvironment).map_err(settings_failure)
     }
 
     /// Returns the settings that were given on the command line.
@@ -46,7 +46,7 @@ impl InstallationArgs {
         command: impl AsyncFnOnce(&Config, &Arc<SqliteStore>) -> Result<T, CommandFailure>,
     ) -> Result<T, CommandFailure> {
         let config = self.load_for_command()?;
-        run(async {
+        block_on(async {
             let store = gateway::open_store(&config).await?;
             let result = command(&config, &store).await;
             // The store is closed after a failure too, so that its files are in order for the next program.
@@ -57,11 +57,11 @@ impl InstallationArgs {
 }
 
 /// Turns problems of the settings into a failure.
-pub(super) fn unusable(problems: Vec<ConfigProblem>) -> CommandFailure {
+pub(super) fn settings_failure(problems: Vec<ConfigProblem>) -> CommandFailure {
     CommandFailure::Settings(problems.iter().map(ToString::to_string).collect())
 }
 
 /// Runs a command on a single thread.
-pub(super) fn run<T>(command: impl Future<Output = Result<T, CommandFailure>>) -> Result<T, CommandFailure> {
+pub(super) fn block_on<T>(command: impl Future<Output = Result<T, CommandFailure>>) -> Result<T, CommandFailure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, remark, table};
-use super::span::{parse_duration, parse_end};
+use super::time_span::{parse_duration, parse_end};
 use crate::gateway;
 use crate::gateway::config::{Config, DEFAULT_GROUP};
 use crate::gateway::keys::{ApiKeys, IssuedKey, KeyError, KeyId, KeyRow, NewKey, PublicId, UserId};
@@ -119,21 +119,21 @@ impl KeyCommand {
             let keys = gateway::open_keys(store);
             match action {
                 KeyAction::Create { name, user, group, expires } => {
-                    let act = AuditContext::command();
+                    let audit = AuditContext::command();
                     let people = gateway::open_people(config, store);
                     let user = match user {
-                        Some(user) => people.ensure(&act, &user).await?,
+                        Some(user) => people.find_or_create_user(&audit, &user).await?,
                         None => people.default_owner().await?,
                     };
-                    let new = NewKey { name: &name, user: &user, group: &group, expires_at: expires, at_most: None };
-                    let key = keys.create(&act, new).await?;
-                    made(&key, json)?;
-                    warn(&key, config);
+                    let new = NewKey { name: &name, user: &user, group: &group, expires_at: expires, max_keys: None };
+                    let key = keys.create(&audit, new).await?;
+                    print_new_key(&key, json)?;
+                    warn_if_group_has_no_account(&key, config);
                     Ok(())
                 }
                 KeyAction::Rotate { id, grace } => {
                     let key = keys.rotate(&AuditContext::command(), &id, None, grace).await;
-                    made(&key.map_err(|error| told(error, &id))?, json)
+                    print_new_key(&key.map_err(|error| key_failure(error, &id))?, json)
                 }
                 KeyAction::List => list(&keys, json).await,
                 KeyAction::Disable { id } => change(&keys, &id, KeyChange::Disable, "disabled", json).await,
@@ -144,7 +144,7 @@ impl KeyCommand {
     }
 }
 
-fn made(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
+fn print_new_key(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
     if json {
         // The fields match the usage records: a user by id, a group by name.
         return Ok(print_json(&NewKeyJson {
@@ -169,7 +169,7 @@ fn made(key: &IssuedKey, json: bool) -> Result<(), CommandFailure> {
 }
 
 /// Warns about settings that are valid but may not be intended.
-fn warn(key: &IssuedKey, config: &Config) {
+fn warn_if_group_has_no_account(key: &IssuedKey, config: &Config) {
     if !config.accounts.iter().any(|account| account.groups.contains(&key.group_name)) {
         remark(&format!("no upstream account serves the group {} yet", key.group_name));
     }
@@ -178,31 +178,31 @@ fn warn(key: &IssuedKey, config: &Config) {
 async fn list(keys: &ApiKeys, json: bool) -> Result<(), CommandFailure> {
     let keys = keys.list().await?;
     if json {
-        return Ok(print_json(&keys.iter().map(described).collect::<Vec<_>>())?);
+        return Ok(print_json(&keys.iter().map(to_json).collect::<Vec<_>>())?);
     }
-    let rows: Vec<[String; 8]> = keys.into_iter().map(row).collect();
+    let rows: Vec<[String; 8]> = keys.into_iter().map(table_row).collect();
     let headings = ["ID", "NAME", "USER", "GROUP", "PUBLIC ID", "STATE", "CREATED", "LAST USED"];
     Ok(print(&table(headings, &rows))?)
 }
 
-async fn change(keys: &ApiKeys, id: &str, change: KeyChange, done: &str, json: bool) -> Result<(), CommandFailure> {
-    let key = keys.change(&AuditContext::command(), id, None, change).await.map_err(|error| told(error, id))?;
+async fn change(keys: &ApiKeys, id: &str, change: KeyChange, outcome: &str, json: bool) -> Result<(), CommandFailure> {
+    let key = keys.change(&AuditContext::command(), id, None, change).await.map_err(|error| key_failure(error, id))?;
     if json {
-        print_json(&described(&key))?;
+        print_json(&to_json(&key))?;
     } else {
-        print(&format!("{} {done}\n", key.id))?;
+        print(&format!("{} {outcome}\n", key.id))?;
     }
     Ok(())
 }
 
-fn told(error: KeyError, id: &str) -> CommandFailure {
+fn key_failure(error: KeyError, id: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
         KeyError::Unknown => anyhow::anyhow!("the key {id} does not exist or is deleted"),
         error => error.into(),
     })
 }
 
-fn described(key: &KeyRow) -> KeyJson<'_> {
+fn to_json(key: &KeyRow) -> KeyJson<'_> {
     KeyJson {
         id: &key.id,
         name: &key.name,
@@ -221,7 +221,7 @@ fn described(key: &KeyRow) -> KeyJson<'_> {
     }
 }
 
-fn row(key: KeyRow) -> [String; 8] {
+fn table_row(key: KeyRow) -> [String; 8] {
     let state = key.state(Timestamp::now()).as_str();
     let state = key.locked.map_or_else(|| state.to_owned(), |lock| format!("{state} ({})", lock.as_str()));
     let [id, public_id] = [key.id.to_string(), key.public_id.to_string()];

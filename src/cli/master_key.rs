@@ -45,7 +45,7 @@ enum MasterKeyAction {
 impl MasterKeyCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action: MasterKeyAction::Rotate { new_key_env, new_key_file } } = self;
-        let text = secret::fetch("the new master key", new_key_env.as_deref(), new_key_file.as_deref())?;
+        let text = secret::read_secret("the new master key", new_key_env.as_deref(), new_key_file.as_deref())?;
         let next = text.map(|text| Key::from_text(&text)).transpose();
         let next = next.map_err(|error| CommandFailure::Usage(error.to_string()))?;
         installation.with_store(async |config, store| {

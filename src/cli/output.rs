@@ -29,19 +29,19 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
 /// Prints a message for the user to standard error.
 pub(super) fn remark(text: &str) {
     // The command must not fail because a remark cannot be written.
-    let _ = writeln!(anstream::stderr().lock(), "{}", harmless(text));
+    let _ = writeln!(anstream::stderr().lock(), "{}", escape_controls(text));
 }
 
 /// Escapes control characters in texts from other sources, so that a terminal shows them and neither executes them nor
 /// reverses the text.
-pub(super) fn harmless(text: &str) -> String {
-    names::shown_but(text, |letter| matches!(letter, '\n' | '\t')).into_owned()
+pub(super) fn escape_controls(text: &str) -> String {
+    names::escape_hidden_except(text, |letter| matches!(letter, '\n' | '\t')).into_owned()
 }
 
 /// Formats columns under their headings, each as wide as its widest cell. Invisible characters in cells are escaped.
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| names::shown(cell).into_owned())).collect();
+        rows.iter().map(|row| row.each_ref().map(|cell| names::escape_hidden(cell).into_owned())).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn a_terminal_is_given_no_orders() {
-        assert_eq!(harmless("\u{1b}[2J\u{9b}m\r\u{202e}x"), "\\u{1b}[2J\\u{9b}m\\u{d}\\u{202e}x");
-        assert_eq!(harmless("two\nlines\tof größe, \\ and \u{1f3a8}"), "two\nlines\tof größe, \\ and \u{1f3a8}");
+        assert_eq!(escape_controls("\u{1b}[2J\u{9b}m\r\u{202e}x"), "\\u{1b}[2J\\u{9b}m\\u{d}\\u{202e}x");
+        assert_eq!(escape_controls("two\nlines\tof größe, \\ and \u{1f3a8}"), "two\nlines\tof größe, \\ and \u{1f3a8}");
     }
 
     #[test]

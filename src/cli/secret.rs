@@ -12,7 +12,11 @@ pub(super) const STDIN: &str = "-";
 
 /// Reads a secret from its source, if one is given. No message contains any part of the secret or the name of its
 /// source, because that name may be the secret itself by mistake.
-pub(super) fn fetch(what: &str, variable: Option<&str>, file: Option<&Path>) -> Result<Option<String>, CommandFailure> {
+pub(super) fn read_secret(
+    what: &str,
+    variable: Option<&str>,
+    file: Option<&Path>,
+) -> Result<Option<String>, CommandFailure> {
     let text = match (variable, file) {
         (None, None) => return Ok(None),
         (Some(name), _) => {

@@ -31,8 +31,8 @@ impl ServeCommand {
         let config = self.installation.load(self.listen)?;
         // The guard is kept until the end of the function, because everything before may write to the log.
         let _log = telemetry::init(filter.as_deref(), config.log_format)?;
-        let read = Arc::new(move || config::load(overrides.clone(), &SystemEnvironment));
-        let served = runtime.block_on(gateway::serve(config, read, signals, std::io::stdout()));
+        let load_config = Arc::new(move || config::load(overrides.clone(), &SystemEnvironment));
+        let served = runtime.block_on(gateway::serve(config, load_config, signals, std::io::stdout()));
         // Threads that are still blocked have had their time, because the drain is over.
         runtime.shutdown_background();
         match served {

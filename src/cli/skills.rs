@@ -1,16 +1,16 @@
 //! The command `imagate skills`.
 
+mod atomic_file;
 mod build;
 mod diff;
-mod disk;
 mod explain;
 mod export;
 mod fmt;
-mod input;
 mod install;
+mod manifest_input;
 mod validate;
 mod verify;
-mod web;
+mod web_client;
 
 use clap::{Args, Subcommand};
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::failure::CommandFailure;
 use super::installation::InstallationArgs;
 use super::output::{cell, print, print_json, remark, table};
-use super::span::parse_end;
+use super::time_span::parse_end;
 use crate::gateway;
 use crate::gateway::people::{IdentityError, IdentityService};
 use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, Timestamp, TokenId, UserId};
@@ -85,10 +85,10 @@ async fn create(
     expires: Option<Timestamp>,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let user = people.find(user).await.map_err(|error| told(error, &format!("user {user}")))?;
+    let user = people.find_user(user).await.map_err(|error| token_failure(error, &format!("user {user}")))?;
     let (token, secret) = people.make_token(&AuditContext::command(), &user, name, expires).await?;
     if json {
-        return Ok(print_json(&TokenJson { secret: Some(secret.expose()), ..described(&token) })?);
+        return Ok(print_json(&TokenJson { secret: Some(secret.expose()), ..to_json(&token) })?);
     }
     // The secret is alone on its line, so that a script can read the line unchanged.
     print(&format!("{}\n", secret.expose()))?;
@@ -100,31 +100,31 @@ async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure
     let mut tokens = people.tokens(None).await?;
     tokens.reverse();
     if json {
-        return Ok(print_json(&tokens.iter().map(described).collect::<Vec<_>>())?);
+        return Ok(print_json(&tokens.iter().map(to_json).collect::<Vec<_>>())?);
     }
-    let rows: Vec<[String; 7]> = tokens.into_iter().map(row).collect();
+    let rows: Vec<[String; 7]> = tokens.into_iter().map(table_row).collect();
     Ok(print(&table(["ID", "NAME", "USER", "PUBLIC ID", "CREATED", "EXPIRES", "LAST USED"], &rows))?)
 }
 
 async fn delete(people: &IdentityService, id: &str, json: bool) -> Result<(), CommandFailure> {
-    let token = people.revoke(&AuditContext::command(), id, None).await;
-    let token = token.map_err(|error| told(error, &format!("token {id}")))?;
+    let token = people.revoke_token(&AuditContext::command(), id, None).await;
+    let token = token.map_err(|error| token_failure(error, &format!("token {id}")))?;
     if json {
-        print_json(&described(&token))?;
+        print_json(&to_json(&token))?;
     } else {
         print(&format!("{} deleted\n", token.id))?;
     }
     Ok(())
 }
 
-fn told(error: IdentityError, what: &str) -> CommandFailure {
+fn token_failure(error: IdentityError, subject: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("there is no {what}"),
+        IdentityError::Unknown => anyhow::anyhow!("there is no {subject}"),
         error => error.into(),
     })
 }
 
-fn described(token: &AdminTokenRow) -> TokenJson<'_> {
+fn to_json(token: &AdminTokenRow) -> TokenJson<'_> {
     TokenJson {
         id: &token.id,
         name: &token.name,
@@ -138,7 +138,7 @@ fn described(token: &AdminTokenRow) -> TokenJson<'_> {
     }
 }
 
-fn row(token: AdminTokenRow) -> [String; 7] {
+fn table_row(token: AdminTokenRow) -> [String; 7] {
     let [id, public_id] = [token.id.to_string(), token.public_id.to_string()];
     let [created, expires] = [token.created_at.to_string(), cell(token.expires_at)];
     [id, token.name, token.user_name, public_id, created, expires, cell(token.last_used_at)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::failure::CommandFailure;
-use super::installation::run;
+use super::installation::block_on;
 use super::output::{print, print_bytes, remark};
 use crate::client::{self, Compression, Output, Resize, ResizedImage};
 use crate::image::{Format, Size};
@@ -52,7 +52,7 @@ pub(super) enum FitArg {
 
 impl UpscaleCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let format = self.wanted_format()?;
+        let format = self.output_format()?;
         let is_stdout = self.output == Path::new("-");
         if is_stdout && io::stdout().is_terminal() {
             return Err(CommandFailure::Usage(
@@ -60,14 +60,14 @@ impl UpscaleCommand {
             ));
         }
         let file = self.read()?;
-        let resized = self.resized(file, format)?;
-        self.check(&resized, is_stdout)?;
+        let resized = self.resize_file(file, format)?;
+        self.check_result(&resized, is_stdout)?;
         let (width, height) = resized.original_dimensions();
         remark(&format!("resized from {width}x{height} to {}", resized.size()));
         if is_stdout {
             return Ok(print_bytes(resized.bytes())?);
         }
-        let written = run(async {
+        let written = block_on(async {
             let path = &self.output;
             Ok(if self.force { resized.overwrite(path).await? } else { resized.write_to(path).await? })
         })?;
@@ -75,8 +75,8 @@ impl UpscaleCommand {
     }
 
     /// Returns the requested format, or `None` if the image keeps its own.
-    fn wanted_format(&self) -> Result<Option<Format>, CommandFailure> {
-        let named = client::format_of_name(&self.output);
+    fn output_format(&self) -> Result<Option<Format>, CommandFailure> {
+        let named = client::format_from_extension(&self.output);
         match (self.format, named) {
             (Some(asked), Some(named)) if asked != named => Err(CommandFailure::Usage(format!(
                 "--format {asked} does not match the file extension of --output, which stands for {named}"
@@ -97,7 +97,7 @@ impl UpscaleCommand {
         Ok(file)
     }
 
-    fn resized(&self, file: Vec<u8>, format: Option<Format>) -> Result<ResizedImage, CommandFailure> {
+    fn resize_file(&self, file: Vec<u8>, format: Option<Format>) -> Result<ResizedImage, CommandFailure> {
         // If no format was requested, the image keeps its own, which the header of the file states.
         let kept = || crate::image::probe(&file).map(|facts| facts.format);
         let output = match format.or_else(kept) {
@@ -109,7 +109,7 @@ impl UpscaleCommand {
     }
 
     /// Returns an error if the operation would lose pixels or overwrite a file.
-    fn check(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), CommandFailure> {
+    fn check_result(&self, resized: &ResizedImage, is_stdout: bool) -> Result<(), CommandFailure> {
         let (width, height) = resized.original_dimensions();
         if width > self.size.width() && height > self.size.height() {
             return Err(CommandFailure::Usage(format!(
@@ -117,7 +117,7 @@ impl UpscaleCommand {
                 self.size
             )));
         }
-        let path = client::with_ending(&self.output, Some(resized.format()));
+        let path = client::with_format_extension(&self.output, Some(resized.format()));
         if !is_stdout && !self.force && path.exists() {
             return Err(CommandFailure::Usage(format!(
                 "{} already exists: name another file, or replace it with --force",

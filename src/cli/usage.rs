@@ -15,7 +15,7 @@ use crate::gateway::usage::{self, NamedRecord, RecordFilter, UsageFilter, csv};
 use since::SinceArg;
 
 /// The maximum number of rows in a table; longer lists are for programs.
-const MOST_ROWS: u32 = 100;
+const MAX_TABLE_ROWS: u32 = 100;
 
 /// Arguments of `usage`.
 #[derive(Debug, Args)]
@@ -83,9 +83,9 @@ impl UsageCommand {
                 // Counts cover whole days.
                 let since = since.map(usage::UtcDay::from);
                 let filter = UsageFilter { key, user, group, end_user, since, ..UsageFilter::default() };
-                return Ok(print(&counts::page(&usage, by, &filter, form).await?)?);
+                return Ok(print(&counts::render_counts(&usage, by, &filter, form).await?)?);
             }
-            let limit = (form == UsageFormat::Table).then_some(MOST_ROWS);
+            let limit = (form == UsageFormat::Table).then_some(MAX_TABLE_ROWS);
             let filter = RecordFilter { key, user, group, end_user, since, limit, ..RecordFilter::default() };
             list(&usage.all_records(&filter).await?, form)
         })
@@ -95,11 +95,11 @@ impl UsageCommand {
 fn list(records: &[NamedRecord], form: UsageFormat) -> Result<(), CommandFailure> {
     match form {
         UsageFormat::Json => print(&json_lines(records.iter().map(|named| &named.record))?)?,
-        UsageFormat::Csv => print(&(csv::heading() + &csv::records(records)))?,
-        UsageFormat::Table => print(&page(records))?,
+        UsageFormat::Csv => print(&(csv::record_heading() + &csv::records(records)))?,
+        UsageFormat::Table => print(&record_table(records))?,
     }
-    if form == UsageFormat::Table && records.len() == MOST_ROWS as usize {
-        remark(&format!("only the newest {MOST_ROWS} records are shown; --json and --csv print all"));
+    if form == UsageFormat::Table && records.len() == MAX_TABLE_ROWS as usize {
+        remark(&format!("only the newest {MAX_TABLE_ROWS} records are shown; --json and --csv print all"));
     }
     Ok(())
 }
@@ -113,14 +113,14 @@ fn json_lines<T: serde::Serialize>(rows: impl IntoIterator<Item = T>) -> serde_j
     Ok(text)
 }
 
-fn page(records: &[NamedRecord]) -> String {
-    let rows: Vec<[String; 10]> = records.iter().map(row).collect();
+fn record_table(records: &[NamedRecord]) -> String {
+    let rows: Vec<[String; 10]> = records.iter().map(table_row).collect();
     let headings =
         ["CREATED", "STATE", "SIZE", "QUALITY", "FORMAT", "IMAGES", "TOKENS", "SECONDS", "ACCOUNT", "REQUEST"];
     table(headings, &rows)
 }
 
-fn row(NamedRecord { record, .. }: &NamedRecord) -> [String; 10] {
+fn table_row(NamedRecord { record, .. }: &NamedRecord) -> [String; 10] {
     let [.., tokens] = record.tokens();
     [
         record.created_at.to_string(),

@@ -13,7 +13,7 @@ use crate::gateway::people::{IdentityError, IdentityService, IssuedLink};
 use crate::gateway::store::{AuditContext, Timestamp, UserChange, UserFilter, UserId, UserRole, UserRow};
 
 /// The number of users that are read at once.
-const PAGE: u32 = 1000;
+const PAGE_SIZE: u32 = 1000;
 
 /// Arguments of `user`.
 #[derive(Debug, Args)]
@@ -117,29 +117,31 @@ impl UserCommand {
 
 impl UserAction {
     async fn run(self, people: &IdentityService, config: &Config, json: bool) -> Result<(), CommandFailure> {
-        let act = AuditContext::command();
+        let audit = AuditContext::command();
         let (name, change, done) = match self {
             Self::List => return list(people, json).await,
             Self::Invite { name, admin, group } => {
                 let role = if admin { UserRole::Admin } else { UserRole::Member };
-                return linked(people.invite(&act, &name, role, &group).await, &name, config, json);
+                return print_link(people.invite(&audit, &name, role, &group).await, &name, config, json);
             }
-            Self::Reset { name } => return linked(people.reset(&act, &name).await, &name, config, json),
-            Self::Groups { name, group } => return regrouped(people, &act, &name, group, json).await,
+            Self::Reset { name } => {
+                return print_link(people.make_reset_link(&audit, &name).await, &name, config, json);
+            }
+            Self::Groups { name, group } => return change_groups(people, &audit, &name, group, json).await,
             Self::Disable { name } => (name, UserChange::Disable, "disabled"),
             Self::Enable { name } => (name, UserChange::Enable, "enabled"),
             Self::Role { name, role: RoleArg::Admin } => (name, UserChange::Role(UserRole::Admin), "is an admin"),
             Self::Role { name, role: RoleArg::Member } => (name, UserChange::Role(UserRole::Member), "is a member"),
         };
-        changed(people.change(&act, &name, change).await, &name, done, json)
+        print_change(people.change_user(&audit, &name, change).await, &name, done, json)
     }
 }
 
 async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure> {
-    let mut filter = UserFilter { limit: PAGE, ..UserFilter::default() };
+    let mut filter = UserFilter { limit: PAGE_SIZE, ..UserFilter::default() };
     let mut users = Vec::new();
     loop {
-        let page = people.page(&filter).await?;
+        let page = people.user_page(&filter).await?;
         filter.before = page.items.last().map(|user| user.id.clone());
         users.extend(page.items);
         if !page.has_more {
@@ -149,20 +151,20 @@ async fn list(people: &IdentityService, json: bool) -> Result<(), CommandFailure
     // The oldest user comes first, as everywhere on the command line.
     users.reverse();
     if json {
-        return Ok(print_json(&users.iter().map(described).collect::<Vec<_>>())?);
+        return Ok(print_json(&users.iter().map(to_json).collect::<Vec<_>>())?);
     }
-    let rows: Vec<[String; 6]> = users.into_iter().map(row).collect();
+    let rows: Vec<[String; 6]> = users.into_iter().map(table_row).collect();
     Ok(print(&table(["ID", "NAME", "ROLE", "GROUPS", "STATE", "LAST SIGN-IN"], &rows))?)
 }
 
-fn linked(
-    made: Result<(UserRow, IssuedLink), IdentityError>,
+fn print_link(
+    result: Result<(UserRow, IssuedLink), IdentityError>,
     name: &str,
     config: &Config,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let (user, one_time) = made.map_err(|error| told(error, name))?;
-    let link = format!("{}{}", base(config), one_time.path());
+    let (user, one_time) = result.map_err(|error| user_failure(error, name))?;
+    let link = format!("{}{}", pages_base_url(config), one_time.path());
     if json {
         print_json(&UserLinkJson { id: &user.id, name: &user.name, link: &link, expires_at: one_time.expires_at })?;
     } else {
@@ -177,35 +179,40 @@ fn linked(
 }
 
 /// Returns the base address of the pages, as far as the settings state it.
-fn base(config: &Config) -> String {
+fn pages_base_url(config: &Config) -> String {
     config.public_url.as_ref().map_or_else(|| format!("http://{}", config.listen), |url| url.as_str().to_owned())
 }
 
-fn changed(change: Result<UserRow, IdentityError>, name: &str, done: &str, json: bool) -> Result<(), CommandFailure> {
-    changed_to(&change.map_err(|error| told(error, name))?, done, json)
+fn print_change(
+    change: Result<UserRow, IdentityError>,
+    name: &str,
+    outcome: &str,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    print_changed_user(&change.map_err(|error| user_failure(error, name))?, outcome, json)
 }
 
-fn changed_to(user: &UserRow, done: &str, json: bool) -> Result<(), CommandFailure> {
+fn print_changed_user(user: &UserRow, outcome: &str, json: bool) -> Result<(), CommandFailure> {
     if json {
-        print_json(&described(user))?;
+        print_json(&to_json(user))?;
     } else {
-        print(&format!("{} {done}\n", names::shown(&user.name)))?;
+        print(&format!("{} {outcome}\n", names::escape_hidden(&user.name)))?;
     }
     Ok(())
 }
 
-async fn regrouped(
+async fn change_groups(
     people: &IdentityService,
-    act: &AuditContext,
+    audit: &AuditContext,
     name: &str,
     groups: Vec<String>,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let changed = people.change_with_keys(act, name, &[UserChange::Groups(groups)]).await;
-    let (user, stopped) = changed.map_err(|error| told(error, name))?;
+    let changed = people.apply_user_changes_with_keys(audit, name, &[UserChange::Groups(groups)]).await;
+    let (user, disabled_keys) = changed.map_err(|error| user_failure(error, name))?;
     let done = format!("is in {}", if user.groups.is_empty() { "no group".to_owned() } else { user.groups.join(", ") });
-    changed_to(&user, &done, json)?;
-    for key in stopped {
+    print_changed_user(&user, &done, json)?;
+    for key in disabled_keys {
         remark(&format!(
             "key {} ({}) in group {} is disabled: {} left the group",
             key.id, key.name, key.group_name, user.name
@@ -214,15 +221,15 @@ async fn regrouped(
     Ok(())
 }
 
-fn told(error: IdentityError, name: &str) -> CommandFailure {
+fn user_failure(error: IdentityError, name: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
         IdentityError::Unknown => anyhow::anyhow!("the user {name} does not exist"),
-        IdentityError::Taken => anyhow::anyhow!("the user {name} already exists"),
+        IdentityError::NameTaken => anyhow::anyhow!("the user {name} already exists"),
         error => error.into(),
     })
 }
 
-fn described(user: &UserRow) -> UserJson<'_> {
+fn to_json(user: &UserRow) -> UserJson<'_> {
     UserJson {
         id: &user.id,
         name: &user.name,
@@ -235,7 +242,7 @@ fn described(user: &UserRow) -> UserJson<'_> {
     }
 }
 
-fn row(user: UserRow) -> [String; 6] {
+fn table_row(user: UserRow) -> [String; 6] {
     let state = match (user.disabled_at, user.has_password) {
         (Some(_), _) => "disabled",
         (None, true) => "active",

@@ -32,11 +32,11 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
 use super::Error;
-use super::builder::{ServiceAddress, http_builder, unencrypted};
+use super::builder::{ServiceAddress, http_builder, unencrypted_error};
 use super::session::BearerCredentials;
 
 /// Generous, because the store answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates a client for the gateway at this address, without a path, with the admin token of a user or of the settings.
 ///
@@ -48,13 +48,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Returns an error if the address is not a web address or is plain http to another machine, if the token cannot be
 /// sent in a header, or if no HTTP client can be built on this machine.
 pub fn connect(address: &str, token: &str) -> Result<Client, Error> {
-    let ServiceAddress { is_local, is_encrypted, .. } = ServiceAddress::read(address)?;
+    let ServiceAddress { is_local, is_encrypted, .. } = ServiceAddress::parse(address)?;
     if !is_encrypted && !is_local {
-        return Err(unencrypted("the address", "the token"));
+        return Err(unencrypted_error("the address", "the token"));
     }
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, BearerCredentials::new(token)?.authorization());
-    let http = http_builder(is_local).default_headers(headers).timeout(PATIENCE).build();
+    let http = http_builder(is_local).default_headers(headers).timeout(REQUEST_TIMEOUT).build();
     let http = http.map_err(|source| Error::settings_from("the HTTP client cannot be created", source))?;
     Ok(Client::new_with_client(address.trim_end_matches('/'), http))
 }

@@ -15,7 +15,7 @@ use crate::wire::types::{self, ImageUsage, ImagesResponse};
 /// The images that one request made.
 #[derive(Clone)]
 pub struct Images {
-    answer: Arc<ImagesState>,
+    state: Arc<ImagesState>,
 }
 
 struct ImagesState {
@@ -23,7 +23,7 @@ struct ImagesState {
     head: Option<HttpResponseHead>,
     /// The positions of the images in `response.data`; some services send an empty entry for an image that was not
     /// made.
-    places: Vec<usize>,
+    positions: Vec<usize>,
 }
 
 /// One image. Cloning is cheap: the bytes are shared with the [`Images`] it came from.
@@ -31,7 +31,7 @@ struct ImagesState {
 pub struct Image {
     images: Images,
     /// The position of the image in the data of the answer.
-    place: usize,
+    position: usize,
 }
 
 /// The images of an answer, in order; from [`Images::iter`].
@@ -53,7 +53,7 @@ impl Images {
         if places.is_empty() {
             return Err(Error::unintelligible("the answer holds no image", head));
         }
-        Ok(Self { answer: Arc::new(ImagesState { response, head: head.cloned(), places }) })
+        Ok(Self { state: Arc::new(ImagesState { response, head: head.cloned(), positions: places }) })
     }
 
     /// Returns an iterator over the images, in order.
@@ -65,33 +65,33 @@ impl Images {
     /// Returns the first image. There always is one.
     #[must_use]
     pub fn first(&self) -> Image {
-        self.at(0)
+        self.image_at(0)
     }
 
     /// Returns the number of images; never 0.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
-        self.answer.places.len()
+        self.state.positions.len()
     }
 
     /// Returns the whole answer: size, quality and format as they were made, and everything else that the service
     /// reported.
     #[must_use]
     pub fn response(&self) -> &ImagesResponse {
-        &self.answer.response
+        &self.state.response
     }
 
     /// Like [`Images::response`], but returns an owned value.
     #[must_use]
     pub fn into_response(self) -> ImagesResponse {
-        Arc::try_unwrap(self.answer).map_or_else(|shared| shared.response.clone(), |answer| answer.response)
+        Arc::try_unwrap(self.state).map_or_else(|shared| shared.response.clone(), |answer| answer.response)
     }
 
     /// Returns the tokens that were used, if the service reports them.
     #[must_use]
     pub fn usage(&self) -> Option<&ImageUsage> {
-        self.answer.response.usage.as_ref()
+        self.state.response.usage.as_ref()
     }
 
     /// Returns the id of the request, which lets the operator of the service find it.
@@ -124,7 +124,7 @@ impl Images {
     /// empty entries; 0 if it does neither. The images in the answer have been paid for.
     #[must_use]
     pub fn missing(&self) -> usize {
-        let empty = self.answer.response.data.len() - self.len();
+        let empty = self.state.response.data.len() - self.len();
         self.head().map_or(0, |head| head.missing).max(empty)
     }
 
@@ -152,16 +152,16 @@ impl Images {
     /// images are written nevertheless.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_all(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>, Error> {
-        super::save::all(self.iter(), path.as_ref()).await
+        super::save::save_all(self.iter(), path.as_ref()).await
     }
 
     fn head(&self) -> Option<&HttpResponseHead> {
-        self.answer.head.as_ref()
+        self.state.head.as_ref()
     }
 
-    fn at(&self, index: usize) -> Image {
+    fn image_at(&self, index: usize) -> Image {
         // The index is below the length: the callers ensure that.
-        Image { images: self.clone(), place: self.answer.places[index] }
+        Image { images: self.clone(), position: self.state.positions[index] }
     }
 }
 
@@ -194,7 +194,7 @@ impl Iterator for Iter<'_> {
         let index = self.next;
         (index < self.images.len()).then(|| {
             self.next += 1;
-            self.images.at(index)
+            self.images.image_at(index)
         })
     }
 
@@ -216,32 +216,32 @@ impl Image {
     /// Returns an error if the service sent something that is not base64, or only the address of the image; see
     /// [`Image::url`].
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
-        decode::all(self.sent()?)
+        decode::decode_all(self.base64_text()?)
     }
 
     /// Returns the address of the image, if the service sends addresses instead of images or in addition to them. The
     /// client never fetches such an address; it expires after a while and needs no key.
     #[must_use]
     pub fn url(&self) -> Option<&str> {
-        url(self.wire())
+        url(self.wire_image())
     }
 
     /// Returns the bytes as they came: base64 text in the standard alphabet, padded. Empty if only [`Image::url`] came.
     #[must_use]
     pub fn base64(&self) -> &str {
-        &self.wire().b64_json
+        &self.wire_image().b64_json
     }
 
     /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        decode::facts(self.base64()).map(|facts| facts.format)
+        decode::image_properties(self.base64()).map(|facts| facts.format)
     }
 
     /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
-        decode::facts(self.base64()).map(|facts| (facts.width, facts.height))
+        decode::image_properties(self.base64()).map(|facts| (facts.width, facts.height))
     }
 
     /// Returns the answer that contains this image, with its metadata and the other images.
@@ -253,7 +253,7 @@ impl Image {
     /// Returns the prompt as the model revised it.
     #[must_use]
     pub fn revised_prompt(&self) -> Option<&str> {
-        self.wire().revised_prompt.as_deref()
+        self.wire_image().revised_prompt.as_deref()
     }
 
     /// Writes the image file and returns its path, with the extension that belongs to the format.
@@ -268,7 +268,7 @@ impl Image {
     /// address of the image.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        super::save::image(self, path.as_ref(), FileNaming::Free).await
+        super::save::save_image(self, path.as_ref(), FileNaming::Free).await
     }
 
     /// Like [`Image::write_to`], but replaces an existing file.
@@ -278,20 +278,20 @@ impl Image {
     /// Like [`Image::write_to`]; an existing file then stays as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        super::save::image(self, path.as_ref(), FileNaming::Replacing).await
+        super::save::save_image(self, path.as_ref(), FileNaming::Replacing).await
     }
 
     /// Returns the base64 text, or an error if the image came without it.
-    fn sent(&self) -> Result<&str, Error> {
+    fn base64_text(&self) -> Result<&str, Error> {
         match (self.base64(), self.url()) {
-            ("", Some(url)) => Err(Error::elsewhere(url, self.images.head())),
+            ("", Some(url)) => Err(Error::remote_image(url, self.images.head())),
             (base64, _) => Ok(base64),
         }
     }
 
-    fn wire(&self) -> &types::Image {
+    fn wire_image(&self) -> &types::Image {
         // `Images` lists only positions that exist, and the answer does not change.
-        &self.images.response().data[self.place]
+        &self.images.response().data[self.position]
     }
 }
 
@@ -302,7 +302,7 @@ impl EncodedImage for Image {
     }
 
     fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
-        decode::pieces(self.sent()?, sink)
+        decode::decode_chunks(self.base64_text()?, sink)
     }
 }
 
@@ -313,6 +313,6 @@ fn url(image: &types::Image) -> Option<&str> {
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Image").field("place", &self.place).field("format", &self.format()).finish_non_exhaustive()
+        f.debug_struct("Image").field("place", &self.position).field("format", &self.format()).finish_non_exhaustive()
     }
 }

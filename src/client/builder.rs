@@ -84,10 +84,10 @@ impl Builder {
     /// Returns an error if there is no key, or none for this address, if a value cannot be used, if the key would go
     /// over plain http to another machine, or if the TLS library does not start.
     pub fn build(self) -> Result<Client, Error> {
-        let chosen = environment::complete(self.base_url, self.api_key, environment::variable)?;
-        let ServiceAddress { url, is_local, is_encrypted } = ServiceAddress::read(&chosen.base_url)?;
+        let chosen = environment::complete_pair(self.base_url, self.api_key, environment::variable)?;
+        let ServiceAddress { url, is_local, is_encrypted } = ServiceAddress::parse(&chosen.base_url)?;
         if !is_encrypted && !is_local && !self.allows_http {
-            return Err(unencrypted("the base URL", "the key"));
+            return Err(unencrypted_error("the base URL", "the key"));
         }
         let credentials = BearerCredentials::new(&chosen.api_key)?;
         let http = self.http.map_or_else(|| http_client(is_local), Ok)?;
@@ -139,7 +139,7 @@ pub(super) struct ServiceAddress {
 // === impl ServiceAddress ===
 
 impl ServiceAddress {
-    pub(super) fn read(text: &str) -> Result<Self, Error> {
+    pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let url = web_address(text)?;
         let is_encrypted = url.scheme() == "https";
         let is_local = url.host_str().is_some_and(is_loopback);
@@ -154,7 +154,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-pub(super) fn unencrypted(address: &str, key: &str) -> Error {
+pub(super) fn unencrypted_error(address: &str, key: &str) -> Error {
     Error::settings(format!(
         "{address} is plain http to another machine, so others on the network could read {key}: use https, or allow plain http if you trust the network"
     ))
@@ -182,7 +182,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(ServiceAddress::read(text).ok().map(|address| address.url).as_deref(), expected, "{text}");
+        assert_eq!(ServiceAddress::parse(text).ok().map(|address| address.url).as_deref(), expected, "{text}");
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_error_does_not_show_a_password_in_the_address() {
-        let error = ServiceAddress::read("https://user:hunter2@host").err().unwrap();
+        let error = ServiceAddress::parse("https://user:hunter2@host").err().unwrap();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
 }

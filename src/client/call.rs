@@ -5,9 +5,9 @@ use reqwest::header::{ACCEPT, HeaderValue};
 use reqwest::{Request, RequestBuilder, Response};
 
 use super::Error;
-use super::clock::within;
 use super::retry::SendOutcome;
 use super::session::{RetryCounter, TimeLimit};
+use super::timer::within;
 use crate::wire::client::Client;
 use crate::wire::types::ErrorResponse;
 
@@ -43,16 +43,16 @@ impl ApiCall<'_> {
         fill: impl Fn(RequestBuilder) -> reqwest::Result<RequestBuilder>,
     ) -> Result<Response, Error> {
         let session = &self.client.inner;
-        let mut tries = RetryCounter::default();
+        let mut retries = RetryCounter::default();
         loop {
             let mut request = self.request(&fill).await?;
-            tries.mark(&mut request);
-            let Some(result) = self.attempt(request).await else { return Err(Error::late(session)) };
+            retries.set_retry_header(&mut request);
+            let Some(result) = self.attempt(request).await else { return Err(Error::timed_out(session)) };
             // Sent again only if the service itself allows it: an error page of a proxy does not tell if an image was
             // made.
-            let seen = SendOutcome::of(&result).unless_unasked();
-            if !tries.are_left(session) || !tries.another(&seen).await {
-                return self.checked(result).await;
+            let outcome = SendOutcome::from_result(&result).without_implicit_retry();
+            if !retries.has_retries_left(session) || !retries.wait_for_retry(&outcome).await {
+                return self.check_response(result).await;
             }
         }
     }
@@ -63,10 +63,10 @@ impl ApiCall<'_> {
     ) -> Result<Request, Error> {
         let builder = self.client.client.post(format!("{}{}", self.client.baseurl, self.operation.path));
         let built = fill(builder.header(ACCEPT, HeaderValue::from_static(self.accept))).and_then(RequestBuilder::build);
-        let unwritable = |error| Error::of_stream(error, &self.client.inner);
+        let unwritable = |error| Error::from_stream(error, &self.client.inner);
         let mut request = built.map_err(unwritable)?;
         let hooked = self.client.pre(&mut request, &self.info()).await;
-        hooked.map_err(|error: WireError<ErrorResponse>| Error::of_call(error, &self.client.inner))?;
+        hooked.map_err(|error: WireError<ErrorResponse>| Error::from_call(error, &self.client.inner))?;
         Ok(request)
     }
 
@@ -74,15 +74,15 @@ impl ApiCall<'_> {
     async fn attempt(&self, request: Request) -> Option<reqwest::Result<Response>> {
         let sent = self.client.client.execute(request);
         match self.client.inner.limit() {
-            TimeLimit::Whole(_) => Some(sent.await),
-            TimeLimit::Silence(limit) => within(limit, sent).await,
+            TimeLimit::Total(_) => Some(sent.await),
+            TimeLimit::Idle(limit) => within(limit, sent).await,
         }
     }
 
-    async fn checked(&self, result: reqwest::Result<Response>) -> Result<Response, Error> {
+    async fn check_response(&self, result: reqwest::Result<Response>) -> Result<Response, Error> {
         let session = &self.client.inner;
-        let response = result.map_err(|error| Error::of_stream(error, session))?;
-        session.answered(&response);
+        let response = result.map_err(|error| Error::from_stream(error, session))?;
+        session.record_head(&response);
         if response.status().is_success() {
             return Ok(response);
         }
@@ -90,9 +90,9 @@ impl ApiCall<'_> {
         let error = match read.await {
             Some(Ok(value)) => WireError::ErrorResponse(value),
             Some(Err(error)) => error,
-            None => return Err(Error::late(session)),
+            None => return Err(Error::timed_out(session)),
         };
-        Err(Error::of_call(error, session))
+        Err(Error::from_call(error, session))
     }
 
     fn info(&self) -> OperationInfo {

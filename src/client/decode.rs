@@ -19,27 +19,27 @@ static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(general_purpose:
 static ENGINE: GeneralPurpose = general_purpose::STANDARD;
 
 /// The number of letters in a piece: a multiple of four, and small enough to stay in the cache.
-const LETTERS: usize = 256 * 1024;
-const BYTES: usize = LETTERS / 4 * 3;
+const CHUNK_CHARS: usize = 256 * 1024;
+const CHUNK_BYTES: usize = CHUNK_CHARS / 4 * 3;
 
 /// The number of letters that suffices to find the size of an image; the metadata of a camera may come before it.
-const HEAD_LETTERS: usize = 128 * 1024;
+const HEAD_CHARS: usize = 128 * 1024;
 
 /// Decodes the whole text.
-pub(super) fn all(text: &str) -> Result<Vec<u8>, Error> {
-    ENGINE.decode(text).map_err(|_| broken())
+pub(super) fn decode_all(text: &str) -> Result<Vec<u8>, Error> {
+    ENGINE.decode(text).map_err(|_| not_base64())
 }
 
 /// Decodes the text piece by piece, and passes on each piece before the next is decoded.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn pieces(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-    let mut buffer = vec![0; BYTES];
-    let mut pieces = text.as_bytes().chunks(LETTERS).peekable();
+pub(super) fn decode_chunks(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut pieces = text.as_bytes().chunks(CHUNK_CHARS).peekable();
     while let Some(piece) = pieces.next() {
-        let length = ENGINE.decode_slice(piece, &mut buffer).map_err(|_: DecodeSliceError| broken())?;
+        let length = ENGINE.decode_slice(piece, &mut buffer).map_err(|_: DecodeSliceError| not_base64())?;
         // Padding may only end the whole text, and the decoder of one piece cannot know that its piece is not the last.
-        if pieces.peek().is_some() && length < BYTES {
-            return Err(broken());
+        if pieces.peek().is_some() && length < CHUNK_BYTES {
+            return Err(not_base64());
         }
         sink(&buffer[..length])?;
     }
@@ -47,13 +47,13 @@ pub(super) fn pieces(text: &str, mut sink: impl FnMut(&[u8]) -> Result<(), Error
 }
 
 /// Returns the format and pixel size of the file, read from its first bytes.
-pub(super) fn facts(text: &str) -> Option<ImageProperties> {
+pub(super) fn image_properties(text: &str) -> Option<ImageProperties> {
     let letters = text.as_bytes();
-    let head = letters.get(..HEAD_LETTERS).unwrap_or(letters);
+    let head = letters.get(..HEAD_CHARS).unwrap_or(letters);
     probe(&ENGINE.decode(head).ok()?)
 }
 
-fn broken() -> Error {
+fn not_base64() -> Error {
     Error::unintelligible("the image is not base64", None)
 }
 
@@ -69,35 +69,37 @@ mod tests {
 
     #[test]
     fn the_pieces_are_the_whole() {
-        for length in [0, 1, 2, 3, BYTES - 1, BYTES, BYTES + 1, 3 * BYTES + 7] {
+        for length in [0, 1, 2, 3, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES + 7] {
             let text = ENGINE.encode(bytes(length));
             let mut joined = Vec::new();
-            pieces(&text, |piece| {
+            decode_chunks(&text, |piece| {
                 joined.extend_from_slice(piece);
                 Ok(())
             })
             .unwrap();
-            assert!(joined == bytes(length) && all(&text).unwrap() == joined, "{length}");
+            assert!(joined == bytes(length) && decode_all(&text).unwrap() == joined, "{length}");
         }
     }
 
     #[test]
     fn what_is_no_base64_is_refused_in_both_ways() {
-        let padded = ENGINE.encode(bytes(BYTES - 1));
+        let padded = ENGINE.encode(bytes(CHUNK_BYTES - 1));
         for text in
             ["!", "a", "aa", "aaa", "aaaa=", "aa aaaa=", "aaaa\n", "data:image/png;base64,aaaa", &(padded + "aaaa")]
         {
-            assert!(all(text).is_err() && pieces(text, |_| Ok(())).is_err(), "{}", text.len());
+            assert!(decode_all(text).is_err() && decode_chunks(text, |_| Ok(())).is_err(), "{}", text.len());
         }
     }
 
     #[test]
     fn format_and_size_are_read_from_the_first_bytes() {
-        let of = |bytes: &[u8]| facts(&ENGINE.encode(bytes)).map(|facts| (facts.format, facts.width, facts.height));
-        let png = crate::client::tests::pictures::png(16, 32, true);
+        let of = |bytes: &[u8]| {
+            image_properties(&ENGINE.encode(bytes)).map(|facts| (facts.format, facts.width, facts.height))
+        };
+        let png = crate::client::tests::test_images::png(16, 32, true);
         assert_eq!(of(&png), Some((Format::Png, 16, 32)));
         // Longer than the part that is examined, which is cut in the middle of a byte.
-        let long = [png, bytes(HEAD_LETTERS)].concat();
+        let long = [png, bytes(HEAD_CHARS)].concat();
         assert_eq!(of(&long), Some((Format::Png, 16, 32)));
         assert_eq!(of(b"RIFF\x24\0\0\0WAVEfmt "), None);
         assert_eq!(of(b"\x89PNG"), None);

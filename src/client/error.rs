@@ -77,7 +77,7 @@ impl Error {
     }
 
     pub(super) fn settings_from(message: &str, source: reqwest::Error) -> Self {
-        Self::new(ClientErrorKind::Settings, message).because(source)
+        Self::new(ClientErrorKind::Settings, message).with_source(source)
     }
 
     pub(super) fn request(param: &str, message: impl Into<String>) -> Self {
@@ -88,7 +88,7 @@ impl Error {
 
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn file(message: impl Into<String>, source: std::io::Error) -> Self {
-        Self::new(ClientErrorKind::File, message).because(source)
+        Self::new(ClientErrorKind::File, message).with_source(source)
     }
 
     #[cfg(all(feature = "resize", not(target_arch = "wasm32")))]
@@ -97,8 +97,8 @@ impl Error {
     }
 
     /// Creates the error of a stream whose head stated success and which ended with an error.
-    pub(super) fn in_stream(frame: &Value, session: &Session) -> Self {
-        let mut error = Self::answered(ServiceErrorDetail::of_frame(frame), session.credentials());
+    pub(super) fn from_stream_event(frame: &Value, session: &Session) -> Self {
+        let mut error = Self::from_detail(ServiceErrorDetail::from_event(frame), session.credentials());
         error.0.head = session.head().cloned();
         error
     }
@@ -111,13 +111,13 @@ impl Error {
     }
 
     /// Creates the error of a call that exceeded the time limit of its session.
-    pub(super) fn late(session: &Session) -> Self {
+    pub(super) fn timed_out(session: &Session) -> Self {
         let limit = session.limit();
         let seconds = limit.duration().as_secs();
         let what = match (limit, session.head()) {
-            (TimeLimit::Silence(_), Some(_)) => "no more data",
-            (TimeLimit::Silence(_), None) => "no answer",
-            (TimeLimit::Whole(_), _) => "no complete answer",
+            (TimeLimit::Idle(_), Some(_)) => "no more data",
+            (TimeLimit::Idle(_), None) => "no answer",
+            (TimeLimit::Total(_), _) => "no complete answer",
         };
         let message = format!("{what} within {seconds} s; the image may still have been made");
         let mut error = Self::new(ClientErrorKind::Timeout, message);
@@ -126,8 +126,8 @@ impl Error {
     }
 
     /// Creates the error of a stream that broke off or could not be opened.
-    pub(super) fn of_stream(source: reqwest::Error, session: &Session) -> Self {
-        let mut error = Self::of_transport(source, session);
+    pub(super) fn from_stream(source: reqwest::Error, session: &Session) -> Self {
+        let mut error = Self::from_transport(source, session);
         error.0.head = session.head().cloned();
         error
     }
@@ -140,12 +140,12 @@ impl Error {
     }
 
     /// Creates the error of an image that is not in the answer but at this address.
-    pub(super) fn elsewhere(url: &str, head: Option<&HttpResponseHead>) -> Self {
+    pub(super) fn remote_image(url: &str, head: Option<&HttpResponseHead>) -> Self {
         Self::unintelligible(&format!("the answer contains the URL of the image instead of its data: {url}"), head)
     }
 
     /// Converts an error of the generated client.
-    pub(super) fn of_call(error: WireError<types::ErrorResponse>, session: &Session) -> Self {
+    pub(super) fn from_call(error: WireError<types::ErrorResponse>, session: &Session) -> Self {
         let head = session.head();
         let mut error = match error {
             WireError::InvalidRequest(message) | WireError::Custom(message) => {
@@ -153,14 +153,16 @@ impl Error {
             }
             WireError::CommunicationError(source)
             | WireError::InvalidUpgrade(source)
-            | WireError::ResponseBodyError(source) => Self::of_transport(source, session),
-            WireError::ErrorResponse(value) => Self::answered(value.into_inner().error.into(), session.credentials()),
+            | WireError::ResponseBodyError(source) => Self::from_transport(source, session),
+            WireError::ErrorResponse(value) => {
+                Self::from_detail(value.into_inner().error.into(), session.credentials())
+            }
             WireError::InvalidResponsePayload(_, source) if head.is_none_or(HttpResponseHead::is_success) => {
                 Self::new(ClientErrorKind::Unintelligible, "this version does not understand the answer")
-                    .because(source)
+                    .with_source(source)
             }
             WireError::InvalidResponsePayload(body, _) => {
-                Self::answered(ServiceErrorDetail::read(&body), session.credentials())
+                Self::from_detail(ServiceErrorDetail::parse(&body), session.credentials())
             }
             WireError::UnexpectedResponse(_) => {
                 Self::new(ClientErrorKind::Unintelligible, "the service answered with an unexpected status")
@@ -170,24 +172,24 @@ impl Error {
         error
     }
 
-    fn of_transport(source: reqwest::Error, session: &Session) -> Self {
-        if let Some(broken) = unreadable(&source) {
+    fn from_transport(source: reqwest::Error, session: &Session) -> Self {
+        if let Some(broken) = file_error_message(&source) {
             return Self::new(ClientErrorKind::File, broken);
         }
-        let error = if retry::never_sent(&source) {
+        let error = if retry::was_never_sent(&source) {
             Self::new(ClientErrorKind::Connect, "the service cannot be reached")
         } else if source.is_timeout() {
-            Self::late(session)
+            Self::timed_out(session)
         } else {
             Self::new(
                 ClientErrorKind::Broken,
                 "the connection broke before the answer was complete; the image may still have been made",
             )
         };
-        error.because(source)
+        error.with_source(source)
     }
 
-    fn answered(detail: ServiceErrorDetail, credentials: &BearerCredentials) -> Self {
+    fn from_detail(detail: ServiceErrorDetail, credentials: &BearerCredentials) -> Self {
         let said = detail.message.clone().filter(|message| !message.is_empty());
         let message = said.map_or_else(|| "the request failed".to_owned(), |message| credentials.redact(message));
         let mut error = Self::new(ClientErrorKind::Answer, message);
@@ -205,7 +207,7 @@ impl Error {
         }))
     }
 
-    pub(super) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub(super) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
     }
@@ -282,8 +284,8 @@ impl Error {
     /// Returns true if there were too many requests; a short wait helps.
     #[must_use]
     pub fn is_rate_limited(&self) -> bool {
-        let is_said = self.status() == Some(429) || self.code() == Some(RATE_LIMIT_EXCEEDED);
-        is_said && !self.is_usage_limit()
+        let is_reported = self.status() == Some(429) || self.code() == Some(RATE_LIMIT_EXCEEDED);
+        is_reported && !self.is_usage_limit()
     }
 
     /// Returns true if the usage window of the service is exhausted; see [`Error::resets_in`].
@@ -362,7 +364,7 @@ impl StdError for Error {
 
 /// Returns the message for one of our files that could not be read to its end, if that is what stopped the request.
 #[cfg(not(target_arch = "wasm32"))]
-fn unreadable(error: &reqwest::Error) -> Option<String> {
+fn file_error_message(error: &reqwest::Error) -> Option<String> {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(broken) = error.downcast_ref::<super::input::InputFileError>() {

@@ -66,62 +66,69 @@ impl ImageEvent {
 }
 
 /// Reads an event; returns `None` if it has nothing to do with an image. `partials` is the number of images before it.
-pub(super) fn read(event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
+pub(super) fn read_event(event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
     // Other services end a stream with this word, which is no JSON.
     if event.data == b"[DONE]" {
         return Ok(None);
     }
-    let tag = tag(event, session)?;
+    let tag = read_tag(event, session)?;
     let kind = tag.kind.as_deref().unwrap_or(&event.name);
     let (family, step) = kind.rsplit_once('.').unwrap_or(("", kind));
     let is_known = FAMILIES.contains(&family);
     match step {
-        "completed" if is_known => Ok(Some(ImageEvent::completed(&drawn(event, session)?))),
-        "partial_image" if is_known => Ok(partial(event, partials, session).ok()),
+        "completed" if is_known => Ok(Some(ImageEvent::completed(&event_images(event, session)?))),
+        "partial_image" if is_known => Ok(partial_image(event, partials, session).ok()),
         _ if kind == ERROR || tag.error.is_some() => {
             // The event is an error, whatever its other members are.
-            Err(Error::in_stream(&serde_json::from_slice(&event.data).unwrap_or_default(), session))
+            Err(Error::from_stream_event(&serde_json::from_slice(&event.data).unwrap_or_default(), session))
         }
-        _ => other(kind, event, partials, session),
+        _ => read_unknown_event(kind, event, partials, session),
     }
 }
 
 /// Reads an event of an unknown type. If it holds an image, the last word of the type decides what the image is.
-fn other(kind: &str, event: &SseEvent, partials: u32, session: &Session) -> Result<Option<ImageEvent>, Error> {
+fn read_unknown_event(
+    kind: &str,
+    event: &SseEvent,
+    partials: u32,
+    session: &Session,
+) -> Result<Option<ImageEvent>, Error> {
     match kind.rsplit('.').next() {
-        Some("completed") if let Ok(images) = drawn(event, session) => return Ok(Some(ImageEvent::completed(&images))),
-        Some("partial_image") if let Ok(event) = partial(event, partials, session) => return Ok(Some(event)),
+        Some("completed") if let Ok(images) = event_images(event, session) => {
+            return Ok(Some(ImageEvent::completed(&images)));
+        }
+        Some("partial_image") if let Ok(event) = partial_image(event, partials, session) => return Ok(Some(event)),
         _ => {}
     }
     let text = String::from_utf8_lossy(&event.data).into_owned();
-    let json = Json::read_text(text).map_err(|error| unread(error, session))?;
+    let json = Json::read_text(text).map_err(|error| unreadable_event(error, session))?;
     Ok(Some(ImageEvent::Other { kind: kind.to_owned(), json }))
 }
 
-fn tag(event: &SseEvent, session: &Session) -> Result<ImageEventTag, Error> {
+fn read_tag(event: &SseEvent, session: &Session) -> Result<ImageEventTag, Error> {
     match serde_json::from_slice(&event.data) {
         Ok(tag) => Ok(tag),
         Err(_) if event.name == ERROR => Ok(ImageEventTag::default()),
-        Err(error) => Err(unread(error, session)),
+        Err(error) => Err(unreadable_event(error, session)),
     }
 }
 
-fn partial(event: &SseEvent, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
+fn partial_image(event: &SseEvent, partials: u32, session: &Session) -> Result<ImageEvent, Error> {
     let members = members(event, session)?;
     let index = members.get("partial_image_index").and_then(|index| u32::try_from(index.as_u64()?).ok());
-    let images = Images::new(lenient::event(members), session.head())?;
+    let images = Images::new(lenient::response_from_event(members), session.head())?;
     Ok(ImageEvent::PartialImage { index: index.unwrap_or(partials), image: images.first() })
 }
 
 /// Returns the image of an event, as an answer of its own.
-fn drawn(event: &SseEvent, session: &Session) -> Result<Images, Error> {
-    Images::new(lenient::event(members(event, session)?), session.head())
+fn event_images(event: &SseEvent, session: &Session) -> Result<Images, Error> {
+    Images::new(lenient::response_from_event(members(event, session)?), session.head())
 }
 
 fn members(event: &SseEvent, session: &Session) -> Result<JsonMap, Error> {
-    serde_json::from_slice(&event.data).map_err(|error| unread(error, session))
+    serde_json::from_slice(&event.data).map_err(|error| unreadable_event(error, session))
 }
 
-fn unread(error: serde_json::Error, session: &Session) -> Error {
-    Error::unintelligible("this version does not understand an event of the stream", session.head()).because(error)
+fn unreadable_event(error: serde_json::Error, session: &Session) -> Error {
+    Error::unintelligible("this version does not understand an event of the stream", session.head()).with_source(error)
 }

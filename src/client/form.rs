@@ -32,19 +32,19 @@ pub(super) struct EditForm {
 impl EditForm {
     /// Checks the request and examines its images.
     pub(super) async fn new(request: EditRequest, delivery: AnswerMode) -> Result<Self, Error> {
-        let (wishes, inputs, mask) = request.into_parts()?;
-        let (chosen, has_time_limit) = (wishes.time_limit(), wishes.has_time_limit());
-        let headers = wishes.headers()?;
-        let fields = fields(wishes.into_wire(delivery)?);
+        let (options, inputs, mask) = request.into_parts()?;
+        let (time_limit, has_time_limit) = (options.time_limit(), options.has_time_limit());
+        let headers = options.headers()?;
+        let fields = text_fields(options.into_wire(delivery)?);
         let mut images = Vec::with_capacity(inputs.len());
         for input in inputs {
-            images.push(input.ready("image").await?);
+            images.push(input.check("image").await?);
         }
         let mask = match mask {
-            Some(mask) => Some(ready_mask(mask, images.first()).await?),
+            Some(mask) => Some(check_mask(mask, images.first()).await?),
             None => None,
         };
-        let mut form = Self { fields, images, mask, time_limit: chosen, headers };
+        let mut form = Self { fields, images, mask, time_limit, headers };
         if !has_time_limit {
             form.time_limit += form.upload_time();
         }
@@ -83,7 +83,7 @@ impl EditForm {
 }
 
 /// Returns the fields as texts: a request has the same fields in JSON and in a form, and a form holds only texts.
-fn fields(request: Value) -> Vec<(String, String)> {
+fn text_fields(request: Value) -> Vec<(String, String)> {
     let Value::Object(members) = request else { return Vec::new() };
     let text = |value: Value| match value {
         Value::Null => None,
@@ -94,17 +94,17 @@ fn fields(request: Value) -> Vec<(String, String)> {
 }
 
 /// Checks that the mask has the required properties in common with its image.
-async fn ready_mask(mask: Input, image: Option<&CheckedInput>) -> Result<CheckedInput, Error> {
-    let mask = mask.ready("mask").await?;
+async fn check_mask(mask: Input, image: Option<&CheckedInput>) -> Result<CheckedInput, Error> {
+    let mask = mask.check("mask").await?;
     let refuse = |message: String| Err(Error::request("mask", message));
     let header = mask.header();
-    let (facts, first) = (header.facts, image.map_or(header.facts, |image| image.header().facts));
+    let (facts, first) = (header.properties, image.map_or(header.properties, |image| image.header().properties));
     if facts.format != first.format {
         refuse(format!("the mask is {}, but the first image is {}", facts.format, first.format))
     } else if (facts.width, facts.height) != (first.width, first.height) {
         let sizes = (facts.width, facts.height, first.width, first.height);
         refuse(format!("the mask has {}x{} px, but the first image has {}x{} px", sizes.0, sizes.1, sizes.2, sizes.3))
-    } else if header.alpha {
+    } else if header.has_alpha {
         Ok(mask)
     } else {
         refuse("the mask has no alpha channel; its transparent part is the region to change".to_owned())

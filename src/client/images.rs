@@ -38,14 +38,14 @@ impl<'a> ImageCalls<'a> {
     /// Returns an error if the request breaks a rule, if the service cannot be reached or refuses the request, or if no
     /// image was made in time.
     pub async fn generate(&self, request: impl Into<GenerateRequest>) -> Result<Images, Error> {
-        let wishes = request.into().into_wishes();
-        let limit = TimeLimit::Whole(wishes.time_limit());
-        let headers = wishes.headers()?;
-        let body = wishes.into_wire(AnswerMode::Whole)?;
+        let options = request.into().into_options();
+        let limit = TimeLimit::Total(options.time_limit());
+        let headers = options.headers()?;
+        let body = options.into_wire(AnswerMode::Whole)?;
         let client = self.client.call_with(limit, headers);
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_IMAGE, accept: JSON };
         let response = call.send(|request| Ok(request.json(&body))).await?;
-        finish(ResponseValue::from_response(response).await, &client.inner)
+        images_from_result(ResponseValue::from_response(response).await, &client.inner)
     }
 
     /// Makes an image from a prompt, and returns its events while it is made.
@@ -58,10 +58,10 @@ impl<'a> ImageCalls<'a> {
     /// Returns an error if the request breaks a rule, or if the service cannot be reached, refuses the request, or does
     /// not begin to answer in time.
     pub async fn generate_stream(&self, request: impl Into<GenerateRequest>) -> Result<ImageStream, Error> {
-        let wishes = request.into().into_wishes();
-        let limit = TimeLimit::Silence(wishes.time_limit());
-        let headers = wishes.headers()?;
-        let body = wishes.into_wire(AnswerMode::Events)?;
+        let options = request.into().into_options();
+        let limit = TimeLimit::Idle(options.time_limit());
+        let headers = options.headers()?;
+        let body = options.into_wire(AnswerMode::Events)?;
         let client = self.client.call_with(limit, headers);
         let operation = ApiOperation::CREATE_IMAGE;
         let call = ApiCall { client: &client, operation, accept: EVENTS };
@@ -81,10 +81,10 @@ impl<'a> ImageCalls<'a> {
     /// the request, or if no image was made in time.
     pub async fn edit(&self, request: impl Into<EditRequest>) -> Result<Images, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Whole).await?;
-        let client = self.client.call_with(TimeLimit::Whole(form.time_limit()), form.headers());
+        let client = self.client.call_with(TimeLimit::Total(form.time_limit()), form.headers());
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: JSON };
-        let response = call.send(|request| written(request, &form)).await?;
-        finish(ResponseValue::from_response(response).await, &client.inner)
+        let response = call.send(|request| with_form(request, &form)).await?;
+        images_from_result(ResponseValue::from_response(response).await, &client.inner)
     }
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.
@@ -97,19 +97,19 @@ impl<'a> ImageCalls<'a> {
     /// the request, or does not begin to answer in time.
     pub async fn edit_stream(&self, request: impl Into<EditRequest>) -> Result<ImageStream, Error> {
         let form = EditForm::new(request.into(), AnswerMode::Events).await?;
-        let client = self.client.call_with(TimeLimit::Silence(form.time_limit()), form.headers());
+        let client = self.client.call_with(TimeLimit::Idle(form.time_limit()), form.headers());
         let call = ApiCall { client: &client, operation: ApiOperation::EDIT_IMAGE, accept: EVENTS };
-        let response = call.send(|request| written(request, &form)).await?;
+        let response = call.send(|request| with_form(request, &form)).await?;
         Ok(ImageStream::new(response, client.inner.clone()))
     }
 }
 
-fn written(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
+fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<RequestBuilder> {
     Ok(request.multipart(form.write()?))
 }
 
 /// Returns the images of an answer that came whole.
-fn finish(
+fn images_from_result(
     result: Result<ResponseValue<ImagesResponse>, WireError<ErrorResponse>>,
     session: &Session,
 ) -> Result<Images, Error> {
@@ -118,16 +118,16 @@ fn finish(
         Err(WireError::InvalidResponsePayload(body, source))
             if session.head().is_some_and(HttpResponseHead::is_success) =>
         {
-            let unread = |_| Error::of_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
-            lenient::answer(serde_json::from_slice(&body).map_err(unread)?)
+            let unread = |_| Error::from_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
+            lenient::response_from_answer(serde_json::from_slice(&body).map_err(unread)?)
         }
-        Err(error) => return Err(Error::of_call(error, session)),
+        Err(error) => return Err(Error::from_call(error, session)),
     };
     Images::new(response, session.head())
 }
 
 /// Returns the images of an answer that came whole although events were requested.
-pub(super) fn read(body: Vec<u8>, session: &Session) -> Result<Images, Error> {
+pub(super) fn read_whole_answer(body: Vec<u8>, session: &Session) -> Result<Images, Error> {
     let read = serde_json::from_slice(&body).map_err(|error| WireError::InvalidResponsePayload(body.into(), error));
-    finish(read.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)
+    images_from_result(read.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)
 }

@@ -75,8 +75,8 @@ impl Input {
     }
 
     /// Checks the input. `param` is the service's name for it.
-    pub(super) async fn ready(self, param: &str) -> Result<CheckedInput, Error> {
-        let InputInspection { length, header } = self.look(param).await?;
+    pub(super) async fn check(self, param: &str) -> Result<CheckedInput, Error> {
+        let InputInspection { length, header } = self.inspect_content(param).await?;
         if length >= MAX_UPLOAD_IMAGE_BYTES {
             let message = format!("{self} has {length} bytes; it must have fewer than {MAX_UPLOAD_IMAGE_BYTES}");
             return Err(Error::request(param, message));
@@ -87,21 +87,21 @@ impl Input {
         }
     }
 
-    async fn look(&self, param: &str) -> Result<InputInspection, Error> {
+    async fn inspect_content(&self, param: &str) -> Result<InputInspection, Error> {
         match &self.content {
             InputContent::Bytes(bytes) => {
                 Ok(InputInspection { length: ByteSource::len(&**bytes), header: inspect(&&**bytes) })
             }
             #[cfg(not(target_arch = "wasm32"))]
             InputContent::File(path) => {
-                let unread = |error| Error::request(param, format!("{self} cannot be read: {error}"));
-                file::look(path.clone()).await.map_err(unread)
+                let unreadable = |error| Error::request(param, format!("{self} cannot be read: {error}"));
+                file::inspect_file(path.clone()).await.map_err(unreadable)
             }
         }
     }
 
     /// Returns the name for the service, without control characters: a line end would corrupt the headers of the part.
-    fn told_name(&self, format: Format) -> String {
+    fn sent_name(&self, format: Format) -> String {
         let own = match &self.content {
             #[cfg(not(target_arch = "wasm32"))]
             InputContent::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
@@ -182,8 +182,8 @@ impl CheckedInput {
             InputContent::Bytes(bytes) => Body::from(bytes.clone()),
         };
         // For services that trust the declared type; ours reads the bytes.
-        let format = self.header.facts.format;
-        part(body, self.length).file_name(self.input.told_name(format)).mime_str(&format!("image/{format}"))
+        let format = self.header.properties.format;
+        part(body, self.length).file_name(self.input.sent_name(format)).mime_str(&format!("image/{format}"))
     }
 }
 
@@ -201,11 +201,11 @@ fn part(body: Body, _: u64) -> Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::tests::pictures::{padded, png};
+    use crate::client::tests::test_images::{padded, png};
 
     fn ready(input: impl Into<Input>) -> Result<CheckedInput, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(input.into().ready("image"))
+        runtime.block_on(input.into().check("image"))
     }
 
     #[track_caller]
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_name_is_the_file_without_its_folders_and_without_controls() {
-        let name = |input: Input| input.told_name(Format::Webp);
+        let name = |input: Input| input.sent_name(Format::Webp);
         assert_eq!(name(Input::from_path("there/here/fox.webp")), "fox.webp");
         assert_eq!(name(Input::from_bytes(vec![0])), "image.webp");
         assert_eq!(name(Input::from_bytes(vec![0]).file_name("a\r\nX: y\0.png")), "aX: y.png");

@@ -11,41 +11,41 @@ use crate::wire::types::{Image, ImagesResponse};
 pub(super) type JsonMap = Map<String, Value>;
 
 /// The members of an event that belong to its image; the others belong to the answer.
-const OF_IMAGE: [&str; 3] = ["b64_json", "revised_prompt", "url"];
+const IMAGE_MEMBERS: [&str; 3] = ["b64_json", "revised_prompt", "url"];
 
 /// Returns the answer with these members.
-pub(super) fn answer(mut members: JsonMap) -> ImagesResponse {
+pub(super) fn response_from_answer(mut members: JsonMap) -> ImagesResponse {
     let data = match members.remove("data") {
-        Some(Value::Array(images)) => images.into_iter().map(image).collect(),
+        Some(Value::Array(images)) => images.into_iter().map(read_image).collect(),
         _ => Vec::new(),
     };
     ImagesResponse {
-        background: take(&mut members, "background"),
-        created: time(members.remove("created").as_ref()),
+        background: take_member(&mut members, "background"),
+        created: whole_seconds(members.remove("created").as_ref()),
         data,
-        model: take(&mut members, "model"),
-        output_format: take(&mut members, "output_format"),
-        quality: take(&mut members, "quality"),
-        size: take(&mut members, "size"),
-        usage: take(&mut members, "usage"),
+        model: take_member(&mut members, "model"),
+        output_format: take_member(&mut members, "output_format"),
+        quality: take_member(&mut members, "quality"),
+        size: take_member(&mut members, "size"),
+        usage: take_member(&mut members, "usage"),
         extra: members,
     }
 }
 
 /// Converts an event with an image to the answer that the same request would have received without a stream.
-pub(super) fn event(mut members: JsonMap) -> ImagesResponse {
-    let image: JsonMap = OF_IMAGE.iter().filter_map(|name| members.remove_entry(*name)).collect();
+pub(super) fn response_from_event(mut members: JsonMap) -> ImagesResponse {
+    let image: JsonMap = IMAGE_MEMBERS.iter().filter_map(|name| members.remove_entry(*name)).collect();
     members.remove("type");
     members.remove("partial_image_index");
     if let Some(created) = members.remove("created_at") {
         members.insert("created".to_owned(), created);
     }
     members.insert("data".to_owned(), Value::Array(vec![Value::Object(image)]));
-    answer(members)
+    response_from_answer(members)
 }
 
 /// An image that comes as an address has no bytes, but it was paid for too.
-fn image(image: Value) -> Image {
+fn read_image(image: Value) -> Image {
     let Value::Object(mut members) = image else {
         return Image { b64_json: String::new(), revised_prompt: None, extra: Map::new() };
     };
@@ -53,18 +53,18 @@ fn image(image: Value) -> Image {
         Some(Value::String(text)) => text,
         _ => String::new(),
     };
-    Image { b64_json, revised_prompt: take(&mut members, "revised_prompt"), extra: members }
+    Image { b64_json, revised_prompt: take_member(&mut members, "revised_prompt"), extra: members }
 }
 
 /// Removes the named member and returns it if it is understood; otherwise leaves it in place.
-fn take<T: DeserializeOwned>(members: &mut JsonMap, name: &str) -> Option<T> {
+fn take_member<T: DeserializeOwned>(members: &mut JsonMap, name: &str) -> Option<T> {
     let value = T::deserialize(members.get(name)?).ok()?;
     members.remove(name);
     Some(value)
 }
 
 /// Some services send fractions of seconds.
-fn time(created: Option<&Value>) -> i64 {
+fn whole_seconds(created: Option<&Value>) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "the whole seconds are wanted")]
     let whole = |created: &Value| created.as_i64().or_else(|| created.as_f64().map(|seconds| seconds as i64));
     created.and_then(whole).unwrap_or(0)

@@ -31,9 +31,9 @@ macro_rules! size {
 #[expect(clippy::panic, reason = "evaluated by the compiler, where a panic is the error message")]
 pub const fn size(text: &str) -> Size {
     let bytes = text.as_bytes();
-    let (width, rest) = edge(bytes, 0);
+    let (width, rest) = parse_edge(bytes, 0);
     assert!(rest < bytes.len() && bytes[rest] == b'x', "expected `<width>x<height>`, such as \"1536x1024\"");
-    let (height, end) = edge(bytes, rest + 1);
+    let (height, end) = parse_edge(bytes, rest + 1);
     assert!(end == bytes.len(), "expected `<width>x<height>`, such as \"1536x1024\"");
     match Size::new(width, height) {
         Ok(size) => size,
@@ -46,7 +46,7 @@ pub const fn size(text: &str) -> Size {
 }
 
 /// Returns the number that begins at `start`, and its end. A number that is too long for any edge stays too long.
-const fn edge(bytes: &[u8], start: usize) -> (u32, usize) {
+const fn parse_edge(bytes: &[u8], start: usize) -> (u32, usize) {
     let mut value: u32 = 0;
     let mut index = start;
     while index < bytes.len() && bytes[index].is_ascii_digit() && !(index == start && bytes[index] == b'0') {

@@ -7,7 +7,7 @@ use super::{Client, Error};
 use crate::wire::types;
 
 /// Ours: the service answers from memory, so a longer wait would be for something that is broken.
-const LIMIT: TimeLimit = TimeLimit::Whole(Duration::from_secs(30));
+const LIMIT: TimeLimit = TimeLimit::Total(Duration::from_secs(30));
 
 /// Calls about models; from [`Client::models`].
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl<'a> ModelCalls<'a> {
     pub async fn list(&self) -> Result<types::ModelList, Error> {
         let call = self.client.call(LIMIT);
         let answer = call.list_models().send().await;
-        answer.map(progenitor_client::ResponseValue::into_inner).map_err(|error| Error::of_call(error, &call.inner))
+        answer.map(progenitor_client::ResponseValue::into_inner).map_err(|error| Error::from_call(error, &call.inner))
     }
 
     /// Returns the model with this name.
@@ -41,6 +41,6 @@ impl<'a> ModelCalls<'a> {
     pub async fn retrieve(&self, id: &str) -> Result<types::Model, Error> {
         let call = self.client.call(LIMIT);
         let answer = call.retrieve_model().model(id).send().await;
-        answer.map(progenitor_client::ResponseValue::into_inner).map_err(|error| Error::of_call(error, &call.inner))
+        answer.map(progenitor_client::ResponseValue::into_inner).map_err(|error| Error::from_call(error, &call.inner))
     }
 }

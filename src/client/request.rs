@@ -4,10 +4,10 @@
 //! checked when the request is sent, because a type for it would only move the same check to another line.
 
 mod edit;
-mod wishes;
+mod options;
 
 pub use edit::EditRequest;
-pub(super) use wishes::{AnswerMode, ImageOptions};
+pub(super) use options::{AnswerMode, ImageOptions};
 
 use std::borrow::Cow;
 
@@ -76,7 +76,7 @@ pub struct ModelName(Cow<'static, str>);
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it is sent with `client.images().generate(…)`"]
 pub struct GenerateRequest {
-    wishes: ImageOptions,
+    options: ImageOptions,
 }
 
 // === impl Fallback ===
@@ -169,15 +169,15 @@ impl From<&str> for ModelName {
 impl GenerateRequest {
     /// Creates a request with this prompt, for one image; the model chooses everything else.
     pub fn new(prompt: impl Into<String>) -> Self {
-        Self { wishes: ImageOptions::new(prompt.into()) }
+        Self { options: ImageOptions::new(prompt.into()) }
     }
 
-    pub(super) fn into_wishes(self) -> ImageOptions {
-        self.wishes
+    pub(super) fn into_options(self) -> ImageOptions {
+        self.options
     }
 }
 
-wishes::setters!(GenerateRequest);
+options::setters!(GenerateRequest);
 
 impl From<&Self> for GenerateRequest {
     fn from(request: &Self) -> Self {
@@ -232,7 +232,7 @@ mod tests {
 
     #[track_caller]
     fn check(request: GenerateRequest, delivery: AnswerMode, expected: &Value) {
-        let mut body = serde_json::to_value(request.into_wishes().into_wire(delivery).unwrap()).unwrap();
+        let mut body = serde_json::to_value(request.into_options().into_wire(delivery).unwrap()).unwrap();
         // The generator always writes `stream`; `null` and absent mean the same.
         if let Some(members) = body.as_object_mut() {
             members.retain(|_, value| !value.is_null() && *value != json!(false));
@@ -270,7 +270,7 @@ mod tests {
             AnswerMode::Whole,
             &json!({"model": "sketch-1", "prompt": "a"}),
         );
-        let error = GenerateRequest::new("a").model("").into_wishes().into_wire(AnswerMode::Whole).unwrap_err();
+        let error = GenerateRequest::new("a").model("").into_options().into_wire(AnswerMode::Whole).unwrap_err();
         assert_eq!(error.param(), Some("model"));
     }
 

@@ -76,7 +76,7 @@ struct PixelBuffer {
 #[derive(Debug, thiserror::Error)]
 enum ResizeFailure {
     #[error("{0}")]
-    Flaw(ImageFileError),
+    InvalidFile(ImageFileError),
     #[error("it is an animation")]
     Animated,
     #[error("the file has {0} bytes; it must have fewer than {MAX_UPLOAD_IMAGE_BYTES}")]
@@ -127,20 +127,20 @@ impl Resize {
     /// be written in the format.
     pub fn apply(&self, file: impl Into<Bytes>) -> Result<ResizedImage, Error> {
         let file = file.into();
-        self.try_apply(&file).map_err(|trouble| Error::image(&format!("the image cannot be resized: {trouble}")))
+        self.try_apply(&file).map_err(|failure| Error::image(&format!("the image cannot be resized: {failure}")))
     }
 
     fn try_apply(&self, file: &Bytes) -> Result<ResizedImage, ResizeFailure> {
-        let facts = examined(file)?;
+        let facts = check_image(file)?;
         let output = self.output.unwrap_or_else(|| facts.format.into());
         let original = (facts.width, facts.height);
         let is_same = original == (self.size.width(), self.size.height());
         let file = if is_same && output.format() == facts.format {
             file.clone()
         } else {
-            let pixels = decode::file(file, facts.format)?;
+            let pixels = decode::decode_file(file, facts.format)?;
             let pixels = if is_same { pixels } else { self.resample(pixels)? };
-            encode::file(&pixels, output)?.into()
+            encode::encode_file(&pixels, output)?.into()
         };
         Ok(ResizedImage { file, format: output.format(), size: self.size, original })
     }
@@ -168,14 +168,14 @@ impl From<Size> for Resize {
 }
 
 /// Returns format and pixel size of a whole still image within the limits.
-fn examined(file: &Bytes) -> Result<ImageProperties, ResizeFailure> {
+fn check_image(file: &Bytes) -> Result<ImageProperties, ResizeFailure> {
     if file.len() as u64 >= MAX_UPLOAD_IMAGE_BYTES {
         return Err(ResizeFailure::TooLarge(file.len()));
     }
     let facts = match inspect(&&file[..]) {
-        Ok(header) => header.facts,
+        Ok(header) => header.properties,
         Err(ImageFileError::Animated(_)) => return Err(ResizeFailure::Animated),
-        Err(flaw) => return Err(ResizeFailure::Flaw(flaw)),
+        Err(flaw) => return Err(ResizeFailure::InvalidFile(flaw)),
     };
     // Neither side exceeds 65,535.
     if u64::from(facts.width) * u64::from(facts.height) > u64::from(MAX_PIXELS) {
@@ -217,7 +217,7 @@ impl ResizedImage {
     ///
     /// Returns an error if the file cannot be written.
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        save::image(self, path.as_ref(), FileNaming::Free).await
+        save::save_image(self, path.as_ref(), FileNaming::Free).await
     }
 
     /// Like [`ResizedImage::write_to`], but replaces an existing file.
@@ -226,7 +226,7 @@ impl ResizedImage {
     ///
     /// Returns an error if the file cannot be written; an existing one then stays as it was.
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        save::image(self, path.as_ref(), FileNaming::Replacing).await
+        save::save_image(self, path.as_ref(), FileNaming::Replacing).await
     }
 }
 
@@ -260,7 +260,7 @@ impl Image {
     ///
     /// The errors of [`Resize::apply`]; also an error if only an address came instead of the image.
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
-        apart(self.bytes()?, resize.into()).await
+        resize_on_blocking_thread(self.bytes()?, resize.into()).await
     }
 }
 
@@ -273,12 +273,12 @@ impl ResponseImage {
     ///
     /// The errors of [`Resize::apply`].
     pub async fn resize_to(&self, resize: impl Into<Resize>) -> Result<ResizedImage, Error> {
-        apart(self.bytes()?, resize.into()).await
+        resize_on_blocking_thread(self.bytes()?, resize.into()).await
     }
 }
 
 /// Resizes on a blocking thread, because it takes a while.
-async fn apart(file: Vec<u8>, resize: Resize) -> Result<ResizedImage, Error> {
+async fn resize_on_blocking_thread(file: Vec<u8>, resize: Resize) -> Result<ResizedImage, Error> {
     let resized = tokio::task::spawn_blocking(move || resize.apply(file)).await;
-    resized.unwrap_or_else(|stopped| Err(Error::image("resizing was cancelled").because(stopped)))
+    resized.unwrap_or_else(|stopped| Err(Error::image("resizing was cancelled").with_source(stopped)))
 }

@@ -3,21 +3,21 @@
 //! The known part of the API is typed; everything else is open in both directions: a field, an item, a tool or an event
 //! that this version does not know is sent and kept exactly as it is.
 
-mod answer;
 mod event;
 mod image;
 mod item;
 mod request;
+mod response;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tool;
 
-pub use answer::Response;
 pub use event::{ResponseEvent, ResponseStep};
 pub use image::ResponseImage;
 pub use item::{ImageCall, Message, OutputItem, ResponseItem};
 pub use request::{ResponseInput, ResponseRequest};
+pub use response::Response;
 pub use stream::ResponseStream;
 pub use tool::{ImageTool, ResponseTool};
 
@@ -75,12 +75,12 @@ impl<'a> ResponseCalls<'a> {
     /// in time.
     pub async fn create(&self, request: impl Into<ResponseRequest>) -> Result<Response, Error> {
         let request = request.into();
-        let client = self.client.call_with(TimeLimit::Whole(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let client = self.client.call_with(TimeLimit::Total(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: JSON };
         let body = Bytes::from(request.body(false));
-        let answer = call.send(|request| Ok(written(request, &body))).await?;
-        let bytes = answer.bytes().await.map_err(|error| Error::of_stream(error, &client.inner))?;
-        let response = Response::read(bytes.into(), &client.inner)?;
+        let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
+        let bytes = answer.bytes().await.map_err(|error| Error::from_stream(error, &client.inner))?;
+        let response = Response::parse(bytes.into(), &client.inner)?;
         match response.failure(&client.inner) {
             Some(error) => Err(error),
             None => Ok(response),
@@ -97,14 +97,14 @@ impl<'a> ResponseCalls<'a> {
     /// Returns an error if the service cannot be reached, refuses the request, or does not begin to answer in time.
     pub async fn stream(&self, request: impl Into<ResponseRequest>) -> Result<ResponseStream, Error> {
         let request = request.into();
-        let client = self.client.call_with(TimeLimit::Silence(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
+        let client = self.client.call_with(TimeLimit::Idle(request.time_limit().unwrap_or(LIMIT)), HeaderMap::new());
         let call = ApiCall { client: &client, operation: ApiOperation::CREATE_RESPONSE, accept: EVENTS };
         let body = Bytes::from(request.body(true));
-        let answer = call.send(|request| Ok(written(request, &body))).await?;
+        let answer = call.send(|request| Ok(with_json_body(request, &body))).await?;
         Ok(ResponseStream::new(answer, client.inner.clone()))
     }
 }
 
-fn written(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
+fn with_json_body(request: RequestBuilder, body: &Bytes) -> RequestBuilder {
     request.header(CONTENT_TYPE, JSON).body(body.clone())
 }

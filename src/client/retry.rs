@@ -31,17 +31,17 @@ pub(super) enum SendOutcome {
 // === impl SendOutcome ===
 
 impl SendOutcome {
-    pub(super) fn of(result: &Result<Response>) -> Self {
+    pub(super) fn from_result(result: &Result<Response>) -> Self {
         match result {
-            Ok(response) => Self::Answer(HttpResponseHead::of(response)),
-            Err(error) if never_sent(error) => Self::NeverSent,
+            Ok(response) => Self::Answer(HttpResponseHead::from_response(response)),
+            Err(error) if was_never_sent(error) => Self::NeverSent,
             Err(_) => Self::Unknown,
         }
     }
 
     /// Turns every answer into [`Self::Unknown`] unless it has `x-should-retry: true`, so that only that word allows a
     /// retry.
-    pub(super) fn unless_unasked(self) -> Self {
+    pub(super) fn without_implicit_retry(self) -> Self {
         match self {
             Self::Answer(head) if head.should_retry != Some(true) => Self::Unknown,
             seen => seen,
@@ -51,7 +51,7 @@ impl SendOutcome {
 
 /// Returns true if the request certainly reached no service: no address, no listener, or no TLS.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn never_sent(error: &reqwest::Error) -> bool {
+pub(super) fn was_never_sent(error: &reqwest::Error) -> bool {
     error.is_connect()
 }
 
@@ -63,7 +63,7 @@ pub(super) fn never_sent(_: &reqwest::Error) -> bool {
 
 /// Returns true if an answer of this kind allows the same request again. The word of the service has priority. A 409
 /// with that word is `image_in_progress`: the same request waits for the same image.
-pub(super) fn allows(head: &HttpResponseHead) -> bool {
+pub(super) fn allows_retry(head: &HttpResponseHead) -> bool {
     match head.status {
         409 => head.should_retry == Some(true),
         502..=504 => head.should_retry != Some(false),
@@ -72,18 +72,18 @@ pub(super) fn allows(head: &HttpResponseHead) -> bool {
 }
 
 /// Returns the pause before the request is sent again; `None` if it must not be. `jitter` is from 0 to 1.
-pub(super) fn pause(seen: &SendOutcome, tries: u32, jitter: f64) -> Option<Duration> {
-    let asked = match seen {
+pub(super) fn retry_pause(outcome: &SendOutcome, tries: u32, jitter: f64) -> Option<Duration> {
+    let requested_pause = match outcome {
         SendOutcome::NeverSent => None,
-        SendOutcome::Answer(head) if allows(head) => head.retry_after,
+        SendOutcome::Answer(head) if allows_retry(head) => head.retry_after,
         SendOutcome::Answer(_) | SendOutcome::Unknown => return None,
     };
-    if asked.is_some_and(|asked| asked > LONGEST_PAUSE) {
+    if requested_pause.is_some_and(|asked| asked > LONGEST_PAUSE) {
         return None;
     }
     // Between half and all of it, so that clients that failed at the same time do not return at the same time.
     let own = FIRST_PAUSE.saturating_mul(1 << tries.min(6)).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
-    Some(asked.unwrap_or_default().max(own))
+    Some(requested_pause.unwrap_or_default().max(own))
 }
 
 /// Returns a number from 0 to 1. The keys of the standard hasher come from the system's random source; nothing secret
@@ -124,7 +124,7 @@ mod tests {
 
     #[track_caller]
     fn check(seen: &SendOutcome, expected: Option<u64>) {
-        assert_eq!(pause(seen, 0, 1.0), expected.map(Duration::from_millis), "{seen:?}");
+        assert_eq!(retry_pause(seen, 0, 1.0), expected.map(Duration::from_millis), "{seen:?}");
     }
 
     #[test]
@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_send_is_sent_again_only_where_the_service_asks_for_it() {
-        check(&SendOutcome::NeverSent.unless_unasked(), Some(500));
-        check(&answer(503, Some(true), None).unless_unasked(), Some(500));
-        check(&answer(503, None, None).unless_unasked(), None);
-        check(&answer(503, Some(false), None).unless_unasked(), None);
-        check(&answer(500, Some(true), None).unless_unasked(), None);
+        check(&SendOutcome::NeverSent.without_implicit_retry(), Some(500));
+        check(&answer(503, Some(true), None).without_implicit_retry(), Some(500));
+        check(&answer(503, None, None).without_implicit_retry(), None);
+        check(&answer(503, Some(false), None).without_implicit_retry(), None);
+        check(&answer(500, Some(true), None).without_implicit_retry(), None);
     }
 
     #[test]
@@ -164,7 +164,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_are_spread() {
-        let pauses = |jitter| [0, 1, 2].map(|tries| pause(&SendOutcome::NeverSent, tries, jitter).unwrap().as_millis());
+        let pauses =
+            |jitter| [0, 1, 2].map(|tries| retry_pause(&SendOutcome::NeverSent, tries, jitter).unwrap().as_millis());
         assert_eq!(pauses(0.0), [250, 500, 1000]);
         assert_eq!(pauses(1.0), [500, 1000, 2000]);
         assert!((0..64).map(|_| jitter()).all(|value| (0.0..=1.0).contains(&value)));

@@ -13,17 +13,17 @@ use super::Error;
 use crate::image::Format;
 
 /// Returns the path with the extension of the format, unless it has one that belongs to no image format.
-pub(crate) fn with_ending(path: &Path, format: Option<Format>) -> PathBuf {
+pub(crate) fn with_format_extension(path: &Path, format: Option<Format>) -> PathBuf {
     let Some(format) = format else { return path.to_owned() };
     let has_ending = path.extension().is_some();
-    if has_ending && format_of_name(path).is_none_or(|named| named == format) {
+    if has_ending && format_from_extension(path).is_none_or(|named| named == format) {
         return path.to_owned();
     }
     path.with_extension(format.extension())
 }
 
 /// Returns the format that the extension of a file name stands for.
-pub(crate) fn format_of_name(path: &Path) -> Option<Format> {
+pub(crate) fn format_from_extension(path: &Path) -> Option<Format> {
     match path.extension()?.to_ascii_lowercase().to_str()? {
         "jpg" | "jpe" => Some(Format::Jpeg),
         word => word.parse().ok(),
@@ -54,11 +54,11 @@ pub(super) trait EncodedImage: Clone + Send + 'static {
 pub(super) type ImageByteSink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Error>;
 
 /// Writes an image and returns its path.
-pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
-    let (picture, path) = (picture.clone(), path.to_owned());
+pub(super) async fn save_image(encoded: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
+    let (picture, path) = (encoded.clone(), path.to_owned());
     // On a blocking thread, because file access blocks and an image is megabytes.
     let written = tokio::task::spawn_blocking(move || {
-        let path = with_ending(&path, picture.format());
+        let path = with_format_extension(&path, picture.format());
         write(&picture, &path, naming)
     });
     written.await.unwrap_or_else(|stopped| Err(Error::file("writing was cancelled", io::Error::other(stopped))))
@@ -66,15 +66,15 @@ pub(super) async fn image(picture: &impl EncodedImage, path: &Path, naming: File
 
 /// Writes all images and returns their paths. An image that cannot be written does not stop the others; the first error
 /// is returned.
-pub(super) async fn all<P: EncodedImage>(
-    pictures: impl Iterator<Item = P>,
+pub(super) async fn save_all<P: EncodedImage>(
+    encoded_images: impl Iterator<Item = P>,
     path: &Path,
 ) -> Result<Vec<PathBuf>, Error> {
-    let pictures: Vec<P> = pictures.collect();
+    let pictures: Vec<P> = encoded_images.collect();
     let naming = if pictures.len() > 1 { FileNaming::Numbered } else { FileNaming::Free };
     let (mut written, mut failure) = (Vec::with_capacity(pictures.len()), None);
     for picture in &pictures {
-        match image(picture, path, naming).await {
+        match save_image(picture, path, naming).await {
             Ok(path) => written.push(path),
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -83,20 +83,20 @@ pub(super) async fn all<P: EncodedImage>(
 }
 
 /// Decodes straight into the file, which appears whole or not at all.
-fn write(picture: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
+fn write(encoded: &impl EncodedImage, path: &Path, naming: FileNaming) -> Result<PathBuf, Error> {
     let failed = |source| Error::file(format!("{} cannot be written", path.display()), source);
-    let draft = TemporaryFile::create(path).map_err(failed)?;
-    picture.write(&mut |piece| (&draft.file).write_all(piece).map_err(failed))?;
-    draft.publish(path, naming).map_err(failed)
+    let temporary = TemporaryFile::create(path).map_err(failed)?;
+    encoded.write(&mut |piece| (&temporary.file).write_all(piece).map_err(failed))?;
+    temporary.publish(path, naming).map_err(failed)
 }
 
 /// Adds a number to the name: `fox.png` becomes `fox-2.png`.
 pub(crate) fn numbered_path(path: &Path, number: usize) -> PathBuf {
-    marked_path(path, &format!("-{number}"))
+    path_with_suffix(path, &format!("-{number}"))
 }
 
 /// Returns the path with a mark before its extension.
-pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
+pub(crate) fn path_with_suffix(path: &Path, mark: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(mark);
     if let Some(ending) = path.extension() {
@@ -109,9 +109,9 @@ pub(crate) fn marked_path(path: &Path, mark: &str) -> PathBuf {
 /// Writes a file that appears whole or not at all.
 #[cfg(feature = "cli")]
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = TemporaryFile::create(path)?;
-    (&draft.file).write_all(bytes)?;
-    draft.publish(path, FileNaming::Replacing).map(drop)
+    let temporary = TemporaryFile::create(path)?;
+    (&temporary.file).write_all(bytes)?;
+    temporary.publish(path, FileNaming::Replacing).map(drop)
 }
 
 /// A file that is still being written, under a temporary name that is removed on drop.
@@ -141,14 +141,14 @@ impl TemporaryFile {
                 self.rename(target)?;
                 return Ok(target.to_owned());
             }
-            FileNaming::Free if self.take(target)? => return Ok(target.to_owned()),
+            FileNaming::Free if self.claim_name(target)? => return Ok(target.to_owned()),
             FileNaming::Free => 2,
             FileNaming::Numbered => 1,
         };
         let mut number = first;
         loop {
             let path = numbered_path(target, number);
-            if self.take(&path)? {
+            if self.claim_name(&path)? {
                 return Ok(path);
             }
             number += 1;
@@ -156,7 +156,7 @@ impl TemporaryFile {
     }
 
     /// Moves the file to a free name; `false` if the name is taken. No two programs get the same name.
-    fn take(&mut self, target: &Path) -> io::Result<bool> {
+    fn claim_name(&mut self, target: &Path) -> io::Result<bool> {
         match fs::hard_link(&self.path, target) {
             // The temporary name is removed on drop.
             Ok(()) => return Ok(true),
@@ -203,13 +203,13 @@ mod tests {
         }
 
         fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
-            decode::pieces(self, sink)
+            decode::decode_chunks(self, sink)
         }
     }
 
     #[track_caller]
     fn check(path: &str, format: Option<Format>, expected: &str) {
-        assert_eq!(with_ending(Path::new(path), format), Path::new(expected));
+        assert_eq!(with_format_extension(Path::new(path), format), Path::new(expected));
     }
 
     #[test]

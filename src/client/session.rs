@@ -47,10 +47,10 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeLimit {
     /// Limits the whole attempt, up to the last byte of the answer.
-    Whole(Duration),
+    Total(Duration),
     /// Limits the time until the answer begins, and each silence after that. The whole may take longer: a stream that
     /// shows signs of life is not given up.
-    Silence(Duration),
+    Idle(Duration),
 }
 
 /// The number of times that a call was sent again.
@@ -121,9 +121,9 @@ impl Session {
     }
 
     /// Keeps the head of the final answer.
-    pub(super) fn answered(&self, response: &Response) {
+    pub(super) fn record_head(&self, response: &Response) {
         // It is set only once, because each call has a session of its own.
-        drop(self.head.set(HttpResponseHead::of(response)));
+        drop(self.head.set(HttpResponseHead::from_response(response)));
     }
 }
 
@@ -132,7 +132,7 @@ impl Session {
 impl TimeLimit {
     pub(super) fn duration(self) -> Duration {
         match self {
-            Self::Whole(limit) | Self::Silence(limit) => limit,
+            Self::Total(limit) | Self::Idle(limit) => limit,
         }
     }
 }
@@ -140,20 +140,20 @@ impl TimeLimit {
 // === impl RetryCounter ===
 
 impl RetryCounter {
-    pub(super) fn are_left(&self, session: &Session) -> bool {
+    pub(super) fn has_retries_left(&self, session: &Session) -> bool {
         self.0 < session.max_retries
     }
 
     /// Waits before the next attempt; returns false if there must not be one.
-    pub(super) async fn another(&mut self, seen: &SendOutcome) -> bool {
-        let Some(pause) = retry::pause(seen, self.0, retry::jitter()) else { return false };
+    pub(super) async fn wait_for_retry(&mut self, outcome: &SendOutcome) -> bool {
+        let Some(pause) = retry::retry_pause(outcome, self.0, retry::jitter()) else { return false };
         retry::sleep(pause).await;
         self.0 += 1;
         true
     }
 
     /// Adds the number of the attempt to the request, if it is a retry.
-    pub(super) fn mark(&self, request: &mut Request) {
+    pub(super) fn set_retry_header(&self, request: &mut Request) {
         if self.0 > 0 {
             request.headers_mut().insert(RETRY_COUNT, self.0.into());
         }
@@ -173,7 +173,7 @@ impl ClientHooks<Session> for Client {
     async fn pre<E>(&self, request: &mut Request, _: &OperationInfo) -> Result<(), progenitor_client::Error<E>> {
         let session = self.inner();
         // Set for each request, because it covers the body too and depends on the size of the image.
-        if let TimeLimit::Whole(limit) = session.limit {
+        if let TimeLimit::Total(limit) = session.limit {
             *request.timeout_mut() = Some(limit);
         }
         let headers = request.headers_mut();
@@ -186,20 +186,20 @@ impl ClientHooks<Session> for Client {
 
     async fn exec(&self, mut request: Request, _: &OperationInfo) -> reqwest::Result<Response> {
         let session = self.inner();
-        let mut tries = RetryCounter::default();
+        let mut retries = RetryCounter::default();
         let is_post = request.method() == Method::POST;
         loop {
             // A body that cannot be cloned is sent only once.
-            let again = if tries.are_left(session) { request.try_clone() } else { None };
+            let next_request = if retries.has_retries_left(session) { request.try_clone() } else { None };
             let result = self.client().execute(request).await;
-            let seen = SendOutcome::of(&result);
+            let outcome = SendOutcome::from_result(&result);
             // A POST makes images, and an error page of a proxy does not tell if they were made.
-            let seen = if is_post { seen.unless_unasked() } else { seen };
-            match again {
-                Some(next) if tries.another(&seen).await => request = next,
-                _ => return result.inspect(|response| session.answered(response)),
+            let seen = if is_post { outcome.without_implicit_retry() } else { outcome };
+            match next_request {
+                Some(next) if retries.wait_for_retry(&seen).await => request = next,
+                _ => return result.inspect(|response| session.record_head(response)),
             }
-            tries.mark(&mut request);
+            retries.set_retry_header(&mut request);
         }
     }
 }
@@ -211,7 +211,7 @@ impl HttpResponseHead {
         (200..300).contains(&self.status)
     }
 
-    pub(super) fn of(response: &Response) -> Self {
+    pub(super) fn from_response(response: &Response) -> Self {
         let headers = response.headers();
         let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         Self {

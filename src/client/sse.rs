@@ -14,7 +14,7 @@ pub(super) const EVENT_MAX_BYTES: usize = 64 << 20;
 const FIELD_MAX_BYTES: usize = 8;
 
 /// The byte order mark, which may come before the first line and states that the text is UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) struct SseEventReader {
     event: SseEvent,
     has_data: bool,
     /// True if the last line ended in a carriage return, so that a line feed still belongs to that line end.
-    after_return: bool,
+    is_after_carriage_return: bool,
     /// True after the end of the first line, which may begin with a byte order mark.
     has_begun: bool,
 }
@@ -46,7 +46,7 @@ impl SseEventReader {
     /// Returns the next event that `bytes` complete, and removes its bytes from them.
     pub(super) fn next(&mut self, bytes: &mut Bytes) -> Result<Option<SseEvent>, SseEventTooLarge> {
         while let Some(first) = bytes.first() {
-            if std::mem::take(&mut self.after_return) && *first == b'\n' {
+            if std::mem::take(&mut self.is_after_carriage_return) && *first == b'\n' {
                 bytes.advance(1);
                 continue;
             }
@@ -59,7 +59,7 @@ impl SseEventReader {
             if end.is_none() {
                 break;
             }
-            self.after_return = bytes.get_u8() == b'\r';
+            self.is_after_carriage_return = bytes.get_u8() == b'\r';
             let event = self.end_line();
             if event.is_some() {
                 return Ok(event);
@@ -69,14 +69,14 @@ impl SseEventReader {
     }
 
     /// Returns the event that the stream left unfinished: an image is not lost because the last empty line is missing.
-    pub(super) fn rest(&mut self) -> Option<SseEvent> {
+    pub(super) fn finish(&mut self) -> Option<SseEvent> {
         self.end_line().or_else(|| self.end_event())
     }
 
     fn end_line(&mut self) -> Option<SseEvent> {
         let mut line = std::mem::take(&mut self.line);
-        if !std::mem::replace(&mut self.has_begun, true) && line.starts_with(MARK) {
-            line.drain(..MARK.len());
+        if !std::mem::replace(&mut self.has_begun, true) && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
         }
         if line.is_empty() {
             return self.end_event();

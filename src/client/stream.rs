@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use reqwest::Response;
 
-use super::flow::{HttpBodyEvent, HttpBodyReader, is_whole};
+use super::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
 use super::session::Session;
 use super::sse::{EVENT_MAX_BYTES, SseEventReader, SseEventTooLarge};
 use super::{Error, Image, ImageEvent, event, images};
@@ -42,10 +42,10 @@ use super::{Error, Image, ImageEvent, event, images};
 #[must_use = "the image is only made while somebody listens"]
 pub struct ImageStream {
     session: Session,
-    flow: HttpBodyReader,
+    body: HttpBodyReader,
     /// The bytes that have come and were not read yet.
     bytes: Bytes,
-    reading: ImageStreamState,
+    state: ImageStreamState,
     partials: u32,
 }
 
@@ -61,13 +61,13 @@ enum ImageStreamState {
 
 impl ImageStream {
     pub(super) fn new(response: Response, session: Session) -> Self {
-        let reading = if is_whole(&response) {
+        let state = if is_json_response(&response) {
             ImageStreamState::Whole(Vec::new())
         } else {
             ImageStreamState::Events(SseEventReader::default())
         };
-        let flow = HttpBodyReader::new(response, &session);
-        Self { session, flow, bytes: Bytes::new(), reading, partials: 0 }
+        let body = HttpBodyReader::new(response, &session);
+        Self { session, body, bytes: Bytes::new(), state, partials: 0 }
     }
 
     /// Returns the next event; `None` when the stream is over.
@@ -87,7 +87,7 @@ impl ImageStream {
                 completed = Some(image);
             }
         }
-        completed.ok_or_else(|| self.unfinished())
+        completed.ok_or_else(|| self.unfinished_error())
     }
 
     /// Returns the id of the request, which lets the operator of the service find it.
@@ -97,13 +97,13 @@ impl ImageStream {
     }
 
     /// Returns the next event of the bytes that have come.
-    fn read(&mut self) -> Result<Option<ImageEvent>, Error> {
-        match &mut self.reading {
+    fn next_buffered_event(&mut self) -> Result<Option<ImageEvent>, Error> {
+        match &mut self.state {
             ImageStreamState::Events(reader) => {
                 return next_event(reader, &mut self.bytes, self.partials, &self.session);
             }
             ImageStreamState::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
-                return Err(too_large(&self.session));
+                return Err(too_large_error(&self.session));
             }
             ImageStreamState::Whole(body) => body.extend_from_slice(&std::mem::take(&mut self.bytes)),
             ImageStreamState::End => self.bytes.clear(),
@@ -113,42 +113,42 @@ impl ImageStream {
 
     /// Returns the last event, or the error that the end of the answer amounts to.
     fn finish(&mut self) -> Option<Result<ImageEvent, Error>> {
-        self.flow.close();
-        match std::mem::replace(&mut self.reading, ImageStreamState::End) {
+        self.body.close();
+        match std::mem::replace(&mut self.state, ImageStreamState::End) {
             ImageStreamState::Events(mut reader) => {
                 // If the last event is cut off, the broken stream is reported and not the event that cannot be read.
-                let last = reader.rest().map(|event| event::read(&event, self.partials, &self.session));
+                let last = reader.finish().map(|event| event::read_event(&event, self.partials, &self.session));
                 match last {
                     Some(Ok(Some(event @ ImageEvent::Completed { .. }))) => Some(Ok(event)),
                     Some(Err(error)) if error.is_answer() => Some(Err(error)),
-                    _ => Some(Err(self.unfinished())),
+                    _ => Some(Err(self.unfinished_error())),
                 }
             }
             ImageStreamState::Whole(body) => {
-                Some(images::read(body, &self.session).map(|images| ImageEvent::completed(&images)))
+                Some(images::read_whole_answer(body, &self.session).map(|images| ImageEvent::completed(&images)))
             }
             ImageStreamState::End => None,
         }
     }
 
     /// Notes the effect of an event that is about to be returned.
-    fn hand_out(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
+    fn note_event(&mut self, event: Result<ImageEvent, Error>) -> Result<ImageEvent, Error> {
         match &event {
             Ok(ImageEvent::PartialImage { .. }) => self.partials = self.partials.saturating_add(1),
             Ok(ImageEvent::Completed { .. }) => {
-                self.reading = ImageStreamState::End;
-                self.flow.end_soon();
+                self.state = ImageStreamState::End;
+                self.body.expect_end();
             }
             Ok(ImageEvent::Other { .. }) => {}
             Err(_) => {
-                self.reading = ImageStreamState::End;
-                self.flow.close();
+                self.state = ImageStreamState::End;
+                self.body.close();
             }
         }
         event
     }
 
-    fn unfinished(&self) -> Error {
+    fn unfinished_error(&self) -> Error {
         Error::broken("the stream ended without its image, which may still have been made", &self.session)
     }
 }
@@ -158,20 +158,20 @@ impl Stream for ImageStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match self.read() {
-                Ok(Some(event)) => return Poll::Ready(Some(self.hand_out(Ok(event)))),
+            match self.next_buffered_event() {
+                Ok(Some(event)) => return Poll::Ready(Some(self.note_event(Ok(event)))),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Some(self.hand_out(Err(error)))),
+                Err(error) => return Poll::Ready(Some(self.note_event(Err(error)))),
             }
             let this = &mut *self;
-            match ready!(this.flow.poll(cx, &this.session)) {
+            match ready!(this.body.poll(cx, &this.session)) {
                 HttpBodyEvent::Bytes(bytes) => self.bytes = bytes,
-                HttpBodyEvent::Failure(error) if !matches!(self.reading, ImageStreamState::End) => {
-                    return Poll::Ready(Some(self.hand_out(Err(error))));
+                HttpBodyEvent::Failure(error) if !matches!(self.state, ImageStreamState::End) => {
+                    return Poll::Ready(Some(self.note_event(Err(error))));
                 }
                 HttpBodyEvent::Failure(_) | HttpBodyEvent::End => {
                     let last = self.finish();
-                    return Poll::Ready(last.map(|event| self.hand_out(event)));
+                    return Poll::Ready(last.map(|event| self.note_event(event)));
                 }
             }
         }
@@ -183,7 +183,7 @@ impl fmt::Debug for ImageStream {
         f.debug_struct("ImageStream")
             .field("request_id", &self.request_id())
             .field("partials", &self.partials)
-            .field("is_over", &self.flow.is_over())
+            .field("is_over", &self.body.is_closed())
             .finish_non_exhaustive()
     }
 }
@@ -195,8 +195,8 @@ fn next_event(
     partials: u32,
     session: &Session,
 ) -> Result<Option<ImageEvent>, Error> {
-    while let Some(event) = reader.next(bytes).map_err(|SseEventTooLarge| too_large(session))? {
-        let event = event::read(&event, partials, session)?;
+    while let Some(event) = reader.next(bytes).map_err(|SseEventTooLarge| too_large_error(session))? {
+        let event = event::read_event(&event, partials, session)?;
         if event.is_some() {
             return Ok(event);
         }
@@ -204,6 +204,6 @@ fn next_event(
     Ok(None)
 }
 
-fn too_large(session: &Session) -> Error {
+fn too_large_error(session: &Session) -> Error {
     Error::unintelligible("an event of the stream is too large to be an image", session.head())
 }

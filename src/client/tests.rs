@@ -3,9 +3,9 @@
 mod edits;
 mod later;
 mod partial;
-pub(super) mod pictures;
 pub(super) mod server;
 mod streams;
+pub(super) mod test_images;
 
 use std::time::Duration;
 
@@ -138,7 +138,10 @@ fn what_may_have_been_paid_for_is_never_sent_again() {
     for play in [Play::Hangup, truncated] {
         let server = Server::play([play, answer(200, &image())]);
         let error = generate(&server).unwrap_err();
-        assert!(!error.is_retryable() && !error.is_connect() && error.message().contains("may still have been made"), "{error:?}");
+        assert!(
+            !error.is_retryable() && !error.is_connect() && error.message().contains("may still have been made"),
+            "{error:?}"
+        );
         assert_eq!(server.requests().len(), 1);
     }
 }
@@ -209,7 +212,7 @@ fn the_key_is_shown_nowhere() {
     let client = client(&server);
     let error = run(client.images().generate("a fox")).unwrap_err();
     assert!(error.is_invalid_key() && error.message() == "Incorrect API key: [redacted]", "{error}");
-    let call = client.call(TimeLimit::Whole(Duration::from_secs(1)));
+    let call = client.call(TimeLimit::Total(Duration::from_secs(1)));
     let shown = format!("{client:?} {:?} {call:?} {error:?} {error}", Client::builder().api_key(KEY));
     assert!(!shown.contains(KEY), "{shown}");
     let error = Client::new("https://host", "sk-\n-secret").unwrap_err();

@@ -47,7 +47,7 @@ impl Rejection {
     }
 
     /// Creates a rejection of the whole body.
-    pub(crate) fn whole(reason: RejectionReason, message: impl Into<String>) -> Self {
+    pub(crate) fn for_body(reason: RejectionReason, message: impl Into<String>) -> Self {
         Self { param: None, reason: Some(reason), message: message.into() }
     }
 }

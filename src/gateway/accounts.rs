@@ -9,36 +9,36 @@
 //! U14 to U18, U32 and C10 of the failure catalogue.
 
 mod account;
-mod configured;
-mod cooling;
-mod explain;
+mod config_reload;
+mod cooldown;
+mod explanation;
+mod feedback;
 mod health;
-mod keeper;
-mod kinds;
-mod learn;
 mod lease;
-mod member;
 mod oauth;
-mod pick;
 mod pool;
+mod pool_member;
 mod probe;
 mod queue;
+mod refresh_task;
 mod rows;
-mod tokens;
-mod unfit;
-mod visit;
-mod watch;
+mod selection;
+mod text_model_accounts;
+mod token_cache;
+mod token_fetcher;
+mod unfit_models;
+mod waiter_kinds;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use account::{AccountEndpoint, ResponsesEndpoint, UpstreamAccount, UpstreamAddress, need_tls};
-pub(crate) use explain::{AccountAvailability, AccountExplanation};
-pub(crate) use learn::{AccountFeedback, RetryTarget};
+pub(crate) use explanation::{AccountAvailability, AccountExplanation};
+pub(crate) use feedback::{AccountFeedback, RetryTarget};
 pub(crate) use lease::{Lease, LeaseGrant};
 pub(crate) use oauth::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse};
-pub(crate) use rows::{build as account_of_row, sealed_for, secrets as secrets_of_row};
-pub(crate) use visit::TextModelAccount;
+pub(crate) use rows::{account_from_row as account_of_row, credentials_context, secrets_from_row as secrets_of_row};
+pub(crate) use text_model_accounts::TextModelAccount;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,30 +53,30 @@ use super::rules::TaskRef;
 use super::store::{NodeId, Store, StoreError, Vault};
 use super::telemetry::AccountSnapshot;
 use account::AccountAuth;
-use keeper::TokenFailure;
 use lease::AccountSlot;
-use member::PoolMember;
 use pool::{AccountPool, AccountRequirements};
+use pool_member::PoolMember;
 use queue::RequesterId;
 use rows::{AccountRows, PoolSnapshot};
-use tokens::TokenFetcher;
+use token_cache::TokenFailure;
+use token_fetcher::TokenFetcher;
 
 /// A request waits at most this long for a slot (ours). After that the caller should retry later.
-const WAIT: Duration = Duration::from_secs(30);
+const SLOT_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The name under which a command waits.
-const COMMAND: &str = "command";
+const COMMAND_REQUESTER: &str = "command";
 
 /// All accounts: those of the configuration file and those of the store.
 pub(crate) struct Accounts {
     pool: Arc<AccountPool>,
     store: Arc<dyn Store>,
     vault: Vault,
-    tokens: Arc<TokenFetcher>,
+    token_fetcher: Arc<TokenFetcher>,
     /// The endpoint at which credentials are checked separately from requests.
-    endpoint: Arc<dyn TokenEndpoint>,
+    token_endpoint: Arc<dyn TokenEndpoint>,
     /// True if the last read of the store succeeded.
-    well: AtomicBool,
+    is_store_readable: AtomicBool,
 }
 
 /// The account that made a response.
@@ -100,7 +100,7 @@ pub(crate) enum LeaseRefusal {
     /// The process is stopping and starts no new work.
     Stopping,
     /// No account can serve now, and at least one is in a cooldown because of a limit.
-    Resting {
+    InCooldown {
         /// True if the usage windows of all limited accounts are used up; false if at least one was only asked too
         /// fast.
         exhausted: bool,
@@ -134,8 +134,15 @@ impl Accounts {
             }
         }
         let tokens = Arc::new(TokenFetcher::new(Arc::clone(&store), vault.clone(), Arc::clone(&endpoint), node));
-        let accounts = Self { pool, store, vault, tokens, endpoint, well: AtomicBool::new(true) };
-        accounts.look().await?;
+        let accounts = Self {
+            pool,
+            store,
+            vault,
+            token_fetcher: tokens,
+            token_endpoint: endpoint,
+            is_store_readable: AtomicBool::new(true),
+        };
+        accounts.reload().await?;
         Ok(Arc::new(accounts))
     }
 
@@ -152,21 +159,21 @@ impl Accounts {
         caller: &Caller,
         tried: &[String],
     ) -> Result<Lease, LeaseRefusal> {
-        self.take(&RequesterId::of(caller), wanted(task.into(), caller, tried)).await
+        self.acquire_lease(&RequesterId::from_caller(caller), requirements(task.into(), caller, tried)).await
     }
 
     /// Grants the right to call one specific account that serves this group, for a command that tests it.
-    pub(crate) async fn lease_of(&self, account: &str, group: &str) -> Result<Lease, LeaseRefusal> {
+    pub(crate) async fn lease_account(&self, account: &str, group: &str) -> Result<Lease, LeaseRefusal> {
         let others = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
         let tried = others.into_iter().filter(|name| name != account).collect();
-        let wanted = AccountRequirements { group: group.to_owned(), tried, ..AccountRequirements::default() };
-        self.take(&RequesterId::alone(COMMAND), wanted).await
+        let requirements = AccountRequirements { group: group.to_owned(), tried, ..AccountRequirements::default() };
+        self.acquire_lease(&RequesterId::from_name(COMMAND_REQUESTER), requirements).await
     }
 
     /// The account that would be chosen now. A record thus has an account name even if the process dies before the
     /// first attempt.
-    pub(crate) fn likely<'a>(&self, task: impl Into<TaskRef<'a>>, caller: &Caller) -> Option<String> {
-        self.pool.likely(&wanted(task.into(), caller, &[]))
+    pub(crate) fn likely_account<'a>(&self, task: impl Into<TaskRef<'a>>, caller: &Caller) -> Option<String> {
+        self.pool.likely_account(&requirements(task.into(), caller, &[]))
     }
 
     /// Returns the account that made the response with this id for the caller's user, or for the caller's key if it has
@@ -175,28 +182,32 @@ impl Accounts {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn maker_of(&self, response_id: &str, caller: &Caller) -> Result<ResponseAccount, StoreError> {
-        let Some(name) = self.store.maker_of_response(response_id, caller.user(), caller.key()).await? else {
+    pub(crate) async fn account_of_response(
+        &self,
+        response_id: &str,
+        caller: &Caller,
+    ) -> Result<ResponseAccount, StoreError> {
+        let Some(name) = self.store.account_of_response(response_id, caller.user(), caller.key()).await? else {
             return Ok(ResponseAccount::Unknown);
         };
-        let serves = self.speakers(caller.group_name()).iter().any(|account| account.name() == name);
+        let serves = self.text_model_accounts(caller.group_name()).iter().any(|account| account.name() == name);
         Ok(if serves { ResponseAccount::Serves(name) } else { ResponseAccount::Gone })
     }
 
     /// Lists all accounts in the order in which such a request would try them, each with its state. With a session, the
     /// order is that for a response of this conversation.
     pub(crate) fn explain(&self, group: &str, large: bool, session: Option<&str>) -> Vec<AccountExplanation> {
-        explain::explain(&self.pool, group, large, session)
+        explanation::explain(&self.pool, group, large, session)
     }
 
     /// Returns the state of each account in use, and the number of waiting requests.
-    pub(crate) fn now(&self) -> (Vec<AccountSnapshot>, usize) {
-        self.pool.now()
+    pub(crate) fn snapshot(&self) -> (Vec<AccountSnapshot>, usize) {
+        self.pool.snapshot()
     }
 
     /// True if the last read of the store succeeded.
-    pub(crate) fn can_read(&self) -> bool {
-        self.well.load(Ordering::Relaxed)
+    pub(crate) fn is_store_readable(&self) -> bool {
+        self.is_store_readable.load(Ordering::Relaxed)
     }
 
     /// True if no more leases are granted.
@@ -204,49 +215,53 @@ impl Accounts {
         self.pool.is_stopped()
     }
 
-    async fn take(&self, requester: &RequesterId, mut wanted: AccountRequirements) -> Result<Lease, LeaseRefusal> {
-        let deadline = Instant::now() + WAIT;
+    async fn acquire_lease(
+        &self,
+        requester: &RequesterId,
+        mut requirements: AccountRequirements,
+    ) -> Result<Lease, LeaseRefusal> {
+        let deadline = Instant::now() + SLOT_WAIT_MAX;
         loop {
-            let place = self.pool.place(requester, wanted.clone(), deadline).await?;
-            match self.let_in(&place).await {
-                Ok(authorization) => return Ok(Lease::new(place, authorization)),
+            let slot = self.pool.acquire_slot(requester, requirements.clone(), deadline).await?;
+            match self.authorize_slot(&slot).await {
+                Ok(authorization) => return Ok(Lease::new(slot, authorization)),
                 // The account is now in a cooldown or disabled. Even if an operator re-enables it at this moment, the
                 // others come first.
-                Err(TokenFailure::Revoked(_) | TokenFailure::Trouble) => {
-                    wanted.tried.push(place.account().name().to_owned());
+                Err(TokenFailure::Revoked(_) | TokenFailure::Temporary) => {
+                    requirements.tried.push(slot.account().name().to_owned());
                 }
             }
         }
     }
 
     /// Returns the credentials for a call; `None` if the account needs none.
-    async fn let_in(&self, place: &AccountSlot) -> Result<Option<HeaderValue>, TokenFailure> {
-        match place.account().access() {
-            AccountAuth::Open => Ok(None),
+    async fn authorize_slot(&self, slot: &AccountSlot) -> Result<Option<HeaderValue>, TokenFailure> {
+        match slot.account().auth() {
+            AccountAuth::Unauthenticated => Ok(None),
             AccountAuth::Key(header) => Ok(Some(header.clone())),
-            AccountAuth::Token(keeper) => match self.tokens.access(keeper).await {
+            AccountAuth::Token(cache) => match self.token_fetcher.valid_token(cache).await {
                 Ok(header) => Ok(Some(header)),
-                Err(no_token) => {
-                    self.without_token(place, no_token).await;
-                    Err(no_token)
+                Err(failure) => {
+                    self.handle_missing_token(slot, failure).await;
+                    Err(failure)
                 }
             },
         }
     }
 
     /// Reads the accounts from the store, and updates the pool.
-    async fn look(&self) -> Result<(), StoreError> {
-        let before = PoolSnapshot::of(&self.pool);
+    async fn reload(&self) -> Result<(), StoreError> {
+        let before = PoolSnapshot::from_pool(&self.pool);
         let rows = AccountRows::read(self.store.list_accounts().await?, &before, &self.vault);
         rows.apply(&self.pool, &before);
         Ok(())
     }
 }
 
-fn wanted(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
+fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> AccountRequirements {
     let (protocol, model, session, only) = match task {
         TaskRef::Images(job) => (UpstreamProtocol::Images, job.model(), None, None),
-        TaskRef::Response(job) => (UpstreamProtocol::Responses, job.model(), job.session(), job.account()),
+        TaskRef::Response(job) => (UpstreamProtocol::Responses, job.model(), job.session(), job.only_account()),
     };
     AccountRequirements {
         group: caller.group_name().to_owned(),

@@ -5,8 +5,8 @@
 //! on: a name, a date and an owner. It must not know what a model is good for. If an account does not answer, only its
 //! models are missing. A caller waits at most [`PATIENCE`], and not at all if there is an older answer.
 
-mod read;
-mod shelf;
+mod model_cache;
+mod model_list;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::accounts::{AccountEndpoint, Accounts, TextModelAccount};
 use super::upstream::{ServiceCallError, UpstreamClient};
-use shelf::{ModelCache, ModelFetchError, TextModelList};
+use model_cache::{ModelCache, ModelFetchError, TextModelList};
 
 /// The longest wait of a caller if nothing is known yet (ours): a list is short, and many programs request it when they
 /// start.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALLER_WAIT: Duration = Duration::from_secs(5);
 /// The model that the simulator offers.
-const SIMULATED: &str = "gpt-5.5";
+const SIMULATED_MODEL: &str = "gpt-5.5";
 
 /// A text model, as callers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct TextModel {
 pub(crate) struct TextModelCatalog {
     accounts: Arc<Accounts>,
     upstream: Arc<UpstreamClient>,
-    shelf: Arc<ModelCache<TextModelAccount>>,
+    cache: Arc<ModelCache<TextModelAccount>>,
 }
 
 // === impl TextModelCatalog ===
@@ -48,19 +48,20 @@ pub(crate) struct TextModelCatalog {
 impl TextModelCatalog {
     /// Creates an empty catalogue; no upstream is asked yet.
     pub(crate) fn new(accounts: &Arc<Accounts>, upstream: &Arc<UpstreamClient>) -> Self {
-        Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), shelf: ModelCache::new() }
+        Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), cache: ModelCache::new() }
     }
 
     /// Returns the models for this group: in the order of the configuration if it has `chosen` them, or else by name.
-    pub(crate) async fn of_group(&self, group: &str, chosen: Option<&[String]>) -> Vec<TextModel> {
+    pub(crate) async fn models_for_group(&self, group: &str, chosen: Option<&[String]>) -> Vec<TextModel> {
         if let Some(chosen) = chosen {
-            return chosen.iter().map(|id| TextModel::named(id)).collect();
+            return chosen.iter().map(|id| TextModel::from_name(id)).collect();
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + CALLER_WAIT;
         // All accounts are asked before any is awaited.
-        let asked: Vec<_> = self.accounts.speakers(group).iter().map(|speaker| self.ask(speaker)).collect();
+        let pending_lists: Vec<_> =
+            self.accounts.text_model_accounts(group).iter().map(|speaker| self.request_models(speaker)).collect();
         let mut models = BTreeMap::new();
-        for mut answer in asked {
+        for mut answer in pending_lists {
             let Ok(Ok(answer)) = timeout_at(until, answer.wait_for(Option::is_some)).await else { continue };
             for model in answer.iter().flat_map(|models| models.iter()) {
                 models.entry(model.id.clone()).or_insert_with(|| model.clone());
@@ -70,43 +71,45 @@ impl TextModelCatalog {
     }
 
     /// Returns the known models of this account, now or soon.
-    fn ask(&self, speaker: &Arc<TextModelAccount>) -> Receiver<Option<TextModelList>> {
-        if matches!(speaker.endpoint(), AccountEndpoint::Simulator) {
-            let known: TextModelList = Arc::from([TextModel::named(SIMULATED)]);
+    fn request_models(&self, account: &Arc<TextModelAccount>) -> Receiver<Option<TextModelList>> {
+        if matches!(account.endpoint(), AccountEndpoint::Simulator) {
+            let known: TextModelList = Arc::from([TextModel::from_name(SIMULATED_MODEL)]);
             return watch::channel(Some(known)).1;
         }
         let (accounts, upstream) = (Arc::clone(&self.accounts), Arc::clone(&self.upstream));
-        let asked = Arc::clone(speaker);
-        self.shelf.look(speaker, async move { fetch(&accounts, &upstream, &asked).await })
+        let asked = Arc::clone(account);
+        self.cache.get_or_fetch(account, async move { fetch_models(&accounts, &upstream, &asked).await })
     }
 }
 
 /// Fetches the models that an account lists.
-async fn fetch(
+async fn fetch_models(
     accounts: &Accounts,
     upstream: &UpstreamClient,
-    speaker: &TextModelAccount,
+    account: &TextModelAccount,
 ) -> Result<Vec<TextModel>, ModelFetchError> {
-    let address = match speaker.endpoint() {
+    let address = match account.endpoint() {
         AccountEndpoint::Images(address) => address,
         AccountEndpoint::Responses(host) => host.address(),
         AccountEndpoint::Simulator => return Ok(Vec::new()),
     };
-    let authorization = accounts.pass(speaker).await.map_err(|_| ModelFetchError::Trouble)?;
+    let authorization = accounts.authorization_for(account).await.map_err(|_| ModelFetchError::Temporary)?;
     let listed = upstream.list_models(address, authorization.as_ref()).await;
     let listed = listed.map_err(|failed| match failed {
         ServiceCallError::Status(401 | 403) => ModelFetchError::Refused,
-        _ => ModelFetchError::Trouble,
+        _ => ModelFetchError::Temporary,
     });
-    listed.and_then(|answer| read::models(&answer).ok_or(ModelFetchError::Trouble)).inspect_err(|failed| {
-        tracing::warn!(account = speaker.name(), ?failed, "the models of an account could not be listed");
-    })
+    listed.and_then(|answer| model_list::parse_models(&answer).ok_or(ModelFetchError::Temporary)).inspect_err(
+        |failed| {
+            tracing::warn!(account = account.name(), ?failed, "the models of an account could not be listed");
+        },
+    )
 }
 
 // === impl TextModel ===
 
 impl TextModel {
-    fn named(id: &str) -> Self {
+    fn from_name(id: &str) -> Self {
         Self { id: id.to_owned(), created: None, owned_by: None }
     }
 }

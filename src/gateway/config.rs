@@ -8,11 +8,13 @@
 
 mod account;
 mod address;
+mod config_file;
+mod config_printer;
 mod difference;
 mod duration;
 mod group;
 mod headers;
-mod kept;
+mod host_environment;
 mod model;
 mod pattern;
 mod problem;
@@ -22,9 +24,7 @@ mod raw;
 mod resolve;
 mod schema;
 mod secret;
-mod show;
-mod surroundings;
-mod written;
+mod stored_config;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,9 +35,10 @@ use resolve::{ConfigLayers, resolve, resolve_for_command};
 
 pub(crate) use account::{AccountConfig, AccountCredentials, EndpointConfig, GrantConfig, OauthConfig, UpstreamConfig};
 pub(crate) use address::ListenAddress;
+pub(crate) use config_file::allowed_words;
 pub(crate) use difference::ConfigDifference;
 pub(crate) use group::{FilterConfig, GroupConfig, ModerationConfig};
-pub(crate) use kept::{account_from_json, group_from_json};
+pub(crate) use host_environment::{HostEnvironment, SystemEnvironment};
 pub(crate) use model::ImageModelSpec;
 pub(crate) use problem::ConfigProblem;
 pub(crate) use proxies::TrustedProxies;
@@ -47,8 +48,7 @@ pub(crate) use raw::{
 };
 pub(crate) use schema::schema_json;
 pub(crate) use secret::ConfigSecret;
-pub(crate) use surroundings::{HostEnvironment, SystemEnvironment};
-pub(crate) use written::words_of;
+pub(crate) use stored_config::{account_from_json, group_from_json};
 
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";
@@ -118,7 +118,7 @@ pub(crate) struct Config {
     /// The variables of secrets that the file names, and the address that each is sent to, if it is a base URL.
     named_secrets: Vec<(String, Option<Uri>)>,
     /// The secrets that a command can do without, and why they are absent. Empty for the gateway itself.
-    absent: Vec<ConfigProblem>,
+    absent_secrets: Vec<ConfigProblem>,
     sources: BTreeMap<String, SettingSource>,
     /// The path given with `--config` or its variable, if any.
     file: Option<PathBuf>,
@@ -206,11 +206,8 @@ enum SettingSource {
 /// # Errors
 ///
 /// Returns all problems with the settings, in the order of the file.
-pub(crate) fn load(
-    overrides: ConfigOverrides,
-    surroundings: &dyn HostEnvironment,
-) -> Result<Config, Vec<ConfigProblem>> {
-    load_with(overrides, surroundings, resolve)
+pub(crate) fn load(overrides: ConfigOverrides, host: &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>> {
+    load_with(overrides, host, resolve)
 }
 
 /// Does the same for a command beside the gateway: only the secrets that open the store must be present.
@@ -220,19 +217,19 @@ pub(crate) fn load(
 /// Returns all other problems with the settings, in the order of the file.
 pub(crate) fn load_for_command(
     overrides: ConfigOverrides,
-    surroundings: &dyn HostEnvironment,
+    host: &dyn HostEnvironment,
 ) -> Result<Config, Vec<ConfigProblem>> {
-    load_with(overrides, surroundings, resolve_for_command)
+    load_with(overrides, host, resolve_for_command)
 }
 
 fn load_with(
     overrides: ConfigOverrides,
-    surroundings: &dyn HostEnvironment,
+    host: &dyn HostEnvironment,
     resolve: fn(&ConfigLayers, &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>>,
 ) -> Result<Config, Vec<ConfigProblem>> {
-    let file = overrides.config.clone().or_else(|| surroundings.variable(CONFIG_VARIABLE).map(PathBuf::from));
-    let layers = ConfigLayers::read(overrides, surroundings).map_err(|problem| vec![problem])?;
-    let config = resolve(&layers, surroundings)?;
+    let file = overrides.config.clone().or_else(|| host.variable(CONFIG_VARIABLE).map(PathBuf::from));
+    let layers = ConfigLayers::read(overrides, host).map_err(|problem| vec![problem])?;
+    let config = resolve(&layers, host)?;
     Ok(Config { file, ..config })
 }
 
@@ -241,18 +238,18 @@ fn load_with(
 impl Config {
     /// True if the file names this variable for a secret, but not for this address. On some platforms the case of
     /// letters does not matter.
-    fn names_elsewhere(&self, variable: &str, address: Option<&Uri>) -> bool {
+    fn sends_secret_elsewhere(&self, variable: &str, address: Option<&Uri>) -> bool {
         let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
         let mut named = named.map(|(_, known)| known.as_ref()).peekable();
         named.peek().is_some() && !named.any(|known| known.is_some() && known == address)
     }
 
     /// The absent secrets of this account, without which it cannot be called.
-    pub(crate) fn absent_of(&self, account: &str) -> Vec<ConfigProblem> {
+    pub(crate) fn absent_secrets_of(&self, account: &str) -> Vec<ConfigProblem> {
         let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);
         let Some(table) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
         let is_its = |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(&table));
-        self.absent.iter().filter(is_its).cloned().collect()
+        self.absent_secrets.iter().filter(is_its).cloned().collect()
     }
 
     /// The arguments, each with a space before it, that let another command find the same installation.

@@ -10,37 +10,37 @@
 //! returned once; API keys are not accepted here, and admin tokens are not accepted by the image API; an error names
 //! the refused field, and then nothing has changed.
 
+mod account_view;
 mod accounts;
 mod audit;
+mod config_admin_token;
+mod error_conversion;
 mod groups;
 mod keys;
 mod records;
-mod shown;
-mod token;
+mod request_fields;
 mod tokens;
-mod told;
-mod trouble;
 mod usage;
 mod users;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use token::AdminTokenError;
+pub(crate) use config_admin_token::AdminTokenError;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::follow::GroupRefreshHandle;
-use super::keys::{ApiKeys, bearer};
+use super::group_refresh::GroupRefreshHandle;
+use super::keys::{ApiKeys, bearer_token};
 use super::people::{Actor, IdentityService};
 use super::store::SqliteStore;
 use super::upstream::UpstreamClient;
 use crate::error::Error;
 use crate::wire::admin::types;
-use token::ConfigAdminToken;
-use trouble::{ErrorSubject, of_people};
+use config_admin_token::ConfigAdminToken;
+use error_conversion::{ErrorSubject, from_identity_error};
 
 /// The operations of the operators' API.
 pub(crate) struct Console {
@@ -49,7 +49,7 @@ pub(crate) struct Console {
     keys: Arc<ApiKeys>,
     people: Arc<IdentityService>,
     upstream: Arc<UpstreamClient>,
-    follower: GroupRefreshHandle,
+    group_refresh: GroupRefreshHandle,
     /// The token of the settings, if there is one.
     token: Option<ConfigAdminToken>,
 }
@@ -75,13 +75,13 @@ impl Console {
     /// Returns an error if the admin token of the settings has the form of a key or of a user's admin token.
     pub(crate) fn new(
         config: &Arc<Config>,
-        rooms: ConsoleServices,
+        services: ConsoleServices,
         upstream: Arc<UpstreamClient>,
-        follower: GroupRefreshHandle,
+        group_refresh: GroupRefreshHandle,
     ) -> Result<Self, AdminTokenError> {
         let token = config.admin_token.as_ref().map(ConfigAdminToken::new).transpose()?;
-        let ConsoleServices { store, keys, people } = rooms;
-        Ok(Self { config: Arc::clone(config), store, keys, people, upstream, follower, token })
+        let ConsoleServices { store, keys, people } = services;
+        Ok(Self { config: Arc::clone(config), store, keys, people, upstream, group_refresh, token })
     }
 
     /// Returns the same console with other settings.
@@ -89,13 +89,13 @@ impl Console {
     /// # Errors
     ///
     /// Returns an error if the admin token of the settings has the form of a key or of a user's admin token.
-    pub(crate) fn under(&self, config: &Arc<Config>) -> Result<Self, AdminTokenError> {
-        let rooms = ConsoleServices {
+    pub(crate) fn with_config(&self, config: &Arc<Config>) -> Result<Self, AdminTokenError> {
+        let services = ConsoleServices {
             store: Arc::clone(&self.store),
             keys: Arc::clone(&self.keys),
             people: Arc::clone(&self.people),
         };
-        Self::new(config, rooms, Arc::clone(&self.upstream), self.follower.clone())
+        Self::new(config, services, Arc::clone(&self.upstream), self.group_refresh.clone())
     }
 
     /// Checks the value of an `Authorization` header: the token of the settings, or the admin token of a user.
@@ -103,23 +103,23 @@ impl Console {
     /// # Errors
     ///
     /// Returns the same error for everything that is neither, and 503 if the store cannot be read.
-    pub(crate) async fn admit(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<Actor, Error> {
-        let presented = authorization.and_then(bearer).ok_or(Error::InvalidKey)?;
-        let actor = if self.token.as_ref().is_some_and(|token| token.is(presented)) {
-            Some(Actor::of_settings())
+    pub(crate) async fn authenticate(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<Actor, Error> {
+        let presented = authorization.and_then(bearer_token).ok_or(Error::InvalidKey)?;
+        let actor = if self.token.as_ref().is_some_and(|token| token.matches(presented)) {
+            Some(Actor::from_settings())
         } else {
-            self.people.admit_token(presented).await.map_err(of_people(ErrorSubject::Token, ""))?
+            self.people.admit_token(presented).await.map_err(from_identity_error(ErrorSubject::Token, ""))?
         };
-        Ok(actor.ok_or(Error::InvalidKey)?.at(address))
+        Ok(actor.ok_or(Error::InvalidKey)?.with_address(address))
     }
 }
 
 /// Refuses an operation that members may not call.
-fn admins_only(actor: &Actor) -> Result<(), Error> {
+fn require_admin(actor: &Actor) -> Result<(), Error> {
     if actor.is_admin() { Ok(()) } else { Err(Error::Denied) }
 }
 
 /// Returns the object type of a list.
-const fn list() -> types::ListObject {
+const fn list_object() -> types::ListObject {
     types::ListObject::List
 }

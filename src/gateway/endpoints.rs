@@ -16,7 +16,8 @@ use http::{HeaderName, Version};
 
 use super::flow::{self, GatewayAnswerBody, RequestOptions};
 use super::front::{
-    ApiError, Captured, EditBody, HandlerResponse, JsonBody, Reply, ResponseKind, UnreadBody, answer, hold,
+    ApiError, Captured, EditBody, HandlerResponse, JsonBody, Reply, ResponseKind, UnreadBody, run_handler,
+    spool_response,
 };
 use super::keys::Caller;
 use super::relay::PacedBody;
@@ -26,7 +27,7 @@ use crate::wire::admin::server as admin_server;
 use crate::wire::server::{self, GatewayApi, RetrieveModelPath};
 use crate::wire::types;
 use admin::AdminEndpoints;
-pub(crate) use health::description as measuring;
+pub(crate) use health::metrics_api_description as measuring;
 
 /// The type that carries the implementation; it never has a value.
 pub(crate) enum GatewayEndpoints {}
@@ -40,7 +41,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// # Errors
 ///
 /// Returns an error if two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
+pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     server::register::<GatewayEndpoints>(&mut api)?;
     admin_server::register::<AdminEndpoints>(&mut api)?;
@@ -51,11 +52,11 @@ pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescrip
 }
 
 /// The address of the caller.
-fn address(context: &ApiContext) -> IpAddr {
+fn caller_address(context: &ApiContext) -> IpAddr {
     let request = &context.request;
     // A value that is not text names no address.
     let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
-    context.context().get().trusted_proxies().caller(request.remote_addr().ip(), forwarded)
+    context.context().get().trusted_proxies().caller_address(request.remote_addr().ip(), forwarded)
 }
 
 impl GatewayApi for GatewayEndpoints {
@@ -66,29 +67,29 @@ impl GatewayApi for GatewayEndpoints {
         body: JsonBody<types::ImageGenerationRequest>,
     ) -> Result<Reply<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
-        Ok(answer(&context, unread, async {
+        Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
-            let ask = flow::counted(&gateway, &caller, ask(&context))?;
-            let body = unless_cut(&gateway, body.read(&caller, gateway.spool())).await;
-            let body = flow::counted(&gateway, &caller, body)?;
-            let made = flow::create_image(&gateway, caller, ask, &body).await?;
-            image_answer(&context, &gateway, made).await
+            let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
+            let body = read_unless_stopped(&gateway, body.read(&caller, gateway.spool())).await;
+            let body = flow::count_if_refused(&gateway, &caller, body)?;
+            let gateway_answer = flow::create_image(&gateway, caller, options, &body).await?;
+            to_handler_response(&context, &gateway, gateway_answer).await
         })
         .await)
     }
 
     async fn edit_image(context: ApiContext, body: EditBody) -> Result<Reply<types::ImagesResponse>, ApiError> {
         let unread = body.unread();
-        Ok(answer(&context, unread, async {
+        Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
-            let ask = flow::counted(&gateway, &caller, ask(&context))?;
+            let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
             let reading = Box::pin(body.read(&caller, gateway.spool()));
-            let form = unless_cut(&gateway, reading).await;
-            let form = flow::counted(&gateway, &caller, form)?;
-            let made = flow::edit_image(&gateway, caller, ask, form).await?;
-            image_answer(&context, &gateway, made).await
+            let form = read_unless_stopped(&gateway, reading).await;
+            let form = flow::count_if_refused(&gateway, &caller, form)?;
+            let gateway_answer = flow::edit_image(&gateway, caller, options, form).await?;
+            to_handler_response(&context, &gateway, gateway_answer).await
         })
         .await)
     }
@@ -98,21 +99,21 @@ impl GatewayApi for GatewayEndpoints {
         body: JsonBody<types::ResponseRequest>,
     ) -> Result<Reply<types::Response>, ApiError> {
         let unread = body.unread();
-        Ok(answer(&context, unread, async {
+        Ok(run_handler(&context, unread, async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
-            let ask = flow::counted(&gateway, &caller, ask(&context))?;
-            let body = unless_cut(&gateway, body.keep(&caller, gateway.spool())).await;
-            let body = flow::counted(&gateway, &caller, body)?;
+            let options = flow::count_if_refused(&gateway, &caller, request_options(&context))?;
+            let body = read_unless_stopped(&gateway, body.read_to_spool(&caller, gateway.spool())).await;
+            let body = flow::count_if_refused(&gateway, &caller, body)?;
             let headers = context.request.headers();
-            let made = flow::create_response(&gateway, caller, ask, headers, body).await?;
-            image_answer(&context, &gateway, made).await
+            let gateway_answer = flow::create_response(&gateway, caller, options, headers, body).await?;
+            to_handler_response(&context, &gateway, gateway_answer).await
         })
         .await)
     }
 
     async fn list_models(context: ApiContext) -> Result<Reply<types::ModelList>, ApiError> {
-        Ok(answer(&context, UnreadBody::default(), async {
+        Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
             HandlerResponse::json(&flow::list_models(&gateway, &caller).await)
@@ -124,49 +125,52 @@ impl GatewayApi for GatewayEndpoints {
         context: ApiContext,
         path: Captured<Path<RetrieveModelPath>>,
     ) -> Result<Reply<types::Model>, ApiError> {
-        Ok(answer(&context, UnreadBody::default(), async {
+        Ok(run_handler(&context, UnreadBody::default(), async {
             let gateway = context.context().get();
             let caller = admit(&gateway, &context).await?;
-            let model = path.get()?.into_inner().model;
+            let model = path.into_value()?.into_inner().model;
             HandlerResponse::json(&flow::retrieve_model(&gateway, &caller, &model).await?)
         })
         .await)
     }
 }
 
-async fn image_answer(
+async fn to_handler_response(
     context: &ApiContext,
     gateway: &Gateway,
-    made: flow::GatewayAnswer,
+    gateway_answer: flow::GatewayAnswer,
 ) -> Result<HandlerResponse, Error> {
-    let kind = if made.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
+    let kind = if gateway_answer.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
     let answer = match (kind, context.request.version()) {
         (ResponseKind::Json, Version::HTTP_10) => {
-            let held = hold(made.body, gateway.spool()).await?;
+            let held = spool_response(gateway_answer.body, gateway.spool()).await?;
             let length = held.length().to_string();
             let body = PacedBody::new(held, gateway.cutoff());
-            HandlerResponse::coming(kind, body).with("content-length", Some(&length))
+            HandlerResponse::streaming(kind, body).with_header("content-length", Some(&length))
         }
-        _ => match made.body {
+        _ => match gateway_answer.body {
             // Each body enforces the minimum rate and the cutoff by itself.
-            GatewayAnswerBody::Live(body) => HandlerResponse::coming(kind, body),
-            GatewayAnswerBody::Early(stream) => HandlerResponse::coming(kind, stream),
-            GatewayAnswerBody::Followed(body) => HandlerResponse::coming(kind, body),
+            GatewayAnswerBody::Live(body) => HandlerResponse::streaming(kind, body),
+            GatewayAnswerBody::Early(stream) => HandlerResponse::streaming(kind, stream),
+            GatewayAnswerBody::Stored(body) => HandlerResponse::streaming(kind, body),
         },
     };
-    Ok(answer.with_status(made.head.status).with_all(&made.head.headers))
+    Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
 }
 
 /// Reads the request, unless the gateway stops first: nothing has been spent for the request by then.
-async fn unless_cut<T>(gateway: &Gateway, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn read_unless_stopped<T>(
+    gateway: &Gateway,
+    reading: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     tokio::select! {
-        read = read => read,
+        read = reading => read,
         () = gateway.cutoff().cancelled() => Err(Error::Unavailable),
     }
 }
 
-fn ask(context: &ApiContext) -> Result<RequestOptions, Error> {
-    RequestOptions::read(&context.request_id, context.request.headers())
+fn request_options(context: &ApiContext) -> Result<RequestOptions, Error> {
+    RequestOptions::from_headers(&context.request_id, context.request.headers())
 }
 
 async fn admit(gateway: &Gateway, context: &ApiContext) -> Result<Caller, Error> {

@@ -5,9 +5,9 @@
 //! It repeats no prompt: a verdict names the rule by its position in the settings, because the word itself would reveal
 //! the prompt. It carries rule 3 of the specification's errors: a disallowed request is filtered before it is sent.
 
-mod fold;
-mod letters;
-mod words;
+mod letter_forms;
+mod phrase_tree;
+mod text_folding;
 
 #[cfg(test)]
 mod tests;
@@ -17,10 +17,10 @@ use std::collections::HashMap;
 use regex::{RegexSet, RegexSetBuilder};
 
 use crate::gateway::config::{FilterConfig, GroupConfig, ModerationConfig};
-use words::{EmptyRuleError, PhraseTree};
+use phrase_tree::{EmptyRuleError, PhraseTree};
 
 /// The largest size of one compiled pattern. The settings have the same limit.
-const PATTERN_MAX: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// The rules of every group.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct PromptFilters(HashMap<String, FilterRules>);
 /// The rules of one group.
 #[derive(Debug)]
 struct FilterRules {
-    words: PhraseTree,
+    phrases: PhraseTree,
     patterns: RegexSet,
     moderation: Option<ModerationConfig>,
 }
@@ -111,14 +111,14 @@ impl FilterRules {
         }
         let patterns = RegexSetBuilder::new(&filter.patterns)
             .case_insensitive(true)
-            .size_limit(PATTERN_MAX.saturating_mul(filter.patterns.len().max(1)))
+            .size_limit(MAX_PATTERN_BYTES.saturating_mul(filter.patterns.len().max(1)))
             .build()
             .map_err(|source| FilterError::Patterns { group: group.to_owned(), source: Box::new(source) })?;
-        Ok(Self { words, patterns, moderation: filter.moderation.clone() })
+        Ok(Self { phrases: words, patterns, moderation: filter.moderation.clone() })
     }
 
     fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.patterns.is_empty()
+        self.phrases.is_empty() && self.patterns.is_empty()
     }
 
     /// Returns the first rule that matches the prompt.
@@ -126,8 +126,8 @@ impl FilterRules {
         if self.is_empty() {
             return None;
         }
-        let readings = fold::readings(prompt);
-        let word = readings.iter().find_map(|reading| self.words.find(reading));
+        let readings = text_folding::normalized_readings(prompt);
+        let word = readings.iter().find_map(|reading| self.phrases.find(reading));
         word.map(|index| format!("words[{index}]")).or_else(|| {
             // The original text is checked too: a pattern may match a part that a reading leaves out.
             let texts = std::iter::once(prompt).chain(readings.iter().map(String::as_str));

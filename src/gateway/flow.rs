@@ -3,35 +3,35 @@
 //! Each operation has a file of its own. A request goes through once: `Caller` → `Job` → `Lease` → `Reply` → `Record`.
 //! The attempt loop ([`attempt`]) exists once, for every operation.
 
-mod again;
-mod ask;
-mod asker;
+mod account_call;
 mod attempt;
-mod call;
-mod deliver;
-mod early;
-mod edit;
-mod generate;
-mod ladder;
-mod made;
+mod attempt_context;
+mod attempt_deadlines;
+mod early_stream;
+mod failure_reason;
+mod fallback_order;
+mod fan_out;
+mod fan_out_progress;
+mod gateway_answer;
+mod group_permissions;
+mod image_delivery;
+mod image_edit;
+mod image_generation;
+mod job_context;
 mod models;
 mod outcome;
-mod parts;
-mod permit;
-mod reason;
-mod respond;
-mod screen;
-mod sheet;
-mod siblings;
-mod terms;
-mod work;
+mod prompt_screening;
+mod repeated_request;
+mod request_options;
+mod response_delivery;
+mod shared_record;
 
-pub(crate) use ask::RequestOptions;
-pub(crate) use edit::edit_image;
-pub(crate) use generate::create_image;
-pub(crate) use made::{GatewayAnswer, GatewayAnswerBody};
+pub(crate) use gateway_answer::{GatewayAnswer, GatewayAnswerBody};
+pub(crate) use image_edit::edit_image;
+pub(crate) use image_generation::create_image;
 pub(crate) use models::{list_models, retrieve_model};
-pub(crate) use respond::create_response;
+pub(crate) use request_options::RequestOptions;
+pub(crate) use response_delivery::create_response;
 
 use super::Gateway;
 use super::keys::{AdmissionError, Caller};
@@ -51,7 +51,7 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
             Error::Unavailable
         }
     })?;
-    match gateway.knows_group(caller.group_name()).await {
+    match gateway.has_group_settings(caller.group_name()).await {
         Ok(true) => Ok(caller),
         // The settings come into force at the next group refresh.
         Ok(false) => Err(Error::Unavailable),
@@ -66,7 +66,7 @@ pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Re
 }
 
 /// Returns the error for a request whose body could not be read back from disk: the request itself is not at fault.
-fn unreadable(error: &std::io::Error) -> Error {
+fn unreadable_body_error(error: &std::io::Error) -> Error {
     tracing::error!(%error, "a request body could not be read back from the spool");
     Error::Unavailable
 }
@@ -76,8 +76,12 @@ fn unreadable(error: &std::io::Error) -> Error {
 /// # Errors
 ///
 /// The error of `read`.
-pub(crate) fn counted<T, E: Into<Error>>(gateway: &Gateway, caller: &Caller, read: Result<T, E>) -> Result<T, Error> {
-    read.map_err(|error| {
+pub(crate) fn count_if_refused<T, E: Into<Error>>(
+    gateway: &Gateway,
+    caller: &Caller,
+    result: Result<T, E>,
+) -> Result<T, Error> {
+    result.map_err(|error| {
         let error = error.into();
         // A request whose caller left is not counted as refused, and a request that exceeds a current limit may be
         // accepted later.

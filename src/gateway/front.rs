@@ -5,38 +5,38 @@
 //! describe themselves to dropshot, so the served description stays that of the document. Only this module and
 //! `endpoints` name dropshot.
 
-mod activity;
-mod answer;
+mod api_error;
 mod body;
-mod coding;
+mod captured;
+mod connection_activity;
 mod connections;
-mod context;
+mod content_coding;
 mod dispatch;
-mod fault;
+mod error_samples;
 mod form;
 mod form_body;
 #[cfg(test)]
-mod framed;
-mod held;
+mod framed_body;
 mod listener;
-mod param;
 mod query;
-mod sampled;
+mod request_context;
+mod response;
+mod served_connection;
 mod server;
-mod serving;
-mod unread;
+mod spooled_response;
+mod unread_body;
 
-pub(crate) use answer::{HandlerResponse, Reply, ResponseCounter, ResponseKind, answer, respond};
+pub(crate) use api_error::ApiError;
 pub(crate) use body::JsonBody;
+pub(crate) use captured::Captured;
 pub(crate) use connections::ConnectionTable;
-pub(crate) use dispatch::nothing_here;
-pub(crate) use fault::ApiError;
+pub(crate) use dispatch::not_found;
+pub use error_samples::served_errors;
 pub(crate) use form::EditBody;
 pub(crate) use form_body::FormBody;
-pub(crate) use held::hold;
 pub(crate) use listener::raise_descriptor_limit;
-pub(crate) use param::Captured;
 pub(crate) use query::{Parameters, Query, check_query};
-pub use sampled::served_errors;
+pub(crate) use response::{HandlerResponse, Reply, ResponseCounter, ResponseKind, run_handler, run_page_handler};
 pub(crate) use server::{HttpServer, ServerError, start};
-pub(crate) use unread::UnreadBody;
+pub(crate) use spooled_response::spool_response;
+pub(crate) use unread_body::UnreadBody;

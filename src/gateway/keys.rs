@@ -7,8 +7,8 @@
 //! neither, and unknown and wrong ones together twenty small queries a second; an error of the database is never
 //! reported as an invalid key; secrets are shown once and stored as a keyed hash.
 
-mod book;
 mod error;
+mod key_cache;
 mod pepper;
 mod refresh;
 mod refusals;
@@ -30,17 +30,17 @@ use crate::gateway::store::{
     StoreError, Timestamp, UserRole, UserRow,
 };
 pub(crate) use crate::gateway::store::{KeyId, KeyRow, KeyState, PublicId, UserId};
-use book::{KeyCache, KeyCacheEntry};
-use error::{check_end, check_name};
+use error::{check_expiry, check_name};
+use key_cache::{KeyCache, KeyCacheEntry};
 use refusals::RefusalCounter;
 
 /// The precision of the stored `last_used_at`.
-const TOUCH_EVERY: Duration = Duration::from_secs(60);
+const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 /// The time that the use of a key waits for other uses, so that one commit holds them all.
-const TOUCH_TOGETHER: Duration = Duration::from_millis(250);
+const LAST_USED_BATCH_DELAY: Duration = Duration::from_millis(250);
 
 /// The number of entries above which old ones are forgotten (ours).
-const MANY_TOUCHED: usize = 1000;
+const NOTED_USES_PRUNE_AT: usize = 1000;
 
 /// The time for which the former secret stays valid if the request names none (ours).
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -90,7 +90,7 @@ pub(crate) struct NewKey<'a> {
     /// The time at which it expires.
     pub(crate) expires_at: Option<Timestamp>,
     /// The most keys that its user can have; `None` if the maker of the key is not limited.
-    pub(crate) at_most: Option<u32>,
+    pub(crate) max_keys: Option<u32>,
 }
 
 /// A key with a new secret; the secret is known only now.
@@ -121,7 +121,7 @@ pub(crate) struct IssuedKey {
 struct KeyUses {
     /// The time at which this process last noted the use of each key. Old entries are forgotten, so there are few more
     /// than keys used recently.
-    noted: HashMap<KeyId, Instant>,
+    noted_at: HashMap<KeyId, Instant>,
     /// Keys whose use has not been written yet. If there are any, a task is about to write them.
     unwritten: Vec<KeyId>,
 }
@@ -130,19 +130,19 @@ struct KeyUses {
 pub(crate) struct ApiKeys {
     store: Arc<dyn Store>,
     pepper: Pepper,
-    book: KeyCache,
-    touched: Arc<Mutex<KeyUses>>,
+    cache: KeyCache,
+    uses: Arc<Mutex<KeyUses>>,
     refusals: RefusalCounter,
     /// The task that keeps the key cache up to date, if one runs.
-    watch: Mutex<Option<refresh::KeyRefreshTask>>,
+    refresh_task: Mutex<Option<refresh::KeyRefreshTask>>,
 }
 
 impl ApiKeys {
     /// Creates the keys of this store, hashed under this pepper. The key cache is filled when it is first needed.
     pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper) -> Self {
-        let book = KeyCache::new(Arc::clone(&store));
-        let (touched, refusals, watch) = (Arc::default(), RefusalCounter::default(), Mutex::default());
-        Self { store, pepper, book, touched, refusals, watch }
+        let cache = KeyCache::new(Arc::clone(&store));
+        let (uses, refusals, refresh_task) = (Arc::default(), RefusalCounter::default(), Mutex::default());
+        Self { store, pepper, cache, uses, refusals, refresh_task }
     }
 
     /// Checks the value of an `Authorization` header.
@@ -151,13 +151,14 @@ impl ApiKeys {
     /// [`AdmissionError::Invalid`] for everything that is not a valid key; [`AdmissionError::Unavailable`] if that
     /// could not be decided.
     pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, AdmissionError> {
-        let secret = authorization.and_then(bearer).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
-        let Some(secret) = secret else { return Err(self.unknown()) };
+        let secret =
+            authorization.and_then(bearer_token).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
+        let Some(secret) = secret else { return Err(self.refuse_unknown()) };
         let now = Timestamp::now();
-        let found = self.book.find(&secret.public_id(), |entry| self.is_its_secret(&secret, entry, now)).await;
-        let Some(entry) = found.map_err(AdmissionError::Unavailable)? else { return Err(self.unknown()) };
-        if !is_good(&entry, now) {
-            self.refusals.of_entry(&entry);
+        let found = self.cache.find(&secret.public_id(), |entry| self.matches_secret(&secret, entry, now)).await;
+        let Some(entry) = found.map_err(AdmissionError::Unavailable)? else { return Err(self.refuse_unknown()) };
+        if !is_valid(&entry, now) {
+            self.refusals.count_entry(&entry);
             return Err(AdmissionError::Invalid);
         }
         self.note_use(&entry.id);
@@ -170,15 +171,16 @@ impl ApiKeys {
         })
     }
 
-    fn unknown(&self) -> AdmissionError {
-        self.refusals.of_stranger();
+    fn refuse_unknown(&self) -> AdmissionError {
+        self.refusals.count_unknown();
         AdmissionError::Invalid
     }
 
     /// Returns true if the secret is the current or the former one of the entry. Takes the same time in each case.
-    fn is_its_secret(&self, secret: &BearerSecret, entry: &KeyCacheEntry, now: Timestamp) -> bool {
+    fn matches_secret(&self, secret: &BearerSecret, entry: &KeyCacheEntry, now: Timestamp) -> bool {
         let current = self.pepper.verify(secret, &entry.hash);
-        let (former, until) = entry.previous.as_ref().map_or((&entry.hash, None), |(hash, end)| (hash, Some(*end)));
+        let (former, until) =
+            entry.previous_hash.as_ref().map_or((&entry.hash, None), |(hash, end)| (hash, Some(*end)));
         let former = self.pepper.verify(secret, former) && until.is_some_and(|until| now < until);
         current || former
     }
@@ -188,39 +190,39 @@ impl ApiKeys {
     /// # Errors
     /// [`KeyError::Field`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
     /// [`KeyError::Store`] if the key could not be stored.
-    pub(crate) async fn create(&self, act: &AuditContext, new: NewKey<'_>) -> Result<IssuedKey, KeyError> {
+    pub(crate) async fn create(&self, audit: &AuditContext, new: NewKey<'_>) -> Result<IssuedKey, KeyError> {
         let name = check_name("name", "key", new.name)?;
         check_name("group", "group", new.group)?;
-        check_end(new.expires_at, act.at)?;
+        check_expiry(new.expires_at, audit.at)?;
         if new.user.disabled_at.is_some() {
             return Err(KeyError::field("user", "the user is disabled"));
         }
-        let group = self.group(act, &new).await?;
+        let group = self.find_group(audit, &new).await?;
         let secret = BearerSecret::generate(BearerSecretKind::Key)?;
         let key = KeyRow {
             id: KeyId::random()?,
             public_id: secret.public_id(),
             name,
             user: new.user.id.clone(),
-            user_name: new.user.shown_name(),
+            user_name: new.user.display_name(),
             user_disabled_at: None,
             group: group.id,
             group_name: group.name,
             hash: self.pepper.hash(&secret),
             previous_until: None,
-            created_at: act.at,
+            created_at: audit.at,
             expires_at: new.expires_at,
             last_used_at: None,
             disabled_at: None,
             locked: None,
-            latest_end: new.expires_at.filter(|_| act.user.as_ref() != Some(&new.user.id)),
+            latest_end: new.expires_at.filter(|_| audit.user.as_ref() != Some(&new.user.id)),
             deleted_at: None,
         };
-        if !self.store.insert_key(act, &key, new.at_most).await? {
-            return Err(KeyError::TooMany(new.at_most.unwrap_or_default()));
+        if !self.store.insert_key(audit, &key, new.max_keys).await? {
+            return Err(KeyError::TooMany(new.max_keys.unwrap_or_default()));
         }
-        self.follow().await;
-        Ok(IssuedKey::of(key, secret))
+        self.refresh_cache().await;
+        Ok(IssuedKey::from_row(key, secret))
     }
 
     /// Makes a key, and its user and group if they are new.
@@ -228,14 +230,14 @@ impl ApiKeys {
     pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> IssuedKey {
         let act = AuditContext::command();
         let user = self.store.ensure_user(&act, user).await.unwrap();
-        self.create(&act, NewKey { name, user: &user, group, expires_at: None, at_most: None }).await.unwrap()
+        self.create(&act, NewKey { name, user: &user, group, expires_at: None, max_keys: None }).await.unwrap()
     }
 
-    async fn group(&self, act: &AuditContext, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
-        if matches!(act.kind, ActorKind::Command | ActorKind::System) {
-            return Ok(self.store.ensure_group(act, new.group).await?);
+    async fn find_group(&self, audit: &AuditContext, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
+        if matches!(audit.kind, ActorKind::Command | ActorKind::System) {
+            return Ok(self.store.ensure_group(audit, new.group).await?);
         }
-        let for_themselves = act.user.as_ref() == Some(&new.user.id) && new.user.role == UserRole::Member;
+        let for_themselves = audit.user.as_ref() == Some(&new.user.id) && new.user.role == UserRole::Member;
         let allowed = !for_themselves || new.user.groups.iter().any(|group| group == new.group);
         let groups = self.store.list_groups().await?;
         let group = groups.into_iter().find(|group| group.name == new.group && allowed);
@@ -255,7 +257,7 @@ impl ApiKeys {
     /// # Errors
     /// Returns an error if the store cannot be read.
     pub(crate) async fn page(&self, filter: &KeyFilter) -> Result<ListPage<KeyRow>, StoreError> {
-        self.store.page_keys(filter, Timestamp::now()).await
+        self.store.list_keys_page(filter, Timestamp::now()).await
     }
 
     /// Returns the key with this id or public id.
@@ -273,12 +275,12 @@ impl ApiKeys {
     /// [`KeyError::PastLatestEnd`] if its owner would undo an admin's decision.
     pub(crate) async fn change(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         change: KeyChange,
     ) -> Result<KeyRow, KeyError> {
-        self.change_all(act, handle, owner, &[change]).await
+        self.change_all(audit, handle, owner, &[change]).await
     }
 
     /// Makes several changes, either all of them or none.
@@ -287,7 +289,7 @@ impl ApiKeys {
     /// The errors of [`Self::change`].
     pub(crate) async fn change_all(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
@@ -297,14 +299,14 @@ impl ApiKeys {
             checked.push(match change {
                 KeyChange::Rename(name) => KeyChange::Rename(check_name("name", "key", name)?),
                 KeyChange::Expire(end) => {
-                    check_end(*end, act.at)?;
+                    check_expiry(*end, audit.at)?;
                     change.clone()
                 }
                 KeyChange::Disable | KeyChange::Enable | KeyChange::Delete => change.clone(),
             });
         }
-        let key = changed(self.store.change_key(act, handle, owner, &checked).await?)?;
-        self.follow().await;
+        let key = change_result(self.store.change_key(audit, handle, owner, &checked).await?)?;
+        self.refresh_cache().await;
         Ok(key)
     }
 
@@ -315,7 +317,7 @@ impl ApiKeys {
     /// it belongs to another user.
     pub(crate) async fn rotate(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         grace: Duration,
@@ -324,18 +326,18 @@ impl ApiKeys {
             return Err(KeyError::field("grace_seconds", "the former secret can stay valid for at most 30 days"));
         }
         let key = self.find(handle, owner).await?;
-        let secret = BearerSecret::under(&key.public_id)?;
-        let previous_until = (!grace.is_zero()).then(|| act.at + grace);
+        let secret = BearerSecret::generate_for_public_id(&key.public_id)?;
+        let previous_until = (!grace.is_zero()).then(|| audit.at + grace);
         let next = SecretRotation { hash: self.pepper.hash(&secret), previous_until };
-        let key = changed(self.store.rotate_key(act, &key.id, owner, next).await?)?;
-        self.follow().await;
-        Ok(IssuedKey::of(key, secret))
+        let key = change_result(self.store.rotate_key(audit, &key.id, owner, next).await?)?;
+        self.refresh_cache().await;
+        Ok(IssuedKey::from_row(key, secret))
     }
 
     /// Brings the key cache up to date after a change by this process. An error is logged by the watch, which tries
     /// again.
-    async fn follow(&self) {
-        if let Err(error) = self.book.refresh().await {
+    async fn refresh_cache(&self) {
+        if let Err(error) = self.cache.refresh().await {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
                 "the key cache could not be refreshed: a change of a key takes effect later"
@@ -347,33 +349,33 @@ impl ApiKeys {
     fn note_use(&self, key: &KeyId) {
         let now = Instant::now();
         {
-            let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-            if touched.noted.len() >= MANY_TOUCHED {
-                touched.noted.retain(|_, last| now.duration_since(*last) < TOUCH_EVERY);
+            let mut touched = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+            if touched.noted_at.len() >= NOTED_USES_PRUNE_AT {
+                touched.noted_at.retain(|_, last| now.duration_since(*last) < LAST_USED_PRECISION);
             }
-            match touched.noted.get_mut(key) {
-                Some(last) if now.duration_since(*last) < TOUCH_EVERY => return,
+            match touched.noted_at.get_mut(key) {
+                Some(last) if now.duration_since(*last) < LAST_USED_PRECISION => return,
                 Some(last) => *last = now,
-                None => drop(touched.noted.insert(key.clone(), now)),
+                None => drop(touched.noted_at.insert(key.clone(), now)),
             }
             touched.unwritten.push(key.clone());
             if touched.unwritten.len() > 1 {
                 return;
             }
         }
-        let (store, touched) = (Arc::clone(&self.store), Arc::clone(&self.touched));
+        let (store, touched) = (Arc::clone(&self.store), Arc::clone(&self.uses));
         // The task is not awaited: a note lost at shutdown makes `last_used_at` a minute older.
         tokio::runtime::Handle::current().spawn(async move {
-            tokio::time::sleep(TOUCH_TOGETHER).await;
+            tokio::time::sleep(LAST_USED_BATCH_DELAY).await;
             let keys = std::mem::take(&mut touched.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
-            if let Err(error) = store.touch_keys(&keys, Timestamp::now()).await {
+            if let Err(error) = store.record_key_use(&keys, Timestamp::now()).await {
                 tracing::debug!(keys = keys.len(), %error, "the last use of keys could not be stored");
             }
         });
     }
 }
 
-fn changed(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
+fn change_result(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
     match changed {
         KeyChangeOutcome::Done(key) => Ok(*key),
         KeyChangeOutcome::Unknown => Err(KeyError::Unknown),
@@ -383,19 +385,19 @@ fn changed(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
 }
 
 /// Returns the token of a bearer header. Schemes are case-insensitive, and clients put spaces in various places.
-pub(crate) fn bearer(header: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bearer_token(header: &[u8]) -> Option<&[u8]> {
     let header = header.trim_ascii();
     let space = header.iter().position(u8::is_ascii_whitespace)?;
     let (scheme, token) = header.split_at(space);
     scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
-fn is_good(entry: &KeyCacheEntry, now: Timestamp) -> bool {
+fn is_valid(entry: &KeyCacheEntry, now: Timestamp) -> bool {
     !entry.refused && entry.expires_at.is_none_or(|end| now < end)
 }
 
 impl IssuedKey {
-    fn of(key: KeyRow, secret: BearerSecret) -> Self {
+    fn from_row(key: KeyRow, secret: BearerSecret) -> Self {
         let KeyRow { id, name, user, user_name, group_name, created_at, expires_at, previous_until, .. } = key;
         Self { id, name, user, user_name, group_name, secret, created_at, expires_at, previous_until }
     }

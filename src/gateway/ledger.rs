@@ -12,7 +12,7 @@
 //! same path, so they share the commits of the records.
 
 mod health;
-mod open;
+mod open_record;
 mod writer;
 
 #[cfg(test)]
@@ -31,8 +31,8 @@ use crate::gateway::store::{ReplayWrite, RowWriteOutcome, Store, StoreError, Tim
 use crate::gateway::telemetry::Metrics;
 use health::WriteHealth;
 pub(crate) use health::WriteTrouble;
-use open::OpenRecordState;
-pub(crate) use open::{AttemptHandle, JobOutcome, OpenRecord};
+use open_record::OpenRecordState;
+pub(crate) use open_record::{AttemptHandle, JobOutcome, OpenRecord};
 use writer::{LedgerMessage, LedgerWriter};
 
 /// The most intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it,
@@ -41,7 +41,7 @@ const MAX_WAITING_INTENTS: usize = 4096;
 
 /// The longest time that a job waits for its intent, and a request for its claim. It is a little longer than the store
 /// waits for a lock.
-pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(6);
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// The properties of a job that are known before its first upstream byte.
 #[derive(Debug, Clone)]
@@ -109,8 +109,8 @@ pub(crate) enum LedgerError {
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     outbox: mpsc::UnboundedSender<LedgerMessage>,
-    room: Arc<Semaphore>,
-    unsettled: watch::Sender<usize>,
+    intent_permits: Arc<Semaphore>,
+    unsettled_records: watch::Sender<usize>,
     metrics: Arc<Metrics>,
     health: Arc<WriteHealth>,
 }
@@ -133,7 +133,7 @@ impl Ledger {
         let health = Arc::<WriteHealth>::default();
         tokio::runtime::Handle::current().spawn(LedgerWriter::new(store, node, inbox, Arc::clone(&health)).run());
         let room = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { outbox, room, unsettled: watch::Sender::new(0), metrics, health })
+        Ok(Self { outbox, intent_permits: room, unsettled_records: watch::Sender::new(0), metrics, health })
     }
 
     #[cfg(test)]
@@ -147,24 +147,24 @@ impl Ledger {
     /// Returns an error if the record was not written. Nothing may be spent then.
     pub(crate) async fn open(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
         // Outcomes need no such bound: there is at most one for each admitted intent.
-        let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
+        let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
         let entry = OpenRecordState::new(
-            running(draft),
+            running_record(draft),
             self.outbox.clone(),
-            self.unsettled.clone(),
+            self.unsettled_records.clone(),
             Arc::clone(&self.metrics),
         );
         let intent = Box::new(entry);
         let (reply, answer) = oneshot::channel();
         // If this future is dropped from here on, the writer skips the intent, or closes the record that it has
         // written.
-        self.outbox.send(LedgerMessage::Open { intent, reply, _room: room }).map_err(|_| LedgerError::Stopped)?;
-        let opened = match tokio::time::timeout(OPEN_PATIENCE, answer).await {
+        self.outbox.send(LedgerMessage::Open { intent, reply, _room: permit }).map_err(|_| LedgerError::Stopped)?;
+        let opened = match tokio::time::timeout(OPEN_TIMEOUT, answer).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(LedgerError::Stopped),
             Err(_) => Err(LedgerError::Overloaded),
         };
-        opened.map(OpenRecord::begin)
+        opened.map(OpenRecord::mark_started)
     }
 
     /// Makes a claim, its answer, or its removal durable. If the caller stops waiting, a claim or an answer is not
@@ -174,14 +174,14 @@ impl Ledger {
     /// Returns an error if the database did not accept the write. Nothing may be spent on such a claim.
     pub(crate) async fn write_replay(&self, write: ReplayWrite) -> Result<RowWriteOutcome, LedgerError> {
         // The end of a claim needs no bound of its own, like the end of a record.
-        let room = match write {
+        let permit = match write {
             ReplayWrite::Claim(_) => {
-                Some(Arc::clone(&self.room).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?)
+                Some(Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?)
             }
-            ReplayWrite::Finish { .. } | ReplayWrite::Forget { .. } => None,
+            ReplayWrite::Finish { .. } | ReplayWrite::Remove { .. } => None,
         };
         let (reply, answer) = oneshot::channel();
-        let message = LedgerMessage::Replay { write: Box::new(write), reply, _room: room };
+        let message = LedgerMessage::Replay { write: Box::new(write), reply, _room: permit };
         self.outbox.send(message).map_err(|_| LedgerError::Stopped)?;
         answer.await.unwrap_or(Err(LedgerError::Stopped))
     }
@@ -192,31 +192,31 @@ impl Ledger {
     }
 
     /// The number of records that are open or on their way to the database.
-    pub(crate) fn unsettled(&self) -> usize {
-        *self.unsettled.borrow()
+    pub(crate) fn unsettled_records(&self) -> usize {
+        *self.unsettled_records.borrow()
     }
 
     /// Waits until every record is closed and durable. The caller bounds the wait.
     pub(crate) async fn drain(&self) {
         // The sender lives in `self`, so this cannot fail.
-        let _ = self.unsettled.subscribe().wait_for(|unsettled| *unsettled == 0).await;
+        let _ = self.unsettled_records.subscribe().wait_for(|unsettled| *unsettled == 0).await;
     }
 }
 
-fn running(draft: RecordDraft) -> Record {
+fn running_record(draft: RecordDraft) -> Record {
     Record {
         request_id: draft.request_id,
         created_at: Timestamp::now(),
         operation: draft.operation.to_owned(),
-        model: draft.model.map(Record::clip),
+        model: draft.model.map(Record::truncate_text),
         stream: draft.stream,
         state: JobState::Running,
         error_code: None,
         error_reason: None,
         error_detail: None,
-        size: draft.size.map(Record::clip),
-        quality: draft.quality.map(Record::clip),
-        output_format: draft.output_format.map(Record::clip),
+        size: draft.size.map(Record::truncate_text),
+        quality: draft.quality.map(Record::truncate_text),
+        output_format: draft.output_format.map(Record::truncate_text),
         n: draft.n,
         delivered: Vec::new(),
         usage: None,
@@ -228,7 +228,7 @@ fn running(draft: RecordDraft) -> Record {
         group: draft.group,
         user: draft.user,
         key: draft.key,
-        end_user: draft.end_user.map(Record::clip),
+        end_user: draft.end_user.map(Record::truncate_text),
         fallback: None,
         injected_tool: draft.injected_tool,
         response_id: None,

@@ -7,18 +7,18 @@
 //! Carries: accounts of the file are read-only here except for their state; credentials are sealed before they are
 //! stored, and only the settings are stored in the clear.
 
-mod ask;
-mod change;
+mod account_changes;
+mod account_status;
 mod first_key;
-mod groups;
-mod state;
+mod group_policy;
+mod inspection;
 
 pub(crate) use super::accounts::{AccountAvailability, AccountExplanation};
-pub(crate) use ask::{ProbeOutcome, explain, probe};
-pub(crate) use change::{AccountDraft, add, change, delete, rotate};
-pub(crate) use first_key::{first_key_end, is_real, remember_first_key, retire_first_key, was_welcomed};
-pub(crate) use groups::{PolicyEnvironment, check_policy, policy_in_force, policy_of, with_groups_of_store};
-pub(crate) use state::AccountStatus;
+pub(crate) use account_changes::{AccountDraft, add, change, delete, rotate};
+pub(crate) use account_status::AccountStatus;
+pub(crate) use first_key::{disable_first_key, first_key_expiry, is_billable, record_first_key, was_first_key_issued};
+pub(crate) use group_policy::{PolicyEnvironment, check_policy, policy_in_force, with_store_groups, written_policy};
+pub(crate) use inspection::{ProbeOutcome, explain, probe};
 
 use super::accounts::account_of_row;
 use super::config::{self, Config, ConfigProblem};
@@ -26,7 +26,7 @@ use super::store::{AccountRow, AccountSpec, SqliteStore, Store as _, StoreError}
 use super::upstream::{ServiceCallError, TransportError};
 
 /// The value of `source` for an account that the store has, and not the file.
-const KEPT: &str = "store";
+const STORE_SOURCE: &str = "store";
 
 /// An account, of the file or of the store.
 #[derive(Debug)]
@@ -69,22 +69,22 @@ pub(crate) enum ManageError {
     Unknown(String),
     /// The account is in the file: here only its state can be changed.
     #[error("the account {0} is defined in the settings file and can only be changed there")]
-    OfFile(String),
+    DefinedInFile(String),
     /// There already is an account with that name.
     #[error("the account {0} already exists")]
-    Taken(String),
+    NameTaken(String),
     /// The settings cannot be used.
     #[error("the settings of the account cannot be used")]
-    Settings(Vec<ConfigProblem>),
+    InvalidSettings(Vec<ConfigProblem>),
     /// The account cannot be used with its stored settings or secrets.
     #[error("the account {0} cannot be used: {1}")]
     Unusable(String, String),
     /// The account cannot be used now, with the reason if it is known.
     #[error("the account {0} cannot be used now")]
-    NotNow(String, Option<AccountAvailability>),
+    Unavailable(String, Option<AccountAvailability>),
     /// The upstream was called and gave no answer.
     #[error("the account {0} cannot be used: {1}")]
-    Silent(String, ServiceCallError),
+    NoAnswer(String, ServiceCallError),
     /// No call can be sent from this machine.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -98,9 +98,9 @@ pub(crate) enum ManageError {
 /// # Errors
 ///
 /// Returns an error if the store fails.
-pub(crate) async fn accounts(config: &Config, store: &SqliteStore) -> Result<Vec<ManagedAccount>, StoreError> {
+pub(crate) async fn list(config: &Config, store: &SqliteStore) -> Result<Vec<ManagedAccount>, StoreError> {
     let mut rows = store.list_accounts().await?;
-    let kept: Vec<AccountRow> = rows.extract_if(.., |row| row.source == KEPT).collect();
+    let kept: Vec<AccountRow> = rows.extract_if(.., |row| row.source == STORE_SOURCE).collect();
     // The implicit simulator is present only if there is no other account.
     let alone = kept.is_empty();
     let of_file = config.accounts.iter().filter(|account| !account.implicit || alone);
@@ -126,7 +126,7 @@ pub(crate) async fn accounts(config: &Config, store: &SqliteStore) -> Result<Vec
 /// Returns an error if the store cannot be read.
 pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, StoreError> {
     let rows = store.list_accounts().await?;
-    Ok(rows.into_iter().filter(|row| row.source == KEPT).map(|row| row.name).collect())
+    Ok(rows.into_iter().filter(|row| row.source == STORE_SOURCE).map(|row| row.name).collect())
 }
 
 /// True if the store has an account whose calls can cost something.
@@ -134,9 +134,9 @@ pub(crate) async fn names_in_store(store: &SqliteStore) -> Result<Vec<String>, S
 /// # Errors
 ///
 /// Returns an error if the store cannot be read.
-pub(crate) async fn has_real_in_store(store: &SqliteStore) -> Result<bool, StoreError> {
+pub(crate) async fn has_billable_in_store(store: &SqliteStore) -> Result<bool, StoreError> {
     let simulator = config::UpstreamConfig::Simulator.kind();
-    Ok(store.list_accounts().await?.iter().any(|row| row.source == KEPT && row.kind != simulator))
+    Ok(store.list_accounts().await?.iter().any(|row| row.source == STORE_SOURCE && row.kind != simulator))
 }
 
 /// Removes the implicit simulator from the settings if the store has accounts: it is present only if there is no other
@@ -145,8 +145,8 @@ pub(crate) async fn has_real_in_store(store: &SqliteStore) -> Result<bool, Store
 /// # Errors
 ///
 /// Returns an error if the store fails.
-pub(crate) async fn without_stand_in(config: &mut Config, store: &SqliteStore) -> Result<(), StoreError> {
-    if store.list_accounts().await?.iter().any(|row| row.source == KEPT) {
+pub(crate) async fn remove_implicit_simulator(config: &mut Config, store: &SqliteStore) -> Result<(), StoreError> {
+    if store.list_accounts().await?.iter().any(|row| row.source == STORE_SOURCE) {
         config.accounts.retain(|account| !account.implicit);
     }
     Ok(())
@@ -161,7 +161,7 @@ pub(crate) async fn find(config: &Config, store: &SqliteStore, handle: &str) -> 
     let is_it = |known: &ManagedAccount| {
         known.name == handle || known.row.as_ref().is_some_and(|row| row.id.as_str() == handle)
     };
-    let found = accounts(config, store).await?.into_iter().find(is_it);
+    let found = list(config, store).await?.into_iter().find(is_it);
     found.ok_or_else(|| ManageError::Unknown(handle.to_owned()))
 }
 
@@ -172,7 +172,7 @@ impl AccountOrigin {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
-            Self::Store => KEPT,
+            Self::Store => STORE_SOURCE,
         }
     }
 }

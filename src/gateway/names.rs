@@ -16,60 +16,60 @@ use unicode_normalization::UnicodeNormalization as _;
 pub(crate) const MAX_NAME_CHARS: usize = 128;
 
 /// The zero width joiner, which joins emoji to one picture.
-const JOINER: char = '\u{200d}';
+const ZERO_WIDTH_JOINER: char = '\u{200d}';
 /// Variation selector 16, which asks for the emoji form of a character.
-const AS_PICTURE: char = '\u{fe0f}';
+const EMOJI_SELECTOR: char = '\u{fe0f}';
 
 /// Returns the name in its composed form (NFC), so that names that look the same are the same; `None` if it cannot be a
 /// name.
-pub(crate) fn name(text: &str) -> Option<String> {
-    let name = composed(text);
+pub(crate) fn parse_name(text: &str) -> Option<String> {
+    let name = to_nfc(text);
     let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
     let is_seen = name.chars().any(is_visible) && !has_hidden(&name) && !name.contains(is_unusual_space);
     (fits && is_seen).then_some(name)
 }
 
 /// Like [`name`], for the name of a person, in which no word may mix scripts.
-pub(crate) fn person(text: &str) -> Result<String, &'static str> {
-    match name(text) {
-        None => Err(BAD),
-        Some(name) if name.split(|letter: char| !letter.is_alphabetic()).any(mixes_scripts) => Err(MIXED),
+pub(crate) fn parse_person_name(text: &str) -> Result<String, &'static str> {
+    match parse_name(text) {
+        None => Err(INVALID_NAME),
+        Some(name) if name.split(|letter: char| !letter.is_alphabetic()).any(mixes_scripts) => Err(MIXED_SCRIPTS),
         Some(name) => Ok(name),
     }
 }
 
-const BAD: &str = "must have 1 to 128 visible characters, without control characters, invisible characters or characters that change the direction of the text";
-const MIXED: &str =
+const INVALID_NAME: &str = "must have 1 to 128 visible characters, without control characters, invisible characters or characters that change the direction of the text";
+const MIXED_SCRIPTS: &str =
     "has a word with letters of different scripts, such as Latin and Cyrillic, and could be mistaken for another name";
 
 /// Returns the message for a name that cannot be used.
-pub(crate) fn bad_name(of: &str) -> String {
-    bad_because(of, BAD)
+pub(crate) fn invalid_name_message(subject: &str) -> String {
+    name_error_message(subject, INVALID_NAME)
 }
 
 /// Returns the message for a name that [`person`] refuses for this reason.
-pub(crate) fn bad_because(of: &str, why: &str) -> String {
-    format!("the name of the {of} {why}")
+pub(crate) fn name_error_message(subject: &str, reason: &str) -> String {
+    format!("the name of the {subject} {reason}")
 }
 
 /// Returns the composed form (NFC) of a text.
-pub(crate) fn composed(text: &str) -> String {
+pub(crate) fn to_nfc(text: &str) -> String {
     text.nfc().collect()
 }
 
 /// Returns a text in which every character is visible, because hidden ones are escaped.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    shown_but(text, |_| false)
+pub(crate) fn escape_hidden(text: &str) -> Cow<'_, str> {
+    escape_hidden_except(text, |_| false)
 }
 
 /// Like [`shown`], but leaves the characters for which `keep` is true as they are.
-pub(crate) fn shown_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+pub(crate) fn escape_hidden_except(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Fast path, because nearly all texts are plain ASCII.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
-    for (letter, is_hidden) in letters(text) {
+    for (letter, is_hidden) in with_hidden_flags(text) {
         if is_hidden && !keep(letter) {
             shown.extend(letter.escape_unicode());
         } else {
@@ -80,11 +80,11 @@ pub(crate) fn shown_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str>
 }
 
 fn has_hidden(text: &str) -> bool {
-    letters(text).any(|(_, is_hidden)| is_hidden)
+    with_hidden_flags(text).any(|(_, is_hidden)| is_hidden)
 }
 
 /// Returns the characters, each with true if it is hidden at its position.
-fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
+fn with_hidden_flags(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut before = None;
     let mut rest = text.chars();
     std::iter::from_fn(move || {
@@ -100,15 +100,15 @@ fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
 fn is_hidden(before: Option<char>, letter: char, after: Option<char>) -> bool {
     let is_picture = |letter: char| CodePointSetData::new::<ExtendedPictographic>().contains(letter);
     let ends_picture =
-        |letter: char| is_picture(letter) || letter == AS_PICTURE || ('\u{1f3fb}'..='\u{1f3ff}').contains(&letter);
+        |letter: char| is_picture(letter) || letter == EMOJI_SELECTOR || ('\u{1f3fb}'..='\u{1f3ff}').contains(&letter);
     match letter {
-        AS_PICTURE => !before.is_some_and(is_picture),
-        JOINER => !(before.is_some_and(ends_picture) && after.is_some_and(is_picture)),
-        _ => is_unseen(letter),
+        EMOJI_SELECTOR => !before.is_some_and(is_picture),
+        ZERO_WIDTH_JOINER => !(before.is_some_and(ends_picture) && after.is_some_and(is_picture)),
+        _ => is_invisible(letter),
     }
 }
 
-fn is_unseen(letter: char) -> bool {
+fn is_invisible(letter: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned};
     let category = CodePointMapData::<GeneralCategory>::new().get(letter);
     let is_nothing =
@@ -121,7 +121,7 @@ fn is_unseen(letter: char) -> bool {
 fn is_visible(letter: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark, SpaceSeparator};
     let category = CodePointMapData::<GeneralCategory>::new().get(letter);
-    !is_unseen(letter) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
+    !is_invisible(letter) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
 }
 
 /// Returns true for a space that looks like U+0020 but is not; the ideographic space looks different.
@@ -133,12 +133,12 @@ fn is_unusual_space(letter: char) -> bool {
 /// Returns true if a word has letters of scripts that no language writes together.
 fn mixes_scripts(word: &str) -> bool {
     let mut first = None;
-    word.chars().filter_map(writing).any(|writing| *first.get_or_insert(writing) != writing)
+    word.chars().filter_map(letter_script).any(|writing| *first.get_or_insert(writing) != writing)
 }
 
 /// Returns the script of a letter; the scripts of Chinese, Japanese and Korean count as one, because their languages
 /// mix them.
-fn writing(letter: char) -> Option<Script> {
+fn letter_script(letter: char) -> Option<Script> {
     match CodePointMapData::<Script>::new().get(letter) {
         Script::Common | Script::Inherited => None,
         Script::Hiragana | Script::Katakana | Script::Bopomofo | Script::Hangul => Some(Script::Han),
@@ -166,7 +166,7 @@ mod tests {
             "a\u{3000}b",
             "👩🏽‍🎨",
         ] {
-            assert_eq!(name(good).as_deref(), Some(good), "{good:?}");
+            assert_eq!(parse_name(good).as_deref(), Some(good), "{good:?}");
         }
         for bad in [
             "",
@@ -195,33 +195,33 @@ mod tests {
             "\u{115f}",
             "a\u{61c}",
         ] {
-            assert_eq!(name(bad), None, "{bad:?}");
+            assert_eq!(parse_name(bad), None, "{bad:?}");
         }
-        assert_eq!(name(&"é".repeat(128)).map(|name| name.len()), Some(256));
-        assert_eq!(name(&"é".repeat(129)), None);
+        assert_eq!(parse_name(&"é".repeat(128)).map(|name| name.len()), Some(256));
+        assert_eq!(parse_name(&"é".repeat(129)), None);
     }
 
     #[test]
     fn names_that_look_the_same_are_the_same() {
-        assert_eq!(name("Jose\u{301}"), Some("José".to_owned()));
+        assert_eq!(parse_name("Jose\u{301}"), Some("José".to_owned()));
     }
 
     #[test]
     fn no_word_of_a_persons_name_mixes_scripts() {
         for good in ["ada", "ада", "Ада Lovelace", "山田たろう", "ada-ада", "李雷2", "김 kim"] {
-            assert_eq!(person(good).as_deref(), Ok(good));
+            assert_eq!(parse_person_name(good).as_deref(), Ok(good));
         }
         for bad in ["\u{430}da", "ad\u{430}", "pаypal", "αda", "x ad\u{430}"] {
-            assert_eq!(person(bad), Err(MIXED), "{bad:?}");
+            assert_eq!(parse_person_name(bad), Err(MIXED_SCRIPTS), "{bad:?}");
         }
-        assert_eq!(person("\u{202e}nimda"), Err(BAD));
+        assert_eq!(parse_person_name("\u{202e}nimda"), Err(INVALID_NAME));
     }
 
     #[test]
     fn what_is_hidden_is_shown() {
-        assert_eq!(shown("ada"), "ada");
-        assert_eq!(shown("größe 🎨 👩‍🎨"), "größe 🎨 👩‍🎨");
-        assert_eq!(shown("\u{202e}nimda\n"), "\\u{202e}nimda\\u{a}");
-        assert_eq!(shown_but("a\n\u{200b}", |letter| letter == '\n'), "a\n\\u{200b}");
+        assert_eq!(escape_hidden("ada"), "ada");
+        assert_eq!(escape_hidden("größe 🎨 👩‍🎨"), "größe 🎨 👩‍🎨");
+        assert_eq!(escape_hidden("\u{202e}nimda\n"), "\\u{202e}nimda\\u{a}");
+        assert_eq!(escape_hidden_except("a\n\u{200b}", |letter| letter == '\n'), "a\n\\u{200b}");
     }
 }

@@ -12,31 +12,31 @@ mod accounts;
 mod assets;
 mod audit;
 mod chart;
-mod desk;
-mod door;
+mod csrf;
 mod examples;
-mod failure;
+mod first_steps;
 mod form;
+mod form_nonce;
 mod format;
-mod frame;
 mod group;
 mod groups;
-mod guard;
-mod host;
+mod http_messages;
 mod key;
 mod keys;
 mod language;
-mod once;
+mod page_context;
+mod page_error;
+mod page_layout;
 mod people;
 mod person;
 mod preferences;
 mod profile;
 mod records;
-mod route;
-mod start;
+mod routes;
+mod sign_in;
+mod site_origin;
+mod template_helpers;
 mod usage;
-mod visit;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -47,18 +47,18 @@ use http::header::{
 };
 
 use http::StatusCode;
-pub(crate) use visit::{FormReadError, PageRequest, PageResponse, UrlEncodedFields};
+pub(crate) use http_messages::{FormReadError, PageRequest, PageResponse, UrlEncodedFields};
 
 use super::Gateway;
 use super::config::PublicUrl;
-use desk::PageContext;
-use failure::PageError;
-use frame::{PageLayout, Theme};
-use guard::FormSigningKey;
-use host::{PublicAddress, SiteOrigin};
+use csrf::FormSigningKey;
+use form_nonce::FormNonceStore;
 use language::Language;
-use once::FormNonceStore;
-use route::{PageRoute, RouteMatch, find};
+use page_context::PageContext;
+use page_error::PageError;
+use page_layout::{PageLayout, Theme};
+use routes::{PageRoute, RouteMatch, find_route};
+use site_origin::{PublicAddress, SiteOrigin};
 
 /// The first segments of all paths of pages and their files.
 pub(crate) const SECTIONS: [&str; 17] = [
@@ -86,7 +86,7 @@ pub(crate) const FORM_MAX_BYTES: u64 = 64 * 1024;
 
 /// The headers of every answer. The referrer policy is `same-origin` because a browser that may not say where it comes
 /// from also sends `null` in `Origin`, and then no form could be told from a forged one.
-const HEADERS: [(HeaderName, &str); 7] = [
+const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     (
         CONTENT_SECURITY_POLICY,
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -107,9 +107,9 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// The state of the pages between two requests.
 pub(crate) struct Pages {
-    public: Option<PublicAddress>,
-    seal: FormSigningKey,
-    once: FormNonceStore,
+    public_address: Option<PublicAddress>,
+    signing_key: FormSigningKey,
+    nonces: FormNonceStore,
 }
 
 // === impl Pages ===
@@ -126,61 +126,66 @@ impl Pages {
             host: url.host().to_owned(),
             is_https: url.is_https(),
         });
-        Ok(Self { public, seal: FormSigningKey::new()?, once: FormNonceStore::default() })
+        Ok(Self { public_address: public, signing_key: FormSigningKey::new()?, nonces: FormNonceStore::default() })
     }
 
     /// Shows the requested page, or the reason why there is none.
-    pub(crate) async fn show(&self, gateway: &Gateway, visit: &PageRequest) -> PageResponse {
-        let shown = match SiteOrigin::of(visit.host.as_deref(), self.public.as_ref()) {
-            Some(home) => self.show_at(gateway, visit, &home).await,
+    pub(crate) async fn handle(&self, gateway: &Gateway, request: &PageRequest) -> PageResponse {
+        let response = match SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) {
+            Some(site) => self.handle_at_site(gateway, request, &site).await,
             // No part of the request is trusted, so its cookies are ignored.
-            None => PageError::Host.show(PageLayout::bare(Language::of(None, &visit.languages), Theme::Auto)),
+            None => PageError::UnknownHost
+                .into_response(PageLayout::bare(Language::choose(None, &request.accept_language), Theme::Auto)),
         };
-        guarded(shown)
+        with_security_headers(response)
     }
 
-    async fn show_at(&self, gateway: &Gateway, visit: &PageRequest, home: &SiteOrigin) -> PageResponse {
-        let mut desk = match PageContext::open(self, gateway, visit, home).await {
+    async fn handle_at_site(&self, gateway: &Gateway, request: &PageRequest, site: &SiteOrigin) -> PageResponse {
+        let mut context = match PageContext::open(self, gateway, request, site).await {
             Ok(desk) => desk,
-            Err(failure) => return failure.show(PageLayout::bare(Language::of(None, &visit.languages), Theme::Auto)),
+            Err(error) => {
+                return error
+                    .into_response(PageLayout::bare(Language::choose(None, &request.accept_language), Theme::Auto));
+            }
         };
-        let shown = match find(&visit.method, &visit.path) {
-            RouteMatch::Nothing => Err(PageError::NotFound),
-            RouteMatch::OtherMethod(allowed) => Err(PageError::Method(allowed)),
-            RouteMatch::Here(PageRoute::Asset(name)) => assets::show(visit, &name).ok_or(PageError::NotFound),
-            RouteMatch::Here(target) => self.serve(&mut desk, target).await,
+        let response = match find_route(&request.method, &request.path) {
+            RouteMatch::NotFound => Err(PageError::NotFound),
+            RouteMatch::MethodNotAllowed(allowed) => Err(PageError::MethodNotAllowed(allowed)),
+            RouteMatch::Found(PageRoute::Asset(name)) => assets::serve_asset(request, &name).ok_or(PageError::NotFound),
+            RouteMatch::Found(target) => self.handle_route(&mut context, target).await,
         };
-        desk.close(shown.unwrap_or_else(|failure| failure.show(desk.page(""))))
+        context.with_form_cookie(response.unwrap_or_else(|failure| failure.into_response(context.layout(""))))
     }
 
     /// Serves a page that exists: the form is checked before anything else is done.
-    async fn serve(&self, desk: &mut PageContext<'_>, target: PageRoute) -> Result<PageResponse, PageError> {
-        if target.is_door() {
-            desk.receive()?;
+    async fn handle_route(&self, context: &mut PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
+        if route.is_for_signed_out() {
+            context.prepare_signed_out_form()?;
         }
-        if desk.visit.is_post() {
-            if let Err(unreadable) = &desk.visit.form {
-                return Err(PageError::Form(*unreadable));
+        if context.request.is_post() {
+            if let Err(unreadable) = &context.request.form {
+                return Err(PageError::UnreadableForm(*unreadable));
             }
-            if !guard::is_from_home(desk.visit, desk.home) || !guard::has_token(desk.visit, &desk.csrf) {
-                return Err(PageError::Forged);
+            if !csrf::is_same_origin(context.request, context.site) || !csrf::has_token(context.request, &context.csrf)
+            {
+                return Err(PageError::ForgedForm);
             }
         }
-        Box::pin(route::serve(desk, target)).await
+        Box::pin(routes::handle(context, route)).await
     }
 }
 
 /// Adds the headers of every answer.
-fn guarded(mut shown: PageResponse) -> PageResponse {
-    for (name, value) in HEADERS {
-        shown.headers.insert(name, HeaderValue::from_static(value));
+fn with_security_headers(mut response: PageResponse) -> PageResponse {
+    for (name, value) in SECURITY_HEADERS {
+        response.headers.insert(name, HeaderValue::from_static(value));
     }
-    if shown.status.is_client_error() || shown.status.is_server_error() {
+    if response.status.is_client_error() || response.status.is_server_error() {
         // Every error of the gateway advises a retry only if waiting can help.
-        let can_help = matches!(shown.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let can_help = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let advice = HeaderValue::from_static(if can_help { "true" } else { "false" });
-        shown.headers.insert(SHOULD_RETRY, advice);
+        response.headers.insert(SHOULD_RETRY, advice);
     }
-    shown.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    shown
+    response.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
 }

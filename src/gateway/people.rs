@@ -11,10 +11,10 @@ mod actor;
 mod clock;
 mod error;
 mod groups;
-mod hidden;
-mod limits;
 mod links;
 mod passwords;
+mod rate_limit;
+mod secret_text;
 mod sessions;
 mod sign_in;
 mod tokens;
@@ -26,8 +26,8 @@ mod tests;
 pub(crate) use actor::Actor;
 pub(crate) use error::IdentityError;
 pub(crate) use groups::KeyGroup;
-pub(crate) use hidden::SecretText;
 pub(crate) use links::{IssuedLink, LinkDetails};
+pub(crate) use secret_text::SecretText;
 pub(crate) use sessions::{IssuedSession, UserSession};
 pub(crate) use sign_in::SignInOrigin;
 
@@ -37,8 +37,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::keys::Pepper;
 use super::store::{AuditFilter, AuditRow, ListPage, Store, Timestamp, TokenId};
 use clock::Clock;
-use limits::PasswordRateLimiter;
 use passwords::PasswordHashService;
+use rate_limit::PasswordRateLimiter;
 
 /// The users, groups, sessions, links and admin tokens of an installation.
 pub(crate) struct IdentityService {
@@ -48,9 +48,9 @@ pub(crate) struct IdentityService {
     limits: PasswordRateLimiter,
     clock: Clock,
     /// The groups of the settings file, which only the file can change.
-    of_file: RwLock<Vec<String>>,
+    file_groups: RwLock<Vec<String>>,
     /// The time at which this process last noted the use of each token. It has one entry for each token that was used.
-    touched: Mutex<HashMap<TokenId, Timestamp>>,
+    token_uses: Mutex<HashMap<TokenId, Timestamp>>,
 }
 
 // === impl IdentityService ===
@@ -65,14 +65,14 @@ impl IdentityService {
             passwords: PasswordHashService::new(),
             limits: PasswordRateLimiter::default(),
             clock: Clock::new(),
-            of_file: RwLock::new(of_file),
-            touched: Mutex::default(),
+            file_groups: RwLock::new(of_file),
+            token_uses: Mutex::default(),
         }
     }
 
     /// Sets the groups of settings that were read again.
-    pub(crate) fn set_groups_of_file(&self, groups: Vec<String>) {
-        *self.of_file.write().unwrap_or_else(PoisonError::into_inner) = groups;
+    pub(crate) fn set_file_groups(&self, groups: Vec<String>) {
+        *self.file_groups.write().unwrap_or_else(PoisonError::into_inner) = groups;
     }
 
     /// Returns a page of the audit trail, newest first.
@@ -80,7 +80,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn audit(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, IdentityError> {
-        Ok(self.store.page_audit(filter).await?)
+    pub(crate) async fn audit_page(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, IdentityError> {
+        Ok(self.store.list_audit_page(filter).await?)
     }
 }

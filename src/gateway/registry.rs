@@ -8,8 +8,8 @@
 //! in the folder has changed or could not be read. While nothing is published yet, every request waits for the running
 //! check. Errors are logged for the operator and the content is not published: callers keep the last good version.
 
-mod package;
-mod stamps;
+mod file_stamps;
+mod published_package;
 #[cfg(test)]
 mod tests;
 
@@ -24,22 +24,22 @@ use chrono::Utc;
 use crate::checkout::Checkout;
 use crate::manifest::{CheckOptions, CheckReport, Manifest, RepositoryFiles, SourceFile, check, discovery, verify};
 
-use package::PublishedPackage;
-use stamps::{FileStamp, TrackedFiles};
+use file_stamps::{FileStamp, TrackedFiles};
+use published_package::PublishedPackage;
 
 /// The manifest in the folder.
 const MANIFEST: &str = "skills.json";
 /// The longest manifest that is read (ours). 10,000 skills take a tenth of it.
-const LONGEST: u64 = 64 << 20;
+const MANIFEST_MAX_BYTES: u64 = 64 << 20;
 /// The shortest time between two checks. Each costs one file system call for each package.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A folder with a manifest.
 pub(crate) struct RegistryPublisher {
     folder: PathBuf,
     state: Mutex<RegistryPublisherState>,
     /// Held by a check until its end, even if no request waits for it any more.
-    looking: Arc<tokio::sync::Mutex<()>>,
+    check_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The content that may be published.
@@ -68,11 +68,11 @@ pub(crate) struct EntityTag(String);
 
 #[derive(Default)]
 struct RegistryPublisherState {
-    looked: Option<Instant>,
+    last_checked: Option<Instant>,
     /// The folder as it was last checked, good or not; `None` if part of it could not be read.
-    seen: Option<Arc<[FileStamp]>>,
+    checked_stamps: Option<Arc<[FileStamp]>>,
     /// The last error that was logged for the operator.
-    complaint: Option<String>,
+    last_error: Option<String>,
     published: Option<Arc<PublishedRegistry>>,
 }
 
@@ -89,18 +89,18 @@ enum PublishError {
 
 impl RegistryPublisher {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), state: Mutex::default(), looking: Arc::default() }
+        Self { folder: folder.to_owned(), state: Mutex::default(), check_lock: Arc::default() }
     }
 
     /// Returns the content that is published now, if there is any. Checks the folder first if that is due.
     pub(crate) async fn published(self: &Arc<Self>) -> Option<Arc<PublishedRegistry>> {
-        if let Some(alone) = self.turn().await
+        if let Some(check_guard) = self.acquire_check().await
             && self.is_due()
         {
             let this = Arc::clone(self);
             let look = move || {
-                let _alone = alone;
-                this.look();
+                let _alone = check_guard;
+                this.check_if_changed();
             };
             if let Err(error) = tokio::runtime::Handle::current().spawn_blocking(look).await {
                 tracing::error!(%error, "the check of the skills folder has failed");
@@ -111,13 +111,13 @@ impl RegistryPublisher {
 
     /// Returns the right to check, if a check is due and none is running. If nothing is published, waits for the
     /// running check.
-    async fn turn(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+    async fn acquire_check(&self) -> Option<tokio::sync::OwnedMutexGuard<()>> {
         if !self.is_due() {
             return None;
         }
-        match Arc::clone(&self.looking).try_lock_owned() {
-            Ok(alone) => Some(alone),
-            Err(_) if self.lock().published.is_none() => Some(Arc::clone(&self.looking).lock_owned().await),
+        match Arc::clone(&self.check_lock).try_lock_owned() {
+            Ok(check_guard) => Some(check_guard),
+            Err(_) if self.lock().published.is_none() => Some(Arc::clone(&self.check_lock).lock_owned().await),
             Err(_) => None,
         }
     }
@@ -127,61 +127,67 @@ impl RegistryPublisher {
     }
 
     fn is_due(&self) -> bool {
-        self.lock().looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY)
+        self.lock().last_checked.is_none_or(|looked| looked.elapsed() >= CHECK_INTERVAL)
     }
 
     /// Checks the folder if it has changed.
-    fn look(&self) {
-        let seen = self.lock().seen.clone();
-        let is_same = seen.is_some_and(|seen| seen.iter().all(FileStamp::still_holds));
-        let found = if is_same { None } else { Some(self.check()) };
+    fn check_if_changed(&self) {
+        let stamps = self.lock().checked_stamps.clone();
+        let is_same = stamps.is_some_and(|seen| seen.iter().all(FileStamp::is_unchanged));
+        let outcome = if is_same { None } else { Some(self.check()) };
         let mut state = self.lock();
-        state.looked = Some(Instant::now());
-        let Some((seen, result)) = found else { return };
+        state.last_checked = Some(Instant::now());
+        let Some((seen, result)) = outcome else { return };
         let was_read = seen.is_some();
-        state.seen = seen;
+        state.checked_stamps = seen;
         match result {
             Ok(published) => {
                 tracing::info!(tag = published.manifest.tag.as_str(), "the skills are published");
-                state.complaint = None;
+                state.last_error = None;
                 state.published = Some(Arc::new(published));
             }
-            Err(unfit) => self.complain(&mut state, unfit.to_string(), was_read),
+            Err(error) => self.log_error(&mut state, error.to_string(), was_read),
         }
     }
 
     /// Logs an error. A folder that cannot be read is tried again each time, but the same error is logged only once.
-    fn complain(&self, state: &mut RegistryPublisherState, complaint: String, was_read: bool) {
-        if was_read || state.complaint.as_ref() != Some(&complaint) {
+    fn log_error(&self, state: &mut RegistryPublisherState, message: String, was_read: bool) {
+        if was_read || state.last_error.as_ref() != Some(&message) {
             let folder = self.folder.display();
             let instead = state.published.as_ref().map_or("nothing", |_| "the last valid version");
-            tracing::error!(error = complaint, %folder, instead, "the skills are not published");
+            tracing::error!(error = message, %folder, instead, "the skills are not published");
         }
-        state.complaint = Some(complaint);
+        state.last_error = Some(message);
     }
 
     /// Reads everything. The stamps are taken first, so a file that changes meanwhile is checked again.
     fn check(&self) -> (Option<Arc<[FileStamp]>>, Result<PublishedRegistry, PublishError>) {
-        let mut seen = vec![FileStamp::of(self.folder.join(MANIFEST))];
+        let mut stamps = vec![FileStamp::from_path(self.folder.join(MANIFEST))];
         let (checkout, source) = match self.read() {
             Ok(read) => read,
-            Err(unfit) => return (None, Err(unfit)),
+            Err(error) => return (None, Err(error)),
         };
         if let Ok(manifest) = Manifest::read(&source) {
             let packages = manifest.registry().skills.iter().map(|skill| skill.package.as_str());
-            seen.extend(stamps::inside(packages).into_iter().map(|path| FileStamp::of(self.folder.join(path))));
+            stamps.extend(
+                file_stamps::paths_with_parents(packages)
+                    .into_iter()
+                    .map(|path| FileStamp::from_path(self.folder.join(path))),
+            );
         }
         let checkout = TrackedFiles::new(&checkout);
         let result = publish(&checkout, &source).and_then(|published| {
-            let packages = package::packages(&source, &self.folder, &seen).map_err(PublishError::Unreadable)?;
+            let packages =
+                published_package::packages(&source, &self.folder, &stamps).map_err(PublishError::Unreadable)?;
             Ok(PublishedRegistry { packages, ..published })
         });
-        (checkout.was_read().then(|| seen.into()), result)
+        (checkout.was_fully_read().then(|| stamps.into()), result)
     }
 
     fn read(&self) -> Result<(Checkout, SourceFile), PublishError> {
         let checkout = Checkout::open(&self.folder).map_err(|error| PublishError::Unreadable(error.to_string()))?;
-        let bytes = checkout.read(MANIFEST, LONGEST).map_err(|error| PublishError::Unreadable(error.to_string()))?;
+        let bytes =
+            checkout.read(MANIFEST, MANIFEST_MAX_BYTES).map_err(|error| PublishError::Unreadable(error.to_string()))?;
         let bytes = bytes.ok_or_else(|| PublishError::Unreadable("it does not exist".to_owned()))?;
         Ok((checkout, SourceFile::new(MANIFEST, bytes)))
     }
@@ -189,16 +195,16 @@ impl RegistryPublisher {
 
 fn publish(files: &dyn RepositoryFiles, source: &SourceFile) -> Result<PublishedRegistry, PublishError> {
     let mut options = CheckOptions { now: Some(Utc::now()), ..CheckOptions::default() };
-    fit(&check(source.clone(), &options))?;
+    require_no_errors(&check(source.clone(), &options))?;
     options.files = Some(files);
-    fit(&verify(source.clone(), &options))?;
+    require_no_errors(&verify(source.clone(), &options))?;
     let index = discovery(source, None).map_err(|error| PublishError::Unreadable(error.to_string()))?;
     let (manifest, index) =
         (PublishedDocument::new(source.bytes().to_vec()), PublishedDocument::new(index.into_bytes()));
     Ok(PublishedRegistry { manifest, index, packages: HashMap::new() })
 }
 
-fn fit(report: &CheckReport) -> Result<(), PublishError> {
+fn require_no_errors(report: &CheckReport) -> Result<(), PublishError> {
     let mut errors = report.findings().iter().filter(|finding| finding.is_error());
     let Some(first) = errors.next() else { return Ok(()) };
     Err(PublishError::Errors {
@@ -241,7 +247,7 @@ impl EntityTag {
     }
 
     /// True if `tags`, a list as in `If-None-Match`, contains this tag.
-    pub(crate) fn is_known(&self, tags: &str) -> bool {
+    pub(crate) fn is_in_list(&self, tags: &str) -> bool {
         tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.0)
     }
 }

@@ -7,37 +7,37 @@
 //! answers ([`gathered`]); a response passes as it is ([`pass`]). This module does not know accounts or records: a
 //! callback receives the outcome of an answer ([`body::EndCallback`]).
 
+mod answer_members;
+mod answer_relay;
 mod body;
 mod caller_pace;
-mod course;
-mod drawn;
-mod events;
-mod fill;
-mod frames;
-mod gathered;
-mod intake;
-mod item;
+mod combined_answer;
+mod image_item;
+mod image_relay;
+mod image_tool_response;
+mod json_scanner;
+mod json_writer;
 mod lexer;
-mod paced;
-mod pass;
-mod prove;
-mod rewrite;
-mod scan;
-mod sse;
-mod tap;
-mod unlisted;
+mod paced_body;
+mod proof;
+mod response_passthrough;
+mod sse_frames;
+mod sse_reader;
+mod sse_writer;
+mod undocumented_members;
+mod upstream_body;
 
+pub(crate) use answer_members::{AnswerUsage, RequestedAnswer, TokenCounts, sum_usage};
 pub(crate) use body::{ClosingFuture, RelayBody, RelayOutcome};
-pub(crate) use events::HEARTBEAT;
-pub(crate) use fill::{AnswerUsage, RequestedAnswer, TokenCounts, sum};
-pub(crate) use gathered::{SpooledImage, SpooledImageError, gather, keep};
-pub(crate) use paced::PacedBody;
-pub(crate) use pass::RequestedResponse;
+pub(crate) use combined_answer::{SpooledImage, SpooledImageError, combine_images, spool_image};
+pub(crate) use image_relay::{AnswerTimeouts, RelayError};
+pub(crate) use json_writer::{AnswerSummary, DeliveredImage};
+pub(crate) use paced_body::PacedBody;
 #[cfg(test)]
-use prove::testing::{prove, prove_drawn, prove_response};
-pub(crate) use prove::{ProofError, ProvenAnswer, UnprovenAnswer};
-pub(crate) use rewrite::{AnswerSummary, DeliveredImage};
-pub(crate) use tap::{AnswerTimeouts, RelayError};
+use proof::testing::{prove, prove_image_tool, prove_response};
+pub(crate) use proof::{ProofError, ProvenAnswer, UnprovenAnswer};
+pub(crate) use response_passthrough::RequestedResponse;
+pub(crate) use sse_writer::HEARTBEAT;
 
 #[cfg(test)]
 mod tests;

@@ -77,21 +77,21 @@
 //! waiting.answer(until).await // dropped before it is ready: an orphan
 //! ```
 
-mod adopt;
-mod durable;
+mod adoption;
+mod answer_channel;
+mod answer_folder;
+mod answer_head;
+mod answer_reader;
+mod answer_recorder;
+mod claim_guard;
+mod disk_budget;
+mod durable_answers;
 mod fingerprint;
-mod follower;
-mod frames;
-mod head;
-mod keyed;
+mod idempotent_answers;
 mod orphans;
-mod pending;
-mod promise;
-mod recorder;
-mod room;
-mod shelf;
-mod tape;
-mod ticket;
+mod pending_work;
+mod sealed_file;
+mod stored_answer;
 
 #[cfg(test)]
 mod tests;
@@ -102,11 +102,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use follower::AnswerReader;
-pub(crate) use head::{AnswerHead, RecordableAnswer};
-pub(crate) use keyed::ClaimOutcome;
+pub(crate) use answer_channel::{AnswerReceiver, AnswerSender, AnswerSource};
+pub(crate) use answer_head::{AnswerHead, RecordableAnswer};
+pub(crate) use answer_reader::AnswerReader;
+pub(crate) use idempotent_answers::ClaimOutcome;
 pub(crate) use orphans::JobRegistration;
-pub(crate) use promise::{AnswerReceiver, AnswerSender, AnswerSource};
 
 use crate::error::Error;
 use crate::gateway::config;
@@ -115,13 +115,13 @@ use crate::gateway::ledger::{Ledger, LedgerError};
 use crate::gateway::rules::SharedTask;
 use crate::gateway::spool::FreeSpace;
 use crate::gateway::store::{NodeId, Store, StoreError, Timestamp, Vault};
-use durable::EarlierTry;
+use answer_channel::RetryableJobHandle;
+use answer_folder::{AnswerFolder, RetentionWindows};
+use durable_answers::EarlierTry;
 use fingerprint::ReplayDigest;
-use keyed::IdempotentAnswers;
+use idempotent_answers::IdempotentAnswers;
 use orphans::RetryableJobs;
-use pending::PendingWork;
-use promise::RetryableJobHandle;
-use shelf::{AnswerFolder, RetentionWindows};
+use pending_work::PendingWork;
 
 /// The folder of the files, in the data directory.
 const FOLDER: &str = "replays";
@@ -131,15 +131,15 @@ const ORPHAN_SHARE: u64 = 4;
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
 /// The time for which a retry waits for a record in state `running` whose job this process does not know, and the pause
 /// between two reads of it.
-const RUNNING_PATIENCE: Duration = Duration::from_secs(1);
+const RUNNING_WAIT_MAX: Duration = Duration::from_secs(1);
 const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two sweeps.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Answers that can be given again.
 pub(crate) struct AnswerReplay {
     pending: PendingWork,
-    keyed: Arc<IdempotentAnswers>,
+    idempotent_answers: Arc<IdempotentAnswers>,
     /// `None` if the configuration disables them.
     orphans: Option<Arc<RetryableJobs>>,
     orphan_window: Duration,
@@ -184,20 +184,20 @@ impl AnswerReplay {
         node: NodeId,
     ) -> Result<Self, ReplayError> {
         let share = if settings.orphans { settings.max_bytes / ORPHAN_SHARE } else { 0 };
-        let room = settings.max_bytes - share;
+        let answer_bytes = settings.max_bytes - share;
         let windows = RetentionWindows { answers: settings.idempotency_window, orphans: settings.orphan_window };
-        let shelf = AnswerFolder::open(free, room, windows);
-        let shelf = shelf.map_err(ReplayError::Folder)?;
+        let folder = AnswerFolder::open(free, answer_bytes, windows);
+        let shelf = folder.map_err(ReplayError::Folder)?;
         let pending = PendingWork::new();
-        let keyed = IdempotentAnswers::new(store, ledger, vault, shelf, node, settings.idempotency_window);
-        let keyed = Arc::new(keyed.counted_by(pending.clone()));
+        let idempotent_answers = IdempotentAnswers::new(store, ledger, vault, shelf, node, settings.idempotency_window);
+        let keyed = Arc::new(idempotent_answers.with_pending_work(pending.clone()));
         let window = settings.orphan_window;
         let orphans = settings.orphans.then(|| RetryableJobs::new(window, Arc::clone(&keyed), share, pending.clone()));
-        keyed.settle().await?;
+        keyed.take_over_leftovers().await?;
         let work = sweep(Arc::downgrade(&keyed), orphans.as_ref().map(Arc::downgrade));
         // The task ends when this is dropped.
         drop(tokio::runtime::Handle::current().spawn(work));
-        Ok(Self { pending, keyed, orphans, orphan_window: settings.orphan_window })
+        Ok(Self { pending, idempotent_answers: keyed, orphans, orphan_window: settings.orphan_window })
     }
 
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, one is fresh.
@@ -205,7 +205,7 @@ impl AnswerReplay {
     /// # Errors
     ///
     /// Returns an error if the decision cannot be made; nothing may be spent then.
-    pub(crate) async fn enter(
+    pub(crate) async fn claim_or_follow(
         &self,
         caller: &Caller,
         task: impl Into<SharedTask>,
@@ -214,9 +214,9 @@ impl AnswerReplay {
     ) -> Result<ClaimOutcome, ReplayError> {
         let task = task.into();
         let digest = fingerprint::digest(&task).await.map_err(ReplayError::Files)?;
-        let digest = fingerprint::locked(&digest, idempotency_key);
-        let scope = fingerprint::scope(caller, task.operation(), idempotency_key);
-        self.keyed.enter(caller.key(), scope, digest, request_id).await
+        let digest = fingerprint::keyed_digest(&digest, idempotency_key);
+        let scope = fingerprint::scope(caller, task.operation_id(), idempotency_key);
+        self.idempotent_answers.claim_or_follow(caller.key(), scope, digest, request_id).await
     }
 
     /// Returns the keyed hash by which a retry of this plain request is recognized after a restart; `None` if no retry
@@ -231,7 +231,9 @@ impl AnswerReplay {
             return None;
         }
         match fingerprint::digest(task).await {
-            Ok(digest) => Some(self.keyed.vault.keyed_hash(&format!("retry of {}", caller.key()), &digest)),
+            Ok(digest) => {
+                Some(self.idempotent_answers.vault.keyed_hash(&format!("retry of {}", caller.key()), &digest))
+            }
             Err(error) => {
                 tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognised");
                 None
@@ -241,15 +243,15 @@ impl AnswerReplay {
 
     /// Registers a plain job without an idempotency key, and returns the caller's side and the job's side of it. If the
     /// caller's client says that it marks its own retries, the answer is written down while the caller reads it.
-    pub(crate) fn expect<M: RecordableAnswer>(
+    pub(crate) fn register_job<M: RecordableAnswer>(
         &self,
         caller: &Caller,
         task: impl Into<SharedTask>,
-        expected: JobRegistration,
+        registration: JobRegistration,
     ) -> (AnswerReceiver<M>, AnswerSender<M>) {
-        promise::pair(self.orphans.as_ref().map(|orphans| {
-            let place = orphans.attend(caller, task.into(), expected);
-            RetryableJobHandle { orphans: Arc::clone(orphans), place }
+        answer_channel::channel(self.orphans.as_ref().map(|orphans| {
+            let job_id = orphans.register(caller, task.into(), registration);
+            RetryableJobHandle { orphans: Arc::clone(orphans), job_id }
         }))
     }
 
@@ -259,7 +261,7 @@ impl AnswerReplay {
     /// # Errors
     ///
     /// Returns an error if the files of the request or the store cannot be read; nothing may be spent then.
-    pub(crate) async fn earlier(
+    pub(crate) async fn find_earlier_answer(
         &self,
         caller: &Caller,
         task: &SharedTask,
@@ -268,38 +270,38 @@ impl AnswerReplay {
         if self.orphans.is_none() {
             return Ok(None);
         }
-        let until = Instant::now() + RUNNING_PATIENCE;
+        let until = Instant::now() + RUNNING_WAIT_MAX;
         loop {
-            let adopted = self.adopt(caller, task.clone()).await;
+            let adopted = self.adopt_job(caller, task.clone()).await;
             let Some(fingerprint) = fingerprint.filter(|_| adopted.is_none()) else { return Ok(adopted) };
-            if let Some(kept) = self.keyed.find_orphan(&fingerprint).await? {
-                return Ok(Some(kept));
+            if let Some(stored) = self.idempotent_answers.find_orphan(&fingerprint).await? {
+                return Ok(Some(stored));
             }
             let since = Timestamp::now() - (self.orphan_window + LONGEST_JOB);
-            match self.keyed.earlier(&fingerprint, since).await? {
-                EarlierTry::Nothing => return Ok(None),
+            match self.idempotent_answers.find_earlier_try(&fingerprint, since).await? {
+                EarlierTry::None => return Ok(None),
                 // The record may be about to be closed.
                 EarlierTry::Running if Instant::now() < until => tokio::time::sleep(RUNNING_PAUSE).await,
-                EarlierTry::Running | EarlierTry::Unknown => return Ok(Some(RetryableJobs::unknown())),
+                EarlierTry::Running | EarlierTry::Unknown => return Ok(Some(RetryableJobs::unknown_outcome())),
             }
         }
     }
 
     /// Returns the answer of a job of this process whose caller was told to come back, for the next equal request.
-    pub(crate) async fn in_progress(&self, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
-        adopt::in_progress(self.orphans.as_ref()?, caller, task).await
+    pub(crate) async fn find_answer_in_progress(&self, caller: &Caller, task: &SharedTask) -> Option<AnswerReader> {
+        adoption::find_answer_in_progress(self.orphans.as_ref()?, caller, task).await
     }
 
     /// Adopts a job like [`AnswerReplay::earlier`], for jobs of this process only.
-    pub(crate) async fn adopt(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
-        adopt::adopt(self.orphans.as_ref()?, caller, &task.into()).await
+    pub(crate) async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
+        adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
     }
 
     /// Remembers an end that no [`AnswerSender`] has seen: that of a stream, or of a body that broke off. Ends that
     /// cost nothing are not remembered.
     pub(crate) async fn remember(&self, caller: &Caller, task: impl Into<SharedTask>, error: &Error) {
         if let Some(orphans) = &self.orphans
-            && head::is_final(error)
+            && answer_head::is_final(error)
         {
             orphans.remember(caller, task.into(), error).await;
         }
@@ -308,14 +310,14 @@ impl AnswerReplay {
     /// Waits until every claim is settled or given back, and every answer that must be kept is written down. The caller
     /// limits the wait.
     pub(crate) async fn drain(&self) {
-        self.pending.finished().await;
+        self.pending.wait_until_none().await;
     }
 }
 
-async fn sweep(keyed: Weak<IdempotentAnswers>, orphans: Option<Weak<RetryableJobs>>) {
+async fn sweep(idempotent_answers: Weak<IdempotentAnswers>, orphans: Option<Weak<RetryableJobs>>) {
     loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
-        let Some(keyed) = keyed.upgrade() else { return };
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let Some(keyed) = idempotent_answers.upgrade() else { return };
         if let Some(orphans) = orphans.as_ref().and_then(Weak::upgrade) {
             orphans.sweep();
         }

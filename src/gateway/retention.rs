@@ -14,16 +14,16 @@ use super::config::RetentionPeriods;
 use super::store::{RetentionClass, Store, StoreError, Timestamp};
 
 /// The delay after the start, and then the interval (ours). At the start other work is more urgent.
-const FIRST: Duration = Duration::from_secs(10);
-const EVERY: Duration = Duration::from_secs(600);
+const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
+const RUN_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The number of rows in one transaction. It takes a few milliseconds; no record waits longer.
-const STEP: u32 = 200;
+const BATCH_ROWS: u32 = 200;
 
 /// After each step the task pauses for this many times the duration of the step, and at least for the shortest pause
 /// (ours), so that others can use the database.
-const REST_FACTOR: u32 = 4;
-const SHORTEST_REST: Duration = Duration::from_millis(10);
+const PAUSE_FACTOR: u32 = 4;
+const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The task that removes old rows. It ends when this is dropped.
 #[derive(Debug)]
@@ -38,10 +38,10 @@ impl RetentionTask {
             return Self(None);
         }
         let task = Handle::current().spawn(async move {
-            let mut ticks = interval_at(Instant::now() + FIRST, EVERY);
+            let mut ticks = interval_at(Instant::now() + FIRST_RUN_DELAY, RUN_INTERVAL);
             loop {
                 ticks.tick().await;
-                remove_all(&*store, retention, Timestamp::now()).await;
+                remove_expired_rows(&*store, retention, Timestamp::now()).await;
             }
         });
         Self(Some(task.abort_handle()))
@@ -62,7 +62,7 @@ impl Drop for RetentionTask {
 }
 
 /// Removes all rows whose period is over now.
-async fn remove_all(store: &dyn Store, retention: RetentionPeriods, now: Timestamp) {
+async fn remove_expired_rows(store: &dyn Store, retention: RetentionPeriods, now: Timestamp) {
     let periods = [
         (RetentionClass::Records, retention.records),
         (RetentionClass::Audit, retention.audit),
@@ -70,7 +70,7 @@ async fn remove_all(store: &dyn Store, retention: RetentionPeriods, now: Timesta
     ];
     for (kept, period) in periods {
         let Some(period) = period else { continue };
-        match remove_one_kind(store, kept, now - period).await {
+        match remove_expired_of_class(store, kept, now - period).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, ?kept, "expired rows were deleted"),
             Err(error) => {
@@ -81,23 +81,27 @@ async fn remove_all(store: &dyn Store, retention: RetentionPeriods, now: Timesta
     }
 }
 
-async fn remove_one_kind(store: &dyn Store, kept: RetentionClass, before: Timestamp) -> Result<u64, StoreError> {
+async fn remove_expired_of_class(
+    store: &dyn Store,
+    class: RetentionClass,
+    before: Timestamp,
+) -> Result<u64, StoreError> {
     let mut removed = 0;
     loop {
         let begun = Instant::now();
-        let step = store.remove_old(kept, before, STEP).await?;
-        removed += step;
-        if step < u64::from(STEP) {
+        let batch = store.remove_expired_rows(class, before, BATCH_ROWS).await?;
+        removed += batch;
+        if batch < u64::from(BATCH_ROWS) {
             return Ok(removed);
         }
-        sleep((begun.elapsed() * REST_FACTOR).max(SHORTEST_REST)).await;
+        sleep((begun.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE)).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::store::testing::{fresh, record};
+    use crate::gateway::store::testing::{new_store, running_record};
     use crate::gateway::store::{
         AuditContext, AuditFilter, JobState, NodeId, Record, RecordFilter, RowWrite, UsageFilter, UtcDay,
     };
@@ -110,7 +114,7 @@ mod tests {
     }
 
     fn begun(id: &str, moment: Timestamp) -> Record {
-        Record { created_at: moment, ..record(id) }
+        Record { created_at: moment, ..running_record(id) }
     }
 
     async fn store_records(store: &dyn Store, records: &[Record]) {
@@ -129,7 +133,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_kind_goes_after_its_own_period_and_not_a_moment_earlier() {
-        let (_dir, store) = fresh().await;
+        let (_dir, store) = new_store().await;
         let now = at("2026-11-22T12:00:00Z");
         let old = [begun("older", now - 31 * DAY), begun("just older", now - 30 * DAY - Duration::from_millis(1))];
         store_records(&*store, &old).await;
@@ -142,47 +146,53 @@ mod tests {
         };
         assert_eq!(days().await, 3);
 
-        remove_all(&*store, RetentionPeriods { records: Some(30 * DAY), ..RetentionPeriods::default() }, now).await;
+        remove_expired_rows(&*store, RetentionPeriods { records: Some(30 * DAY), ..RetentionPeriods::default() }, now)
+            .await;
         assert_eq!(ids(&*store).await, ["kept", "new"]);
         assert!(store.find_record(&"running".into(), None).await.unwrap().is_some());
         assert_eq!(days().await, 3);
 
-        remove_all(&*store, RetentionPeriods { usage: Some(30 * DAY), ..RetentionPeriods::default() }, now).await;
+        remove_expired_rows(&*store, RetentionPeriods { usage: Some(30 * DAY), ..RetentionPeriods::default() }, now)
+            .await;
         assert_eq!((days().await, ids(&*store).await.len()), (2, 2));
     }
 
     #[tokio::test]
     async fn the_trail_goes_with_its_own_period_only() {
-        let (_dir, store) = fresh().await;
+        let (_dir, store) = new_store().await;
         let now = at("2026-11-22T12:00:00Z");
         for (name, moment) in [("old", now - 400 * DAY), ("young", now - 10 * DAY)] {
             store.ensure_user(&AuditContext { at: moment, ..AuditContext::command() }, name).await.unwrap();
         }
         let filter = AuditFilter { action: Some("user.create".to_owned()), limit: 10, ..AuditFilter::default() };
         let names = async || -> Vec<_> {
-            store.page_audit(&filter).await.unwrap().items.into_iter().filter_map(|row| row.target_name).collect()
+            store.list_audit_page(&filter).await.unwrap().items.into_iter().filter_map(|row| row.target_name).collect()
         };
-        remove_all(
+        remove_expired_rows(
             &*store,
             RetentionPeriods { records: Some(DAY), usage: Some(DAY), ..RetentionPeriods::default() },
             now,
         )
         .await;
         assert_eq!(names().await, ["young", "old"]);
-        remove_all(&*store, RetentionPeriods { audit: Some(30 * DAY), ..RetentionPeriods::default() }, now).await;
+        remove_expired_rows(&*store, RetentionPeriods { audit: Some(30 * DAY), ..RetentionPeriods::default() }, now)
+            .await;
         assert_eq!(names().await, ["young"]);
     }
 
     #[tokio::test]
     async fn a_large_backlog_goes_step_by_step() {
-        let (_dir, store) = fresh().await;
+        let (_dir, store) = new_store().await;
         let now = at("2026-11-22T12:00:00Z");
-        let many: Vec<_> = (0..2 * STEP + 1).map(|id| begun(&format!("r{id}"), now - 31 * DAY)).collect();
+        let many: Vec<_> = (0..2 * BATCH_ROWS + 1).map(|id| begun(&format!("r{id}"), now - 31 * DAY)).collect();
         store_records(&*store, &many).await;
-        assert_eq!(store.remove_old(RetentionClass::Records, now - 30 * DAY, STEP).await.unwrap(), u64::from(STEP));
         assert_eq!(
-            remove_one_kind(&*store, RetentionClass::Records, now - 30 * DAY).await.unwrap(),
-            u64::from(STEP + 1)
+            store.remove_expired_rows(RetentionClass::Records, now - 30 * DAY, BATCH_ROWS).await.unwrap(),
+            u64::from(BATCH_ROWS)
+        );
+        assert_eq!(
+            remove_expired_of_class(&*store, RetentionClass::Records, now - 30 * DAY).await.unwrap(),
+            u64::from(BATCH_ROWS + 1)
         );
         assert_eq!(ids(&*store).await.len(), 0);
     }

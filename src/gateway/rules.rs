@@ -12,7 +12,7 @@ mod models;
 mod response;
 mod task;
 
-pub(crate) use fields::{check as check_fields, object as read_object};
+pub(crate) use fields::{check as check_fields, parse_object as read_object};
 pub(crate) use job::{EditInput, Job};
 pub(crate) use models::ImageModels;
 pub(crate) use response::{ImageTool, ResponseJob};
@@ -32,8 +32,8 @@ impl ImageModels {
     /// # Errors
     ///
     /// Returns the first broken rule, with the parameter at fault.
-    pub(crate) fn generation(&self, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
-        image::generation(self, body, received)
+    pub(crate) fn check_generation(&self, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
+        image::check_generation(self, body, received)
     }
 
     /// Checks an edit request. Its images were read when they came; here they are checked.
@@ -41,8 +41,8 @@ impl ImageModels {
     /// # Errors
     ///
     /// Returns the first broken rule, with the parameter at fault, spelled as the caller spelled it.
-    pub(crate) fn edit(&self, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
-        image::edit(self, form, received)
+    pub(crate) fn check_edit(&self, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
+        image::check_edit(self, form, received)
     }
 
     /// Checks a request for a response. Of its headers, those that an upstream needs are kept.
@@ -50,30 +50,34 @@ impl ImageModels {
     /// # Errors
     ///
     /// Returns the first broken rule, with its parameter, or an error if the body cannot be read back from disk.
-    pub(crate) fn response(
+    pub(crate) fn check_response(
         &self,
         body: SpooledBytes,
         headers: &HeaderMap,
         received: DateTime<Utc>,
     ) -> Result<ResponseJob, Error> {
-        response::response(self, body, headers, received)
+        response::check_response(self, body, headers, received)
     }
 }
 
 /// Checks a generation request with the models of the document, for tests.
 #[cfg(test)]
-pub(crate) fn generation(body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
-    ImageModels::default().generation(body, received)
+pub(crate) fn check_generation(body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
+    ImageModels::default().check_generation(body, received)
 }
 
 /// Checks an edit request with the models of the document, for tests.
 #[cfg(test)]
-pub(crate) fn edit(form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
-    ImageModels::default().edit(form, received)
+pub(crate) fn check_edit(form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
+    ImageModels::default().check_edit(form, received)
 }
 
 /// Checks a request for a response with the models of the document, for tests.
 #[cfg(test)]
-pub(crate) fn response(body: SpooledBytes, headers: &HeaderMap, received: DateTime<Utc>) -> Result<ResponseJob, Error> {
-    ImageModels::default().response(body, headers, received)
+pub(crate) fn check_response(
+    body: SpooledBytes,
+    headers: &HeaderMap,
+    received: DateTime<Utc>,
+) -> Result<ResponseJob, Error> {
+    ImageModels::default().check_response(body, headers, received)
 }

@@ -3,7 +3,7 @@
 mod reload;
 mod shutdown;
 mod signals;
-mod welcome;
+mod startup_message;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::config::{Config, ListenAddress};
 use super::console::AdminTokenError;
-use super::follow::{GroupRefreshError, group_follower};
 use super::front::{self, ConnectionTable, HttpServer, ServerError};
+use super::group_refresh::{GroupRefreshError, group_refresh_channel};
 use super::keys;
 use super::people::IdentityError;
 use super::replay::ReplayError;
@@ -24,13 +24,13 @@ use super::store::{AuditContext, StoreError};
 use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
 use reload::{ConfigReader, ConfigReloader};
-use shutdown::{END_PATIENCE, LEDGER_PATIENCE};
+use shutdown::{LEDGER_TIMEOUT, STORE_CLOSE_TIMEOUT};
 pub(crate) use signals::SignalListeners;
 use signals::SignalRequest;
-use welcome::StartupMessage;
+use startup_message::StartupMessage;
 
 /// A change of a group must be in force within a second.
-const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+const GROUP_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The reason why the gateway does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -89,79 +89,79 @@ pub(crate) async fn serve(
 ) -> Result<(), ServeError> {
     let store = open_store(&config).await?;
     let lock = store.lock_for_serving()?;
-    manage::without_stand_in(&mut config, &store).await?;
-    if config.accounts.iter().any(manage::is_real) || manage::has_real_in_store(&store).await? {
-        manage::retire_first_key(&config, &store, &AuditContext::system()).await?;
+    manage::remove_implicit_simulator(&mut config, &store).await?;
+    if config.accounts.iter().any(manage::is_billable) || manage::has_billable_in_store(&store).await? {
+        manage::disable_first_key(&config, &store, &AuditContext::system()).await?;
     }
-    let (follower, mut changes) = group_follower();
-    let current = CurrentGateway::new(Gateway::build(&config, &store, follower).await?);
+    let (group_refresh, mut changes) = group_refresh_channel();
+    let current = CurrentGateway::new(Gateway::build(&config, &store, group_refresh).await?);
     let gateway = current.get();
-    let listen = address(&config.listen).await?;
-    let measuring = start_measuring(&config, &current).await?;
+    let listen = resolve_address(&config.listen).await?;
+    let metrics_server = start_metrics_server(&config, &current).await?;
     let connections = Arc::clone(gateway.connections());
-    let server = front::start(endpoints::description, current.clone(), listen, connections).await?;
-    if let Some(measuring) = &measuring {
+    let server = front::start(endpoints::api_description, current.clone(), listen, connections).await?;
+    if let Some(measuring) = &metrics_server {
         tracing::info!(address = %measuring.address(), "metrics are served");
     }
-    let welcome = StartupMessage::prepare(&config, &store, &gateway).await?;
-    let mut printing = pin!(print(out, welcome.text(&config, server.address())));
+    let startup_message = StartupMessage::prepare(&config, &store, &gateway).await?;
+    let mut printing_startup = pin!(print(out, startup_message.text(&config, server.address())));
     let mut printed = false;
-    let mut reload = ConfigReloader::new(read, Arc::clone(&store), current, config);
-    let mut rounds = rounds();
+    let mut reloader = ConfigReloader::new(read, Arc::clone(&store), current, config);
+    let mut refresh_ticks = group_refresh_ticks();
     let mut reloads = 0;
-    lock.tell(reloads, &Ok(String::new()));
+    lock.publish_status(reloads, &Ok(String::new()));
     loop {
         tokio::select! {
-            result = &mut printing, if !printed => {
+            result = &mut printing_startup, if !printed => {
                 if let Err(error) = result {
                     tracing::warn!(%error, "standard output cannot be written: the address and the first key are not shown");
                 }
                 printed = true;
             }
-            _ = rounds.tick() => reload.follow_for(Vec::new()).await,
-            Some(waiting) = changes.next() => reload.follow_for(waiting).await,
+            _ = refresh_ticks.tick() => reloader.refresh_groups_for(Vec::new()).await,
+            Some(waiting) = changes.next() => reloader.refresh_groups_for(waiting).await,
             request = signals.next() => match request {
                 SignalRequest::Stop => break,
                 SignalRequest::Reload => {
-                    let Some(result) = shutdown::unless_stopped(reload.run(), signals.stop_asked()).await else { break };
+                    let Some(result) = shutdown::unless_stopped(reloader.reload(), signals.stop_requested()).await else { break };
                     reloads += 1;
-                    lock.tell(reloads, &result);
+                    lock.publish_status(reloads, &result);
                 }
             },
         }
     }
     // No task refreshes the groups any more.
     drop(changes);
-    let config = reload.in_force();
-    shutdown::leave(&gateway, async |patience| server.stop(patience).await, &mut signals, &config).await;
+    let config = reloader.current_config();
+    shutdown::drain_and_stop(&gateway, async |patience| server.stop(patience).await, &mut signals, &config).await;
     let end = async {
-        if let Some(measuring) = measuring {
+        if let Some(measuring) = metrics_server {
             // Last of all, so that the shutdown can be observed; its answers take no time.
-            measuring.stop(LEDGER_PATIENCE).await;
+            measuring.stop(LEDGER_TIMEOUT).await;
         }
         gateway.keys().stop().await;
         gateway.retention().stop();
         store.close().await;
     };
-    shutdown::within(END_PATIENCE, end, signals.stop_asked()).await;
+    shutdown::run_within(STORE_CLOSE_TIMEOUT, end, signals.stop_requested()).await;
     Ok(())
 }
 
 /// Serves the metrics, if the settings have an address for them.
-async fn start_measuring(config: &Config, current: &CurrentGateway) -> Result<Option<HttpServer>, ServeError> {
+async fn start_metrics_server(config: &Config, current: &CurrentGateway) -> Result<Option<HttpServer>, ServeError> {
     let Some(listen) = &config.metrics_listen else { return Ok(None) };
-    let (listen, connections) = (address(listen).await?, ConnectionTable::measuring());
+    let (listen, connections) = (resolve_address(listen).await?, ConnectionTable::for_metrics());
     Ok(Some(front::start(endpoints::measuring, current.clone(), listen, connections).await?))
 }
 
 /// The times at which the groups of the store are refreshed.
-fn rounds() -> Interval {
-    let mut rounds = interval(FOLLOW_EVERY);
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    rounds
+fn group_refresh_ticks() -> Interval {
+    let mut ticks = interval(GROUP_REFRESH_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
-async fn address(listen: &ListenAddress) -> Result<SocketAddr, ServeError> {
+async fn resolve_address(listen: &ListenAddress) -> Result<SocketAddr, ServeError> {
     let unknown = || ServeError::Address(listen.to_string());
     let mut found = tokio::net::lookup_host((listen.host(), listen.port())).await.map_err(|_| unknown())?;
     found.next().ok_or_else(unknown)

@@ -7,12 +7,12 @@
 //! Overwriting the pages of an existing file was measured to cost a third of creating a new one, so files are reused.
 //! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
 
-pub(crate) mod at;
+pub(crate) mod blocking_io;
 mod budget;
-mod free;
-mod kept;
+mod free_space;
+pub(crate) mod positioned_io;
+mod spooled_bytes;
 mod upload;
-pub(crate) mod waits;
 
 #[cfg(test)]
 mod tests;
@@ -28,8 +28,8 @@ use bytes::Bytes;
 use budget::BudgetShare;
 use budget::SpoolBudgets;
 pub(crate) use budget::{BudgetExceeded, SpoolUsage};
-pub(crate) use free::FreeSpace;
-pub(crate) use kept::{SpooledBytes, SpooledBytesWriter};
+pub(crate) use free_space::FreeSpace;
+pub(crate) use spooled_bytes::{SpooledBytes, SpooledBytesWriter};
 pub(crate) use upload::{EditForm, ImageUpload};
 
 use crate::gateway::config::UploadLimits;
@@ -38,7 +38,7 @@ use crate::image::ByteSource;
 /// The most idle files. Further ones are closed.
 const IDLE_MAX: usize = 32;
 /// The most disk space that an idle file keeps.
-const KEPT_BYTES: u64 = 32 * 1024 * 1024;
+const IDLE_FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Creates spooled files for uploads. Clones share the files.
 #[derive(Clone, Debug)]
@@ -51,17 +51,17 @@ pub(crate) struct Spool {
 /// An upload that is still arriving.
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
-    place: PooledFile,
+    pooled_file: PooledFile,
     length: u64,
     /// True for an upload of a caller. Otherwise the bytes belong to an answer that was paid for: neither a budget nor
     /// the part of the disk that is reserved for the database is a reason to refuse them.
-    owned: bool,
+    is_upload: bool,
 }
 
 /// A complete upload. Its file returns to the pool when the last reference to it is dropped.
 #[derive(Debug)]
 pub(crate) struct SpooledFile {
-    place: PooledFile,
+    pooled_file: PooledFile,
     length: u64,
 }
 
@@ -96,7 +96,7 @@ struct AnonymousFile {
 #[derive(Debug)]
 struct PooledFile {
     /// `None` only while it is being dropped.
-    nameless: Option<AnonymousFile>,
+    anonymous_file: Option<AnonymousFile>,
     pool: Arc<SpoolFilePool>,
     share: BudgetShare,
 }
@@ -135,7 +135,7 @@ impl Spool {
 
     /// Returns the free space for another folder of the same disk. Its work shares the threads of this spool.
     pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
-        self.pool.free.of(folder)
+        self.pool.free.for_folder(folder)
     }
 
     /// Returns a share of the memory for bodies that are still arriving.
@@ -153,9 +153,9 @@ impl Spool {
     /// # Errors
     ///
     /// Like [`Spool::begin`].
-    pub(crate) async fn open(&self) -> io::Result<SpoolWriter> {
+    pub(crate) async fn create_writer(&self) -> io::Result<SpoolWriter> {
         let spool = self.clone();
-        self.pool.off_worker(move || spool.begin()).await
+        self.pool.run_blocking(move || spool.create_writer_blocking()).await
     }
 
     /// Runs work with files on a thread that may block.
@@ -163,11 +163,11 @@ impl Spool {
     /// # Errors
     ///
     /// Returns an error if the work panics.
-    pub(crate) async fn off_worker<T: Send + 'static>(
+    pub(crate) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        self.pool.off_worker(move || Ok(work())).await
+        self.pool.run_blocking(move || Ok(work())).await
     }
 
     /// Like [`Spool::open`], for bytes that will be paid for only if there is room for them: it is refused like an
@@ -176,13 +176,13 @@ impl Spool {
     /// # Errors
     ///
     /// Like [`Spool::open`], and if the rest of the disk is reserved.
-    pub(crate) async fn open_before_paying(&self) -> io::Result<SpoolWriter> {
+    pub(crate) async fn create_writer_within_free_space(&self) -> io::Result<SpoolWriter> {
         let spool = self.clone();
         let open = move || {
-            spool.check_floor()?;
-            spool.begin()
+            spool.check_reserved_space()?;
+            spool.create_writer_blocking()
         };
-        self.pool.off_worker(open).await
+        self.pool.run_blocking(open).await
     }
 
     /// Returns a writer for one upload, or for an answer.
@@ -191,30 +191,30 @@ impl Spool {
     ///
     /// Returns an error if no more files can be created. An upload is also refused if the rest of the disk is reserved
     /// for the database.
-    pub(crate) fn begin(&self) -> io::Result<SpoolWriter> {
+    pub(crate) fn create_writer_blocking(&self) -> io::Result<SpoolWriter> {
         if self.owner.is_some() {
-            self.check_floor()?;
+            self.check_reserved_space()?;
         }
         let idle = self.pool.idle().pop();
-        let nameless = match idle {
+        let anonymous_file = match idle {
             Some(nameless) => nameless,
             None => AnonymousFile::new(&self.pool.folder)?,
         };
-        Ok(self.writer(nameless))
+        Ok(self.writer(anonymous_file))
     }
 
-    fn check_floor(&self) -> io::Result<()> {
-        if self.pool.leaves_free(0) { Ok(()) } else { Err(self.pool.budgets.refuse(BudgetExceeded::Free)) }
+    fn check_reserved_space(&self) -> io::Result<()> {
+        if self.pool.has_room_for(0) { Ok(()) } else { Err(self.pool.budgets.refuse(BudgetExceeded::FreeSpace)) }
     }
 
-    fn writer(&self, nameless: AnonymousFile) -> SpoolWriter {
+    fn writer(&self, anonymous_file: AnonymousFile) -> SpoolWriter {
         let share = self.pool.budgets.disk.share(self.owner.clone());
-        let place = PooledFile { nameless: Some(nameless), pool: Arc::clone(&self.pool), share };
-        SpoolWriter { place, length: 0, owned: self.owner.is_some() }
+        let pooled_file = PooledFile { anonymous_file: Some(anonymous_file), pool: Arc::clone(&self.pool), share };
+        SpoolWriter { pooled_file, length: 0, is_upload: self.owner.is_some() }
     }
 
     /// Returns a writer for a body that may be small: only a large one takes a file.
-    pub(crate) fn keeper(&self) -> SpooledBytesWriter {
+    pub(crate) fn bytes_writer(&self) -> SpooledBytesWriter {
         SpooledBytesWriter::new(self.clone())
     }
 }
@@ -252,20 +252,20 @@ impl SpoolWriter {
     /// idle files are dropped and the write is tried again.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let end = self.length + bytes.len() as u64;
-        let pool = &self.place.pool;
+        let pool = &self.pooled_file.pool;
         #[cfg(test)]
         pool.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.place.share.set(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
-        if self.owned && !pool.leaves_free(bytes.len() as u64) {
-            return Err(pool.budgets.refuse(BudgetExceeded::Free));
+        self.pooled_file.share.set_bytes(end).map_err(|exceeded| pool.budgets.refuse(exceeded))?;
+        if self.is_upload && !pool.has_room_for(bytes.len() as u64) {
+            return Err(pool.budgets.refuse(BudgetExceeded::FreeSpace));
         }
-        let nameless = self.place.nameless()?;
+        let anonymous_file = self.pooled_file.anonymous_file()?;
         // This comes before the write, because a write that fails has still taken space.
-        nameless.extent = nameless.extent.max(end);
-        match at::write_all(&nameless.file, bytes, self.length) {
+        anonymous_file.extent = anonymous_file.extent.max(end);
+        match positioned_io::write_all(&anonymous_file.file, bytes, self.length) {
             Err(error) if is_full(&error) => {
-                self.place.pool.drop_idle();
-                at::write_all(&self.place.nameless()?.file, bytes, self.length)?;
+                self.pooled_file.pool.drop_idle();
+                positioned_io::write_all(&self.pooled_file.anonymous_file()?.file, bytes, self.length)?;
             }
             written => written?,
         }
@@ -279,13 +279,13 @@ impl SpoolWriter {
     ///
     /// Like [`SpoolWriter::write`]. The writer is dropped then.
     pub(crate) async fn append(mut self, bytes: Bytes) -> io::Result<Self> {
-        let pool = Arc::clone(&self.place.pool);
-        pool.off_worker(move || self.write(&bytes).map(|()| self)).await
+        let pool = Arc::clone(&self.pooled_file.pool);
+        pool.run_blocking(move || self.write(&bytes).map(|()| self)).await
     }
 
     /// Ends the upload, which is now complete.
     pub(crate) fn finish(self) -> Arc<SpooledFile> {
-        Arc::new(SpooledFile { place: self.place, length: self.length })
+        Arc::new(SpooledFile { pooled_file: self.pooled_file, length: self.length })
     }
 }
 
@@ -333,10 +333,12 @@ impl ByteSource for SpooledFile {
         // The bytes beyond the end belong to another upload, which used the file before.
         let left = self.length.saturating_sub(offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        match &self.place.nameless {
+        match &self.pooled_file.anonymous_file {
             // The system reports an error for an offset beyond the largest file, so a read of no bytes is not passed to
             // it.
-            Some(nameless) if count > 0 => at::read(&nameless.file, &mut buffer[..count], offset),
+            Some(anonymous_file) if count > 0 => {
+                positioned_io::read(&anonymous_file.file, &mut buffer[..count], offset)
+            }
             _ => Ok(0),
         }
     }
@@ -350,28 +352,28 @@ impl BodyMemoryShare {
     /// # Errors
     ///
     /// Returns an error if the budget does not allow it.
-    pub(crate) fn hold(&mut self, bytes: u64) -> io::Result<()> {
-        self.share.set(bytes).map_err(|exceeded| self.pool.budgets.refuse(exceeded))
+    pub(crate) fn set_bytes(&mut self, bytes: u64) -> io::Result<()> {
+        self.share.set_bytes(bytes).map_err(|exceeded| self.pool.budgets.refuse(exceeded))
     }
 }
 
 // === impl PooledFile ===
 
 impl PooledFile {
-    fn nameless(&mut self) -> io::Result<&mut AnonymousFile> {
-        self.nameless.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    fn anonymous_file(&mut self) -> io::Result<&mut AnonymousFile> {
+        self.anonymous_file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 impl Drop for PooledFile {
     fn drop(&mut self) {
-        let Some(nameless) = self.nameless.take() else { return };
-        if nameless.extent <= KEPT_BYTES && self.pool.idle().len() < IDLE_MAX {
-            return self.pool.give_back(nameless);
+        let Some(anonymous_file) = self.anonymous_file.take() else { return };
+        if anonymous_file.extent <= IDLE_FILE_BYTES_MAX && self.pool.idle().len() < IDLE_MAX {
+            return self.pool.return_file(anonymous_file);
         }
         // A large file is truncated and a surplus one is closed; both may take long.
         let pool = Arc::clone(&self.pool);
-        waits::detach(move || pool.give_back(nameless));
+        blocking_io::spawn_detached(move || pool.return_file(anonymous_file));
     }
 }
 
@@ -389,10 +391,10 @@ impl SpoolFilePool {
     }
 
     /// True if the database keeps its part of the disk after `bytes` more are written. Drops idle files if necessary.
-    fn leaves_free(&self, bytes: u64) -> bool {
-        self.free.leaves(bytes) || {
+    fn has_room_for(&self, bytes: u64) -> bool {
+        self.free.has_room_for(bytes) || {
             self.drop_idle();
-            self.free.leaves(bytes)
+            self.free.has_room_for(bytes)
         }
     }
 
@@ -404,28 +406,28 @@ impl SpoolFilePool {
         }
     }
 
-    async fn off_worker<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        self.free.off_worker(work).await
+        self.free.run_blocking(work).await
     }
 
-    fn give_back(&self, mut nameless: AnonymousFile) {
+    fn return_file(&self, mut anonymous_file: AnonymousFile) {
         if self.idle().len() >= IDLE_MAX {
             return;
         }
-        if nameless.extent > KEPT_BYTES {
-            waits::note();
-            if let Err(error) = nameless.file.set_len(0) {
+        if anonymous_file.extent > IDLE_FILE_BYTES_MAX {
+            blocking_io::note_disk_access();
+            if let Err(error) = anonymous_file.file.set_len(0) {
                 tracing::warn!(%error, "a spool file could not be truncated and is discarded");
                 return;
             }
-            nameless.extent = 0;
+            anonymous_file.extent = 0;
         }
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
-            idle.push(nameless);
+            idle.push(anonymous_file);
         }
     }
 }
@@ -434,7 +436,7 @@ impl SpoolFilePool {
 
 impl AnonymousFile {
     fn new(folder: &Path) -> io::Result<Self> {
-        waits::note();
+        blocking_io::note_disk_access();
         Ok(Self { file: tempfile::tempfile_in(folder)?, extent: 0 })
     }
 }

@@ -9,10 +9,10 @@
 //! [`Store`] is the interface: no implementation may show which database it is, and the tests in `store/tests.rs` hold
 //! every implementation to the same behaviour.
 
-mod acts;
+mod account_rows;
+mod audit;
 mod data_dir;
 mod data_keys;
-mod day;
 mod error;
 mod ids;
 mod key_file;
@@ -21,11 +21,11 @@ mod master_key;
 mod people;
 mod record;
 mod replay;
-mod rows;
 mod secret_bytes;
 mod sqlite;
-mod time;
+mod timestamp;
 mod usage;
+mod utc_day;
 mod vault;
 
 #[cfg(test)]
@@ -33,10 +33,10 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acts::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
+pub(crate) use account_rows::{AccountChange, AccountRow, AccountSpec, NewAccount, StoredEjection, TokenRow};
+pub(crate) use audit::{ActorKind, AuditContext, AuditFilter, AuditRow, ListPage};
 pub(crate) use data_dir::{ServeLock, ServingStatus};
 pub(crate) use data_keys::PepperKey;
-pub(crate) use day::UtcDay;
 pub(crate) use error::StoreError;
 pub(crate) use ids::{
     AccountId, GroupId, KeyId, NodeId, PublicId, RequestId, SessionId, TokenId, UserId, random_base62,
@@ -54,10 +54,10 @@ pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
 };
 pub(crate) use replay::{ReplayClaim, ReplayState, ReplayWrite, StoredAnswerRow, StoredReplay};
-pub(crate) use rows::{AccountChange, AccountRow, AccountSpec, NewAccount, StoredEjection, TokenRow};
 pub(crate) use sqlite::SqliteStore;
-pub(crate) use time::Timestamp;
+pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};
+pub(crate) use utc_day::UtcDay;
 pub(crate) use vault::Vault;
 
 use async_trait::async_trait;
@@ -76,18 +76,18 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError>;
 
     /// Adds an account of the store. Returns [`StoreError::Conflict`] if any account has the name.
-    async fn insert_account(&self, act: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError>;
+    async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError>;
 
     /// Changes an account. Returns `None` if no account has that name, whatever the change.
     async fn change_account(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError>;
 
     /// Deletes an account and its token, unless the configuration file has it: it would come back without its state.
-    async fn delete_account(&self, act: &AuditContext, name: &str) -> Result<bool, StoreError>;
+    async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError>;
 
     /// Marks the accounts of the file that are no longer among these names, and returns the number of newly marked
     /// ones.
@@ -128,7 +128,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
 
     /// Removes at most `limit` expired claims, except those of the scopes in `but`, and returns the number removed.
-    async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
+    async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
     /// Writes records and claims in the given order, all of them in one transaction.
     ///
@@ -144,7 +144,12 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError>;
 
     /// Removes at most `limit` rows from before that time, oldest first, and returns the number removed.
-    async fn remove_old(&self, kept: RetentionClass, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
+    async fn remove_expired_rows(
+        &self,
+        class: RetentionClass,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64, StoreError>;
 
     /// Returns the newest records that pass the filter, ordered from oldest to newest.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
@@ -154,11 +159,16 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
 
     /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later, newest
     /// first.
-    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<JobState>, StoreError>;
+    async fn states_by_fingerprint(
+        &self,
+        fingerprint: &[u8; 32],
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<JobState>, StoreError>;
 
     /// Returns the account that made the response with this id for this user, as far as the records go back. Keys
     /// without a user have nothing in common, so for them the key must be the same.
-    async fn maker_of_response(
+    async fn account_of_response(
         &self,
         response_id: &str,
         user: &UserId,
@@ -172,7 +182,7 @@ pub(crate) enum RowWrite<'a> {
     /// The intent: a row in state running, written before anything is spent.
     Open(&'a Record),
     /// Writes the calls that were begun into the running row of the same request.
-    Note(&'a Record),
+    RecordAttempts(&'a Record),
     /// The outcome: closes the running row of the same request.
     Close(&'a Record),
     /// A claim to make an answer, its answer, or its removal.
@@ -183,9 +193,9 @@ pub(crate) enum RowWrite<'a> {
 impl<'a> RowWrite<'a> {
     fn request_id(self) -> &'a RequestId {
         match self {
-            Self::Open(record) | Self::Note(record) | Self::Close(record) => &record.request_id,
+            Self::Open(record) | Self::RecordAttempts(record) | Self::Close(record) => &record.request_id,
             Self::Replay(ReplayWrite::Claim(row)) => &row.request_id,
-            Self::Replay(ReplayWrite::Finish { request_id, .. } | ReplayWrite::Forget { request_id, .. }) => request_id,
+            Self::Replay(ReplayWrite::Finish { request_id, .. } | ReplayWrite::Remove { request_id, .. }) => request_id,
         }
     }
 }
@@ -209,5 +219,5 @@ pub(crate) enum RowWriteOutcome {
     /// The request id of the intent is taken, or no row is running for the outcome or answer. Nothing was changed.
     NoEffect,
     /// Another request has made the claim before. Nothing was changed.
-    Taken(Box<StoredReplay>),
+    AlreadyClaimed(Box<StoredReplay>),
 }

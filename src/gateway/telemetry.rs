@@ -6,13 +6,13 @@
 
 mod connections;
 mod log;
+mod log_throttle;
 mod metrics;
-mod throttle;
 
 pub(crate) use connections::ConnectionMetrics;
 pub(crate) use log::LogGuard;
+pub(crate) use log_throttle::LogThrottle;
 pub(crate) use metrics::{AccountSnapshot, Metrics, MetricsSnapshot};
-pub(crate) use throttle::LogThrottle;
 
 use std::io::{self, IsTerminal as _};
 
@@ -33,11 +33,11 @@ const DEFAULT_FILTER: &str = "imagate=info,warn";
 /// Returns an error if the system cannot start the thread that writes.
 pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGuard> {
     let parsed = filter.map(EnvFilter::try_new);
-    let bad = matches!(parsed, Some(Err(_)));
+    let is_invalid = matches!(parsed, Some(Err(_)));
     let filter = parsed.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
-    let say =
+    let report_dropped =
         |lines| tracing::warn!(lines, "{lines} lines of the log were dropped: standard error was not read fast enough");
-    let queue = LogQueue::start(io::stderr(), dropped_lines(), say)?;
+    let queue = LogQueue::start(io::stderr(), dropped_lines(), report_dropped)?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(queue.clone())
@@ -51,7 +51,7 @@ pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGua
     };
     // The hook of the standard library prints to standard error, which may block.
     std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a thread panicked")));
-    if bad {
+    if is_invalid {
         tracing::warn!("IMAGATE_LOG is not a valid filter and is ignored");
     }
     Ok(queue.guard())

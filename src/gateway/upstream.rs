@@ -4,21 +4,21 @@
 //! nothing that it reports about an account: addresses and reasons go to the log, a class and a cause go to the request
 //! flow. It carries the attempt classes of the money rules.
 
-mod call;
-mod calls;
-mod classify;
-mod edits;
+mod failure_classification;
+mod generation_call;
+mod image_tool;
 mod images;
+mod multipart_form;
 mod reply;
 mod responses;
-mod simulated;
+mod service_calls;
+mod simulated_upstream;
 mod simulator;
-mod tool;
 mod transport;
 
-pub(crate) use calls::ServiceCallError;
-pub(crate) use classify::{error_in_answer, is_refusal};
+pub(crate) use failure_classification::{classify_imageless_answer, is_refusal};
 pub(crate) use reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody, ReplyError};
+pub(crate) use service_calls::ServiceCallError;
 pub(crate) use transport::TransportError;
 
 use std::time::Duration;
@@ -28,14 +28,14 @@ use tokio::time::Instant;
 use super::accounts::{AccountEndpoint, Lease};
 use super::rules::TaskRef;
 use crate::tables::UPSTREAM_TLS_SECONDS;
-use simulated::SimulatedUpstream;
+use simulated_upstream::SimulatedUpstream;
 use transport::{Transport, TransportSettings};
 
 /// Makes the calls. The process has one client, because connections and budgets are shared.
 #[derive(Debug)]
 pub(crate) struct UpstreamClient {
     transport: Transport,
-    studio: SimulatedUpstream,
+    simulator: SimulatedUpstream,
 }
 
 // === impl UpstreamClient ===
@@ -57,7 +57,7 @@ impl UpstreamClient {
         if tls {
             transport.prepare_tls()?;
         }
-        Ok(Self { transport, studio: SimulatedUpstream::new() })
+        Ok(Self { transport, simulator: SimulatedUpstream::new() })
     }
 
     /// Loads the machine's certificates now, if that has not happened yet.
@@ -77,8 +77,8 @@ impl UpstreamClient {
         until: Instant,
     ) -> Result<Reply, AttemptFailure> {
         match (lease.endpoint(), task.into()) {
-            (AccountEndpoint::Simulator, TaskRef::Images(job)) => self.studio.send(job).await,
-            (AccountEndpoint::Simulator, TaskRef::Response(job)) => self.studio.respond(job).await,
+            (AccountEndpoint::Simulator, TaskRef::Images(job)) => self.simulator.draw_images(job).await,
+            (AccountEndpoint::Simulator, TaskRef::Response(job)) => self.simulator.begin_response(job).await,
             (AccountEndpoint::Images(address), TaskRef::Images(job)) => {
                 images::send(&self.transport, lease, address, job, until).await
             }
@@ -86,7 +86,7 @@ impl UpstreamClient {
                 responses::send(&self.transport, lease, host.address(), job, until).await
             }
             (AccountEndpoint::Responses(host), TaskRef::Images(job)) => {
-                tool::send(&self.transport, lease, host, job, until).await
+                image_tool::send(&self.transport, lease, host, job, until).await
             }
             // No lease is granted for this: an account that only draws cannot answer a response request.
             (AccountEndpoint::Images(_), TaskRef::Response(_)) => {

@@ -40,7 +40,7 @@ pub(crate) struct NamedCounts {
     pub(crate) name: Option<String>,
     pub(crate) user_name: Option<String>,
     #[serde(flatten)]
-    pub(crate) of: KeyCounts,
+    pub(crate) key_counts: KeyCounts,
 }
 
 /// A page of records, newest first.
@@ -56,7 +56,7 @@ pub(crate) struct NamedRecordPage {
 pub(crate) enum UsageError {
     /// The list must continue after a record that does not exist, or that belongs to a user other than the owner.
     #[error("the record of the request `{0}` does not exist")]
-    UnknownPlace(RequestId),
+    UnknownCursor(RequestId),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -87,10 +87,10 @@ impl UsageReader {
         limit: Option<u32>,
     ) -> Result<Vec<NamedCounts>, StoreError> {
         let counts = self.store.usage_by_key(filter, limit).await?;
-        let names = self.names(counts.iter().map(|of| &of.key)).await?;
+        let names = self.load_names(counts.iter().map(|of| &of.key)).await?;
         let named = |of: KeyCounts| {
-            let (name, user_name) = called(&names, &of.key);
-            NamedCounts { name, user_name, of }
+            let (name, user_name) = names_of_key(&names, &of.key);
+            NamedCounts { name, user_name, key_counts: of }
         };
         Ok(counts.into_iter().map(named).collect())
     }
@@ -100,15 +100,15 @@ impl UsageReader {
     /// # Errors
     /// Returns an error if the store fails.
     pub(crate) async fn totals(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
-        self.store.usage_in_total(filter).await
+        self.store.total_usage(filter).await
     }
 
     /// Returns the total usage of each of these keys. A key that is missing was never used.
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub(crate) async fn totals_of(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
-        self.store.usage_of_keys(keys).await
+    pub(crate) async fn totals_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
+        self.store.total_usage_by_key(keys).await
     }
 
     /// Returns a page of at most `limit` records.
@@ -120,16 +120,19 @@ impl UsageReader {
         if let Some(before) = &filter.before
             && self.store.find_record(before, filter.owner.as_ref()).await?.is_none()
         {
-            return Err(UsageError::UnknownPlace(before.clone()));
+            return Err(UsageError::UnknownCursor(before.clone()));
         }
         // One record more than the page holds shows whether there are more.
-        let asked = RecordFilter { limit: Some(limit.saturating_add(1)), ..filter.clone() };
-        let mut records = self.store.list_records(&asked).await?;
+        let query = RecordFilter { limit: Some(limit.saturating_add(1)), ..filter.clone() };
+        let mut records = self.store.list_records(&query).await?;
         records.reverse();
         let has_more = records.len() > limit as usize;
         records.truncate(limit as usize);
-        let names = self.names(records.iter().map(|record| &record.key)).await?;
-        Ok(NamedRecordPage { records: records.into_iter().map(|record| named(record, &names)).collect(), has_more })
+        let names = self.load_names(records.iter().map(|record| &record.key)).await?;
+        Ok(NamedRecordPage {
+            records: records.into_iter().map(|record| with_names(record, &names)).collect(),
+            has_more,
+        })
     }
 
     /// Returns the records that pass the filter: the newest ones up to its limit, ordered from oldest to newest.
@@ -138,8 +141,8 @@ impl UsageReader {
     /// Returns an error if the store fails.
     pub(crate) async fn all_records(&self, filter: &RecordFilter) -> Result<Vec<NamedRecord>, StoreError> {
         let records = self.store.list_records(filter).await?;
-        let names = self.names(records.iter().map(|record| &record.key)).await?;
-        Ok(records.into_iter().map(|record| named(record, &names)).collect())
+        let names = self.load_names(records.iter().map(|record| &record.key)).await?;
+        Ok(records.into_iter().map(|record| with_names(record, &names)).collect())
     }
 
     /// Returns one record, in any state, unless it belongs to a user other than the owner.
@@ -152,11 +155,11 @@ impl UsageReader {
         owner: Option<&UserId>,
     ) -> Result<Option<NamedRecord>, StoreError> {
         let Some(record) = self.store.find_record(request_id, owner).await? else { return Ok(None) };
-        let names = self.names([&record.key]).await?;
-        Ok(Some(named(record, &names)))
+        let names = self.load_names([&record.key]).await?;
+        Ok(Some(with_names(record, &names)))
     }
 
-    async fn names<'a>(
+    async fn load_names<'a>(
         &self,
         keys: impl IntoIterator<Item = &'a KeyId>,
     ) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
@@ -167,11 +170,11 @@ impl UsageReader {
     }
 }
 
-fn named(record: Record, names: &BTreeMap<KeyId, KeyDisplayNames>) -> NamedRecord {
-    let (key_name, user_name) = called(names, &record.key);
+fn with_names(record: Record, names: &BTreeMap<KeyId, KeyDisplayNames>) -> NamedRecord {
+    let (key_name, user_name) = names_of_key(names, &record.key);
     NamedRecord { record, key_name, user_name }
 }
 
-fn called(names: &BTreeMap<KeyId, KeyDisplayNames>, key: &KeyId) -> (Option<String>, Option<String>) {
+fn names_of_key(names: &BTreeMap<KeyId, KeyDisplayNames>, key: &KeyId) -> (Option<String>, Option<String>) {
     names.get(key).cloned().map_or((None, None), |key| (Some(key.name), key.user_name))
 }

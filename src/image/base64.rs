@@ -23,7 +23,7 @@ pub(crate) enum DataUrlError {
     Remote,
     /// The text is neither an address nor a data URL.
     #[error("expected a base64 data URL: 'data:image/png;base64,…'.")]
-    NotData,
+    NotDataUrl,
     /// The text is a data URL that is truncated or damaged.
     #[error("the data URL is not valid base64.")]
     NotBase64,
@@ -33,19 +33,19 @@ pub(crate) enum DataUrlError {
 #[derive(Debug, Default)]
 pub(crate) struct Base64Decoder {
     /// Characters of an incomplete group of four.
-    rest: Vec<u8>,
+    partial_group: Vec<u8>,
     /// True after padding, which nothing may follow.
-    ended: bool,
-    spaced: bool,
+    has_ended: bool,
+    skips_spaces: bool,
 }
 
 // === impl DataUrlError ===
 
 impl DataUrlError {
     /// Returns the error for a text that begins with `head` and is not a data URL of an image.
-    pub(crate) fn beginning(head: &[u8]) -> Self {
+    pub(crate) fn from_prefix(head: &[u8]) -> Self {
         let remote = ["http:", "https:"].iter().any(|scheme| starts_with(head, scheme));
-        if remote { Self::Remote } else { Self::NotData }
+        if remote { Self::Remote } else { Self::NotDataUrl }
     }
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn starts_with(text: &[u8], word: &str) -> bool {
 
 impl Base64Decoder {
     /// Creates a decoder that skips spaces between the characters.
-    pub(crate) fn spaced() -> Self {
-        Self { spaced: true, ..Self::default() }
+    pub(crate) fn skipping_spaces() -> Self {
+        Self { skips_spaces: true, ..Self::default() }
     }
 
     /// Decodes the next characters and appends the bytes to `into`.
@@ -67,20 +67,20 @@ impl Base64Decoder {
     /// # Errors
     ///
     /// Returns an error if the characters are not base64, or follow the end of the text.
-    pub(crate) fn push(&mut self, mut text: &[u8], into: &mut Vec<u8>) -> Result<(), DataUrlError> {
-        while let (false, [first, others @ ..]) = (self.rest.is_empty(), text) {
-            self.take(*first, into)?;
+    pub(crate) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
+        while let (false, [first, others @ ..]) = (self.partial_group.is_empty(), text) {
+            self.push_char(*first, output)?;
             text = others;
         }
         let (whole, others) = text.split_at(text.len() / 4 * 4);
-        if self.fours(whole, into).is_err() {
-            if !self.spaced {
+        if self.decode_groups(whole, output).is_err() {
+            if !self.skips_spaces {
                 return Err(DataUrlError::NotBase64);
             }
             // The group may contain spaces, so its characters are decoded one by one.
-            whole.iter().try_for_each(|byte| self.take(*byte, into))?;
+            whole.iter().try_for_each(|byte| self.push_char(*byte, output))?;
         }
-        others.iter().try_for_each(|byte| self.take(*byte, into))
+        others.iter().try_for_each(|byte| self.push_char(*byte, output))
     }
 
     /// Ends the text.
@@ -89,32 +89,32 @@ impl Base64Decoder {
     ///
     /// Returns an error if the text was truncated.
     pub(crate) fn finish(&self) -> Result<(), DataUrlError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(DataUrlError::NotBase64) }
+        if self.partial_group.is_empty() { Ok(()) } else { Err(DataUrlError::NotBase64) }
     }
 
     /// Decodes one character.
-    fn take(&mut self, byte: u8, into: &mut Vec<u8>) -> Result<(), DataUrlError> {
-        if self.spaced && byte == b' ' {
+    fn push_char(&mut self, byte: u8, output: &mut Vec<u8>) -> Result<(), DataUrlError> {
+        if self.skips_spaces && byte == b' ' {
             return Ok(());
         }
-        self.rest.push(byte);
-        if self.rest.len() == 4 {
-            let four = std::mem::take(&mut self.rest);
-            self.fours(&four, into)?;
+        self.partial_group.push(byte);
+        if self.partial_group.len() == 4 {
+            let four = std::mem::take(&mut self.partial_group);
+            self.decode_groups(&four, output)?;
         }
         Ok(())
     }
 
     /// Decodes characters in groups of four: all of them, or none if there is an error.
-    fn fours(&mut self, text: &[u8], into: &mut Vec<u8>) -> Result<(), DataUrlError> {
+    fn decode_groups(&mut self, text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
         if text.is_empty() {
             return Ok(());
         }
-        let before = into.len();
-        into.resize(before + text.len() / 4 * 3, 0);
-        let count = ENGINE.decode_slice(text, &mut into[before..]).ok().filter(|_| !self.ended);
-        into.truncate(before + count.unwrap_or(0));
-        self.ended |= count.is_some() && text.ends_with(b"=");
+        let before = output.len();
+        output.resize(before + text.len() / 4 * 3, 0);
+        let count = ENGINE.decode_slice(text, &mut output[before..]).ok().filter(|_| !self.has_ended);
+        output.truncate(before + count.unwrap_or(0));
+        self.has_ended |= count.is_some() && text.ends_with(b"=");
         count.map(drop).ok_or(DataUrlError::NotBase64)
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         let spaced = text.replace('A', " A ");
         for piece in 1..text.len() {
             assert_eq!(decoded(Base64Decoder::default(), &text, piece).unwrap(), bytes, "{piece}");
-            assert_eq!(decoded(Base64Decoder::spaced(), &spaced, piece).unwrap(), bytes, "{piece}");
+            assert_eq!(decoded(Base64Decoder::skipping_spaces(), &spaced, piece).unwrap(), bytes, "{piece}");
             assert_eq!(decoded(Base64Decoder::default(), &spaced, piece), Err(DataUrlError::NotBase64), "{piece}");
         }
     }
@@ -147,7 +147,7 @@ mod tests {
         for damaged in ["A", "AAA", "AA==AAAA", "AA=A", "AA-_", "AB==", "A\nAAA"] {
             for piece in [1, 3, 4, 100] {
                 assert!(decoded(Base64Decoder::default(), damaged, piece).is_err(), "{damaged:?} by {piece}");
-                assert!(decoded(Base64Decoder::spaced(), damaged, piece).is_err(), "{damaged:?} by {piece}");
+                assert!(decoded(Base64Decoder::skipping_spaces(), damaged, piece).is_err(), "{damaged:?} by {piece}");
             }
         }
         assert_eq!(decoded(Base64Decoder::default(), "", 1), Ok(Vec::new()));
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn an_address_is_told_from_other_texts() {
-        assert_eq!(DataUrlError::beginning(b"HTTPS://example.com/a.png"), DataUrlError::Remote);
+        assert_eq!(DataUrlError::from_prefix(b"HTTPS://example.com/a.png"), DataUrlError::Remote);
         for other in [&b"data:image/png,AAAA"[..], b"http", b"", b"a.png"] {
-            assert_eq!(DataUrlError::beginning(other), DataUrlError::NotData);
+            assert_eq!(DataUrlError::from_prefix(other), DataUrlError::NotDataUrl);
         }
     }
 }

@@ -33,10 +33,10 @@
 //! for pixels and stops at the image data, and no crate checks the flag of VP8X against the chunks. The tests compare
 //! the results with these crates instead.
 
-mod flaw;
+mod file_error;
+mod file_reader;
 mod jpeg;
 mod png;
-mod walk;
 mod webp;
 
 #[cfg(test)]
@@ -46,9 +46,9 @@ mod tests;
 use std::io;
 
 use super::Format;
-use walk::ImageFileReader;
+use file_reader::ImageFileReader;
 
-pub(crate) use flaw::ImageFileError;
+pub(crate) use file_error::ImageFileError;
 
 /// The longest side that a file may state, in pixels.
 const MAX_SIDE: u32 = 65_535;
@@ -81,9 +81,9 @@ pub(crate) struct ImageProperties {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageHeader {
     /// Format and pixel size.
-    pub(crate) facts: ImageProperties,
+    pub(crate) properties: ImageProperties,
     /// True if the image has an alpha channel, in the sense of the table above.
-    pub(crate) alpha: bool,
+    pub(crate) has_alpha: bool,
 }
 
 /// Reads the structure of an image file from its first byte, as far as the verdict requires.
@@ -92,22 +92,22 @@ pub(crate) fn inspect(source: &dyn ByteSource) -> Result<ImageHeader, ImageFileE
         return Err(ImageFileError::Empty);
     }
     let format = sniff(source)?.ok_or(ImageFileError::Unknown)?;
-    let mut walk = ImageFileReader::new(source, format);
+    let mut reader = ImageFileReader::new(source, format);
     match format {
-        Format::Png => png::inspect(&mut walk),
-        Format::Jpeg => jpeg::inspect(&mut walk),
-        Format::Webp => webp::inspect(&mut walk),
+        Format::Png => png::inspect(&mut reader),
+        Format::Jpeg => jpeg::inspect(&mut reader),
+        Format::Webp => webp::inspect(&mut reader),
     }
 }
 
 /// Reads the head of an image file, which may end anywhere; returns `None` if the bytes do not contain the facts.
 pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
     let format = sniff(&head).ok()??;
-    let mut walk = ImageFileReader::new(&head, format);
+    let mut reader = ImageFileReader::new(&head, format);
     let facts = match format {
-        Format::Png => png::facts(&walk),
-        Format::Jpeg => jpeg::facts(&mut walk),
-        Format::Webp => webp::facts(&walk),
+        Format::Png => png::properties(&reader),
+        Format::Jpeg => jpeg::properties(&mut reader),
+        Format::Webp => webp::properties(&reader),
     };
     facts.ok()
 }
@@ -115,7 +115,7 @@ pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
 /// Returns the format that the first bytes name.
 fn sniff(source: &dyn ByteSource) -> Result<Option<Format>, ImageFileError> {
     let mut magic = [0; 12];
-    let known = walk::fill(source, 0, &mut magic)?;
+    let known = file_reader::read_full(source, 0, &mut magic)?;
     Ok(match magic.get(..known) {
         Some([0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..]) => Some(Format::Png),
         Some([0xff, 0xd8, 0xff, ..]) => Some(Format::Jpeg),
@@ -125,12 +125,12 @@ fn sniff(source: &dyn ByteSource) -> Result<Option<Format>, ImageFileError> {
 }
 
 /// Creates the facts, or returns an error if no image can have this size.
-fn facts(format: Format, width: u32, height: u32) -> Result<ImageProperties, ImageFileError> {
+fn checked_properties(format: Format, width: u32, height: u32) -> Result<ImageProperties, ImageFileError> {
     let possible = 1..=MAX_SIDE;
     if possible.contains(&width) && possible.contains(&height) {
         Ok(ImageProperties { format, width, height })
     } else {
-        Err(ImageFileError::Side { width, height })
+        Err(ImageFileError::InvalidSide { width, height })
     }
 }
 

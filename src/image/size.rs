@@ -120,12 +120,12 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, SizeError> {
         let (width, height) = text.split_once('x').ok_or(SizeError::Grammar)?;
-        Self::new(edge(width)?, edge(height)?)
+        Self::new(parse_edge(width)?, parse_edge(height)?)
     }
 }
 
 /// Parses one edge: decimal digits without sign or leading zero. A number beyond `u32` is an edge that is too long.
-fn edge(digits: &str) -> Result<u32, SizeError> {
+fn parse_edge(digits: &str) -> Result<u32, SizeError> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     if !plain {
         return Err(SizeError::Grammar);

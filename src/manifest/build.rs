@@ -118,17 +118,17 @@ impl From<FilesError> for BuildProblem {
 /// # Errors
 ///
 /// Returns all problems that prevent the build. In that case there is nothing to write.
-pub fn build(recipe: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
-    let previous = previous(recipe).map_err(|problem| BuildError(vec![problem]))?;
+pub fn build(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
+    let previous = read_previous(input).map_err(|problem| BuildError(vec![problem]))?;
     let mut built = BuildOutput::default();
     let mut problems = Vec::new();
-    let repository = repository::node(&recipe.facts, previous.as_ref(), &mut problems);
-    let apis = apis::apis(recipe, previous.as_ref(), &mut problems);
+    let repository = repository::repository_node(&input.facts, previous.as_ref(), &mut problems);
+    let apis = apis::build_api_references(input, previous.as_ref(), &mut problems);
     let mut skills = Vec::new();
     let mut names = Vec::new();
-    for name in folders(recipe).map_err(|problem| BuildError(vec![problem]))? {
-        let before = PreviousEntries::of(previous.as_ref(), &name);
-        match entry::entry(recipe, &name, &before, &apis.ids, &mut built) {
+    for name in skill_folders(input).map_err(|problem| BuildError(vec![problem]))? {
+        let before = PreviousEntries::from_manifest(previous.as_ref(), &name);
+        match entry::skill_entry(input, &name, &before, &apis.ids, &mut built) {
             Ok(entry) => skills.push(entry),
             Err(found) => problems.extend(found),
         }
@@ -143,7 +143,7 @@ pub fn build(recipe: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     built.removed_apis = apis.removed;
     let array = |entries| JsonNode::new(JsonValue::Array(entries));
     let parts = [("repository", repository), ("skills", array(skills)), ("apis", array(apis.entries))];
-    built.manifest = manifest(recipe, previous.as_ref(), parts);
+    built.manifest = manifest_text(input, previous.as_ref(), parts);
     Ok(built)
 }
 
@@ -153,7 +153,7 @@ struct PreviousEntries<'a> {
 }
 
 impl<'a> PreviousEntries<'a> {
-    fn of(previous: Option<&'a JsonNode>, name: &str) -> Self {
+    fn from_manifest(previous: Option<&'a JsonNode>, name: &str) -> Self {
         let entries =
             previous.into_iter().flat_map(skills_of).filter(|entry| text(entry, "name") == Some(name)).collect();
         Self { entries }
@@ -164,7 +164,7 @@ impl<'a> PreviousEntries<'a> {
     }
 
     fn newest(&self) -> Option<&'a JsonNode> {
-        self.entries.iter().copied().max_by_key(|entry| super::layout::order(entry))
+        self.entries.iter().copied().max_by_key(|entry| super::layout::sort_key(entry))
     }
 }
 
@@ -181,15 +181,15 @@ fn string(text: impl Into<String>) -> JsonNode {
 }
 
 /// Sets a member; an existing member keeps its place.
-fn set(members: &mut Vec<JsonMember>, key: &str, node: JsonNode) {
+fn set_member(members: &mut Vec<JsonMember>, key: &str, node: JsonNode) {
     match members.iter_mut().rev().find(|member| member.key == key) {
         Some(member) => member.node = node,
         None => members.push(JsonMember { key: key.to_owned(), key_span: 0..0, node }),
     }
 }
 
-fn previous(recipe: &BuildInput<'_>) -> Result<Option<JsonNode>, BuildProblem> {
-    let Some(source) = recipe.previous else { return Ok(None) };
+fn read_previous(input: &BuildInput<'_>) -> Result<Option<JsonNode>, BuildProblem> {
+    let Some(source) = input.previous else { return Ok(None) };
     let Some(text) = source.text() else { return Err(BuildProblem::new(source.name(), "is not UTF-8")) };
     match read(text.strip_prefix('\u{feff}').unwrap_or(text), TextLimits::default()) {
         Ok(root) => Ok(Some(root)),
@@ -201,15 +201,15 @@ fn previous(recipe: &BuildInput<'_>) -> Result<Option<JsonNode>, BuildProblem> {
 }
 
 /// Returns the names of the skill folders, sorted.
-fn folders(recipe: &BuildInput<'_>) -> Result<Vec<String>, BuildProblem> {
-    let listed = recipe.files.list(&recipe.skills)?;
-    let Some(listed) = listed else { return Err(BuildProblem::new(&recipe.skills, "there is no such folder")) };
+fn skill_folders(input: &BuildInput<'_>) -> Result<Vec<String>, BuildProblem> {
+    let listed = input.files.list(&input.skills)?;
+    let Some(listed) = listed else { return Err(BuildProblem::new(&input.skills, "there is no such folder")) };
     let mut names = Vec::new();
     for entry in listed {
         match entry.metadata.kind {
             FileKind::Folder if super::package::unwanted(&entry.name).is_none() => names.push(entry.name),
             FileKind::Link(_) => {
-                let path = format!("{}/{}", recipe.skills, entry.name);
+                let path = format!("{}/{}", input.skills, entry.name);
                 return Err(BuildProblem::new(path, "is a symbolic link, which raw hosts do not follow"));
             }
             _ => {}
@@ -218,26 +218,26 @@ fn folders(recipe: &BuildInput<'_>) -> Result<Vec<String>, BuildProblem> {
     Ok(names)
 }
 
-fn manifest(recipe: &BuildInput<'_>, previous: Option<&JsonNode>, parts: [(&str, JsonNode); 3]) -> String {
+fn manifest_text(recipe: &BuildInput<'_>, previous: Option<&JsonNode>, parts: [(&str, JsonNode); 3]) -> String {
     let mut root = previous.cloned().filter(|root| matches!(root.value, JsonValue::Object(_)));
     let before = root.as_ref().map(|root| write(&canonical(root)));
     let root = root.get_or_insert_with(|| JsonNode::new(JsonValue::Object(Vec::new())));
     let JsonValue::Object(members) = &mut root.value else { return String::new() };
     if !members.iter().any(|member| member.key == "schema_version") {
-        set(members, "schema_version", string("1.0"));
+        set_member(members, "schema_version", string("1.0"));
     }
-    parts.into_iter().for_each(|(key, part)| set(members, key, part));
+    parts.into_iter().for_each(|(key, part)| set_member(members, key, part));
     let unstamped = write(&canonical(&sorted(root)));
     if before.as_ref() == Some(&unstamped) && root.get("generated_at").is_some() {
         return unstamped;
     }
     if let JsonValue::Object(members) = &mut root.value {
-        set(members, "generated_at", string(stamp(recipe.now)));
+        set_member(members, "generated_at", string(format_time(recipe.now)));
     }
     write(&canonical(&sorted(root)))
 }
 
-fn stamp(now: DateTime<Utc>) -> String {
+fn format_time(now: DateTime<Utc>) -> String {
     now.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 

@@ -16,7 +16,7 @@ mod times;
 mod urls;
 
 pub(super) use fields::nearest;
-pub(super) use names::lenient;
+pub(super) use names::parse_lenient_version;
 pub use options::{CheckOptions, RuleOverride, RuleOverrideError, RuleOverrides};
 pub(super) use shape::problem as shape_problem;
 pub use urls::{can_be_asked, is_public};
@@ -31,39 +31,39 @@ use super::threads::ThreadLimit;
 pub(super) const SCHEMA: &str = include_str!("../../schemas/skills-registry.schema.json");
 
 /// The number of skills whose files one thread checks before it takes the next group.
-const SKILLS_OF_A_JOB: usize = 64;
+const SKILLS_PER_JOB: usize = 64;
 
 /// Checks a manifest against all rules that apply.
 ///
 /// It never fails: input that cannot be read is a finding.
 #[must_use]
 pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
-    read(source, options, |manifest, text, findings| all(manifest, text, options, findings))
+    check_source(source, options, |manifest, text, findings| check_everything(manifest, text, options, findings))
 }
 
 /// Checks only that the packages are those of the manifest, and safe. For callers that have the packages but no
 /// checkout.
 #[must_use]
 pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
-    read(source, options, |manifest, _, findings| {
-        all_of(manifest, &[&|findings| shape::check(manifest, findings)], options, CheckScope::Packages, findings);
+    check_source(source, options, |manifest, _, findings| {
+        run_checks(manifest, &[&|findings| shape::check(manifest, findings)], options, CheckScope::Packages, findings);
     })
 }
 
-fn read(
+fn check_source(
     source: SourceFile,
     options: &CheckOptions<'_>,
-    look: impl FnOnce(&LocatedNode<'_>, &str, &mut FindingCollector),
+    inspect: impl FnOnce(&LocatedNode<'_>, &str, &mut FindingCollector),
 ) -> CheckReport {
     let mut findings = FindingCollector::default();
-    let file = findings.next();
-    let text = shape::text(&source, file, &mut findings);
+    let file = findings.next_file_id();
+    let text = shape::read_text(&source, file, &mut findings);
     findings.add(source);
-    let root = text.as_ref().and_then(|text| shape::tree(text, file, &mut findings));
+    let root = text.as_ref().and_then(|text| shape::parse_tree(text, file, &mut findings));
     if let (Some(text), Some(root)) = (&text, &root) {
-        look(&LocatedNode::root(root, file), text, &mut findings);
+        inspect(&LocatedNode::root(root, file), text, &mut findings);
     }
-    findings.finish(options.asked(root.is_some()), |finding| options.settle(finding))
+    findings.finish(options.checked_rules(root.is_some()), |finding| options.apply_level(finding))
 }
 
 /// A check of the manifest by itself.
@@ -72,41 +72,47 @@ type ManifestCheck<'a> = &'a (dyn Fn(&mut FindingCollector) + Sync);
 /// The unit of work of one thread. It does not depend on the results of other units.
 #[derive(Clone, Copy)]
 enum CheckWorkItem<'a, 'm> {
-    Alone(ManifestCheck<'a>),
+    ManifestOnly(ManifestCheck<'a>),
     /// The files and packages of a group of skills.
     Skills(&'a package::RepositoryChecker<'a>, &'a [LocatedNode<'m>]),
 }
 
-fn all_of(
+fn run_checks(
     manifest: &LocatedNode<'_>,
-    alone: &[ManifestCheck<'_>],
+    manifest_checks: &[ManifestCheck<'_>],
     options: &CheckOptions<'_>,
     scope: CheckScope,
     findings: &mut FindingCollector,
 ) {
-    let look = options.files.map(|files| package::RepositoryChecker::new(files, scope));
-    let skills: Vec<LocatedNode<'_>> = look.iter().flat_map(|_| manifest.skills()).collect();
-    let mut jobs: Vec<CheckWorkItem<'_, '_>> = alone.iter().copied().map(CheckWorkItem::Alone).collect();
+    let checker = options.files.map(|files| package::RepositoryChecker::new(files, scope));
+    let skills: Vec<LocatedNode<'_>> = checker.iter().flat_map(|_| manifest.skills()).collect();
+    let mut jobs: Vec<CheckWorkItem<'_, '_>> =
+        manifest_checks.iter().copied().map(CheckWorkItem::ManifestOnly).collect();
     jobs.extend(
-        look.iter().flat_map(|look| skills.chunks(SKILLS_OF_A_JOB).map(|some| CheckWorkItem::Skills(look, some))),
+        checker.iter().flat_map(|look| skills.chunks(SKILLS_PER_JOB).map(|some| CheckWorkItem::Skills(look, some))),
     );
-    let found = ThreadLimit::new(options.threads).each(&jobs, |job| {
-        let mut part = findings.part();
+    let found = ThreadLimit::new(options.threads).map_in_parallel(&jobs, |job| {
+        let mut part = findings.separate_part();
         match job {
-            CheckWorkItem::Alone(rules) => rules(&mut part),
-            CheckWorkItem::Skills(look, skills) => look.skills(skills, &mut part),
+            CheckWorkItem::ManifestOnly(rules) => rules(&mut part),
+            CheckWorkItem::Skills(look, skills) => look.check_skills(skills, &mut part),
         }
         part
     });
     found.into_iter().for_each(|part| findings.append(part));
-    if let Some(look) = look {
-        look.others(manifest, findings);
+    if let Some(look) = checker {
+        look.check_other_files(manifest, findings);
     }
 }
 
 /// Runs all checks that have input, even if the shape is wrong: one missing field hides no other finding.
-fn all(manifest: &LocatedNode<'_>, text: &str, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
-    let alone: [ManifestCheck<'_>; 8] = [
+fn check_everything(
+    manifest: &LocatedNode<'_>,
+    text: &str,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
+    let manifest_checks: [ManifestCheck<'_>; 8] = [
         &|findings| shape::check(manifest, findings),
         &|findings| fields::check(manifest, findings),
         &|findings| times::check(manifest, options.now, findings),
@@ -116,7 +122,7 @@ fn all(manifest: &LocatedNode<'_>, text: &str, options: &CheckOptions<'_>, findi
         &|findings| paths::check(manifest, findings),
         &|findings| lists::check(manifest, options, findings),
     ];
-    all_of(manifest, &alone, options, CheckScope::Everything, findings);
+    run_checks(manifest, &manifest_checks, options, CheckScope::Everything, findings);
     if let Some(web) = options.web {
         network::check(manifest, web, options, findings);
     }

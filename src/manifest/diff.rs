@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use semver::Version;
 use serde::Serialize;
 
-use super::check::lenient;
+use super::check::parse_lenient_version;
 use super::document::Manifest;
 use super::text::JsonNode;
 
@@ -67,7 +67,7 @@ pub struct ManifestDifference {
 }
 
 /// Fields whose change does not require a new version, because it is the result of one.
-const FOLLOWING: [&str; 4] = ["version", "updated_at", "size_bytes", "sha256"];
+const DERIVED_FIELDS: [&str; 4] = ["version", "updated_at", "size_bytes", "sha256"];
 
 // === impl VersionBump ===
 
@@ -120,10 +120,12 @@ impl ManifestDifference {
 pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDifference {
     let (before, now) = (newest(old.root()), newest(new.root()));
     let names: std::collections::BTreeSet<&str> = before.keys().chain(now.keys()).copied().collect();
-    let skills: Vec<SkillDifference> =
-        names.into_iter().filter_map(|name| skill(name, before.get(name).copied(), now.get(name).copied())).collect();
-    let mut changes = apis(old.root(), new.root());
-    changes.extend(besides(old.root(), new.root()));
+    let skills: Vec<SkillDifference> = names
+        .into_iter()
+        .filter_map(|name| compare_skill(name, before.get(name).copied(), now.get(name).copied()))
+        .collect();
+    let mut changes = compare_apis(old.root(), new.root());
+    changes.extend(compare_other_fields(old.root(), new.root()));
     let of_skills = skills.iter().map(|skill| skill.required.max(skill.made.unwrap_or(VersionBump::None)));
     let required = of_skills.chain(changes.iter().map(|change| change.bump)).max().unwrap_or(VersionBump::None);
     ManifestDifference { skills, changes, required }
@@ -141,7 +143,9 @@ fn list<'a>(root: &'a JsonNode, key: &str) -> &'a [JsonNode] {
 fn newest(root: &JsonNode) -> BTreeMap<&str, &JsonNode> {
     let mut skills: BTreeMap<&str, &JsonNode> = BTreeMap::new();
     for entry in list(root, "skills") {
-        let is_older = |known: &&JsonNode| lenient(text(entry, "version")) < lenient(text(known, "version"));
+        let is_older = |known: &&JsonNode| {
+            parse_lenient_version(text(entry, "version")) < parse_lenient_version(text(known, "version"))
+        };
         if !skills.get(text(entry, "name")).is_some_and(is_older) {
             skills.insert(text(entry, "name"), entry);
         }
@@ -149,10 +153,10 @@ fn newest(root: &JsonNode) -> BTreeMap<&str, &JsonNode> {
     skills
 }
 
-fn skill(name: &str, before: Option<&JsonNode>, now: Option<&JsonNode>) -> Option<SkillDifference> {
+fn compare_skill(name: &str, before: Option<&JsonNode>, now: Option<&JsonNode>) -> Option<SkillDifference> {
     let version = |node: Option<&JsonNode>| node.map(|node| text(node, "version").to_owned());
     let (changes, required, made, is_enough) = match (before, now) {
-        (Some(old), Some(new)) => changed(old, new)?,
+        (Some(old), Some(new)) => compare_entries(old, new)?,
         (None, _) => (
             vec![ManifestChange { what: "added".to_owned(), bump: VersionBump::Minor }],
             VersionBump::Minor,
@@ -170,13 +174,16 @@ fn skill(name: &str, before: Option<&JsonNode>, now: Option<&JsonNode>) -> Optio
     Some(SkillDifference { name: name.to_owned(), before, now, changes, required, made, is_enough })
 }
 
-fn changed(old: &JsonNode, new: &JsonNode) -> Option<(Vec<ManifestChange>, VersionBump, Option<VersionBump>, bool)> {
+fn compare_entries(
+    old: &JsonNode,
+    new: &JsonNode,
+) -> Option<(Vec<ManifestChange>, VersionBump, Option<VersionBump>, bool)> {
     let changes = changes(old, new);
     if changes.is_empty() && text(old, "version") == text(new, "version") {
         return None;
     }
     let required = changes.iter().map(|change| change.bump).max().unwrap_or(VersionBump::None);
-    let versions = lenient(text(old, "version")).zip(lenient(text(new, "version")));
+    let versions = parse_lenient_version(text(old, "version")).zip(parse_lenient_version(text(new, "version")));
     let Some((before, now)) = versions else { return Some((changes, required, None, required == VersionBump::None)) };
     let required = if before.major == 0 { required.below_one() } else { required };
     let made = VersionBump::between(&before, &now);
@@ -193,10 +200,10 @@ fn changes(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     if content(old) != content(new) {
         changes.push(ManifestChange { what: "the content changed".to_owned(), bump: VersionBump::Patch });
     }
-    for key in keys(old, new).into_iter().filter(|key| !FOLLOWING.contains(&key.as_str())) {
+    for key in keys(old, new).into_iter().filter(|key| !DERIVED_FIELDS.contains(&key.as_str())) {
         let (before, now) = (old.get(&key), new.get(&key));
         match key.as_str() {
-            "agents" | "api_docs" => members(&key, before, now, &mut changes),
+            "agents" | "api_docs" => compare_members(&key, before, now, &mut changes),
             // The name of a package contains its version.
             "package" if text(old, "version") != text(new, "version") => {}
             _ if before.map(JsonNode::to_json) != now.map(JsonNode::to_json) => {
@@ -222,7 +229,7 @@ fn keys(old: &JsonNode, new: &JsonNode) -> Vec<String> {
 }
 
 /// Compares a list in which a new element is an addition and a missing one a loss.
-fn members(key: &str, before: Option<&JsonNode>, now: Option<&JsonNode>, changes: &mut Vec<ManifestChange>) {
+fn compare_members(key: &str, before: Option<&JsonNode>, now: Option<&JsonNode>, changes: &mut Vec<ManifestChange>) {
     let values = |node: Option<&JsonNode>| {
         node.map_or(&[][..], JsonNode::elements).iter().map(JsonNode::to_json).collect::<Vec<_>>()
     };
@@ -235,7 +242,7 @@ fn members(key: &str, before: Option<&JsonNode>, now: Option<&JsonNode>, changes
     }
 }
 
-fn apis(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
+fn compare_apis(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     let by_id = |root: &'_ JsonNode| -> BTreeMap<String, serde_json::Value> {
         list(root, "apis").iter().map(|api| (text(api, "id").to_owned(), api.to_json())).collect()
     };
@@ -256,7 +263,7 @@ fn apis(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
 }
 
 /// Compares all fields except the lists and `generated_at`: the time follows from other changes.
-fn besides(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
+fn compare_other_fields(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     let beside = |key: &String| !["skills", "apis", "generated_at"].contains(&key.as_str());
     let is_changed = |key: &String| old.get(key).map(JsonNode::to_json) != new.get(key).map(JsonNode::to_json);
     let changed = keys(old, new).into_iter().filter(beside).filter(is_changed);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::order;
+use super::layout::sort_key;
 use super::text::{JsonLimits, JsonNode, SourceFile, read};
 
 /// The address that identifies the version of the index.
@@ -44,7 +44,7 @@ pub fn discovery(source: &SourceFile, base: Option<&str>) -> Result<String, Disc
     let mut newest: BTreeMap<&str, (usize, &JsonNode)> = BTreeMap::new();
     for (index, entry) in root.get("skills").into_iter().flat_map(JsonNode::elements).enumerate() {
         let name = field(&root, &format!("/skills/{index}/name"))?;
-        let is_newer = newest.get(name).is_none_or(|(_, other)| order(entry) > order(other));
+        let is_newer = newest.get(name).is_none_or(|(_, other)| sort_key(entry) > sort_key(other));
         if is_newer {
             newest.insert(name, (index, entry));
         }

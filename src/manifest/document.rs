@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::check::shape_problem;
-use super::layout::{ManifestSection, arranged, canonical};
+use super::layout::{ManifestSection, canonical, with_ordered_fields};
 use super::text::{JsonLimits, JsonMember, JsonNode, JsonValue, SourceFile, SyntaxError, read, write};
 use crate::wire::manifest::SkillsRegistry;
 
@@ -129,9 +129,9 @@ fn merge(node: &mut JsonNode, part: ManifestSection, before: Option<&Json>, afte
         (JsonValue::Array(elements), Some(Json::Array(before)), Json::Array(after))
             if elements.len() == before.len() =>
         {
-            merge_elements(elements, part.of_element(), before, after);
+            merge_elements(elements, part.section_of_element(), before, after);
         }
-        _ => *node = arranged(&JsonNode::from(after), part),
+        _ => *node = with_ordered_fields(&JsonNode::from(after), part),
     }
 }
 
@@ -143,11 +143,11 @@ fn merge_members(
 ) {
     members.retain(|member| !before.contains_key(&member.key) || after.contains_key(&member.key));
     for (key, value) in after {
-        let inside = part.of_field(key);
+        let inside = part.section_of_field(key);
         match members.iter_mut().rev().find(|member| member.key == *key) {
             Some(member) => merge(&mut member.node, inside, before.get(key), value),
             None => {
-                let node = arranged(&JsonNode::from(value), inside);
+                let node = with_ordered_fields(&JsonNode::from(value), inside);
                 members.push(JsonMember { key: key.clone(), key_span: 0..0, node });
             }
         }
@@ -168,7 +168,7 @@ fn merge_elements(elements: &mut Vec<JsonNode>, part: ManifestSection, before: &
                 merge(&mut node, part, before.get(same.unwrap_or(index)), value);
                 node
             }
-            None => arranged(&JsonNode::from(value), part),
+            None => with_ordered_fields(&JsonNode::from(value), part),
         });
     }
 }

@@ -62,7 +62,7 @@ pub struct FindingCollector {
     /// The id of the first file.
     first: usize,
     sources: Vec<SourceFile>,
-    found: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 /// The result of a check: the files that were checked, and the findings in the order of the files.
@@ -166,7 +166,7 @@ impl Finding {
         self
     }
 
-    pub(super) fn settle(&mut self, level: FindingLevel, allowed: Option<String>) {
+    pub(super) fn set_level(&mut self, level: FindingLevel, allowed: Option<String>) {
         self.level = level;
         self.allowed = allowed;
     }
@@ -177,50 +177,50 @@ impl Finding {
 impl FindingCollector {
     /// Adds a file to the report, so that findings can point into it.
     pub(crate) fn add(&mut self, source: SourceFile) -> FileId {
-        let id = self.next();
+        let id = self.next_file_id();
         self.sources.push(source);
         id
     }
 
     /// Returns the id that the next file will get.
-    pub(crate) fn next(&self) -> FileId {
+    pub(crate) fn next_file_id(&self) -> FileId {
         FileId(self.first + self.sources.len())
     }
 
     /// Creates a collector for a part of the check that runs separately. It can refer to the existing files by their
     /// ids.
-    pub(super) fn part(&self) -> Self {
-        Self { first: self.next().0, ..Self::default() }
+    pub(super) fn separate_part(&self) -> Self {
+        Self { first: self.next_file_id().0, ..Self::default() }
     }
 
     /// Adds the findings of a part. The files of the part come after those that were added in the meantime.
     pub(super) fn append(&mut self, part: Self) {
-        let by = self.next().0 - part.first;
-        let moved = |span: &mut SourceSpan| {
+        let shift = self.next_file_id().0 - part.first;
+        let shift_span = |span: &mut SourceSpan| {
             if span.file.0 >= part.first {
-                span.file.0 += by;
+                span.file.0 += shift;
             }
         };
-        self.found.extend(part.found.into_iter().map(|mut finding| {
-            finding.span.iter_mut().for_each(moved);
-            finding.related.iter_mut().for_each(|related| moved(&mut related.span));
+        self.findings.extend(part.findings.into_iter().map(|mut finding| {
+            finding.span.iter_mut().for_each(shift_span);
+            finding.related.iter_mut().for_each(|related| shift_span(&mut related.span));
             finding
         }));
         self.sources.extend(part.sources);
     }
 
     /// Reports a finding about a value of a manifest.
-    pub(crate) fn at(
+    pub(crate) fn report_at(
         &mut self,
         rule: &'static Rule,
-        place: &LocatedNode<'_>,
+        location: &LocatedNode<'_>,
         message: impl Into<String>,
     ) -> &mut Finding {
-        self.push(rule, Some(place.span()), place.pointer().to_owned(), message.into())
+        self.push(rule, Some(location.span()), location.pointer().to_owned(), message.into())
     }
 
     /// Reports a finding about a range of a file, which belongs to the value that `pointer` names.
-    pub(crate) fn in_file(
+    pub(crate) fn report_in_file(
         &mut self,
         rule: &'static Rule,
         span: SourceSpan,
@@ -231,7 +231,7 @@ impl FindingCollector {
     }
 
     /// Reports a finding without a location.
-    pub(crate) fn nowhere(&mut self, rule: &'static Rule, message: impl Into<String>) -> &mut Finding {
+    pub(crate) fn report_without_location(&mut self, rule: &'static Rule, message: impl Into<String>) -> &mut Finding {
         self.push(rule, None, String::new(), message.into())
     }
 
@@ -244,28 +244,28 @@ impl FindingCollector {
     ) -> &mut Finding {
         let (help, related, allowed) = (None, Vec::new(), None);
         let finding = Finding { rule, level: rule.level, span, pointer, message, help, related, allowed };
-        let at = self.found.len();
-        self.found.push(finding);
-        &mut self.found[at]
+        let at = self.findings.len();
+        self.findings.push(finding);
+        &mut self.findings[at]
     }
 
     /// Returns the message of the first finding that was reported.
     pub(super) fn first_message(&self) -> Option<&str> {
-        self.found.first().map(|finding| finding.message.as_str())
+        self.findings.first().map(|finding| finding.message.as_str())
     }
 
     /// Ends the check: sets the level of each finding, drops those that are off, and sorts the rest by location.
     pub(crate) fn finish(
         self,
-        asked: Vec<(&'static Rule, FindingLevel)>,
-        settle: impl Fn(&mut Finding),
+        checked_rules: Vec<(&'static Rule, FindingLevel)>,
+        set_level: impl Fn(&mut Finding),
     ) -> CheckReport {
-        let Self { sources, found: mut findings, .. } = self;
-        findings.iter_mut().for_each(settle);
+        let Self { sources, mut findings, .. } = self;
+        findings.iter_mut().for_each(set_level);
         findings.retain(|finding| finding.level != FindingLevel::Off);
         let place = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
         findings.sort_by(|a, b| (place(a), a.rule.id, &a.pointer).cmp(&(place(b), b.rule.id, &b.pointer)));
-        CheckReport { sources, findings, asked }
+        CheckReport { sources, findings, asked: checked_rules }
     }
 }
 

@@ -50,7 +50,7 @@ impl ManifestSection {
     }
 
     /// Returns the part that the value of a field is.
-    pub(super) fn of_field(self, key: &str) -> Self {
+    pub(super) fn section_of_field(self, key: &str) -> Self {
         match (self, key) {
             (Self::Registry, "repository") => Self::Repository,
             (Self::Registry, "skills") => Self::Skills,
@@ -60,7 +60,7 @@ impl ManifestSection {
     }
 
     /// Returns the part that an element is.
-    pub(super) fn of_element(self) -> Self {
+    pub(super) fn section_of_element(self) -> Self {
         match self {
             Self::Skills => Self::Skill,
             Self::Apis => Self::Api,
@@ -76,17 +76,17 @@ impl ManifestSection {
 
 /// Returns the manifest with its fields in order. Nothing is lost: a repeated key stays repeated.
 pub(super) fn canonical(root: &JsonNode) -> JsonNode {
-    arranged(root, ManifestSection::Registry)
+    with_ordered_fields(root, ManifestSection::Registry)
 }
 
-pub(super) fn arranged(node: &JsonNode, part: ManifestSection) -> JsonNode {
+pub(super) fn with_ordered_fields(node: &JsonNode, part: ManifestSection) -> JsonNode {
     let value = match &node.value {
-        JsonValue::Array(elements) => {
-            JsonValue::Array(elements.iter().map(|element| arranged(element, part.of_element())).collect())
-        }
+        JsonValue::Array(elements) => JsonValue::Array(
+            elements.iter().map(|element| with_ordered_fields(element, part.section_of_element())).collect(),
+        ),
         JsonValue::Object(members) => {
             let arrange = |member: &JsonMember| JsonMember {
-                node: arranged(&member.node, part.of_field(&member.key)),
+                node: with_ordered_fields(&member.node, part.section_of_field(&member.key)),
                 ..member.clone()
             };
             let mut members: Vec<JsonMember> = members.iter().map(arrange).collect();
@@ -105,7 +105,7 @@ pub(super) fn sorted(root: &JsonNode) -> JsonNode {
     if let JsonValue::Object(members) = &mut root.value {
         for member in members.iter_mut().filter(|member| ["skills", "apis"].contains(&member.key.as_str())) {
             if let JsonValue::Array(elements) = &mut member.node.value {
-                elements.sort_by_cached_key(order);
+                elements.sort_by_cached_key(sort_key);
             }
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn sorted(root: &JsonNode) -> JsonNode {
 }
 
 /// Returns the sort key of an entry.
-pub(super) fn order(entry: &JsonNode) -> (String, Option<Version>, String) {
+pub(super) fn sort_key(entry: &JsonNode) -> (String, Option<Version>, String) {
     let text = |key| entry.get(key).and_then(JsonNode::text).unwrap_or_default().to_owned();
     let name = if entry.get("name").is_some() { text("name") } else { text("id") };
     (name, Version::parse(&text("version")).ok(), text("version"))

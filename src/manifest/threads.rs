@@ -17,7 +17,7 @@ impl ThreadLimit {
     }
 
     /// Runs all jobs, and returns their results in the order of the jobs. With a limit of one, no thread is started.
-    pub(super) fn each<T: Sync, R: Send>(self, jobs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    pub(super) fn map_in_parallel<T: Sync, R: Send>(self, jobs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let next = AtomicUsize::new(0);
         let take = || {
             let at = next.fetch_add(1, Ordering::Relaxed);
@@ -50,13 +50,13 @@ mod tests {
     fn every_job_is_done_once_and_told_in_its_order() {
         let jobs: Vec<usize> = (0..1000).collect();
         for count in [0, 1, 2, 7] {
-            assert_eq!(ThreadLimit::new(count).each(&jobs, |job| *job), jobs, "{count}");
-            assert_eq!(ThreadLimit::new(count).each(&jobs[..1], |job| *job), [0], "{count}");
+            assert_eq!(ThreadLimit::new(count).map_in_parallel(&jobs, |job| *job), jobs, "{count}");
+            assert_eq!(ThreadLimit::new(count).map_in_parallel(&jobs[..1], |job| *job), [0], "{count}");
         }
-        assert_eq!(ThreadLimit::new(2).each(&jobs[..0], |job| *job), [0; 0]);
+        assert_eq!(ThreadLimit::new(2).map_in_parallel(&jobs[..0], |job| *job), [0; 0]);
         // Each thread has done every second job.
         let pair = Barrier::new(2);
-        let waited = ThreadLimit::new(2).each(&jobs, |job| {
+        let waited = ThreadLimit::new(2).map_in_parallel(&jobs, |job| {
             pair.wait();
             *job
         });
@@ -71,12 +71,16 @@ mod tests {
         };
         // A single thread would not pass the barrier.
         let all = Barrier::new(3);
-        let ids = ThreadLimit::new(3).each(&[&all; 3], |all| wait(all));
+        let ids = ThreadLimit::new(3).map_in_parallel(&[&all; 3], |all| wait(all));
         assert_eq!(ids.into_iter().collect::<HashSet<_>>().len(), 3);
-        let ids = ThreadLimit::new(1).each(&[(); 50], |()| thread::current().id());
+        let ids = ThreadLimit::new(1).map_in_parallel(&[(); 50], |()| thread::current().id());
         assert!(ids.iter().all(|id| *id == thread::current().id()));
         assert!(
-            ThreadLimit::new(3).each(&[(); 500], |()| thread::current().id()).into_iter().collect::<HashSet<_>>().len()
+            ThreadLimit::new(3)
+                .map_in_parallel(&[(); 500], |()| thread::current().id())
+                .into_iter()
+                .collect::<HashSet<_>>()
+                .len()
                 <= 3
         );
     }
@@ -86,7 +90,7 @@ mod tests {
     fn a_panic_is_not_lost() {
         let both = Barrier::new(2);
         let here = thread::current().id();
-        ThreadLimit::new(2).each(&[(); 2], |()| {
+        ThreadLimit::new(2).map_in_parallel(&[(); 2], |()| {
             both.wait();
             assert_eq!(thread::current().id(), here, "this one");
         });

@@ -34,7 +34,8 @@ mod served {
     use crate::tables;
     use crate::wire::served::SchemaComponents;
 
-    static COMPONENTS: LazyLock<SchemaComponents> = LazyLock::new(|| SchemaComponents::of(tables::ADMIN_OPENAPI));
+    static COMPONENTS: LazyLock<SchemaComponents> =
+        LazyLock::new(|| SchemaComponents::from_document(tables::ADMIN_OPENAPI));
 
     pub(super) fn component(name: &str, generator: &mut SchemaGenerator) -> Schema {
         COMPONENTS.component(name, generator)

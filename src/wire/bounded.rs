@@ -42,7 +42,7 @@ impl<const MIN: i64, const MAX: i64> Bounded<MIN, MAX> {
     ///
     /// Returns an error if the value is below `MIN` or above `MAX`.
     pub fn new(value: i64) -> Result<Self, OutOfBounds> {
-        if (MIN..=MAX).contains(&value) { Ok(Self(value)) } else { Err(Self::refuse(value)) }
+        if (MIN..=MAX).contains(&value) { Ok(Self(value)) } else { Err(Self::out_of_bounds(value)) }
     }
 
     /// Returns the number.
@@ -51,7 +51,7 @@ impl<const MIN: i64, const MAX: i64> Bounded<MIN, MAX> {
         self.0
     }
 
-    fn refuse(found: impl fmt::Display) -> OutOfBounds {
+    fn out_of_bounds(found: impl fmt::Display) -> OutOfBounds {
         OutOfBounds { min: MIN, max: MAX, found: found.to_string() }
     }
 }
@@ -82,7 +82,7 @@ impl<const MIN: i64, const MAX: i64> FromStr for Bounded<MIN, MAX> {
     /// Parses decimal digits with an optional minus sign, as in a form or on the command line.
     fn from_str(text: &str) -> Result<Self, OutOfBounds> {
         let number = if text.starts_with('+') { None } else { text.parse().ok() };
-        number.map_or_else(|| Err(Self::refuse(format_args!("'{text}'"))), Self::new)
+        number.map_or_else(|| Err(Self::out_of_bounds(format_args!("'{text}'"))), Self::new)
     }
 }
 
@@ -114,7 +114,7 @@ impl<const MIN: i64, const MAX: i64> Visitor<'_> for WholeNumber<MIN, MAX> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Self::Value, E> {
-        let value = i64::try_from(value).map_err(|_| E::custom(Self::Value::refuse(value)))?;
+        let value = i64::try_from(value).map_err(|_| E::custom(Self::Value::out_of_bounds(value)))?;
         self.visit_i64(value)
     }
 
@@ -126,7 +126,7 @@ impl<const MIN: i64, const MAX: i64> Visitor<'_> for WholeNumber<MIN, MAX> {
             return Err(E::invalid_type(Unexpected::Float(value), &self));
         }
         if value.abs() > EXACT {
-            return Err(E::custom(Self::Value::refuse(value)));
+            return Err(E::custom(Self::Value::out_of_bounds(value)));
         }
         #[expect(clippy::cast_possible_truncation, reason = "whole and within 2^53, checked above")]
         self.visit_i64(value as i64)

@@ -14,7 +14,7 @@ use crate::tables;
 /// The title of the description; the drift test compares the rest.
 const TITLE: &str = "imagate";
 
-static COMPONENTS: LazyLock<SchemaComponents> = LazyLock::new(|| SchemaComponents::of(tables::OPENAPI));
+static COMPONENTS: LazyLock<SchemaComponents> = LazyLock::new(|| SchemaComponents::from_document(tables::OPENAPI));
 
 /// The schema components of a document.
 pub(super) struct SchemaComponents(Value);
@@ -33,7 +33,7 @@ pub(crate) fn schema(json: &str, generator: &mut SchemaGenerator) -> Schema {
 
 impl SchemaComponents {
     /// Takes the components from this document.
-    pub(super) fn of(document: &str) -> Self {
+    pub(super) fn from_document(document: &str) -> Self {
         let document: Result<Value, _> = serde_json::from_str(document);
         // A document that is not JSON stops the build much earlier; otherwise the drift test would find no schema at
         // all.
@@ -82,16 +82,16 @@ impl SchemaComponents {
 /// Returns dropshot's description of the trait for callers, for the drift test.
 #[must_use]
 pub fn served_description() -> Option<Value> {
-    described(&super::server::gateway_api_mod::stub_api_description().ok()?)
+    describe_api(&super::server::gateway_api_mod::stub_api_description().ok()?)
 }
 
 /// Returns dropshot's description of the trait for operators, for the drift test.
 #[must_use]
 pub fn served_admin_description() -> Option<Value> {
-    described(&super::admin::server::admin_api_mod::stub_api_description().ok()?)
+    describe_api(&super::admin::server::admin_api_mod::stub_api_description().ok()?)
 }
 
-fn described(api: &dropshot::ApiDescription<dropshot::StubContext>) -> Option<Value> {
+fn describe_api(api: &dropshot::ApiDescription<dropshot::StubContext>) -> Option<Value> {
     let version = Version::new(1, 0, 0);
     api.openapi(TITLE, version).json().ok()
 }

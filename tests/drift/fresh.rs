@@ -70,7 +70,7 @@ fn changed(change: impl FnOnce(&mut Value)) -> Sources {
 /// The first line that differs in each file that is not what `sources` would give.
 fn stale(root: &Path, sources: &Sources) -> Vec<String> {
     let outputs = generate(sources);
-    let stale = tree::stale(root, &outputs).expect("the files can be read");
+    let stale = tree::stale_outputs(root, &outputs).expect("the files can be read");
     let line = |output: &Output| {
         let present = fs::read_to_string(root.join(&output.path)).unwrap_or_default();
         let mut lines = present.lines().chain(std::iter::repeat("")).zip(output.contents.lines()).enumerate();

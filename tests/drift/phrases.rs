@@ -118,7 +118,7 @@ const SOURCES: &[Phrase] = &[
     ("set a password, once and within {} hours", &[|_| link_seconds("RESET") / 3600]),
     (
         "fields beyond {} KiB in all",
-        &[|_| source("src/gateway/relay/drawn/found.rs", "const OTHERS_MAX: usize = ") / 1024],
+        &[|_| source("src/gateway/relay/image_tool_response/content.rs", "const OTHERS_MAX: usize = ") / 1024],
     ),
     ("{} days with `…` as the last", &[|_| source("src/gateway/console/usage.rs", "const DAYS: u32 = ")]),
     ("of up to `…` pixels. {} when", &[|_| account_default("DEFAULT_CONCURRENCY")]),

@@ -8,8 +8,8 @@ use imagate::manifest::package::Sha256Sum;
 use tempfile::TempDir;
 
 use crate::hostile::{Zip, gzip, skill_part};
-use crate::place::SkillsFolder;
-use crate::release;
+use crate::package_install;
+use crate::skills_folder::SkillsFolder;
 use crate::targets::{limits, parts, with_sums};
 
 /// The release that is installed before, so that there is something to replace.
@@ -32,13 +32,14 @@ pub(crate) fn install(input: &[u8]) -> bool {
     if replaces {
         let mut place = SkillsFolder::open(&folder).expect("a folder");
         let bytes = Zip::of(vec![skill_part()]).build();
-        release::put(&mut place, &skill(BEFORE, &bytes), &bytes, &limits()).expect("a good package");
+        package_install::install_package(&mut place, &skill(BEFORE, &bytes), &bytes, &limits())
+            .expect("a good package");
     }
     let wanted = skill("1.0.0", &bytes);
     let mut place = SkillsFolder::open(&folder).expect("a folder");
-    place.may_write("demo", false).expect("nobody changed it");
-    let is_in = release::put(&mut place, &wanted, &bytes, &limits()).is_ok();
-    assert_eq!(place.has(&wanted).expect("a folder"), is_in);
+    place.check_replaceable("demo", false).expect("nobody changed it");
+    let is_in = package_install::install_package(&mut place, &wanted, &bytes, &limits()).is_ok();
+    assert_eq!(place.is_installed(&wanted).expect("a folder"), is_in);
     drop(place);
     outside(around.path());
     inside(&folder, is_in || replaces);

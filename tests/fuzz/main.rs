@@ -6,10 +6,10 @@
 //! Every run first tries the findings (`found/`) and the inputs that cargo-fuzz kept (`corpus/`, an archive for each target).
 #![expect(clippy::expect_used, clippy::panic, reason = "a test may fail where it stands")]
 
+#[path = "../../src/cli/skills/atomic_file.rs"]
+mod atomic_file;
 #[path = "../../src/checkout.rs"]
 mod checkout;
-#[path = "../../src/cli/skills/disk.rs"]
-mod disk;
 #[expect(dead_code, reason = "the tests of the reader use the rest")]
 #[path = "../skills/hostile.rs"]
 mod hostile;
@@ -17,10 +17,10 @@ mod inputs;
 mod install;
 mod memory;
 mod mutate;
-#[path = "../../src/cli/skills/install/place.rs"]
-mod place;
-#[path = "../../src/cli/skills/install/release.rs"]
-mod release;
+#[path = "../../src/cli/skills/install/package_install.rs"]
+mod package_install;
+#[path = "../../src/cli/skills/install/skills_folder.rs"]
+mod skills_folder;
 mod targets;
 #[path = "../../src/cli/skills/install/unpack.rs"]
 mod unpack;
@@ -28,7 +28,7 @@ mod unpack;
 /// Where the files of the program look for each other.
 mod cli {
     pub(crate) mod skills {
-        pub(crate) use crate::disk;
+        pub(crate) use crate::atomic_file;
     }
 }
 

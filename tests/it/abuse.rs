@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::kit::{Call, FakeUpstream, PEAK_BYTES, Program, Server, SmallDisk, heavy, pause, request};
+use crate::kit::{Call, FakeUpstream, PEAK_BYTES, Program, Server, SmallDisk, heavy_test_lock, pause, request};
 use attacks::{ALL, Attack};
 use hostile::Hostile;
 
@@ -81,7 +81,7 @@ impl Scene {
         };
         let (bob, eve) = (key("bob"), key("eve"));
         let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" serve");
-        let program = env(Program::other(Path::new("/bin/sh"), home.path()))
+        let program = env(Program::for_program(Path::new("/bin/sh"), home.path()))
             .args(["-c", limited.as_str(), env!("CARGO_BIN_EXE_imagate")])
             .env("IMAGATE_LOG", if reads_log { "info" } else { "debug" });
         let (server, log) = if reads_log {
@@ -236,7 +236,7 @@ fn raise_own_limit() {
 #[test]
 #[ignore = "takes minutes: `cargo xtask abuse`"]
 fn each_alone_and_all_together() {
-    let _alone = heavy();
+    let _alone = heavy_test_lock();
     raise_own_limit();
     let mut table = Row::HEAD.to_owned();
     let mut faults = Vec::new();
@@ -258,7 +258,7 @@ fn each_alone_and_all_together() {
 /// A small run of all attacks, so that a gross failure shows in every test run.
 #[test]
 fn a_few_hostile_callers_keep_nobody_from_an_image() {
-    let _alone = heavy();
+    let _alone = heavy_test_lock();
     let scene = Scene::start(false);
     let attacks: Vec<Attack> = ALL.into_iter().map(|attack| Attack { deadline: SHORTEST_ROW, ..attack }).collect();
     let mut row = scene.run("a few of each", &attacks, 10);

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Account, Done, FakeUpstream, Gateway, Program};
+use crate::kit::{Account, CommandOutput, FakeUpstream, Gateway, Program};
 
 /// Exit codes: failed, wrong usage.
 const FAILED: Option<i32> = Some(1);
@@ -38,13 +38,13 @@ impl Home {
     }
 
     #[track_caller]
-    fn run(&self, words: &[&str]) -> Done {
+    fn run(&self, words: &[&str]) -> CommandOutput {
         self.program(words).run()
     }
 
     /// Adds an account with a key, and these further words.
     #[track_caller]
-    fn add(&self, name: &str, words: &[&str]) -> Done {
+    fn add(&self, name: &str, words: &[&str]) -> CommandOutput {
         let base = ["account", "add", "--name", name, "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
         self.run(&[&base, words].concat())
     }
@@ -79,7 +79,7 @@ fn an_added_account_is_listed_beside_those_of_the_file_and_its_key_is_nowhere() 
     let words =
         ["--tier", "free", "--group", "default", "--group", "team", "--priority", "-3", "--large-concurrency", "1"];
     let added = home.add("kept", &words);
-    assert_eq!(added.good(), "kept added\n");
+    assert_eq!(added.ok_stdout(), "kept added\n");
     assert!(added.stderr.contains("the group team is not in the settings"), "{added:#?}");
     let kept = home.find("kept");
     assert!(kept["id"].as_str().is_some_and(|id| id.starts_with("acc_")), "{kept}");
@@ -101,7 +101,7 @@ fn an_added_account_is_listed_beside_those_of_the_file_and_its_key_is_nowhere() 
     }
     assert_eq!(home.find("written")["source"], "file");
     let table = home.run(&["account", "list"]);
-    assert!(table.good().contains("kept") && table.stdout.contains("store"), "{table:#?}");
+    assert!(table.ok_stdout().contains("kept") && table.stdout.contains("store"), "{table:#?}");
     assert!(!format!("{added:?}{kept}{table:?}").contains(SECRET));
     assert!(!holds(&bytes_below(home.0.path()), SECRET), "the key lies open on the disk");
 }
@@ -189,7 +189,7 @@ fn a_secret_is_never_an_argument_and_is_read_from_one_place() {
 #[test]
 fn a_name_is_taken_once_by_the_file_or_the_store() {
     let home = Home::new();
-    home.add("kept", &[]).good();
+    home.add("kept", &[]).ok_stdout();
     for name in ["kept", "written"] {
         let done = home.add(name, &[]);
         assert_eq!(done.code, FAILED, "{done:#?}");
@@ -201,14 +201,14 @@ fn a_name_is_taken_once_by_the_file_or_the_store() {
 #[test]
 fn an_account_is_disabled_with_a_reason_and_enabled_by_name_or_id() {
     let home = Home::new();
-    home.add("kept", &[]).good();
+    home.add("kept", &[]).ok_stdout();
     let id = home.find("kept")["id"].as_str().expect("an id").to_owned();
     for (name, handle) in [("kept", id.as_str()), ("kept", "kept"), ("written", "written")] {
-        home.run(&["account", "disable", handle, "--reason", "the bill is due"]).good();
+        home.run(&["account", "disable", handle, "--reason", "the bill is due"]).ok_stdout();
         let found = home.find(name);
         assert_eq!((&found["state"], &found["disabled_reason"]), (&"disabled".into(), &"the bill is due".into()));
         assert!(found["disabled_at"].is_string(), "{found}");
-        assert!(home.run(&["account", "list"]).good().contains("disabled: the bill is due"));
+        assert!(home.run(&["account", "list"]).ok_stdout().contains("disabled: the bill is due"));
         let enabled = home.run(&["account", "enable", handle, "--json"]).json();
         assert_eq!((&enabled["state"], &enabled["disabled_reason"]), (&"enabled".into(), &Value::Null));
     }
@@ -217,13 +217,13 @@ fn an_account_is_disabled_with_a_reason_and_enabled_by_name_or_id() {
 #[test]
 fn only_an_account_of_the_store_can_be_deleted() {
     let home = Home::new();
-    home.add("kept", &[]).good();
+    home.add("kept", &[]).ok_stdout();
     let done = home.run(&["account", "delete", "written"]);
     assert_eq!(done.code, FAILED, "{done:#?}");
     assert!(done.stderr.contains("is defined in the settings file"), "{done:#?}");
-    assert_eq!(home.run(&["account", "delete", "kept"]).good(), "kept deleted\n");
+    assert_eq!(home.run(&["account", "delete", "kept"]).ok_stdout(), "kept deleted\n");
     assert_eq!(home.listed().len(), 1);
-    home.add("kept", &[]).good();
+    home.add("kept", &[]).ok_stdout();
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn the_simulator_that_nobody_configured_goes_when_an_account_is_added() {
     let program = |words: &[&str]| Program::new(home.path()).args(words).env("IT_SECRET", SECRET).run();
     assert_eq!(program(&["account", "list", "--json"]).json()[0]["name"], "simulator");
     let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
-    program(&words).good();
+    program(&words).ok_stdout();
     let listed = program(&["account", "list", "--json"]).json();
     assert_eq!((listed.as_array().map(Vec::len), &listed[0]["name"]), (Some(1), &"kept".into()), "{listed}");
 }
@@ -250,8 +250,8 @@ fn the_simulator_that_nobody_configured_goes_when_an_account_is_added() {
 #[test]
 fn a_secret_in_the_settings_file_is_not_what_a_listing_shows() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("first", &upstream)]);
-    let printed = gateway.manage(&["account", "list", "--json"]);
+    let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream)]);
+    let printed = gateway.run_command(&["account", "list", "--json"]);
     assert_eq!(printed.json()[0]["state"], "enabled");
     assert!(!printed.stdout.contains("sk-upstream"), "{printed:#?}");
 }
@@ -259,11 +259,11 @@ fn a_secret_in_the_settings_file_is_not_what_a_listing_shows() {
 #[test]
 fn an_account_that_nobody_answers_for_is_a_failure_without_its_secrets() {
     let home = Home::new();
-    home.add("kept", &[]).good();
+    home.add("kept", &[]).ok_stdout();
     let done = home.run(&["account", "test", "kept"]);
     assert_eq!(done.code, FAILED, "{done:#?}");
     assert!(done.stderr.contains("could not be reached") && !done.stderr.contains(SECRET), "{done:#?}");
-    assert!(home.run(&["account", "test", "written"]).good().contains("simulator"));
+    assert!(home.run(&["account", "test", "written"]).ok_stdout().contains("simulator"));
     assert_eq!(home.run(&["account", "test", "nobody"]).code, FAILED);
 }
 
@@ -279,7 +279,7 @@ fn a_command_that_calls_nobody_needs_no_secret_of_an_upstream() {
     let home = Home::with(UPSTREAMS);
     let key = home.run(&["key", "create", "--name", "laptop", "--json"]).json();
     let id = key["id"].as_str().expect("an id");
-    home.run(&["user", "invite", "ben"]).good();
+    home.run(&["user", "invite", "ben"]).ok_stdout();
     for words in [
         &["key", "list"][..],
         &["key", "disable", id],
@@ -295,11 +295,11 @@ fn a_command_that_calls_nobody_needs_no_secret_of_an_upstream() {
         &["account", "test", "written"],
         &["master-key", "rotate"],
     ] {
-        home.run(words).good();
+        home.run(words).ok_stdout();
     }
-    home.add("kept", &[]).good();
-    home.run(&["account", "rotate", "kept", "--api-key-env", "IT_SECRET"]).good();
-    home.run(&["account", "delete", "kept"]).good();
+    home.add("kept", &[]).ok_stdout();
+    home.run(&["account", "rotate", "kept", "--api-key-env", "IT_SECRET"]).ok_stdout();
+    home.run(&["account", "delete", "kept"]).ok_stdout();
 }
 
 #[test]
@@ -324,10 +324,10 @@ fn what_calls_an_upstream_needs_the_secrets_that_it_sends() {
 #[test]
 fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
     let home = Home::new();
-    home.add("free", &["--tier", "free", "--priority", "9"]).good();
-    home.add("paid", &["--priority", "1", "--large-concurrency", "3"]).good();
-    home.add("elsewhere", &["--group", "team"]).good();
-    home.run(&["account", "disable", "written", "--reason", "no drawings"]).good();
+    home.add("free", &["--tier", "free", "--priority", "9"]).ok_stdout();
+    home.add("paid", &["--priority", "1", "--large-concurrency", "3"]).ok_stdout();
+    home.add("elsewhere", &["--group", "team"]).ok_stdout();
+    home.run(&["account", "disable", "written", "--reason", "no drawings"]).ok_stdout();
     let explained = home.run(&["account", "explain", "--size", "3840x2160", "--json"]).json();
     let found: Vec<_> = explained
         .as_array()
@@ -340,7 +340,7 @@ fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
     assert!(found.contains(&(Some("elsewhere"), Some(false), Some("other_group"))), "{explained}");
     assert!(found.contains(&(Some("written"), Some(false), Some("disabled"))), "{explained}");
     let team = home.run(&["account", "explain", "--group", "team"]);
-    assert!(team.good().lines().nth(1).is_some_and(|line| line.starts_with("elsewhere")), "{team:#?}");
+    assert!(team.ok_stdout().lines().nth(1).is_some_and(|line| line.starts_with("elsewhere")), "{team:#?}");
     assert!(team.stderr.contains("elsewhere would be asked"), "{team:#?}");
     let nobody = home.run(&["account", "explain", "--group", "nobody"]);
     assert!(nobody.stderr.contains("no account can make an image for the group nobody"), "{nobody:#?}");

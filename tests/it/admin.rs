@@ -41,7 +41,7 @@ fn ask(gateway: &Gateway, call: Call) -> Answer {
 /// What answers with 200, as the document describes it.
 #[track_caller]
 fn good(gateway: &Gateway, call: Call, component: &str) -> Value {
-    let answer = ask(gateway, call).good();
+    let answer = ask(gateway, call).ok_json();
     check(component, &answer);
     answer
 }
@@ -49,7 +49,7 @@ fn good(gateway: &Gateway, call: Call, component: &str) -> Value {
 /// An error as the document describes it: its code and the field at fault.
 #[track_caller]
 fn refused(answer: &Answer, status: u16) -> (String, Option<String>) {
-    let error = answer.error(status);
+    let error = answer.error_object(status);
     check("ErrorResponse", &answer.json());
     assert_eq!(answer.should_retry(), Some("false"));
     let text = |name: &str| error[name].as_str().map(str::to_owned);
@@ -118,9 +118,9 @@ fn bytes_below(folder: &Path) -> Vec<u8> {
 
 #[track_caller]
 fn nothing_leaked(gateway: &Gateway) {
-    eventually("there is a log", || gateway.said().contains("answered").then_some(()));
+    eventually("there is a log", || gateway.output().contains("answered").then_some(()));
     for canary in ["sk-canary", "secret-canary", "refresh-canary", "header-canary", TOKEN] {
-        assert!(!gateway.said().contains(canary), "{canary} is logged");
+        assert!(!gateway.output().contains(canary), "{canary} is logged");
         let disk = bytes_below(gateway.home());
         assert!(
             !disk.windows(canary.len()).any(|window| window == canary.as_bytes()),
@@ -132,7 +132,7 @@ fn nothing_leaked(gateway: &Gateway) {
 #[test]
 fn an_account_is_added_and_serves_then_disabled_enabled_and_deleted_with_the_gateway_following() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&[Account::at("only", &upstream).spare()]);
+    let gateway = open(&[Account::for_upstream("only", &upstream).with_free_tier()]);
     let created = good(&gateway, Call::post(ACCOUNTS).json(&new_account("second", &upstream)), "Account");
     let fields = json!({"name": "second", "source": "store", "kind": "api_key", "protocol": "images", "tier": "paid",
         "base_url": upstream.base_url(), "groups": ["default"], "priority": 0, "concurrency": 8,
@@ -167,7 +167,7 @@ fn an_account_is_added_and_serves_then_disabled_enabled_and_deleted_with_the_gat
 #[test]
 fn what_was_added_survives_a_kill_and_is_the_same_by_command() {
     let upstream = FakeUpstream::start();
-    let mut gateway = open(&[Account::at("only", &upstream).spare()]);
+    let mut gateway = open(&[Account::for_upstream("only", &upstream).with_free_tier()]);
     good(&gateway, Call::post(ACCOUNTS).json(&new_account("kept", &upstream)), "Account");
     let change = json!({"enabled": false});
     good(&gateway, Call::patch(&at("only")).json(&change), "Account");
@@ -184,8 +184,8 @@ fn what_was_added_survives_a_kill_and_is_the_same_by_command() {
 #[test]
 fn an_account_that_fetches_tokens_works_with_every_secret_that_it_was_given() {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
-    let gateway = open(&[Account::at("only", &upstream).spare()]);
-    gateway.watch(&tokens);
+    let gateway = open(&[Account::for_upstream("only", &upstream).with_free_tier()]);
+    gateway.watch_tokens(&tokens);
     // The names and secrets of the kit's token endpoint, so that only the right ones are taken.
     let account = json!({"name": "a", "kind": "oauth", "base_url": upstream.base_url(), "token_url": tokens.url(),
         "grant": "refresh_token", "client_id": "client-a", "client_secret": "secret-a", "refresh_token": "refresh-a-0",
@@ -197,7 +197,7 @@ fn an_account_that_fetches_tokens_works_with_every_secret_that_it_was_given() {
     let attempt = upstream.ledger().pop().expect("an attempt");
     assert_eq!((attempt.header("x-project"), attempt.header("x-api-key")), (Some("p"), Some("header-canary")));
     for secret in ["secret-a", "refresh-a-", "access-a-"] {
-        assert!(!gateway.said().contains(secret), "{secret} is logged");
+        assert!(!gateway.output().contains(secret), "{secret} is logged");
     }
     nothing_leaked(&gateway);
 }
@@ -205,7 +205,7 @@ fn an_account_that_fetches_tokens_works_with_every_secret_that_it_was_given() {
 #[test]
 fn an_account_of_the_file_can_rest_but_not_go() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&[Account::at("only", &upstream)]);
+    let gateway = open(&[Account::for_upstream("only", &upstream)]);
     let answer = ask(&gateway, Call::delete(&at("only")));
     assert_eq!(refused(&answer, 409), ("account_read_only".to_owned(), None));
     assert!(answer.text().contains("settings file"), "{}", answer.text());
@@ -247,8 +247,8 @@ fn the_generated_client_does_all_of_it() {
 #[test]
 fn a_resting_account_says_until_when_and_why() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&[Account::at("only", &upstream)]);
-    upstream.always("sk-upstream-only", "status=429 retry-after=300");
+    let gateway = open(&[Account::for_upstream("only", &upstream)]);
+    upstream.always_for_token("sk-upstream-only", "status=429 retry-after=300");
     gateway.generate(json!({}));
     let account = eventually("the rest is stored", || {
         let account = good(&gateway, Call::get(&at("only")), "Account");
@@ -262,7 +262,7 @@ fn a_resting_account_says_until_when_and_why() {
 #[test]
 fn only_the_admin_token_lets_in_and_it_lets_in_nowhere_else() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&[Account::at("only", &upstream)]);
+    let gateway = open(&[Account::for_upstream("only", &upstream)]);
     let wrong = [
         None,
         Some(String::new()),
@@ -301,7 +301,7 @@ fn everything() -> [Call; 5] {
 
 #[track_caller]
 fn check_401(answer: &Answer) {
-    let error = answer.error(401);
+    let error = answer.error_object(401);
     let expected =
         json!({"message": "Invalid API key", "type": "authentication_error", "param": null, "code": "INVALID_API_KEY"});
     assert_eq!(error, expected);
@@ -336,7 +336,7 @@ fn a_key_of_a_caller_cannot_be_made_the_admin_token() {
 #[test]
 fn no_body_is_read_before_the_token_was_seen_nor_beyond_its_cap() {
     let gateway = open(&[]);
-    let unsent = || Call::post(ACCOUNTS).header("content-type", "application/json").only_promising(1 << 30);
+    let unsent = || Call::post(ACCOUNTS).header("content-type", "application/json").announcing_only(1 << 30);
     check_401(&unsent().send(gateway.address()));
     let (code, _) = refused(&ask(&gateway, unsent()), 413);
     assert_eq!(code, "request_too_large");
@@ -350,7 +350,7 @@ fn no_body_is_read_before_the_token_was_seen_nor_beyond_its_cap() {
 #[test]
 fn a_field_at_fault_is_named_and_nothing_is_stored() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&[Account::at("only", &upstream)]);
+    let gateway = open(&[Account::for_upstream("only", &upstream)]);
     let base = new_account("second", &upstream);
     let cases = [
         ("bas", json!(1), "bas"),
@@ -398,7 +398,7 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
     let answer = ask(&gateway, Call::get(&at("nobody")));
     assert_eq!(refused(&answer, 404).0, "account_not_found");
     let nowhere = Call::get("/admin/v1").send(gateway.address());
-    assert_eq!(nowhere.error(404)["code"], "unknown_url");
+    assert_eq!(nowhere.error_object(404)["code"], "unknown_url");
     for call in [Call::get("/admin/v1/nothing"), Call::post("/admin/v1/keys/a/b/c").json(&json!({}))] {
         assert_eq!(refused(&ask(&gateway, call), 404).0, "unknown_url");
     }
@@ -407,7 +407,7 @@ fn addresses_and_methods_that_are_not_there_are_refused_in_our_shape() {
 #[test]
 fn no_token_opens_the_page_of_the_accounts() {
     let upstream = FakeUpstream::start();
-    let gateway = open(&[Account::at("only", &upstream)]);
+    let gateway = open(&[Account::for_upstream("only", &upstream)]);
     let basic = |password: &str| {
         let pair = STANDARD.encode(format!("operator:{password}"));
         Call::get("/accounts").header("authorization", &format!("Basic {pair}")).send(gateway.address())

@@ -19,7 +19,7 @@ fn open() -> (FakeUpstream, Gateway) {
 fn open_with(settings: &str) -> (FakeUpstream, Gateway) {
     let upstream = FakeUpstream::start();
     let secrets = [("IT_ADMIN", TOKEN), ("IMAGATE_LOG", "trace")];
-    let accounts = [Account::at("only", &upstream)];
+    let accounts = [Account::for_upstream("only", &upstream)];
     let gateway =
         Gateway::with_secrets(&format!("{settings}\nadmin_token = {{ env = \"IT_ADMIN\" }}"), &accounts, &secrets);
     (upstream, gateway)
@@ -33,7 +33,7 @@ fn ask(gateway: &Gateway, token: &str, call: Call) -> Answer {
 
 #[track_caller]
 fn good(gateway: &Gateway, call: Call) -> Value {
-    ask(gateway, TOKEN, call).good()
+    ask(gateway, TOKEN, call).ok_json()
 }
 
 #[track_caller]
@@ -44,7 +44,7 @@ fn text(value: &Value, at: &str) -> String {
 /// The code and the field of a refusal.
 #[track_caller]
 fn refused(answer: &Answer, status: u16) -> (String, Option<String>) {
-    let error = answer.error(status);
+    let error = answer.error_object(status);
     (text(&error, "/code"), error["param"].as_str().map(str::to_owned))
 }
 
@@ -71,32 +71,32 @@ fn changes(gateway: &Gateway) -> u64 {
 fn a_member_makes_a_key_and_sees_what_it_used_and_nothing_of_others() {
     let (_upstream, gateway) = open();
     let (kim, lee) = (user(&gateway, "kim", "member"), user(&gateway, "lee", "member"));
-    let made = ask(&gateway, &kim, Call::post(KEYS).json(&json!({"name": "laptop"}))).good();
+    let made = ask(&gateway, &kim, Call::post(KEYS).json(&json!({"name": "laptop"}))).ok_json();
     let key = &made["key"];
     assert_eq!((&key["user_name"], &key["group"], &key["state"]), (&json!("kim"), &json!("default"), &json!("active")));
     assert_eq!((&key["requests"], &key["images"]), (&json!(0), &json!(0)));
     let answer = image(&gateway, &text(&made, "/secret"));
-    answer.good();
+    answer.ok_json();
     let id = text(key, "/id");
     let record = format!("/admin/v1/records/{}", answer.header("x-request-id").expect("an id"));
-    let seen = ask(&gateway, &kim, Call::get(&record)).good();
+    let seen = ask(&gateway, &kim, Call::get(&record)).ok_json();
     assert_eq!(
         (&seen["state"], &seen["key_name"], &seen["account"]),
         (&json!("succeeded"), &json!("laptop"), &Value::Null)
     );
     assert_eq!(seen["attempts"][0]["account"], Value::Null, "accounts are not for members");
     assert_eq!(good(&gateway, Call::get(&record))["attempts"][0]["account"], "only");
-    let seen = ask(&gateway, &kim, Call::get(&format!("{KEYS}/{id}"))).good();
+    let seen = ask(&gateway, &kim, Call::get(&format!("{KEYS}/{id}"))).ok_json();
     assert_eq!((&seen["requests"], &seen["images"]), (&json!(1), &json!(1)));
-    let usage = ask(&gateway, &kim, Call::get("/admin/v1/usage")).good();
+    let usage = ask(&gateway, &kim, Call::get("/admin/v1/usage")).ok_json();
     assert_eq!((&usage["totals"]["images"], &usage["keys"][0]["key"]), (&json!(1), &json!(id)));
-    assert_eq!(ids(&ask(&gateway, &kim, Call::get(KEYS)).good()), std::slice::from_ref(&id));
+    assert_eq!(ids(&ask(&gateway, &kim, Call::get(KEYS)).ok_json()), std::slice::from_ref(&id));
     for list in [KEYS, TOKENS, "/admin/v1/records"] {
-        let seen = ask(&gateway, &lee, Call::get(list)).good().to_string();
+        let seen = ask(&gateway, &lee, Call::get(list)).ok_json().to_string();
         assert!(!seen.contains("kim") && !seen.contains(&id), "{list}: {seen}");
     }
-    assert_eq!(ask(&gateway, &lee, Call::get("/admin/v1/usage")).good()["totals"]["requests"], 0);
-    assert_eq!(ask(&gateway, &kim, Call::get("/admin/v1/me")).good()["user"]["name"], "kim");
+    assert_eq!(ask(&gateway, &lee, Call::get("/admin/v1/usage")).ok_json()["totals"]["requests"], 0);
+    assert_eq!(ask(&gateway, &kim, Call::get("/admin/v1/me")).ok_json()["user"]["name"], "kim");
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn a_secret_and_a_link_stand_in_one_answer_and_nowhere_else() {
         let told = good(&gateway, Call::get(path)).to_string();
         assert!(secrets.iter().all(|secret| !told.contains(secret)), "{path}: {told}");
     }
-    eventually("there is a log", || gateway.said().contains("answered").then_some(()));
-    assert!(secrets.iter().all(|secret| secret.len() > 20 && !gateway.said().contains(secret)), "a secret is logged");
+    eventually("there is a log", || gateway.output().contains("answered").then_some(()));
+    assert!(secrets.iter().all(|secret| secret.len() > 20 && !gateway.output().contains(secret)), "a secret is logged");
 }
 
 #[test]
@@ -143,14 +143,14 @@ fn after_a_rotation_both_secrets_are_good_for_the_grace_and_without_one_only_the
     assert_eq!(second["key"]["id"], key["key"]["id"]);
     assert!(second["key"]["previous_until"].is_string(), "{second}");
     for secret in [&key, &second] {
-        image(&gateway, &text(secret, "/secret")).good();
+        image(&gateway, &text(secret, "/secret")).ok_json();
     }
     let third = good(&gateway, Call::post(&rotate).json(&json!({"grace_seconds": 0})));
     assert_eq!(third["key"]["previous_until"], Value::Null);
     for secret in [&key, &second] {
-        assert_eq!(image(&gateway, &text(secret, "/secret")).error(401)["code"], "INVALID_API_KEY");
+        assert_eq!(image(&gateway, &text(secret, "/secret")).error_object(401)["code"], "INVALID_API_KEY");
     }
-    image(&gateway, &text(&third, "/secret")).good();
+    image(&gateway, &text(&third, "/secret")).ok_json();
 }
 
 #[test]
@@ -164,18 +164,18 @@ fn what_changes_a_key_or_a_user_is_followed_at_once() {
         text(&good(&gateway, Call::get(&format!("{KEYS}/{}", text(&made, "/key/id")))), "/state")
     };
     assert_eq!(state(json!({"enabled": false}), &path), "disabled");
-    assert_eq!(image(&gateway, &secret).error(401)["code"], "INVALID_API_KEY");
+    assert_eq!(image(&gateway, &secret).error_object(401)["code"], "INVALID_API_KEY");
     assert_eq!(state(json!({"enabled": true, "name": "back"}), &path), "active");
-    image(&gateway, &secret).good();
+    image(&gateway, &secret).ok_json();
     assert_eq!(state(json!({"enabled": false}), &format!("{USERS}/kim")), "user_disabled");
     assert_eq!(good(&gateway, Call::get(&format!("{KEYS}?state=user_disabled")))["total"], 1);
     let refusal = eventually("the key of a disabled user is refused", || {
         Some(image(&gateway, &secret)).filter(|answer| answer.status == 401)
     });
-    assert_eq!(refusal.error(401)["code"], "INVALID_API_KEY");
+    assert_eq!(refusal.error_object(401)["code"], "INVALID_API_KEY");
     assert_eq!(state(json!({"enabled": true}), &format!("{USERS}/kim")), "active");
     assert_eq!(good(&gateway, Call::delete(&path))["deleted"], true);
-    assert_eq!(image(&gateway, &secret).error(401)["code"], "INVALID_API_KEY");
+    assert_eq!(image(&gateway, &secret).error_object(401)["code"], "INVALID_API_KEY");
     let gone = ask(&gateway, TOKEN, Call::get(&path));
     assert_eq!(refused(&gone, 404), ("key_not_found".to_owned(), None));
 }
@@ -204,9 +204,9 @@ fn the_end_of_a_key_comes_goes_and_is_never_in_the_past() {
 fn the_audit_trail_names_who_what_when_and_from_where() {
     let (_upstream, gateway) = open();
     let kim = user(&gateway, "kim", "member");
-    let made = ask(&gateway, &kim, Call::post(KEYS).json(&json!({"name": "laptop"}))).good();
+    let made = ask(&gateway, &kim, Call::post(KEYS).json(&json!({"name": "laptop"}))).ok_json();
     let path = format!("{KEYS}/{}", text(&made, "/key/id"));
-    ask(&gateway, &kim, Call::patch(&path).json(&json!({"enabled": false}))).good();
+    ask(&gateway, &kim, Call::patch(&path).json(&json!({"enabled": false}))).ok_json();
     good(&gateway, Call::delete(&path));
     let trail = good(&gateway, Call::get(&format!("{AUDIT}?target={}", text(&made, "/key/id"))));
     let rows: Vec<[String; 4]> = trail["data"]
@@ -310,19 +310,19 @@ fn a_token_is_worth_what_its_user_is_worth_now_and_lets_nobody_in_elsewhere() {
     let kim = user(&gateway, "kim", "member");
     assert_eq!(refused(&ask(&gateway, &kim, Call::get(USERS)), 403).0, "permission_denied");
     good(&gateway, Call::patch(&format!("{USERS}/kim")).json(&json!({"role": "admin"})));
-    ask(&gateway, &kim, Call::get(USERS)).good();
+    ask(&gateway, &kim, Call::get(USERS)).ok_json();
     good(&gateway, Call::patch(&format!("{USERS}/kim")).json(&json!({"enabled": false})));
     assert_eq!(refused(&ask(&gateway, &kim, Call::get("/admin/v1/me")), 401).0, "INVALID_API_KEY");
     good(&gateway, Call::patch(&format!("{USERS}/kim")).json(&json!({"enabled": true})));
     for call in [Call::generation().json(&request(json!({}))), Call::get("/v1/models")] {
-        assert_eq!(call.key(&kim).send(gateway.address()).error(401)["code"], "INVALID_API_KEY");
+        assert_eq!(call.key(&kim).send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
     }
     assert_eq!(upstream.attempts(), 0);
     let token = text(&good(&gateway, Call::get(&format!("{TOKENS}?user=kim"))), "/data/0/id");
     good(&gateway, Call::delete(&format!("{TOKENS}/{token}")));
     assert_eq!(refused(&ask(&gateway, &kim, Call::get("/admin/v1/me")), 401).0, "INVALID_API_KEY");
     let bare = Call::get("/admin/v1/me").header("cookie", "imagate_session=x; __Host-imagate=x");
-    assert_eq!(bare.send(gateway.address()).error(401)["code"], "INVALID_API_KEY");
+    assert_eq!(bare.send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
 }
 
 #[test]
@@ -333,8 +333,8 @@ fn a_member_has_keys_in_the_groups_that_an_admin_allows() {
     let wanted = || Call::post(KEYS).json(&json!({"name": "k", "group": "artists"}));
     assert_eq!(refused(&ask(&gateway, &kim, wanted()), 400).1.as_deref(), Some("group"));
     good(&gateway, Call::patch(&format!("{USERS}/kim")).json(&json!({"groups": ["artists"]})));
-    let made = ask(&gateway, &kim, wanted()).good();
-    let seen = ask(&gateway, &kim, Call::get(GROUPS)).good();
+    let made = ask(&gateway, &kim, wanted()).ok_json();
+    let seen = ask(&gateway, &kim, Call::get(GROUPS)).ok_json();
     assert_eq!(seen["data"], json!([{"name": "artists", "source": "store"}]));
     let used = ask(&gateway, TOKEN, Call::delete(&format!("{GROUPS}/artists")));
     assert_eq!(refused(&used, 409).0, "group_in_use");

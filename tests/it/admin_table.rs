@@ -88,7 +88,7 @@ impl House {
     fn open() -> Self {
         let upstream = FakeUpstream::start();
         let secrets = [("IT_ADMIN", TOKEN)];
-        let accounts = [Account::at("only", &upstream)];
+        let accounts = [Account::for_upstream("only", &upstream)];
         let gateway = Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &accounts, &secrets);
         let mut house = Self { gateway, _upstream: upstream, people: BTreeMap::new(), count: Cell::new(0) };
         for (name, role) in [("member", "member"), ("other", "member"), ("admin", "admin"), ("disabled", "member")] {
@@ -106,7 +106,7 @@ impl House {
         let key = self.good(Call::post("/admin/v1/keys").json(&json!({"name": "table", "user": name})));
         let secret = key["secret"].as_str().expect("a secret");
         let image = Call::generation().json(&request(json!({}))).key(secret).send(self.gateway.address());
-        image.good();
+        image.ok_json();
         Somebody {
             id: made["user"]["id"].as_str().expect("an id").to_owned(),
             name: name.to_owned(),
@@ -118,7 +118,7 @@ impl House {
     /// What is right whoever else is wrong, asked with the token of the settings.
     #[track_caller]
     fn good(&self, call: Call) -> Value {
-        call.key(TOKEN).send(self.gateway.address()).good()
+        call.key(TOKEN).send(self.gateway.address()).ok_json()
     }
 
     fn fresh(&self) -> String {

@@ -11,7 +11,7 @@ const CAP: usize = 1 << 20;
 
 #[track_caller]
 fn check_401(answer: &Answer) {
-    let error = answer.error(401);
+    let error = answer.error_object(401);
     let expected =
         json!({"message": "Invalid API key", "type": "authentication_error", "param": null, "code": "INVALID_API_KEY"});
     assert_eq!(error, expected);
@@ -29,7 +29,7 @@ fn altered(secret: &str, at: usize) -> String {
 #[test]
 fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let (secret, other) = (gateway.secret(), Gateway::simulated());
     let jwt = "Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1c2VyIn0.c2lnbmF0dXJlLXRoYXQtaXMtbm90LW9uZQ";
     let headers = [
@@ -56,7 +56,7 @@ fn every_bad_key_gets_the_same_401_before_the_body_is_read() {
             None => Call::generation(),
         };
         // Announced, and never sent: an answer shows that nothing waited for it.
-        let answer = call.header("content-type", "application/json").only_promising(50 << 20).send(gateway.address());
+        let answer = call.header("content-type", "application/json").announcing_only(50 << 20).send(gateway.address());
         if header.as_ref().is_some_and(|value| value.len() > 16_000) && answer.status == 431 {
             continue;
         }
@@ -84,16 +84,16 @@ fn a_disabled_key_is_refused_and_comes_back_and_a_deleted_one_does_not() {
     // A running server may remember a key for a moment, but not longer.
     let becomes =
         |status: u16| crate::kit::eventually("the key changed its state", || (ask().status == status).then_some(()));
-    ask().good();
-    gateway.manage(&["key", "disable", id]).good();
+    ask().ok_json();
+    gateway.run_command(&["key", "disable", id]).ok_stdout();
     becomes(401);
     check_401(&ask());
-    gateway.manage(&["key", "enable", id]).good();
+    gateway.run_command(&["key", "enable", id]).ok_stdout();
     becomes(200);
-    gateway.manage(&["key", "delete", id]).good();
+    gateway.run_command(&["key", "delete", id]).ok_stdout();
     becomes(401);
     check_401(&ask());
-    Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).good();
+    Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).ok_json();
 }
 
 #[test]
@@ -101,22 +101,22 @@ fn the_scheme_is_read_in_any_case_and_the_key_is_trimmed() {
     let gateway = Gateway::simulated();
     for scheme in ["bearer", "BEARER", "Bearer  "] {
         let header = format!("{scheme} {} ", gateway.secret());
-        Call::get("/v1/models").header("authorization", &header).send(gateway.address()).good();
+        Call::get("/v1/models").header("authorization", &header).send(gateway.address()).ok_json();
     }
 }
 
 #[test]
 fn a_body_over_the_cap_is_a_413_as_soon_as_it_is_announced() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let call = || Call::generation().key(gateway.secret()).header("content-type", "application/json");
     let long = json!({"model": "gpt-image-2", "prompt": "x".repeat(CAP)}).to_string();
     for answer in [
-        call().only_promising(CAP as u64 + 1).send(gateway.address()),
-        call().only_promising(u64::MAX / 2).send(gateway.address()),
+        call().announcing_only(CAP as u64 + 1).send(gateway.address()),
+        call().announcing_only(u64::MAX / 2).send(gateway.address()),
         call().bytes(long).in_chunks_of(64 << 10).send(gateway.address()),
     ] {
-        let error = answer.error(413);
+        let error = answer.error_object(413);
         assert_eq!((&error["type"], &error["code"]), (&json!("invalid_request_error"), &json!("request_too_large")));
         assert_eq!(answer.should_retry(), Some("false"));
     }
@@ -130,13 +130,13 @@ fn a_body_just_under_the_cap_is_read() {
     let body = request(json!({})).to_string();
     let padded = format!("{}{body}", " ".repeat(CAP - body.len()));
     let call = Call::generation().key(gateway.secret()).header("content-type", "application/json").bytes(padded);
-    call.send(gateway.address()).good();
+    call.send(gateway.address()).ok_json();
 }
 
 #[test]
 fn what_is_not_json_by_its_type_is_a_415() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let call = || Call::generation().key(gateway.secret()).bytes(request(json!({})).to_string());
     for answer in [
         call().send(gateway.address()),
@@ -145,7 +145,7 @@ fn what_is_not_json_by_its_type_is_a_415() {
         call().header("content-type", "multipart/form-data; boundary=x").send(gateway.address()),
         call().header("content-type", "application/json").header("content-encoding", "br").send(gateway.address()),
     ] {
-        let error = answer.error(415);
+        let error = answer.error_object(415);
         assert_eq!(
             (&error["type"], &error["code"]),
             (&json!("invalid_request_error"), &json!("unsupported_media_type"))
@@ -161,21 +161,21 @@ fn what_is_not_json_by_its_type_is_a_415() {
 fn parameters_of_the_content_type_and_identity_encoding_are_no_fault() {
     let gateway = Gateway::simulated();
     let call = || Call::generation().key(gateway.secret()).bytes(request(json!({})).to_string());
-    call().header("content-type", "application/json; charset=utf-8").send(gateway.address()).good();
+    call().header("content-type", "application/json; charset=utf-8").send(gateway.address()).ok_json();
     call()
         .header("content-type", "Application/JSON")
         .header("content-encoding", "identity")
         .send(gateway.address())
-        .good();
+        .ok_json();
 }
 
 #[test]
 fn a_chunked_body_and_a_long_query_work() {
     let gateway = Gateway::simulated();
-    gateway.call(json!({})).in_chunks_of(1).send(gateway.address()).good();
-    gateway.call(json!({"prompt": "é漢🦀".repeat(999)})).in_chunks_of(7).send(gateway.address()).good();
+    gateway.call(json!({})).in_chunks_of(1).send(gateway.address()).ok_json();
+    gateway.call(json!({"prompt": "é漢🦀".repeat(999)})).in_chunks_of(7).send(gateway.address()).ok_json();
     let path = format!("/v1/images/generations?trace={}", "t".repeat(500));
-    Call::post(&path).key(gateway.secret()).json(&request(json!({}))).send(gateway.address()).good();
+    Call::post(&path).key(gateway.secret()).json(&request(json!({}))).send(gateway.address()).ok_json();
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn expect_continue_is_answered_only_when_the_body_is_wanted() {
     let gateway = Gateway::simulated();
     let answer = gateway.call(json!({})).expecting_continue().send(gateway.address());
     assert!(answer.continued, "100 Continue comes first");
-    answer.good();
+    answer.ok_json();
     let refused = Call::generation()
         .key("sk-img-nonsense")
         .json(&request(json!({})))
@@ -196,11 +196,11 @@ fn expect_continue_is_answered_only_when_the_body_is_wanted() {
 #[test]
 fn headers_that_clients_send_along_are_tolerated_and_stay_here() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let call =
         gateway.call(json!({})).header("openai-organization", "org-caller").header("openai-project", "proj-caller");
     let call = call.header("cookie", "caller=1").header("x-stainless-lang", "python").header("openai-beta", "x=1");
-    call.header("x-client-request-id", "mine").header("accept-encoding", "gzip, br").send(gateway.address()).good();
+    call.header("x-client-request-id", "mine").header("accept-encoding", "gzip, br").send(gateway.address()).ok_json();
     let attempt = &upstream.ledger()[0];
     assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/generations"));
     for header in ["openai-organization", "openai-project", "cookie"] {
@@ -220,7 +220,7 @@ fn request_ids_are_on_every_answer_and_differ() {
     let ids: std::collections::BTreeSet<_> =
         [&good, &bad, &list].map(|answer| answer.header("x-request-id").expect("an id")).into();
     assert_eq!(ids.len(), 3);
-    assert_eq!(gateway.settled(1)[0]["request_id"].as_str(), good.header("x-request-id"));
+    assert_eq!(gateway.final_records(1)[0]["request_id"].as_str(), good.header("x-request-id"));
 }
 
 /// Covers paths without a route too.

@@ -6,13 +6,13 @@ mod failures;
 mod images;
 mod turns;
 
-use crate::kit::{Account, FakeUpstream, Gateway, Tap};
+use crate::kit::{Account, FakeUpstream, Gateway, RecordingProxy};
 
 /// An upstream that draws and talks, a gateway before it, and a wire before that.
 struct Stage {
     upstream: FakeUpstream,
     gateway: Gateway,
-    tap: Tap,
+    tap: RecordingProxy,
 }
 
 // === impl Stage ===
@@ -20,9 +20,12 @@ struct Stage {
 impl Stage {
     fn set() -> Self {
         let upstream = FakeUpstream::start();
-        let accounts = [Account::at("draws", &upstream), Account::at("talks", &upstream).speaking_responses().spare()];
+        let accounts = [
+            Account::for_upstream("draws", &upstream),
+            Account::for_upstream("talks", &upstream).with_responses_protocol().with_free_tier(),
+        ];
         let gateway = Gateway::with("", &accounts);
-        let tap = Tap::before(gateway.address());
+        let tap = RecordingProxy::in_front_of(gateway.address());
         Self { upstream, gateway, tap }
     }
 

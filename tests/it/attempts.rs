@@ -11,16 +11,19 @@ use crate::kit::{Account, Answer, FakeUpstream, Gateway};
 
 /// Two accounts at one upstream; `first` is always chosen first.
 fn two(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+    Gateway::with(
+        "",
+        &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
+    )
 }
 
 fn three(upstream: &FakeUpstream) -> Gateway {
     Gateway::with(
         "",
         &[
-            Account::at("first", upstream),
-            Account::at("second", upstream).spare(),
-            Account::at("third", upstream).spare(),
+            Account::for_upstream("first", upstream),
+            Account::for_upstream("second", upstream).with_free_tier(),
+            Account::for_upstream("third", upstream).with_free_tier(),
         ],
     )
 }
@@ -33,7 +36,7 @@ fn called(upstream: &FakeUpstream) -> Vec<String> {
 /// The one record, which must list these accounts with these classes.
 #[track_caller]
 fn the_record(gateway: &Gateway, expected: &[(&str, Option<&str>)]) -> Value {
-    let records = gateway.settled(1);
+    let records = gateway.final_records(1);
     let [record] = records.as_slice() else { panic!("not exactly one record: {records:#?}") };
     let attempts = record["attempts"].as_array().expect("attempts");
     let told: Vec<_> = attempts
@@ -46,7 +49,7 @@ fn the_record(gateway: &Gateway, expected: &[(&str, Option<&str>)]) -> Value {
 
 #[track_caller]
 fn is_upstream_error(answer: &Answer, reasons: &[&str]) {
-    let error = answer.error(502);
+    let error = answer.error_object(502);
     let expected =
         (&json!("Upstream request failed"), &json!("upstream_error"), &json!("upstream_error"), &Value::Null);
     assert_eq!((&error["message"], &error["type"], &error["code"], &error["param"]), expected);
@@ -63,9 +66,11 @@ fn closed_port() -> String {
 #[test]
 fn a_refused_connection_goes_to_another_account() {
     let upstream = FakeUpstream::start();
-    let gateway =
-        Gateway::with("", &[Account::with_base_url("first", closed_port()), Account::at("second", &upstream).spare()]);
-    gateway.generate(json!({})).good();
+    let gateway = Gateway::with(
+        "",
+        &[Account::with_base_url("first", closed_port()), Account::for_upstream("second", &upstream).with_free_tier()],
+    );
+    gateway.generate(json!({})).ok_json();
     assert_eq!(called(&upstream), ["sk-upstream-second"]);
     let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
     assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("second")));
@@ -99,9 +104,9 @@ fn an_account_that_is_turned_away_leaves_the_request_to_another() {
         "status=403 body=none",
     ] {
         let upstream = FakeUpstream::start();
-        upstream.always("sk-upstream-first", script);
+        upstream.always_for_token("sk-upstream-first", script);
         let gateway = two(&upstream);
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         assert_eq!(called(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{script}");
         let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
         assert_eq!(record["state"], "succeeded", "{script}");
@@ -121,7 +126,7 @@ fn no_caller_ever_sees_the_status_of_a_dead_account() {
         let upstream = FakeUpstream::start();
         let gateway = two(&upstream);
         let answer = gateway.scripted(script);
-        let error = answer.error(answer.status);
+        let error = answer.error_object(answer.status);
         assert!(statuses.contains(&answer.status), "{script}: {} {error}", answer.status);
         let wait = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
         assert!(wait.is_none_or(|wait| wait <= 60), "{script}: retry-after {wait:?}");
@@ -131,7 +136,7 @@ fn no_caller_ever_sees_the_status_of_a_dead_account() {
         }
         assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
         assert!(upstream.attempts() <= 2, "{script}");
-        assert_eq!(gateway.settled(1).len(), 1, "{script}");
+        assert_eq!(gateway.final_records(1).len(), 1, "{script}");
     }
 }
 
@@ -139,9 +144,9 @@ fn no_caller_ever_sees_the_status_of_a_dead_account() {
 fn a_stated_server_error_is_tried_once_on_another_account() {
     for status in [500, 503] {
         let upstream = FakeUpstream::start();
-        upstream.always("sk-upstream-first", &format!("status={status}"));
+        upstream.always_for_token("sk-upstream-first", &format!("status={status}"));
         let gateway = two(&upstream);
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         assert_eq!(called(&upstream), ["sk-upstream-first", "sk-upstream-second"], "{status}");
         the_record(&gateway, &[("first", Some("F")), ("second", None)]);
     }
@@ -155,15 +160,15 @@ fn a_stated_server_error_is_tried_once_and_no_more() {
     is_upstream_error(&answer, &["network", "no_image_data"]);
     assert_eq!(upstream.attempts(), 2, "{:?}", called(&upstream));
     assert!(!answer.text().contains("upstream-canary"));
-    assert_eq!(gateway.settled(1)[0]["state"], "failed");
+    assert_eq!(gateway.final_records(1)[0]["state"], "failed");
 }
 
 #[test]
 fn a_lonely_account_is_not_asked_twice() {
     for script in ["status=500", "status=503", "status=401"] {
         let upstream = FakeUpstream::start();
-        upstream.next(script);
-        let gateway = Gateway::before(&upstream);
+        upstream.script_next(script);
+        let gateway = Gateway::with_upstream(&upstream);
         // The upstream would be well again the second time; only another account may be asked, and there is none.
         let answer = gateway.generate(json!({}));
         assert!([502, 503].contains(&answer.status), "{script}: {}", answer.status);
@@ -214,7 +219,7 @@ fn tokens_of_an_answer_without_an_image_are_recorded() {
         is_upstream_error(&answer, &["no_image_data"]);
         assert_eq!(answer.should_retry(), Some("false"), "{data}");
         assert_eq!(upstream.attempts(), 1, "{data}");
-        let record = &gateway.settled(1)[0];
+        let record = &gateway.final_records(1)[0];
         assert_eq!(record["usage"]["output_tokens"], 1700, "{data}: {record}");
         assert_eq!(record["delivered"], json!([]), "{data}");
     }
@@ -225,7 +230,8 @@ fn a_silent_upstream_is_given_up_at_the_deadline_and_not_tried_elsewhere() {
     for script in ["stall=head", "stall=body", "stall=middle", "status=500 stall=body"] {
         let upstream = FakeUpstream::start();
         let deadlines = "[deadlines]\nconnect = \"1s\"\nimage = \"1500ms\"\n";
-        let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+        let accounts =
+            [Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()];
         let gateway = Gateway::with(deadlines, &accounts);
         let answer = gateway.scripted(script);
         if script == "stall=middle" {
@@ -234,21 +240,21 @@ fn a_silent_upstream_is_given_up_at_the_deadline_and_not_tried_elsewhere() {
             is_upstream_error(&answer, &["timeout"]);
             assert_eq!(answer.should_retry(), Some("false"), "{script}");
         } else {
-            answer.error(502);
+            answer.error_object(502);
         }
         let tries = if script.starts_with("stall") { 1 } else { 2 };
         assert!(upstream.attempts() <= tries, "{script}: {:?}", called(&upstream));
         upstream.wait_until("the gateway has let go", |ledger| ledger.iter().all(|attempt| attempt.peer_left));
-        let state = gateway.settled(1)[0]["state"].clone();
+        let state = gateway.final_records(1)[0]["state"].clone();
         assert!(state == "interrupted" || (tries == 2 && state == "failed"), "{script}: {state}");
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
     }
 }
 
 #[test]
 fn a_redirect_is_never_followed() {
     let (upstream, target) = (FakeUpstream::start(), FakeUpstream::start());
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for status in [301, 302, 303, 307, 308] {
         let script = format!("status={status} body=none location=http://{}/v1/images/generations", target.address());
         let answer = gateway.scripted(&script);
@@ -262,12 +268,12 @@ fn a_redirect_is_never_followed() {
 #[test]
 fn a_connection_that_was_used_up_is_never_reused_for_another_caller() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("surplus=foreign-marker");
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("surplus=foreign-marker");
     let poisoned = gateway.generate(json!({}));
     assert!(!poisoned.text().contains("foreign-marker"));
     for _ in 0..20 {
-        let answer = gateway.generate(json!({})).good();
+        let answer = gateway.generate(json!({})).ok_json();
         assert!(answer.get("surplus").is_none(), "{answer:.200}");
     }
 }
@@ -295,7 +301,7 @@ fn over_many_faults_no_request_completes_twice_and_each_has_one_record() {
         }
     };
     std::thread::scope(|scope| (0..4).for_each(|number| drop(scope.spawn(move || lane(number)))));
-    let records = gateway.settled(40);
+    let records = gateway.final_records(40);
     assert_eq!(records.len(), 40);
     let ledger = upstream.ledger();
     for record in &records {

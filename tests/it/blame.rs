@@ -118,7 +118,7 @@ impl Nonsense {
                 return;
             }
         };
-        let error = answer.error(status);
+        let error = answer.error_object(status);
         assert_eq!((&error["code"], &error["reason"]), (&json!(code), &json!(reason)), "{}", self.name);
         assert_eq!(answer.should_retry(), Some(again), "{}", self.name);
         let text = answer.text();
@@ -138,7 +138,7 @@ impl Nonsense {
 }
 
 fn before(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &ACCOUNTS.map(|name| Account::at(name, upstream).speaking_responses()))
+    Gateway::with("", &ACCOUNTS.map(|name| Account::for_upstream(name, upstream).with_responses_protocol()))
 }
 
 #[track_caller]
@@ -157,7 +157,7 @@ fn nonsense_is_asked_of_two_accounts_at_most_and_told_as_the_callers() {
         nonsense.check(&nonsense.send(&gateway));
         let (attempts, state, code) = nonsense.expected();
         assert_eq!(upstream.attempts(), attempts, "{}", nonsense.name);
-        let record = &gateway.settled(1)[0];
+        let record = &gateway.final_records(1)[0];
         assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{}", nonsense.name);
         all_are_at_work(&gateway);
     }
@@ -167,23 +167,23 @@ fn nonsense_is_asked_of_two_accounts_at_most_and_told_as_the_callers() {
 fn a_lonely_account_does_not_rest_for_nonsense() {
     for nonsense in &NONSENSE {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::with("", &[Account::at("first", &upstream).speaking_responses()]);
+        let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream).with_responses_protocol()]);
         nonsense.check(&nonsense.send(&gateway));
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         assert_eq!(upstream.attempts(), 2, "{}", nonsense.name);
     }
 }
 
 /// Two accounts of which the first is always chosen first, unless it is set aside.
 fn with_a_spare(upstream: &FakeUpstream) -> Gateway {
-    let account = |name| Account::at(name, upstream).speaking_responses();
-    Gateway::with("", &[account("first"), account("second").spare()])
+    let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
+    Gateway::with("", &[account("first"), account("second").with_free_tier()])
 }
 
 /// The account that an ordinary request goes to.
 #[track_caller]
 fn chosen(gateway: &Gateway, upstream: &FakeUpstream) -> String {
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     let token = upstream.ledger().pop().expect("an attempt").token;
     token.trim_start_matches("sk-upstream-").to_owned()
 }
@@ -203,16 +203,20 @@ fn accounts_that_fail_for_several_callers_make_way_for_another() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::with(
         "",
-        &[Account::at("first", &upstream), Account::at("second", &upstream), Account::at("third", &upstream).spare()],
+        &[
+            Account::for_upstream("first", &upstream),
+            Account::for_upstream("second", &upstream),
+            Account::for_upstream("third", &upstream).with_free_tier(),
+        ],
     );
     for name in ["first", "second"] {
-        upstream.always(&format!("sk-upstream-{name}"), "status=500");
+        upstream.always_for_token(&format!("sk-upstream-{name}"), "status=500");
     }
-    let bob = gateway.manage(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
+    let bob = gateway.run_command(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
     let bob = bob["secret"].as_str().expect("a secret");
     for secret in [gateway.secret(), bob, gateway.secret()] {
         let body = json!({"model": "gpt-image-2", "prompt": "a red cube"});
-        Call::generation().key(secret).json(&body).send(gateway.address()).error(502);
+        Call::generation().key(secret).json(&body).send(gateway.address()).error_object(502);
     }
     assert_eq!(chosen(&gateway, &upstream), "third");
 }
@@ -221,11 +225,11 @@ fn accounts_that_fail_for_several_callers_make_way_for_another() {
 fn accounts_that_are_suspended_do_not_hide_one_that_serves() {
     let upstream = FakeUpstream::start();
     for name in ["first", "second"] {
-        upstream.always(&format!("sk-upstream-{name}"), "status=403 say=Your_account_has_been_suspended.");
+        upstream.always_for_token(&format!("sk-upstream-{name}"), "status=403 say=Your_account_has_been_suspended.");
     }
-    let accounts = ACCOUNTS.map(|name| Account::at(name, &upstream));
+    let accounts = ACCOUNTS.map(|name| Account::for_upstream(name, &upstream));
     let [first, second, third] = accounts;
-    let gateway = Gateway::with("", &[first, second, third.spare()]);
+    let gateway = Gateway::with("", &[first, second, third.with_free_tier()]);
     assert_eq!(chosen(&gateway, &upstream), "third");
     assert_eq!(upstream.attempts(), 3);
     assert_eq!(chosen(&gateway, &upstream), "third");
@@ -236,11 +240,11 @@ fn accounts_that_are_suspended_do_not_hide_one_that_serves() {
 fn accounts_that_forbid_a_request_are_checked_by_themselves() {
     let upstream = FakeUpstream::start();
     for name in ["first", "second"] {
-        upstream.always(&format!("sk-upstream-{name}"), "status=403");
+        upstream.always_for_token(&format!("sk-upstream-{name}"), "status=403");
     }
-    let [first, second, third] = ACCOUNTS.map(|name| Account::at(name, &upstream));
-    let gateway = Gateway::with("", &[first, second, third.spare()]);
-    gateway.generate(json!({})).error(502);
+    let [first, second, third] = ACCOUNTS.map(|name| Account::for_upstream(name, &upstream));
+    let gateway = Gateway::with("", &[first, second, third.with_free_tier()]);
+    gateway.generate(json!({})).error_object(502);
     for name in ["first", "second"] {
         eventually("it rests, because its credentials are refused for anything", || {
             gateway.account(name)["cooling_until"].is_string().then_some(())
@@ -252,10 +256,10 @@ fn accounts_that_forbid_a_request_are_checked_by_themselves() {
 #[test]
 fn two_accounts_that_refuse_for_different_reasons_do_not_blame_the_request() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-first", "status=403");
-    upstream.always("sk-upstream-second", "status=413 body=html");
-    let [first, second, third] = ACCOUNTS.map(|name| Account::at(name, &upstream));
-    let gateway = Gateway::with("", &[first, second, third.spare()]);
+    upstream.always_for_token("sk-upstream-first", "status=403");
+    upstream.always_for_token("sk-upstream-second", "status=413 body=html");
+    let [first, second, third] = ACCOUNTS.map(|name| Account::for_upstream(name, &upstream));
+    let gateway = Gateway::with("", &[first, second, third.with_free_tier()]);
     assert_eq!(chosen(&gateway, &upstream), "third");
     assert_eq!(upstream.attempts(), 3);
 }
@@ -283,7 +287,7 @@ fn repeat_nonsense(times: usize) {
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
                 let body = json!({"model": "gpt-image-2", "prompt": "a red cube"});
-                Call::generation().key(secret).json(&body).send(gateway.address()).good();
+                Call::generation().key(secret).json(&body).send(gateway.address()).ok_json();
                 served.fetch_add(1, Ordering::SeqCst);
             }
         });
@@ -299,7 +303,7 @@ fn repeat_nonsense(times: usize) {
     for name in ACCOUNTS {
         let before = upstream.ledger().iter().filter(|attempt| attempt.token.ends_with(name)).count();
         eventually("every account still serves", || {
-            gateway.generate(json!({})).good();
+            gateway.generate(json!({})).ok_json();
             let now = upstream.ledger().iter().filter(|attempt| attempt.token.ends_with(name)).count();
             (now > before).then_some(())
         });

@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::kit::{
-    Account, Answer, Call, Canary, FLAGGED, FakeModerator, FakeTokens, FakeUpstream, Form, Gateway, Hay, Place,
-    alpha_png, eventually, hex,
+    Account, Answer, Call, Canary, CapturedOutput, FLAGGED, FakeModerator, FakeTokens, FakeUpstream, Form, Gateway,
+    OutputChannel, alpha_png, eventually, hex,
 };
 
 /// A part of the program that can leak only where it exists.
@@ -52,7 +52,7 @@ struct Aviary {
     tokens: FakeTokens,
     moderator: FakeModerator,
     gateway: Gateway,
-    hay: Hay,
+    hay: CapturedOutput,
 }
 
 // === impl Aviary ===
@@ -63,9 +63,10 @@ impl Aviary {
         let (upstream, tokens, moderator) = (FakeUpstream::start(), FakeTokens::start(), FakeModerator::start());
         let base_url = format!("http://{}/{PATH}/v1", upstream.address());
         let mut account = Account::with_base_url("finch", base_url.clone())
-            .line(&format!("headers = {{ x-plain = \"{PLAIN_HEADER}\", x-api-key = {{ env = \"IT_HEADER\" }} }}"));
+            .with_line(&format!("headers = {{ x-plain = \"{PLAIN_HEADER}\", x-api-key = {{ env = \"IT_HEADER\" }} }}"));
         account.token = TOKEN.to_owned();
-        let mut accounts = vec![account, Account::with_base_url("sparrow", "http://127.0.0.1:9/v1".to_owned()).spare()];
+        let mut accounts =
+            vec![account, Account::with_base_url("sparrow", "http://127.0.0.1:9/v1".to_owned()).with_free_tier()];
         if has(Piece::Oauth) {
             accounts.push(Account::oauth(BIRD, &upstream, &tokens));
         }
@@ -89,7 +90,7 @@ impl Aviary {
             ("RUST_BACKTRACE", "1"),
         ];
         let gateway = Gateway::with_secrets(&top, &accounts, &secrets);
-        Self { upstream, tokens, moderator, gateway, hay: Hay::default() }
+        Self { upstream, tokens, moderator, gateway, hay: CapturedOutput::default() }
     }
 
     /// Every secret, and where it is at home.
@@ -99,8 +100,8 @@ impl Aviary {
         vec![
             Canary::new("upstream token", TOKEN, &[]),
             Canary::new("token of an added account", ADDED, &[]),
-            Canary::new("address of the upstream", PATH, &[Place::Accounts, Place::Settings]),
-            Canary::new("plain header of an account", PLAIN_HEADER, &[Place::Settings]),
+            Canary::new("address of the upstream", PATH, &[OutputChannel::Accounts, OutputChannel::Settings]),
+            Canary::new("plain header of an account", PLAIN_HEADER, &[OutputChannel::Settings]),
             Canary::new("secret header of an account", SECRET_HEADER, &[]),
             Canary::new("refresh token", format!("refresh-{BIRD}"), &[]),
             Canary::new("client secret", format!("secret-{BIRD}"), &[]),
@@ -111,7 +112,7 @@ impl Aviary {
             Canary::new("key of a stranger", STRANGER, &[]),
             Canary::new("idempotency key", REPEAT, &[]),
             // A caller may read its own prompt, for instance as the revised one.
-            Canary::new("prompt", PROMPT, &[Place::Answer]),
+            Canary::new("prompt", PROMPT, &[OutputChannel::Answer]),
             Canary::new("uploaded file", FILE, &[]),
             Canary::new("master key", MASTER, &[]),
             Canary::new("master key as written", hex(MASTER), &[]),
@@ -125,7 +126,7 @@ impl Aviary {
         let answer = call.try_send(self.gateway.address());
         if let Ok(answer) = &answer {
             let heads = answer.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect::<String>();
-            self.hay.add(Place::Answer, "an answer", [heads.as_bytes(), &answer.body].concat());
+            self.hay.add(OutputChannel::Answer, "an answer", [heads.as_bytes(), &answer.body].concat());
         }
         answer.ok()
     }
@@ -146,7 +147,7 @@ impl Aviary {
     #[track_caller]
     fn revive(&mut self) {
         for name in ["finch", BIRD] {
-            self.command(Place::Output, &["account", "enable", name]);
+            self.command(OutputChannel::Output, &["account", "enable", name]);
         }
         eventually("the accounts serve again", || {
             let call = self.generation("", json!({}));
@@ -169,15 +170,15 @@ impl Aviary {
 
     /// Runs a command and keeps both of its outputs.
     #[track_caller]
-    fn command(&mut self, place: Place, words: &[&str]) {
-        let done = self.gateway.manage(words);
+    fn command(&mut self, place: OutputChannel, words: &[&str]) {
+        let done = self.gateway.run_command(words);
         assert!(done.code.is_some(), "{words:?} never ended");
         self.hay.add(place, &words.join(" "), format!("{}\n{}", done.stdout, done.stderr).into_bytes());
     }
 
     fn keep_the_log(&mut self) {
-        let said = self.gateway.said();
-        self.hay.add(Place::Log, "the log", said.into_bytes());
+        let said = self.gateway.output();
+        self.hay.add(OutputChannel::Log, "the log", said.into_bytes());
     }
 
     /// Everything that an upstream can do, whole and streamed, generated and edited.
@@ -244,7 +245,7 @@ impl Aviary {
             self.ask(call);
         }
         // Callers who leave: with half a body, and while the upstream works.
-        let half = Call::generation().key(&secret).header("content-type", "application/json").only_promising(10_000);
+        let half = Call::generation().key(&secret).header("content-type", "application/json").announcing_only(10_000);
         drop(half.dispatch(self.gateway.address()));
         let attempts = self.upstream.attempts();
         let call = self.generation("delay=300", json!({}));
@@ -285,22 +286,22 @@ impl Aviary {
             let base_url = format!("http://{}/v1", self.upstream.address());
             let add =
                 ["account", "add", "--name", "wren", "--base-url", &base_url, "--api-key-env", "IT_ADDED", "--json"];
-            self.command(Place::Accounts, &add);
+            self.command(OutputChannel::Accounts, &add);
             for name in ["finch", "wren", "sparrow", BIRD] {
-                self.command(Place::Accounts, &["account", "disable", name, "--json"]);
-                self.command(Place::Accounts, &["account", "enable", name]);
-                self.command(Place::Accounts, &["account", "test", name, "--json"]);
+                self.command(OutputChannel::Accounts, &["account", "disable", name, "--json"]);
+                self.command(OutputChannel::Accounts, &["account", "enable", name]);
+                self.command(OutputChannel::Accounts, &["account", "test", name, "--json"]);
             }
-            self.command(Place::Accounts, &["account", "explain", "--json"]);
+            self.command(OutputChannel::Accounts, &["account", "explain", "--json"]);
         }
         for words in [&["account", "list", "--json"][..], &["account", "list"]] {
-            self.command(Place::Accounts, words);
+            self.command(OutputChannel::Accounts, words);
         }
         for words in [&["config", "show"][..], &["config", "check"]] {
-            self.command(Place::Settings, words);
+            self.command(OutputChannel::Settings, words);
         }
         for words in [&["usage", "--json"][..], &["usage", "--csv"], &["usage"], &["key", "list", "--json"]] {
-            self.command(Place::Output, words);
+            self.command(OutputChannel::Output, words);
         }
     }
 
@@ -310,8 +311,8 @@ impl Aviary {
         let bad = good.replace("{ env = \"IT_HEADER\" }", &format!("[\"{SECRET_HEADER}\"]"));
         let bad = bad.replacen("api_key = { env", &format!("api_key = \"{TOKEN}\"\n# {{ env"), 1);
         std::fs::write(self.gateway.config(), bad).expect("a configuration");
-        self.command(Place::Output, &["config", "check"]);
-        self.command(Place::Output, &["serve"]);
+        self.command(OutputChannel::Output, &["config", "check"]);
+        self.command(OutputChannel::Output, &["serve"]);
         std::fs::write(self.gateway.config(), good).expect("a configuration");
     }
 }
@@ -346,7 +347,7 @@ fn no_canary_comes_out_by_any_door() {
     aviary.what_mistakes_do();
     aviary.what_operators_do();
     if has(Piece::MasterKey) {
-        aviary.command(Place::Output, &["master-key", "rotate", "--new-key-env", "IT_NEXT_MASTER"]);
+        aviary.command(OutputChannel::Output, &["master-key", "rotate", "--new-key-env", "IT_NEXT_MASTER"]);
     }
     // In the middle of something, so that whatever lies about at such a moment lies about.
     let call = aviary.generation("stall=middle b64=400000", json!({}));
@@ -380,9 +381,9 @@ fn proves_something(aviary: &Aviary) {
         assert!(aviary.tokens.ledger().iter().any(|exchange| exchange.token.is_some()), "no token was exchanged");
     }
     if has(Piece::Moderation) {
-        assert!(!aviary.moderator.asked().is_empty(), "the moderator was never asked");
+        assert!(!aviary.moderator.calls().is_empty(), "the moderator was never asked");
     }
     for level in ["DEBUG", "WARN"] {
-        assert!(aviary.hay.said(level), "the log has no line of level {level}");
+        assert!(aviary.hay.logged(level), "the log has no line of level {level}");
     }
 }

@@ -5,7 +5,7 @@ mod upscale;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, Program, facts};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Program, format_and_size};
 
 /// Exit codes: done, failed, wrong usage, wrong configuration.
 const FAILED: Option<i32> = Some(1);
@@ -13,7 +13,7 @@ const USAGE: Option<i32> = Some(2);
 const CONFIG: Option<i32> = Some(64);
 
 fn listed(gateway: &Gateway, id: &str) -> Option<Value> {
-    let printed = gateway.manage(&["key", "list", "--json"]).good().to_owned();
+    let printed = gateway.run_command(&["key", "list", "--json"]).ok_stdout().to_owned();
     let all: Vec<Value> = match serde_json::from_str(&printed) {
         Ok(Value::Array(all)) => all,
         // One object per line is a list too.
@@ -36,7 +36,7 @@ fn a_new_key_is_printed_with_its_secret_and_never_again() {
     let shown = listed(&gateway, id).expect("the key is listed");
     assert_eq!(shown["name"], "build server");
     assert!(!shown.to_string().contains(secret), "{shown}");
-    assert!(!gateway.manage(&["key", "list"]).good().contains(secret));
+    assert!(!gateway.run_command(&["key", "list"]).ok_stdout().contains(secret));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn two_keys_of_one_name_are_two_keys() {
 fn disabling_enabling_and_deleting_an_unknown_key_fails() {
     let gateway = Gateway::simulated();
     for action in ["disable", "enable", "delete"] {
-        let done = gateway.manage(&["key", action, "key_nobody"]);
+        let done = gateway.run_command(&["key", action, "key_nobody"]);
         assert_eq!(done.code, FAILED, "{action}: {done:#?}");
         assert!(done.stderr.contains("key_nobody"), "{done:#?}");
     }
@@ -60,7 +60,7 @@ fn disabling_enabling_and_deleting_an_unknown_key_fails() {
 fn keys_made_beside_a_running_server_work_at_once() {
     let gateway = Gateway::simulated();
     let key = gateway.make_key("late");
-    Call::get("/v1/models").key(key["secret"].as_str().expect("a secret")).send(gateway.address()).good();
+    Call::get("/v1/models").key(key["secret"].as_str().expect("a secret")).send(gateway.address()).ok_json();
 }
 
 #[test]
@@ -69,34 +69,34 @@ fn commands_beside_a_running_server_and_the_server_share_one_truth() {
     // Each command opens and closes the database that the server has open.
     for name in ["one", "two", "three"] {
         gateway.make_key(name);
-        gateway.generate(json!({"user": name})).good();
-        gateway.manage(&["usage", "--json"]).good();
+        gateway.generate(json!({"user": name})).ok_json();
+        gateway.run_command(&["usage", "--json"]).ok_stdout();
     }
     assert_eq!(gateway.server().deleted_files(), Vec::<String>::new(), "the server writes into files that are gone");
-    assert_eq!(gateway.settled(3).len(), 3);
+    assert_eq!(gateway.final_records(3).len(), 3);
     gateway.kill();
     gateway.start();
     assert_eq!(gateway.records().len(), 3, "a kill has taken records with it");
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
 }
 
 #[test]
 fn usage_is_printed_as_json_lines_and_as_csv_and_for_one_key() {
     let gateway = Gateway::simulated();
     let other = gateway.make_key("other");
-    gateway.generate(json!({"user": "a,\"quoted\"\nuser"})).good();
+    gateway.generate(json!({"user": "a,\"quoted\"\nuser"})).ok_json();
     Call::generation()
         .key(other["secret"].as_str().expect("a secret"))
         .json(&crate::kit::request(json!({})))
         .send(gateway.address())
-        .good();
-    assert_eq!(gateway.settled(2).len(), 2);
+        .ok_json();
+    assert_eq!(gateway.final_records(2).len(), 2);
     let id = other["id"].as_str().expect("an id");
-    let mine = gateway.manage(&["usage", "--json", "--key", id]);
-    let mine: Vec<Value> = mine.good().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let mine = gateway.run_command(&["usage", "--json", "--key", id]);
+    let mine: Vec<Value> = mine.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(mine.len(), 1);
     assert_eq!(mine[0]["key"], id);
-    let csv = gateway.manage(&["usage", "--csv"]).good().to_owned();
+    let csv = gateway.run_command(&["usage", "--csv"]).ok_stdout().to_owned();
     let head = csv.lines().next().expect("a header line");
     for column in [
         "request_id",
@@ -119,11 +119,11 @@ fn usage_is_printed_as_json_lines_and_as_csv_and_for_one_key() {
 #[test]
 fn no_usage_is_no_error() {
     let gateway = Gateway::simulated();
-    assert_eq!(gateway.manage(&["usage", "--json"]).good(), "");
+    assert_eq!(gateway.run_command(&["usage", "--json"]).ok_stdout(), "");
 }
 
 /// `imagate generate`, with the address and the key in the environment under these names.
-fn generate(gateway: &Gateway, names: [&str; 2], words: &[&str]) -> crate::kit::Done {
+fn generate(gateway: &Gateway, names: [&str; 2], words: &[&str]) -> crate::kit::CommandOutput {
     let program = Program::new(gateway.home()).env(names[0], gateway.base_url()).env(names[1], gateway.secret());
     program.args(["generate", "three boats"]).args(words).run()
 }
@@ -143,15 +143,15 @@ fn generate_writes_a_file_of_the_size_and_format_asked() {
     {
         let done =
             generate(&gateway, names, &["--size", "1024x640", "--quality", "low", "--format", format, "-o", file]);
-        done.good();
+        done.ok_stdout();
         let bytes = std::fs::read(gateway.home().join(file)).expect("the file");
-        assert_eq!(facts(&bytes), (format.to_owned(), "1024x640".to_owned()));
+        assert_eq!(format_and_size(&bytes), (format.to_owned(), "1024x640".to_owned()));
     }
     let base_url = gateway.base_url();
     let by_flag = Program::new(gateway.home())
         .args(["generate", "a boat", "--base-url", &base_url, "--api-key", gateway.secret(), "-o", "d.png"])
         .run();
-    by_flag.good();
+    by_flag.ok_stdout();
     assert!(files(&gateway).contains(&"d.png".to_owned()));
 }
 
@@ -162,16 +162,16 @@ fn our_own_variables_win_over_borrowed_ones() {
         .env("IMAGATE_BASE_URL", gateway.base_url())
         .env("IMAGATE_API_KEY", gateway.secret());
     let program = program.env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1").env("OPENAI_API_KEY", "sk-other");
-    program.args(["generate", "a boat", "-o", "e.png"]).run().good();
+    program.args(["generate", "a boat", "-o", "e.png"]).run().ok_stdout();
 }
 
 #[test]
 fn a_failed_generate_leaves_no_file_and_says_why() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let before = files(&gateway);
     for script in ["status=400 body=policy", "cut=60% b64=400000", "lack=3 b64=400000", "data=empty"] {
-        upstream.always("sk-upstream-only", script);
+        upstream.always_for_token("sk-upstream-only", script);
         let attempts = upstream.attempts();
         let done = generate(&gateway, ["IMAGATE_BASE_URL", "IMAGATE_API_KEY"], &["-o", "out.png"]);
         assert_eq!(done.code, FAILED, "{script}: {done:#?}");
@@ -257,9 +257,12 @@ fn an_address_that_is_taken_is_a_failure() {
 #[test]
 fn accounts_are_listed_without_their_secrets() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("first", &upstream), Account::at("second", &upstream).spare()]);
-    let done = gateway.manage(&["account", "list", "--json"]);
-    let printed = done.good();
+    let gateway = Gateway::with(
+        "",
+        &[Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()],
+    );
+    let done = gateway.run_command(&["account", "list", "--json"]);
+    let printed = done.ok_stdout();
     assert!(printed.contains("first") && printed.contains("second"), "{printed}");
     assert!(!printed.contains("sk-upstream"), "{printed}");
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::kit::{Account, FakeUpstream, Gateway, Tap, Turn, specimen};
+use crate::kit::{Account, FakeUpstream, Gateway, RecordingProxy, Turn, image_specimen};
 use install::{node, python, script};
 
 /// The files that the tours edit: `mask.png` fits `first.png`, the last two do not.
@@ -39,18 +39,18 @@ enum Speak {
 fn scripted(upstream: &FakeUpstream, speak: Speak) -> Gateway {
     let groups: String = RESTING.iter().map(|name| format!("[[groups]]\nname = \"{name}\"\n")).collect();
     let account = |name: &str| match speak {
-        Speak::Images => Account::at(name, upstream),
-        Speak::Responses => Account::at(name, upstream).speaking_responses(),
+        Speak::Images => Account::for_upstream(name, upstream),
+        Speak::Responses => Account::for_upstream(name, upstream).with_responses_protocol(),
     };
     let mut accounts = vec![account("only")];
-    accounts.extend(RESTING.iter().map(|name| account(name).line(&format!("groups = [\"{name}\"]"))));
+    accounts.extend(RESTING.iter().map(|name| account(name).with_line(&format!("groups = [\"{name}\"]"))));
     Gateway::with(&groups, &accounts)
 }
 
 fn pictures() -> TempDir {
     let folder = TempDir::new().expect("a directory");
     for (name, kind) in PICTURES {
-        std::fs::write(folder.path().join(name), &*specimen(kind)).expect("a picture");
+        std::fs::write(folder.path().join(name), &*image_specimen(kind)).expect("a picture");
     }
     folder
 }
@@ -82,9 +82,9 @@ fn tour_before(speak: Speak, command: &mut Command) -> Cost {
 #[track_caller]
 fn attempts_of(speak: Speak, command: &mut Command) -> BTreeMap<String, usize> {
     let upstream = FakeUpstream::start();
-    upstream.converse(&[Turn::Draws]);
+    upstream.set_conversation(&[Turn::Draws]);
     let (simulated, scripted) = (Gateway::simulated(), scripted(&upstream, speak));
-    let (tap, pictures) = (Tap::before(scripted.address()), pictures());
+    let (tap, pictures) = (RecordingProxy::in_front_of(scripted.address()), pictures());
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"] {
         command.env_remove(name);
     }
@@ -97,7 +97,7 @@ fn attempts_of(speak: Speak, command: &mut Command) -> BTreeMap<String, usize> {
         command.env(format!("{which}_BASE_URL"), base_url).env(format!("{which}_API_KEY"), gateway.secret());
     }
     for which in RESTING {
-        let key = scripted.manage(&["key", "create", "--name", which, "--group", which, "--json"]).json();
+        let key = scripted.run_command(&["key", "create", "--name", which, "--group", which, "--json"]).json();
         command.env(format!("{which}_BASE_URL"), tap.base_url());
         command.env(format!("{which}_API_KEY"), key["secret"].as_str().expect("a secret"));
     }

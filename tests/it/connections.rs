@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, eventually, heavy, pause};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, Reply, eventually, heavy_test_lock, pause};
 
 /// The deadline of a head, with a margin for a slow machine.
 const HEAD_DEADLINE: Duration = Duration::from_secs(20);
@@ -102,7 +102,7 @@ fn a_head_that_does_not_come_ends_its_connection() {
         assert_eq!(rest(stream), "");
     }
     assert!(begun.elapsed() < HEAD_DEADLINE, "{:?}", begun.elapsed());
-    let counts = gateway.counts();
+    let counts = gateway.metrics_text();
     assert_eq!(count(&counts, "imagate_connections_closed_total{reason=\"head_timeout\"}"), 4, "{counts}");
 }
 
@@ -121,7 +121,7 @@ fn http_2_is_refused_at_once() {
 #[test]
 fn a_request_with_two_lengths_is_the_last_of_its_connection() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let secret = gateway.secret();
     for framing in [
         "content-length: 5\r\ntransfer-encoding: chunked",
@@ -142,21 +142,21 @@ fn a_request_with_two_lengths_is_the_last_of_its_connection() {
 fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
     let upstream = FakeUpstream::start();
     let top = "[connections]\nmax = 6\nmax_per_address = 3";
-    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
     let spared = connect(&gateway, host(3), b"G").expect("a connection");
     let mut hostile = Vec::new();
     for _ in 0..9 {
         hostile.push(connect(&gateway, host(2), b"G").expect("a connection"));
     }
     let counts = eventually("those that are too many are closed", || {
-        let counts = gateway.counts();
+        let counts = gateway.metrics_text();
         (count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") >= 6).then_some(counts)
     });
     assert_eq!(count(&counts, "imagate_connections{state=\"reading_head\"}"), 4, "{counts}");
     assert_eq!(count(&counts, "imagate_connections{state=\"busy\"}"), 0, "{counts}");
-    let lines = || gateway.said().matches("connections were closed or refused").count();
+    let lines = || gateway.output().matches("connections were closed or refused").count();
     eventually("it is logged", || (lines() > 0).then_some(()));
-    assert_eq!(lines(), 1, "one line for all of them: {}", gateway.said());
+    assert_eq!(lines(), 1, "one line for all of them: {}", gateway.output());
     for stream in hostile.drain(..6) {
         assert_eq!(rest(stream), "");
     }
@@ -169,7 +169,7 @@ fn at_its_limit_an_address_makes_room_for_itself_and_others_are_spared() {
 fn a_request_that_follows_its_connection_a_little_later_is_served_although_many_connect_meanwhile() {
     let upstream = FakeUpstream::start();
     let top = "[connections]\nmax = 12\nmax_per_address = 6";
-    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
     for _ in 0..10 {
         let mut late = connect(&gateway, host(2), b"").expect("a connection");
         let hostile: Vec<_> = (0..40).map(|_| connect(&gateway, host(2), b"GET /hea").expect("a connection")).collect();
@@ -182,7 +182,8 @@ fn a_request_that_follows_its_connection_a_little_later_is_served_although_many_
 #[test]
 fn a_connection_whose_job_runs_is_never_closed_for_another() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("[connections]\nmax = 2\nmax_per_address = 2", &[Account::at("only", &upstream)]);
+    let gateway =
+        Gateway::with("[connections]\nmax = 2\nmax_per_address = 2", &[Account::for_upstream("only", &upstream)]);
     let job =
         gateway.call(json!({"prompt": "a cube [[delay=3000]]"})).dispatch(gateway.address()).expect("a connection");
     eventually("the upstream works", || (upstream.attempts() > 0).then_some(()));
@@ -192,24 +193,24 @@ fn a_connection_whose_job_runs_is_never_closed_for_another() {
         others.push(connect(&gateway, host(2), &unfinished(gateway.secret())).expect("a connection"));
     }
     assert_eq!(Call::get("/healthz").send(gateway.address()).status, 200);
-    Reply::read(job).and_then(Reply::finish).expect("an answer").good();
+    Reply::read(job).and_then(Reply::finish).expect("an answer").ok_json();
 }
 
 #[test]
 fn running_out_of_descriptors_is_logged_and_counted_and_whoever_waits_is_served_later() {
     let mut gateway = Gateway::simulated();
-    let before = count(&gateway.counts(), "imagate_accept_errors_total");
+    let before = count(&gateway.metrics_text(), "imagate_accept_errors_total");
     gateway.server().limit_descriptors(3);
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let waiting = connect(&gateway, host(1), request).expect("a connection");
     let said = eventually("it is logged", || {
-        let said = gateway.said();
+        let said = gateway.output();
         said.lines().find(|line| line.contains("connections were closed or refused")).map(str::to_owned)
     });
     assert!(said.contains(" WARN ") && said.contains("failed=1") && said.contains("Too many open files"), "{said}");
     gateway.server().limit_descriptors(1024);
     assert!(rest(waiting).ends_with("ok\n"), "it is served when there are descriptors again");
-    let failed = count(&gateway.counts(), "imagate_accept_errors_total");
+    let failed = count(&gateway.metrics_text(), "imagate_accept_errors_total");
     assert!(before == 0 && failed > 0, "{before} {failed}");
 }
 
@@ -217,9 +218,9 @@ fn running_out_of_descriptors_is_logged_and_counted_and_whoever_waits_is_served_
 /// others, beside callers with real requests.
 #[test]
 fn whoever_holds_connections_keeps_nobody_out() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     gateway.restart_with_descriptors(256);
     let body = unfinished(gateway.secret());
     let mut open = Vec::new();
@@ -233,10 +234,10 @@ fn whoever_holds_connections_keeps_nobody_out() {
     check_served(&gateway, "all together");
     let server = gateway.server();
     assert!(server.descriptors() <= 256, "{}", server.descriptors());
-    let counts = gateway.counts();
+    let counts = gateway.metrics_text();
     assert!(count(&counts, "imagate_connections_closed_total{reason=\"evicted\"}") > 0, "{counts}");
     eventually("those without a request are gone", || {
-        let counts = gateway.counts();
+        let counts = gateway.metrics_text();
         let silent = count(&counts, "imagate_connections{state=\"new\"}");
         let halves = count(&counts, "imagate_connections{state=\"reading_head\"}");
         (silent + halves == 0).then_some(())
@@ -252,7 +253,7 @@ fn check_served(gateway: &Gateway, beside: &str) {
         assert_eq!(health.status, 200, "{beside}");
         assert!(begun.elapsed() < HEALTH_DEADLINE, "{beside}: {:?} from {last}", begun.elapsed());
         let image = gateway.call(json!({"prompt": "a cube"})).coming_from(host(last)).send(gateway.address());
-        image.good();
+        image.ok_json();
     }
     // Bodies that were announced a moment ago count as stalled after this pause.
     pause(Duration::from_millis(1_100));

@@ -9,7 +9,7 @@ const OTHER: &str = "a cube [[size=1024x1024 format=jpeg]]";
 #[test]
 fn the_answer_and_the_record_say_what_the_image_really_is() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for (prompt, size, delivered, verdict) in [
         ("a cube", "1536x1024", "1536x1024 png", "match"),
         (OTHER, "1536x1024", "1024x1024 jpeg", "mismatch"),
@@ -19,7 +19,7 @@ fn the_answer_and_the_record_say_what_the_image_really_is() {
         assert_eq!(answer.status, 200, "{prompt}");
         assert_eq!(answer.header("x-imagate-delivered"), Some(delivered), "{prompt}");
         assert_eq!(answer.header("x-imagate-delivery"), Some(verdict), "{prompt}");
-        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         let (real, format) = delivered.split_once(' ').expect("two words");
         assert_eq!(record["delivered"], json!([{"size": real, "output_format": format, "quality": "low"}]), "{prompt}");
     }
@@ -28,13 +28,15 @@ fn the_answer_and_the_record_say_what_the_image_really_is() {
 #[test]
 fn a_group_can_refuse_what_was_not_asked_for_and_the_tokens_are_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway =
-        Gateway::with("[[groups]]\nname = \"default\"\ndelivery = \"fail\"\n", &[Account::at("only", &upstream)]);
+    let gateway = Gateway::with(
+        "[[groups]]\nname = \"default\"\ndelivery = \"fail\"\n",
+        &[Account::for_upstream("only", &upstream)],
+    );
     assert_eq!(gateway.generate(json!({"prompt": "a cube", "size": "1536x1024"})).status, 200);
     let answer = gateway.generate(json!({"prompt": OTHER, "size": "1536x1024"}));
     assert_eq!((answer.status, answer.header("x-should-retry")), (502, Some("false")));
     assert_eq!(answer.json()["error"]["reason"], "delivery_mismatch");
-    let record = gateway.settled(2).pop().expect("a record");
+    let record = gateway.final_records(2).pop().expect("a record");
     assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("upstream_error")));
     assert!(record["usage"]["total_tokens"].as_u64() > Some(0), "{record}");
     assert_eq!(upstream.attempts(), 2, "it is not tried again");

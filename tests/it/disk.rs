@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::kit::{
-    Answer, Call, FakeUpstream, Form, Program, Server, SmallDisk, eventually, heavy, request, stretched_png,
+    Answer, Call, FakeUpstream, Form, Program, Server, SmallDisk, eventually, heavy_test_lock, request, stretched_png,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -65,7 +65,7 @@ impl SmallDiskGateway {
 
     fn records(&self) -> Vec<Value> {
         let done = program(&self.home).args(["usage", "--json"]).run();
-        done.good().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
+        done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
     }
 
     /// Bytes that are left of the disk.
@@ -100,14 +100,14 @@ fn unfinished(gateway: &SmallDiskGateway, key: &str, length: usize) -> TcpStream
 
 #[test]
 fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_image() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let (bob, eve) = (gateway.key("bob"), gateway.key("eve"));
     let edit = || {
-        let form = Form::minimum().big_file("image", stretched_png(64, 64, MIB));
+        let form = Form::with_required_fields().big_file("image", stretched_png(64, 64, MIB));
         form.call().key(&bob).send(gateway.server.address())
     };
-    edit().good();
+    edit().ok_json();
     gateway.becomes(200, "ready\n");
 
     let before = gateway.free();
@@ -116,15 +116,15 @@ fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_i
     let second = unfinished(&gateway, &eve, gateway.free() - FLOOR * MIB - MIB / 2);
     let third = unfinished(&gateway, &eve, UPLOAD);
     for number in 1..=3 {
-        gateway.generate(Call::generation().key(&bob)).good();
+        gateway.generate(Call::generation().key(&bob)).ok_json();
         let records = gateway.records();
         assert_eq!((records.len(), &records[number]["state"]), (number + 1, &json!("succeeded")), "{records:#?}");
     }
-    edit().error(503);
+    edit().error_object(503);
     assert_eq!(gateway.ready(), (200, "ready\n".to_owned()), "a caller takes no gateway out of service");
 
     // Something else than a caller takes the part of the database.
-    gateway.disk.fill_but(FLOOR as u64 / 4);
+    gateway.disk.fill_except(FLOOR as u64 / 4);
     gateway.becomes(503, "not ready: disk_space\n");
     gateway.disk.clear();
     drop((first, second, third));
@@ -134,7 +134,7 @@ fn a_key_that_fills_the_disk_with_unfinished_uploads_keeps_nobody_else_from_an_i
 
 #[test]
 fn kept_answers_leave_the_last_of_the_disk_to_uploads_and_records() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let key = gateway.key("ada");
     let keyed = |number: usize| {
@@ -142,18 +142,18 @@ fn kept_answers_leave_the_last_of_the_disk_to_uploads_and_records() {
         gateway.generate(call)
     };
     let (count, least) = (DISK / 2, (2 * FLOOR - FLOOR / 2) * MIB);
-    (0..count).for_each(|number| drop(keyed(number).good()));
+    (0..count).for_each(|number| drop(keyed(number).ok_json()));
     assert!(gateway.free() > least, "{} bytes are left", gateway.free());
     gateway.becomes(200, "ready\n");
-    keyed(count - 1).good();
+    keyed(count - 1).ok_json();
     assert_eq!(gateway.upstream.attempts(), count, "the newest is kept");
-    keyed(0).error(502);
+    keyed(0).error_object(502);
 
     // Others take what there was: of what is kept as much goes as is missing.
-    gateway.disk.fill_but(FLOOR as u64 + 2);
-    keyed(count).good();
+    gateway.disk.fill_except(FLOOR as u64 + 2);
+    keyed(count).ok_json();
     assert!(gateway.free() > least, "{} bytes are left", gateway.free());
-    keyed(count).good();
+    keyed(count).ok_json();
     assert_eq!(gateway.upstream.attempts(), count + 1);
 }
 
@@ -161,13 +161,13 @@ fn kept_answers_leave_the_last_of_the_disk_to_uploads_and_records() {
 fn an_answer_for_which_the_disk_has_no_room_is_given_and_not_kept() {
     let Some(gateway) = SmallDiskGateway::new() else { return };
     let key = gateway.key("ada");
-    gateway.disk.fill_but(FLOOR as u64 + 2);
+    gateway.disk.fill_except(FLOOR as u64 + 2);
     let call = || gateway.generate(Call::generation().key(&key).header("idempotency-key", "order-1"));
-    call().good();
+    call().ok_json();
     eventually("the log says so", || {
         let log = gateway.server.stderr();
         (log.contains("an answer is not stored") && log.contains("the remaining disk space")).then_some(())
     });
-    assert_eq!(call().error(502)["reason"], "outcome_unknown");
+    assert_eq!(call().error_object(502)["reason"], "outcome_unknown");
     assert_eq!(gateway.upstream.attempts(), 1, "it is not paid for again");
 }

@@ -11,7 +11,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Answer, Attempt, Call, FakeUpstream, Form, Gateway, alpha_png, facts, picture, sha256};
+use crate::kit::{
+    Account, Answer, Attempt, Call, FakeUpstream, Form, Gateway, alpha_png, format_and_size, image_file, sha256,
+};
 
 /// A data URL as agents send it.
 pub(crate) fn data_url(bytes: &[u8]) -> String {
@@ -20,7 +22,7 @@ pub(crate) fn data_url(bytes: &[u8]) -> String {
 
 /// Distinct images, so that a wrong order shows.
 fn album(count: u32) -> Vec<Arc<Vec<u8>>> {
-    (1..=count).map(|at| picture(64 + at, 64, ["png", "jpeg", "webp"][at as usize % 3])).collect()
+    (1..=count).map(|at| image_file(64 + at, 64, ["png", "jpeg", "webp"][at as usize % 3])).collect()
 }
 
 /// The upstream must have these files in this order, and this mask.
@@ -33,7 +35,7 @@ fn has_files(attempt: &Attempt, images: &[Arc<Vec<u8>>], mask: Option<&[u8]>) {
     for part in &attempt.parts {
         if part.is_file() {
             // Of the gateway's own making: named and typed by what the bytes are.
-            let format = facts(&part.head).0;
+            let format = format_and_size(&part.head).0;
             assert_eq!(part.content_type.as_deref(), Some(format!("image/{format}").as_str()));
             let name = part.filename.as_deref().expect("a file name");
             assert!(name.is_ascii() && !name.contains(['/', '\\', ':']), "{name}");
@@ -43,9 +45,9 @@ fn has_files(attempt: &Attempt, images: &[Arc<Vec<u8>>], mask: Option<&[u8]>) {
 
 #[track_caller]
 fn is_good(answer: &Answer) -> Value {
-    let answer = answer.good();
+    let answer = answer.ok_json();
     let file = STANDARD.decode(answer["data"][0]["b64_json"].as_str().expect("base64")).expect("base64");
-    facts(&file);
+    format_and_size(&file);
     assert!(answer["usage"]["input_tokens_details"]["image_tokens"].is_u64(), "{}", answer["usage"]);
     answer
 }
@@ -53,7 +55,7 @@ fn is_good(answer: &Answer) -> Value {
 #[test]
 fn every_spelling_of_the_names_reaches_the_upstream_in_the_order_of_the_parts() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let album = album(4);
     for names in [
         &["image"] as &[&str],
@@ -66,22 +68,22 @@ fn every_spelling_of_the_names_reaches_the_upstream_in_the_order_of_the_parts() 
         &["image", "image[]", "image[0]", "image[7]"],
     ] {
         let files = names.iter().zip(&album);
-        let form = files.fold(Form::minimum(), |form, (name, image)| form.file(name, image));
+        let form = files.fold(Form::with_required_fields(), |form, (name, image)| form.file(name, image));
         is_good(&gateway.edit(form));
         let attempt = upstream.ledger().pop().expect("an attempt");
         println!("{names:?}");
         assert_eq!((attempt.method.as_str(), attempt.path.as_str()), ("POST", "/v1/images/edits"));
         has_files(&attempt, &album[..names.len()], None);
     }
-    let records = gateway.settled(8);
+    let records = gateway.final_records(8);
     assert!(records.iter().all(|record| record["state"] == "succeeded" && record["operation"] == "edit_image"));
 }
 
 #[test]
 fn the_order_of_fields_files_and_mask_is_free() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let (first, second, mask) = (alpha_png(64, 48), picture(80, 80, "jpeg"), alpha_png(64, 48));
+    let gateway = Gateway::with_upstream(&upstream);
+    let (first, second, mask) = (alpha_png(64, 48), image_file(80, 80, "jpeg"), alpha_png(64, 48));
     let text = |form: Form| form.text("size", "1536x1024").text("prompt", "add a hat").text("model", "gpt-image-2");
     let files = |form: Form| form.file("image[]", &first).file("image[]", &second);
     for form in [
@@ -105,8 +107,8 @@ fn the_order_of_fields_files_and_mask_is_free() {
 #[test]
 fn part_headers_of_any_client_are_understood_and_none_is_believed() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let image = picture(64, 64, "webp");
+    let gateway = Gateway::with_upstream(&upstream);
+    let image = image_file(64, 64, "webp");
     for headers in [
         "Content-Disposition: form-data; name=\"image\"; filename=\"upload\"\r\nContent-Type: application/octet-stream",
         "content-disposition: form-data; name=\"image[]\"; filename=\"blob\"\r\ncontent-type: image/png",
@@ -120,7 +122,7 @@ fn part_headers_of_any_client_are_understood_and_none_is_believed() {
         "content-disposition: form-data; name=\"image\"; filename=\"é漢.png\"\r\nx-unknown: 1\r\ncontent-length: 5",
         "content-disposition: form-data; name=\"image\"; filename=\"a\\\"; name=\\\"mask.png\"",
     ] {
-        let form = Form::minimum().part(headers, [Arc::clone(&image)]);
+        let form = Form::with_required_fields().part(headers, [Arc::clone(&image)]);
         println!("{headers}");
         is_good(&gateway.edit(form));
         let attempt = upstream.ledger().pop().expect("an attempt");
@@ -131,8 +133,11 @@ fn part_headers_of_any_client_are_understood_and_none_is_believed() {
 #[test]
 fn texts_of_a_form_mean_the_same_as_the_fields_of_json() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let form = Form::minimum().file("image", &picture(64, 64, "png")).text("n", "2").text("output_format", "jpeg");
+    let gateway = Gateway::with_upstream(&upstream);
+    let form = Form::with_required_fields()
+        .file("image", &image_file(64, 64, "png"))
+        .text("n", "2")
+        .text("output_format", "jpeg");
     let form = form.text("output_compression", "80").text("output_compression", "80").text("background", "opaque");
     let form = form.text("moderation", "low").text("quality", "high").text("user", "u-1").text("stream", "false");
     let form =
@@ -154,22 +159,22 @@ fn texts_of_a_form_mean_the_same_as_the_fields_of_json() {
     for name in ["response_format", "input_fidelity"] {
         assert!(fields.get(name).is_none(), "{name} is nothing for the upstream");
     }
-    let record = &gateway.settled(1)[0];
+    let record = &gateway.final_records(1)[0];
     assert_eq!((&record["n"], &record["end_user"], &record["quality"]), (&json!(2), &json!("u-1"), &json!("high")));
 }
 
 #[test]
 fn the_safety_identifier_wins_over_user_in_a_form_and_in_json() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let image = picture(64, 64, "png");
-    let form = || Form::minimum().file("image", &image).text("user", "hidden");
+    let gateway = Gateway::with_upstream(&upstream);
+    let image = image_file(64, 64, "png");
+    let form = || Form::with_required_fields().file("image", &image).text("user", "hidden");
     is_good(&gateway.edit(form().text("safety_identifier", "of-the-form")));
     is_good(&gateway.edit(form().text("safety_identifier", "")));
     let both = json!({"images": [{"image_url": data_url(&image)}], "user": "hidden", "safety_identifier": "of-json"});
     is_good(&gateway.edit_json(both));
     let expected = ["of-the-form", "hidden", "of-json"];
-    for ((record, attempt), end_user) in gateway.settled(3).iter().zip(upstream.ledger()).zip(expected) {
+    for ((record, attempt), end_user) in gateway.final_records(3).iter().zip(upstream.ledger()).zip(expected) {
         let fields = attempt.fields();
         assert_eq!((&record["end_user"], &fields["user"]), (&json!(end_user), &json!(end_user)));
         assert!(fields.get("safety_identifier").is_none(), "the upstream is told once");
@@ -179,8 +184,8 @@ fn the_safety_identifier_wins_over_user_in_a_form_and_in_json() {
 #[test]
 fn json_with_data_urls_is_the_same_edit() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let (first, second, mask) = (alpha_png(96, 64), picture(80, 80, "webp"), alpha_png(96, 64));
+    let gateway = Gateway::with_upstream(&upstream);
+    let (first, second, mask) = (alpha_png(96, 64), image_file(80, 80, "webp"), alpha_png(96, 64));
     let image = |bytes: &[u8]| json!({"image_url": data_url(bytes)});
     let answer = gateway.edit_json(json!({
         "images": [image(&first), image(&second)], "mask": image(&mask), "background": "opaque", "quality": "auto",
@@ -200,15 +205,17 @@ fn json_with_data_urls_is_the_same_edit() {
         is_good(&gateway.edit_json(json!({"images": [{"image_url": url, "file_id": null}], "mask": null})));
         has_files(&upstream.ledger().pop().expect("an attempt"), &[Arc::clone(&second)], None);
     }
-    assert!(gateway.settled(5).iter().all(|record| record["operation"] == "edit_image"));
+    assert!(gateway.final_records(5).iter().all(|record| record["operation"] == "edit_image"));
 }
 
 #[test]
 fn sixteen_images_are_taken_and_seventeen_are_not() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let album = album(17);
-    let form = |count: usize| album[..count].iter().fold(Form::minimum(), |form, image| form.file("image[]", image));
+    let form = |count: usize| {
+        album[..count].iter().fold(Form::with_required_fields(), |form, image| form.file("image[]", image))
+    };
     is_good(&gateway.edit(form(16)));
     has_files(&upstream.ledger()[0], &album[..16], None);
     let list =
@@ -218,11 +225,11 @@ fn sixteen_images_are_taken_and_seventeen_are_not() {
     for (answer, param) in [
         (gateway.edit(form(17)), "image[]"),
         (gateway.edit_json(json!({"images": list(17)})), "images"),
-        (gateway.edit(Form::minimum()), "image"),
+        (gateway.edit(Form::with_required_fields()), "image"),
         (gateway.edit_json(json!({"images": []})), "images"),
         (gateway.edit_json(json!({})), "images"),
     ] {
-        let error = answer.error(400);
+        let error = answer.error_object(400);
         let found = error["param"].as_str().unwrap_or_default();
         assert!(found == param || found == param.trim_end_matches("[]"), "expected {param}: {error}");
     }
@@ -233,22 +240,25 @@ fn sixteen_images_are_taken_and_seventeen_are_not() {
 fn a_second_account_gets_the_same_bytes() {
     for script in ["status=401", "status=429", "early status=401", "early status=429 body=usage-limit", "status=500"] {
         let upstream = FakeUpstream::start();
-        upstream.always("sk-upstream-first", script);
-        let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+        upstream.always_for_token("sk-upstream-first", script);
+        let accounts =
+            [Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()];
         let gateway = Gateway::with("", &accounts);
         let (image, mask) = (crate::kit::stretched_png(64, 64, 6 << 20), alpha_png(64, 64));
-        let form = Form::minimum().big_file("image[]", image.clone()).file("image[]", &picture(70, 70, "jpeg"));
+        let form = Form::with_required_fields()
+            .big_file("image[]", image.clone())
+            .file("image[]", &image_file(70, 70, "jpeg"));
         println!("{script}");
         is_good(&gateway.edit(form.file("mask", &mask).text("user", "u-1")));
         let ledger = upstream.ledger();
         assert_eq!(ledger.len(), 2, "{script}");
         let whole = Arc::new(crate::kit::concat(&image));
-        has_files(&ledger[1], &[whole, picture(70, 70, "jpeg")], Some(&mask));
+        has_files(&ledger[1], &[whole, image_file(70, 70, "jpeg")], Some(&mask));
         if !script.contains("early") {
             assert_eq!(ledger[0].parts, ledger[1].parts, "{script}");
         }
         assert_eq!((ledger[0].token.as_str(), ledger[1].token.as_str()), ("sk-upstream-first", "sk-upstream-second"));
-        let records = gateway.settled(1);
+        let records = gateway.final_records(1);
         assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{script}");
     }
 }
@@ -259,41 +269,49 @@ fn a_refused_connection_costs_the_edit_nothing() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let closed = format!("http://{}/v1", listener.local_addr().expect("an address"));
     drop(listener);
-    let accounts = [Account::with_base_url("first", closed), Account::at("second", &upstream).spare()];
+    let accounts =
+        [Account::with_base_url("first", closed), Account::for_upstream("second", &upstream).with_free_tier()];
     let gateway = Gateway::with("", &accounts);
-    is_good(&gateway.edit(Form::minimum().file("image", &picture(64, 64, "png"))));
-    has_files(&upstream.ledger()[0], &[picture(64, 64, "png")], None);
+    is_good(&gateway.edit(Form::with_required_fields().file("image", &image_file(64, 64, "png"))));
+    has_files(&upstream.ledger()[0], &[image_file(64, 64, "png")], None);
 }
 
 #[test]
 fn the_simulator_serves_edits_and_their_streams() {
     let gateway = Gateway::simulated();
-    let form =
-        || Form::minimum().file("image", &alpha_png(64, 64)).file("mask", &alpha_png(64, 64)).text("size", "1024x1024");
+    let form = || {
+        Form::with_required_fields()
+            .file("image", &alpha_png(64, 64))
+            .file("mask", &alpha_png(64, 64))
+            .text("size", "1024x1024")
+    };
     let answer = is_good(&gateway.edit(form()));
     assert_eq!((&answer["size"], &answer["output_format"]), (&json!("1024x1024"), &json!("png")));
     let call = form().text("stream", "true").text("partial_images", "1").call().key(gateway.secret());
-    let events = crate::kit::Events::of(call.open(gateway.address()).expect("an answer")).rest();
+    let events = crate::kit::Events::from_reply(call.open(gateway.address()).expect("an answer")).rest();
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names.last(), Some(&"image_edit.completed"));
     assert!(names.len() <= 2, "{names:?}");
-    let records = gateway.settled(2);
+    let records = gateway.final_records(2);
     assert!(records.iter().all(|record| record["state"] == "succeeded" && record["operation"] == "edit_image"));
 }
 
 #[test]
 fn a_wrong_key_and_a_wrong_type_are_told_before_the_body_is_read() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let kind = "multipart/form-data; boundary=x";
-    let wrong = Call::edit().key("sk-img-nonsense").header("content-type", kind).only_promising(500 << 20);
-    assert_eq!(wrong.send(gateway.address()).error(401)["code"], "INVALID_API_KEY");
+    let wrong = Call::edit().key("sk-img-nonsense").header("content-type", kind).announcing_only(500 << 20);
+    assert_eq!(wrong.send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/mixed; boundary=x", "image/png"] {
-        let call = Call::edit().key(gateway.secret()).header("content-type", kind).only_promising(1 << 20);
+        let call = Call::edit().key(gateway.secret()).header("content-type", kind).announcing_only(1 << 20);
         let answer = call.send(gateway.address());
         // The contract's "neither encoding is a 400" and the error table's 415 say the same to a caller.
-        assert_eq!(answer.error(415)["code"], "unsupported_media_type", "{kind}");
+        assert_eq!(answer.error_object(415)["code"], "unsupported_media_type", "{kind}");
     }
-    assert_eq!(Call::edit().key(gateway.secret()).bytes("x").send(gateway.address()).error(415)["param"], Value::Null);
+    assert_eq!(
+        Call::edit().key(gateway.secret()).bytes("x").send(gateway.address()).error_object(415)["param"],
+        Value::Null
+    );
     assert_eq!(upstream.accepted(), 0);
 }

@@ -40,7 +40,7 @@ fn steps(steps: &[(&str, &str)]) -> Vec<(String, String)> {
 fn is_told(answer: &Answer, gateway: &Gateway, step: Option<(&str, &str)>) {
     let told = step.map(|(size, quality)| format!("{size} {quality}"));
     assert_eq!(answer.header(HEADER), told.as_deref());
-    let record = gateway.settled(1).pop().expect("a record");
+    let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!(record["fallback"].as_str(), told.as_deref(), "{record}");
     if let Some((size, _)) = step {
         assert_eq!(record["delivered"][0]["size"], size, "{record}");
@@ -51,10 +51,10 @@ fn is_told(answer: &Answer, gateway: &Gateway, step: Option<(&str, &str)>) {
 #[test]
 fn a_failure_that_made_nothing_goes_one_step_down() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("status=500");
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("status=500");
     let answer = opted_in(&gateway, json!({})).send(gateway.address());
-    let body = answer.good();
+    let body = answer.ok_json();
     assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
     assert_eq!(asked(&upstream), steps(&LADDER[..2]));
     is_told(&answer, &gateway, Some(LADDER[1]));
@@ -63,10 +63,10 @@ fn a_failure_that_made_nothing_goes_one_step_down() {
 #[test]
 fn several_images_of_one_call_each_go_one_step_down_together() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses()]);
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol()]);
     upstream.in_turn("sk-upstream-only", &[&["status=500"; 4][..], &[""]].concat());
     let answer = opted_in(&gateway, json!({"n": 4})).send(gateway.address());
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(4));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(4));
     assert_eq!(upstream.attempts(), 8);
     is_told(&answer, &gateway, Some(LADDER[1]));
 }
@@ -75,15 +75,15 @@ fn several_images_of_one_call_each_go_one_step_down_together() {
 fn the_ladder_ends_at_its_last_step() {
     for failures in [2, 3] {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
-        (0..failures).for_each(|_| upstream.next("status=503"));
+        let gateway = Gateway::with_upstream(&upstream);
+        (0..failures).for_each(|_| upstream.script_next("status=503"));
         let answer = opted_in(&gateway, json!({})).send(gateway.address());
         assert_eq!(asked(&upstream), steps(&LADDER));
         if failures == 2 {
-            assert_eq!(answer.good()["size"], "1536x1024");
+            assert_eq!(answer.ok_json()["size"], "1536x1024");
             is_told(&answer, &gateway, Some(LADDER[2]));
         } else {
-            answer.error(502);
+            answer.error_object(502);
             assert_eq!(answer.header(HEADER), None);
         }
     }
@@ -92,11 +92,12 @@ fn the_ladder_ends_at_its_last_step() {
 #[test]
 fn another_account_is_asked_for_the_same_before_anything_is_made_smaller() {
     let upstream = FakeUpstream::start();
-    let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+    let accounts =
+        [Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()];
     let gateway = Gateway::with("", &accounts);
-    upstream.next("status=500");
+    upstream.script_next("status=500");
     let answer = opted_in(&gateway, json!({})).send(gateway.address());
-    assert_eq!(answer.good()["quality"], "high");
+    assert_eq!(answer.ok_json()["quality"], "high");
     assert_eq!(asked(&upstream), steps(&[LADDER[0], LADDER[0]]));
     is_told(&answer, &gateway, None);
 }
@@ -104,11 +105,11 @@ fn another_account_is_asked_for_the_same_before_anything_is_made_smaller() {
 #[test]
 fn an_account_that_turns_the_size_away_may_take_the_smaller_one() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     // A 4xx without a parameter is between the account and its upstream: class N.
-    upstream.next("status=400");
+    upstream.script_next("status=400");
     let answer = opted_in(&gateway, json!({})).send(gateway.address());
-    answer.good();
+    answer.ok_json();
     assert_eq!(asked(&upstream), steps(&LADDER[..2]));
     is_told(&answer, &gateway, Some(LADDER[1]));
 }
@@ -123,27 +124,27 @@ fn what_may_have_been_paid_or_was_refused_is_never_made_smaller() {
         ("unpaid", "status=400 body=parameter"),
     ]) {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::with("[deadlines]\nimage = \"1500ms\"\n", &[Account::at("only", &upstream)]);
-        upstream.next(script);
+        let gateway = Gateway::with("[deadlines]\nimage = \"1500ms\"\n", &[Account::for_upstream("only", &upstream)]);
+        upstream.script_next(script);
         let answer = largest(&gateway, json!({})).header(HEADER, word).send(gateway.address());
         assert!([400, 502].contains(&answer.status), "{word} {script}: {}", answer.status);
         assert_eq!(answer.should_retry(), Some("false"), "{word} {script}");
         assert_eq!(asked(&upstream), steps(&LADDER[..1]), "{word} {script}");
         assert_eq!(answer.header(HEADER), None, "{word} {script}");
-        assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false, "{word} {script}");
+        assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "{word} {script}");
     }
 }
 
 #[test]
 fn nothing_is_made_smaller_for_those_who_did_not_ask_for_it() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     // A rejection that names no parameter is blamed on the request.
     for (script, status) in [("status=500", 502), ("status=400", 400)] {
         let before = upstream.attempts();
-        upstream.next(script);
+        upstream.script_next(script);
         let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
-        answer.error(status);
+        answer.error_object(status);
         assert_eq!(upstream.attempts(), before + 1, "{script}");
     }
 }
@@ -161,8 +162,8 @@ fn only_what_stands_on_the_ladder_goes_down() {
         ("2048x1152", "high", None),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
-        upstream.next("status=500");
+        let gateway = Gateway::with_upstream(&upstream);
+        upstream.script_next("status=500");
         let answer = opted_in(&gateway, json!({"size": size, "quality": quality})).send(gateway.address());
         let mut expected = vec![(size, quality)];
         expected.extend(then);
@@ -175,28 +176,31 @@ fn only_what_stands_on_the_ladder_goes_down() {
 fn a_group_can_ask_for_all_of_its_callers() {
     let upstream = FakeUpstream::start();
     let top = "[[groups]]\nname = \"default\"\nfallback = \"unpaid\"\n";
-    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
-    upstream.next("status=500");
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
+    upstream.script_next("status=500");
     let answer = gateway.generate(json!({"size": "3840x2160", "quality": "high"}));
-    answer.good();
+    answer.ok_json();
     is_told(&answer, &gateway, Some(LADDER[1]));
-    assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false, "nothing was made before");
+    assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "nothing was made before");
     // A request decides for itself.
-    upstream.next("status=500");
-    largest(&gateway, json!({})).header(HEADER, "never").send(gateway.address()).error(502);
+    upstream.script_next("status=500");
+    largest(&gateway, json!({})).header(HEADER, "never").send(gateway.address()).error_object(502);
 }
 
 #[test]
 fn edits_and_streams_go_down_as_well() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("status=500");
-    let form = Form::minimum().text("size", "3840x2160").text("quality", "high").file("image", &alpha_png(96, 64));
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("status=500");
+    let form = Form::with_required_fields()
+        .text("size", "3840x2160")
+        .text("quality", "high")
+        .file("image", &alpha_png(96, 64));
     let answer = form.call().key(gateway.secret()).header(HEADER, "ladder").send(gateway.address());
-    answer.good();
+    answer.ok_json();
     assert_eq!(asked(&upstream), steps(&LADDER[..2]));
     is_told(&answer, &gateway, Some(LADDER[1]));
-    upstream.next("status=500");
+    upstream.script_next("status=500");
     let answer = opted_in(&gateway, json!({"stream": true})).send(gateway.address());
     assert_eq!((answer.status, answer.header(HEADER)), (200, Some("3840x2160 medium")));
     assert!(answer.text().contains("image_generation.completed"));
@@ -205,9 +209,9 @@ fn edits_and_streams_go_down_as_well() {
 #[test]
 fn another_word_in_the_header_is_a_400() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let answer = gateway.call(json!({})).header(HEADER, "rope").send(gateway.address());
-    let error = answer.error(400);
+    let error = answer.error_object(400);
     assert!(error["message"].as_str().is_some_and(|text| text.contains(HEADER)), "{error}");
     assert_eq!(upstream.accepted(), 0);
 }

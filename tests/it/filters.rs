@@ -9,7 +9,11 @@ use crate::kit::{Account, Answer, FLAGGED, FakeModerator, FakeUpstream, Form, Ga
 /// A gateway with these lines of `[groups.filter]`.
 fn filtered(upstream: &FakeUpstream, filter: &str) -> Gateway {
     let top = format!("[[groups]]\nname = \"default\"\n[groups.filter]\n{filter}\n");
-    Gateway::with_secrets(&top, &[Account::at("only", upstream)], &[("IT_MODERATION", "sk-moderation-canary")])
+    Gateway::with_secrets(
+        &top,
+        &[Account::for_upstream("only", upstream)],
+        &[("IT_MODERATION", "sk-moderation-canary")],
+    )
 }
 
 /// Lines for a moderation endpoint.
@@ -24,13 +28,13 @@ fn moderation(moderator: &FakeModerator, on_error: &str, timeout: &str) -> Strin
 /// Refused as an upstream refuses, nothing spent, and one record.
 #[track_caller]
 fn is_refused(answer: &Answer, gateway: &Gateway, upstream: &FakeUpstream, records: usize) {
-    let error = answer.error(502);
+    let error = answer.error_object(502);
     let row = (&error["message"], &error["type"], &error["code"], &error["param"], &error["reason"]);
     let word = json!("upstream_error");
     assert_eq!(row, (&json!("Upstream request failed"), &word, &word, &Value::Null, &json!("content_refused")));
     assert_eq!(answer.should_retry(), Some("false"));
     assert_eq!(upstream.accepted(), 0, "something was spent");
-    let all = gateway.settled(records);
+    let all = gateway.final_records(records);
     let record = all.last().expect("a record");
     assert_eq!((all.len(), &record["state"]), (records, &json!("refused")), "{record}");
     assert_eq!((&record["attempts"], &record["usage"], &record["delivered"]), (&json!([]), &Value::Null, &json!([])));
@@ -48,10 +52,10 @@ fn a_word_of_the_operator_is_refused_in_every_spelling_of_case() {
     let lenient = gateway.generate(json!({"prompt": "a zeppelin", "moderation": "low"}));
     is_refused(&lenient, &gateway, &upstream, refused.len() + 1);
     // The prompt and the rule are nobody's business but the operator's.
-    let said = gateway.said();
+    let said = gateway.output();
     assert!(!said.contains("at night") && !said.contains("two words of it"), "{said}");
     for prompt in ["a red cube", "zeppelins of the past are another word", "two more words"] {
-        gateway.generate(json!({"prompt": prompt})).good();
+        gateway.generate(json!({"prompt": prompt})).ok_json();
     }
 }
 
@@ -62,7 +66,7 @@ fn a_pattern_of_the_operator_is_refused() {
     for (at, prompt) in ["draw project x7 now", "project-x42", "this is Forbidden"].iter().enumerate() {
         is_refused(&gateway.generate(json!({"prompt": prompt})), &gateway, &upstream, at + 1);
     }
-    gateway.generate(json!({"prompt": "project x, forbidden for none"})).good();
+    gateway.generate(json!({"prompt": "project x, forbidden for none"})).ok_json();
 }
 
 #[test]
@@ -79,14 +83,14 @@ fn what_the_moderation_endpoint_flags_is_refused() {
     let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
     let gateway = filtered(&upstream, &moderation(&moderator, "closed", "5s"));
     is_refused(&gateway.generate(json!({"prompt": format!("please {FLAGGED}")})), &gateway, &upstream, 1);
-    gateway.generate(json!({"prompt": "a red cube"})).good();
-    let asked = moderator.asked();
+    gateway.generate(json!({"prompt": "a red cube"})).ok_json();
+    let asked = moderator.calls();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[0].path, "/v1/moderations");
     assert_eq!(asked[0].authorization.as_deref(), Some("Bearer sk-moderation-canary"));
     assert_eq!(asked[0].body["model"], "omni-moderation-latest");
     assert!(asked[1].body["input"].to_string().contains("a red cube"), "{}", asked[1].body);
-    assert!(!gateway.said().contains("sk-moderation-canary"));
+    assert!(!gateway.output().contains("sk-moderation-canary"));
     assert!(
         upstream.ledger().iter().all(|attempt| attempt.header("authorization") != Some("Bearer sk-moderation-canary"))
     );
@@ -97,7 +101,7 @@ fn the_operators_own_words_are_looked_at_before_anybody_is_asked() {
     let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
     let gateway = filtered(&upstream, &format!("words = [\"zeppelin\"]\n{}", moderation(&moderator, "closed", "5s")));
     is_refused(&gateway.generate(json!({"prompt": "a zeppelin"})), &gateway, &upstream, 1);
-    assert_eq!(moderator.asked().len(), 0);
+    assert_eq!(moderator.calls().len(), 0);
 }
 
 /// A name, and what brings it about.
@@ -113,7 +117,7 @@ fn troubles() -> [Trouble; 8] {
         ("a page", |moderator| moderator.always(200, "<html>moderation-canary</html>")),
         ("no verdict", |moderator| moderator.always(200, "{\"results\":[]}")),
         ("another shape", |moderator| moderator.always(200, "{\"results\":[{\"flagged\":\"perhaps\"}]}")),
-        ("it is slow", |moderator| moderator.take(Duration::from_secs(3))),
+        ("it is slow", |moderator| moderator.set_delay(Duration::from_secs(3))),
     ]
 }
 
@@ -124,11 +128,11 @@ fn without_a_verdict_a_closed_filter_spends_nothing() {
         let gateway = filtered(&upstream, &moderation(&moderator, "closed", "500ms"));
         trouble(&moderator);
         let answer = gateway.generate(json!({"prompt": "a red cube"}));
-        let error = answer.error(answer.status);
+        let error = answer.error_object(answer.status);
         assert!([502, 503].contains(&answer.status), "{what}: {} {error}", answer.status);
         assert!(answer.should_retry().is_some() && !answer.text().contains("moderation-canary"), "{what}: {error}");
         assert_eq!(upstream.accepted(), 0, "{what}: something was spent");
-        let records = gateway.settled(1);
+        let records = gateway.final_records(1);
         assert!(records.len() == 1 && records[0]["attempts"] == json!([]), "{what}: {records:#?}");
     }
 }
@@ -139,10 +143,10 @@ fn without_a_verdict_an_open_filter_lets_pass_and_says_so_in_the_log() {
         let (upstream, moderator) = (FakeUpstream::start(), FakeModerator::start());
         let gateway = filtered(&upstream, &moderation(&moderator, "open", "500ms"));
         trouble(&moderator);
-        gateway.generate(json!({"prompt": "a red cube"})).good();
+        gateway.generate(json!({"prompt": "a red cube"})).ok_json();
         assert_eq!(upstream.attempts(), 1, "{what}");
         let said = eventually("the operator is told", || {
-            Some(gateway.said().to_lowercase()).filter(|said| said.contains("moderation"))
+            Some(gateway.output().to_lowercase()).filter(|said| said.contains("moderation"))
         });
         assert!(!said.contains("moderation-canary") && !said.contains("red cube"), "{what}: {said}");
     }
@@ -167,8 +171,8 @@ fn a_refused_request_does_not_take_a_place_of_its_key() {
     let order = |prompt: &str| {
         gateway.call(json!({"prompt": prompt})).header("idempotency-key", "order-1").send(gateway.address())
     };
-    order("a zeppelin").error(502);
+    order("a zeppelin").error_object(502);
     // The same order again is the same refusal, and nothing is spent for either.
-    assert_eq!(order("a zeppelin").error(502)["reason"], "content_refused");
+    assert_eq!(order("a zeppelin").error_object(502)["reason"], "content_refused");
     assert_eq!(upstream.accepted(), 0);
 }

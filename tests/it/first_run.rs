@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Answer, Call, Gateway, Program, Server, eventually, facts, request};
+use crate::kit::{Answer, Call, Gateway, Program, Server, eventually, format_and_size, request};
 
 /// The curl command as printed, with its continued lines.
 fn curl_line(printed: &str) -> String {
@@ -31,7 +31,7 @@ fn image(answer: &Value, at: usize) -> Vec<u8> {
 
 fn simulated(gateway: &Gateway, with: Value) -> (Answer, Value) {
     let answer = gateway.generate(with);
-    let json = answer.good();
+    let json = answer.ok_json();
     (answer, json)
 }
 
@@ -50,12 +50,13 @@ fn the_printed_curl_line_gives_a_png_and_one_record() {
     let done = std::process::Command::new("sh").args(["-c", &curl]).output().expect("curl runs");
     let answer: Value =
         serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {curl}\n{done:?}"));
-    let (format, size) = facts(&image(&answer, 0));
+    let (format, size) = format_and_size(&image(&answer, 0));
     assert_eq!((format.as_str(), answer["size"].as_str()), ("png", Some(size.as_str())), "{answer:.300}");
     assert!(!curl.contains("\"size\"") || curl.contains(&size), "{curl} gave {size}");
 
     let usage = Program::new(home.path()).env("IMAGATE_DATA_DIR", &data).args(["usage", "--json"]).run();
-    let records: Vec<Value> = usage.good().lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    let records: Vec<Value> =
+        usage.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
     let [record] = records.as_slice() else { panic!("not exactly one record: {records:#?}") };
     assert_eq!(record["state"], "succeeded");
     assert_eq!(record["usage"], answer["usage"]);
@@ -78,7 +79,7 @@ fn the_first_key_is_printed_once_and_still_works_after_a_restart() {
     first.kill();
     let second = serve();
     assert!(!second.stdout().contains(&secret) && !second.stderr().contains(&secret), "a secret is shown once");
-    Call::get("/v1/models").key(&secret).send(second.address()).good();
+    Call::get("/v1/models").key(&secret).send(second.address()).ok_json();
 }
 
 /// The links that make the first admin, as they are printed.
@@ -130,7 +131,7 @@ fn every_common_size_is_drawn_exactly_and_labelled_as_simulated() {
     ] {
         let (answer, json) = simulated(&gateway, json!({"size": size}));
         assert_eq!(answer.header("x-imagate-simulated"), Some("true"), "{:?}", answer.headers);
-        assert_eq!(facts(&image(&json, 0)), ("png".to_owned(), size.to_owned()));
+        assert_eq!(format_and_size(&image(&json, 0)), ("png".to_owned(), size.to_owned()));
         assert_eq!((&json["size"], &json["output_format"]), (&json!(size), &json!("png")));
     }
 }
@@ -143,7 +144,7 @@ fn jpeg_and_webp_obey_their_compression() {
             let with = json!({"output_format": format, "output_compression": compression, "size": "1024x1024"});
             let (_, json) = simulated(&gateway, with);
             let file = image(&json, 0);
-            assert_eq!(facts(&file), (format.to_owned(), "1024x1024".to_owned()));
+            assert_eq!(format_and_size(&file), (format.to_owned(), "1024x1024".to_owned()));
             file.len()
         });
         assert!(lengths[0] < lengths[1], "{format}: {lengths:?}");
@@ -168,7 +169,7 @@ fn automatic_values_are_resolved_in_the_answer() {
     let gateway = Gateway::simulated();
     let (_, json) =
         simulated(&gateway, json!({"size": "auto", "quality": "auto", "background": "auto", "moderation": "auto"}));
-    let (_, size) = facts(&image(&json, 0));
+    let (_, size) = format_and_size(&image(&json, 0));
     assert_eq!(json["size"], size);
     assert!(["low", "medium", "high"].contains(&json["quality"].as_str().expect("a quality")));
     assert_eq!(json["background"], "opaque");
@@ -202,7 +203,7 @@ fn no_user_is_there_whom_nobody_has_made() {
     let nobody = &Value::Null;
     assert_eq!(owners, [(&json!("first key"), nobody), (&json!("from the command line"), nobody)]);
     let table = Program::new(home.path()).args(["key", "list", "--data-dir", "data"]).run();
-    assert!(!table.good().contains("admin"), "{table:?}");
+    assert!(!table.ok_stdout().contains("admin"), "{table:?}");
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn the_first_key_ends_when_an_account_comes_that_can_cost_something() {
     assert_eq!(list()["state"], "disabled");
     eventually("the key is refused", || (status() == 401).then_some(()));
     let audit = program().args(["audit", "--json", "--data-dir", "data"]).run();
-    assert!(audit.good().lines().any(|line| line.contains("key.disable")), "{audit:?}");
+    assert!(audit.ok_stdout().lines().any(|line| line.contains("key.disable")), "{audit:?}");
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn the_first_key_ends_when_the_operators_api_adds_an_account() {
     check_first_key_ends(&[("IT_ADMIN", TOKEN)], "admin_token = { env = \"IT_ADMIN\" }\n", |server, _| {
         let account = json!({"name": "real", "kind": "api_key", "base_url": "https://upstream.example/v1",
             "api_key": "sk-upstream"});
-        Call::post("/admin/v1/accounts").key(TOKEN).json(&account).send(server.address()).good();
+        Call::post("/admin/v1/accounts").key(TOKEN).json(&account).send(server.address()).ok_json();
     });
 }
 
@@ -325,8 +326,9 @@ fn what_is_printed_works_as_printed_also_with_a_configuration_elsewhere() {
         printed.lines().find_map(|line| line.strip_prefix("Create a key with: imagate ")).expect("a hint").to_owned();
     let shell = Path::new("/bin/sh");
     let line = format!("{} {hint}", env!("CARGO_BIN_EXE_imagate"));
-    let made = Program::other(shell, home.path()).args(["-c", &line]).run();
-    let secret = made.good().split_whitespace().find(|word| word.starts_with("sk-img-")).expect("a key").to_owned();
+    let made = Program::for_program(shell, home.path()).args(["-c", &line]).run();
+    let secret =
+        made.ok_stdout().split_whitespace().find(|word| word.starts_with("sk-img-")).expect("a key").to_owned();
     eventually("the gateway knows the key", || {
         (Call::get("/v1/models").key(&secret).send(server.address()).status == 200).then_some(())
     });

@@ -5,7 +5,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kit::{
-    Account, Done, FakeUpstream, Gateway, PATIENCE, Program, Shut, VerbatimUpstream, ends_within, facts, picture,
+    Account, CommandOutput, FakeUpstream, Gateway, Program, RefusingPort, TEST_TIMEOUT, VerbatimUpstream, ends_within,
+    format_and_size, image_file,
 };
 
 const FAILED: Option<i32> = Some(1);
@@ -16,7 +17,7 @@ const INCOMPLETE: Option<i32> = Some(3);
 type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
 
 /// Runs `generate` with the address and the key of the gateway.
-fn generate(gateway: &Gateway, words: &[&str]) -> Done {
+fn generate(gateway: &Gateway, words: &[&str]) -> CommandOutput {
     let (base_url, key) = (gateway.base_url(), gateway.secret());
     let program = Program::new(gateway.home()).args(["generate", "a boat", "--base-url", &base_url, "--api-key", key]);
     program.args(words).run()
@@ -37,7 +38,7 @@ fn a_file_that_is_there_is_replaced_only_where_that_is_said() {
         assert!(done.stderr.contains("keep.png already exists") && done.stderr.contains("--force"), "{done:#?}");
     }
     assert!(gateway.records().is_empty(), "nothing was asked for");
-    assert_eq!(generate(&gateway, &["-o", "keep.png", "--force"]).good(), "keep.png\n");
+    assert_eq!(generate(&gateway, &["-o", "keep.png", "--force"]).ok_stdout(), "keep.png\n");
     assert!(std::fs::read(&keep).expect("the file").starts_with(b"\x89PNG"));
 }
 
@@ -45,17 +46,17 @@ fn a_file_that_is_there_is_replaced_only_where_that_is_said() {
 fn several_images_are_several_files_and_a_second_run_leaves_them_alone() {
     let gateway = Gateway::simulated();
     let words = ["--size", "1024x640", "--quality", "low", "--format", "jpeg", "-n", "3"];
-    assert_eq!(generate(&gateway, &[&words[..], &["-o", "b.jpg"]].concat()).good(), "b-1.jpg\nb-2.jpg\nb-3.jpg\n");
+    assert_eq!(generate(&gateway, &[&words[..], &["-o", "b.jpg"]].concat()).ok_stdout(), "b-1.jpg\nb-2.jpg\nb-3.jpg\n");
     assert_eq!(generate(&gateway, &[&words[..], &["-o", "b.jpg"]].concat()).code, USAGE);
-    assert_eq!(generate(&gateway, &words).good(), "a-boat.jpg\na-boat-2.jpg\na-boat-3.jpg\n");
-    assert_eq!(generate(&gateway, &words).good(), "a-boat-4.jpg\na-boat-5.jpg\na-boat-6.jpg\n");
+    assert_eq!(generate(&gateway, &words).ok_stdout(), "a-boat.jpg\na-boat-2.jpg\na-boat-3.jpg\n");
+    assert_eq!(generate(&gateway, &words).ok_stdout(), "a-boat-4.jpg\na-boat-5.jpg\na-boat-6.jpg\n");
 }
 
 #[test]
 fn a_draft_is_a_jpeg_of_low_quality() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    assert_eq!(generate(&gateway, &["--draft"]).good(), "a-boat.jpg\n");
+    let gateway = Gateway::with_upstream(&upstream);
+    assert_eq!(generate(&gateway, &["--draft"]).ok_stdout(), "a-boat.jpg\n");
     let fields = upstream.ledger()[0].fields();
     assert_eq!((&fields["output_format"], &fields["quality"]), (&json!("jpeg"), &json!("low")));
 }
@@ -63,7 +64,7 @@ fn a_draft_is_a_jpeg_of_low_quality() {
 #[test]
 fn images_that_did_not_come_are_told_and_the_others_are_kept() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses()]);
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol()]);
     upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy", ""]);
     let done = generate(&gateway, &["-n", "3", "--json", "-o", "boat.png"]);
     assert_eq!(done.code, INCOMPLETE, "{done:#?}");
@@ -82,7 +83,7 @@ fn images_that_were_paid_for_are_kept_when_nobody_reads_their_names() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut child = Program::new(gateway.home()).args(words).spawn_printing_to(writer);
-    assert!(ends_within(&mut child, PATIENCE));
+    assert!(ends_within(&mut child, TEST_TIMEOUT));
     assert_eq!(child.wait().expect("a status").code(), Some(0));
     for name in ["boat-1.png", "boat-2.png", "boat-3.png"] {
         assert!(gateway.home().join(name).is_file(), "{name}");
@@ -131,7 +132,7 @@ fn a_key_goes_only_to_the_address_of_its_own_pair() {
         assert!(done.stderr.contains(expected) && !done.stderr.contains("sk-upstream"), "{done:#?}");
     }
     assert_eq!(upstream.attempts(), 0, "{:?}", upstream.ledger());
-    run(&[("OPENAI_API_KEY", theirs), ("OPENAI_BASE_URL", &address)], &["-o", "whole-pair.png"]).good();
+    run(&[("OPENAI_API_KEY", theirs), ("OPENAI_BASE_URL", &address)], &["-o", "whole-pair.png"]).ok_stdout();
 }
 
 #[test]
@@ -150,21 +151,21 @@ fn a_key_goes_over_plain_http_only_to_this_machine_or_where_that_is_allowed() {
 #[test]
 fn a_proxy_does_not_read_the_key_for_this_machine() {
     let (gateway, proxy) = (Gateway::simulated(), FakeUpstream::start());
-    let nowhere = Shut::new();
+    let nowhere = RefusingPort::new();
     for address in [proxy.base_url(), nowhere.base_url()] {
         let address = address.trim_end_matches("/v1");
         let program = Program::new(gateway.home()).env("http_proxy", address).env("HTTP_PROXY", address);
         let program = program.env("IMAGATE_BASE_URL", gateway.base_url()).env("IMAGATE_API_KEY", gateway.secret());
-        program.args(["generate", "a boat"]).run().good();
+        program.args(["generate", "a boat"]).run().ok_stdout();
     }
     assert_eq!(proxy.accepted(), 0);
 }
 
 /// An upstream that delivers less than is asked for, and what the command makes of it.
-fn upscaled(script: &str, words: &[&str]) -> (Gateway, Done) {
+fn upscaled(script: &str, words: &[&str]) -> (Gateway, CommandOutput) {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.always("sk-upstream-only", script);
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.always_for_token("sk-upstream-only", script);
     let done = generate(&gateway, &[&["--upscale"], words].concat());
     assert_eq!(upstream.attempts(), 1, "nobody is asked a second time: {done:#?}");
     (gateway, done)
@@ -175,11 +176,11 @@ fn an_image_that_comes_smaller_is_resized_to_what_was_asked_for_and_that_is_said
     for (format, name) in [("png", "boat.png"), ("jpeg", "boat.jpg"), ("webp", "boat.webp")] {
         let words = ["--size", "3840x2160", "--format", format, "-o", name, "--json", "--sidecar"];
         let (gateway, done) = upscaled("size=1536x1024", &words);
-        let report: serde_json::Value = serde_json::from_str(done.good()).expect("JSON");
+        let report: serde_json::Value = serde_json::from_str(done.ok_stdout()).expect("JSON");
         assert_eq!((&report["upscaled_from"], &report["files"]), (&json!("1536x1024"), &json!([name])));
         assert!(done.stderr.contains("resized from 1536x1024 to 3840x2160"), "{done:#?}");
         let file = std::fs::read(gateway.home().join(name)).expect("the image");
-        assert_eq!(facts(&file), (format.to_owned(), "3840x2160".to_owned()));
+        assert_eq!(format_and_size(&file), (format.to_owned(), "3840x2160".to_owned()));
         let sidecar = std::fs::read(gateway.home().join(format!("{name}.json"))).expect("the sidecar");
         let sidecar: serde_json::Value = serde_json::from_slice(&sidecar).expect("JSON");
         assert_eq!(sidecar["upscaled_from"], "1536x1024");
@@ -190,11 +191,11 @@ fn an_image_that_comes_smaller_is_resized_to_what_was_asked_for_and_that_is_said
 fn an_image_that_comes_as_asked_for_or_larger_stays_as_it_is() {
     for script in ["", "size=2048x1536"] {
         let (gateway, done) = upscaled(script, &["--size", "1536x1024", "-o", "boat.png", "--json"]);
-        let report: serde_json::Value = serde_json::from_str(done.good()).expect("JSON");
+        let report: serde_json::Value = serde_json::from_str(done.ok_stdout()).expect("JSON");
         assert_eq!(report["upscaled_from"], json!(null));
         let size = if script.is_empty() { "1536x1024" } else { "2048x1536" };
         let file = std::fs::read(gateway.home().join("boat.png")).expect("the image");
-        assert_eq!(facts(&file).1, size);
+        assert_eq!(format_and_size(&file).1, size);
         assert!(!done.stderr.contains("resized"), "{done:#?}");
     }
 }
@@ -202,9 +203,9 @@ fn an_image_that_comes_as_asked_for_or_larger_stays_as_it_is() {
 #[test]
 fn an_image_that_cannot_be_resized_is_kept_as_it_came() {
     let upstream = VerbatimUpstream::start();
-    let file = &picture(1024, 640, "png")[..];
+    let file = &image_file(1024, 640, "png")[..];
     let broken = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &file[..file.len() - 20]);
-    upstream.say("application/json", json!({"created": 1, "data": [{"b64_json": broken}]}).to_string());
+    upstream.set_answer("application/json", json!({"created": 1, "data": [{"b64_json": broken}]}).to_string());
     let home = TempDir::new().expect("a directory");
     let program =
         Program::new(home.path()).env("IMAGATE_API_KEY", "sk-test").env("IMAGATE_BASE_URL", upstream.base_url());
@@ -240,8 +241,8 @@ fn a_lesser_image_is_taken_as_far_as_the_user_accepts_it() {
         (&["--fallback=always"], "status=502", Some(&smaller)),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
-        upstream.next(script);
+        let gateway = Gateway::with_upstream(&upstream);
+        upstream.script_next(script);
         let asked = ["--size", "3840x2160", "--quality", "high", "--json", "-o", "boat.png"];
         let done = generate(&gateway, &[&asked[..], words].concat());
         match fallback {

@@ -7,17 +7,17 @@ use crate::kit::{Call, FakeUpstream, Gateway};
 #[test]
 fn the_safety_identifier_wins_over_user() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    gateway.generate(json!({"safety_identifier": "end-user-7"})).good();
-    gateway.generate(json!({"safety_identifier": "end-user-8", "user": "hidden"})).good();
-    let records = gateway.settled(2);
+    let gateway = Gateway::with_upstream(&upstream);
+    gateway.generate(json!({"safety_identifier": "end-user-7"})).ok_json();
+    gateway.generate(json!({"safety_identifier": "end-user-8", "user": "hidden"})).ok_json();
+    let records = gateway.final_records(2);
     assert_eq!((&records[0]["end_user"], &records[1]["end_user"]), (&json!("end-user-7"), &json!("end-user-8")));
 }
 
 #[test]
 fn hostile_bodies_do_not_harm_the_gateway() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let post = |body: Vec<u8>| {
         Call::generation()
             .key(gateway.secret())
@@ -33,8 +33,8 @@ fn hostile_bodies_do_not_harm_the_gateway() {
         vec![0xff; 10_000],
         (0..30_000).map(|at| format!("\"k{at}\":1,")).fold("{".to_owned(), |text, member| text + &member).into_bytes(),
     ] {
-        post(body).error(400);
+        post(body).error_object(400);
     }
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     assert_eq!(upstream.attempts(), 1);
 }

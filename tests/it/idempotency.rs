@@ -42,7 +42,7 @@ fn is_replay(first: &Answer, again: &Answer) {
 
 /// How many attempts the records tell of, and how many tokens.
 fn recorded(gateway: &Gateway) -> (usize, u64) {
-    let records = gateway.settled(1);
+    let records = gateway.final_records(1);
     let attempts = |record: &Value| record["attempts"].as_array().map_or(0, Vec::len);
     let tokens = |record: &Value| record["usage"]["total_tokens"].as_u64().unwrap_or(0);
     (records.iter().map(attempts).sum(), records.iter().map(tokens).sum())
@@ -57,10 +57,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn a_repeat_after_the_end_is_the_same_answer_in_every_byte() {
     for script in ["", "shape=pretty framing=chunked", "b64=6000000", "shape=nested omit=model,quality"] {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
+        let gateway = Gateway::with_upstream(&upstream);
         let with = json!({"prompt": format!("a cube [[{script}]]"), "n": 2});
         let first = send(&gateway, keyed(&gateway, KEY, with.clone()));
-        first.good();
+        first.ok_json();
         for _ in 0..3 {
             is_replay(&first, &send(&gateway, keyed(&gateway, KEY, with.clone())));
         }
@@ -73,10 +73,10 @@ fn a_repeat_after_the_end_is_the_same_answer_in_every_byte() {
 #[test]
 fn five_at_once_share_one_attempt() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let call = keyed(&gateway, KEY, json!({"prompt": "a cube [[gate=open b64=2000000]]"}));
     let answers = five_at_once(&gateway, &upstream, &call);
-    answers[0].good();
+    answers[0].ok_json();
     answers[1..].iter().for_each(|answer| is_replay(&answers[0], answer));
     is_replay(&answers[0], &send(&gateway, call));
     assert_eq!(upstream.attempts(), 1);
@@ -86,19 +86,19 @@ fn five_at_once_share_one_attempt() {
 #[test]
 fn a_caller_who_left_finds_the_image_under_the_key() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let call = keyed(&gateway, KEY, json!({"prompt": "a cube [[gate=open]]"}));
     let stream = call.clone().dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
     drop(stream);
-    five_at_once(&gateway, &upstream, &call).iter().for_each(|answer| drop(answer.good()));
+    five_at_once(&gateway, &upstream, &call).iter().for_each(|answer| drop(answer.ok_json()));
     assert_eq!(upstream.attempts(), 1);
 }
 
 #[test]
 fn a_process_killed_while_it_waited_for_the_image_does_not_ask_again() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     let with = json!({"prompt": "a cube [[gate=open]]"});
     let stream = keyed(&gateway, KEY, with.clone()).dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
@@ -109,22 +109,22 @@ fn a_process_killed_while_it_waited_for_the_image_does_not_ask_again() {
     // Nobody knows whether the image was made: an error, which stays one, and no client may try again by itself.
     for _ in 0..2 {
         let answer = send(&gateway, keyed(&gateway, KEY, with.clone()));
-        let error = answer.error(answer.status);
+        let error = answer.error_object(answer.status);
         assert!(answer.status >= 400 && answer.should_retry() == Some("false"), "{} {error}", answer.status);
     }
     assert_eq!(upstream.attempts(), 1);
     // Another key is another order.
-    send(&gateway, keyed(&gateway, "order-4712", with)).good();
+    send(&gateway, keyed(&gateway, "order-4712", with)).ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
 
 #[test]
 fn a_process_killed_after_the_end_replays_from_disk() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     let with = json!({"prompt": "a cube [[b64=3000000]]"});
     let first = send(&gateway, keyed(&gateway, KEY, with.clone()));
-    first.good();
+    first.ok_json();
     for _ in 0..2 {
         gateway.kill();
         gateway.start();
@@ -136,9 +136,9 @@ fn a_process_killed_after_the_end_replays_from_disk() {
 #[test]
 fn the_same_key_with_another_body_is_a_clear_400() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     let first = send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"})));
-    first.good();
+    first.ok_json();
     for restart in [false, true] {
         if restart {
             gateway.kill();
@@ -146,7 +146,7 @@ fn the_same_key_with_another_body_is_a_clear_400() {
         }
         for other in [json!({"prompt": "a sphere"}), json!({"prompt": "a cube", "n": 2}), json!({"user": "u"})] {
             let answer = send(&gateway, keyed(&gateway, KEY, other));
-            let error = answer.error(400);
+            let error = answer.error_object(400);
             assert_eq!((&error["type"], &error["code"]), (&json!("invalid_request_error"), &error["type"]), "{error}");
             assert_eq!(error["reason"], "idempotency_key_reused", "{error}");
             assert!(error["param"].is_null() || error["param"] == "Idempotency-Key", "{error}");
@@ -161,15 +161,15 @@ fn the_same_key_with_another_body_is_a_clear_400() {
 #[test]
 fn another_body_while_the_first_is_being_made_is_a_400_as_well() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let address = gateway.address();
     let call = keyed(&gateway, KEY, json!({"prompt": "a cube [[gate=open]]"}));
     std::thread::scope(|scope| {
         let first = scope.spawn(move || call.send(address));
         upstream.wait_until("the attempt has begun", |ledger| ledger.len() == 1);
-        send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a sphere"}))).error(400);
+        send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a sphere"}))).error_object(400);
         upstream.open_gate("open");
-        first.join().expect("an answer").good();
+        first.join().expect("an answer").ok_json();
     });
     assert_eq!(upstream.attempts(), 1);
 }
@@ -177,14 +177,14 @@ fn another_body_while_the_first_is_being_made_is_a_400_as_well() {
 #[test]
 fn the_same_string_under_another_api_key_is_another_order() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let other = gateway.make_key("other");
     let foreign = other["secret"].as_str().expect("a secret");
-    send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))).good();
+    send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))).ok_json();
     for prompt in ["a cube", "a cube"] {
         let body = crate::kit::request(json!({"prompt": prompt}));
         let call = Call::generation().key(foreign).json(&body).header("idempotency-key", KEY);
-        send(&gateway, call).good();
+        send(&gateway, call).ok_json();
     }
     assert_eq!(upstream.attempts(), 2, "one for each API key");
 }
@@ -192,26 +192,26 @@ fn the_same_string_under_another_api_key_is_another_order() {
 #[test]
 fn the_same_string_at_another_operation_is_another_order() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))).good();
+    let gateway = Gateway::with_upstream(&upstream);
+    send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))).ok_json();
     let form = || {
-        let form = Form::minimum().file("image", &alpha_png(96, 64));
+        let form = Form::with_required_fields().file("image", &alpha_png(96, 64));
         form.call().key(gateway.secret()).header("idempotency-key", KEY)
     };
     let first = send(&gateway, form());
-    first.good();
+    first.ok_json();
     is_replay(&first, &send(&gateway, form()));
     assert_eq!(upstream.attempts(), 2);
     // The same form with another file is another body.
-    let changed = Form::minimum().file("image", &alpha_png(64, 64)).call().key(gateway.secret());
-    send(&gateway, changed.header("idempotency-key", KEY)).error(400);
+    let changed = Form::with_required_fields().file("image", &alpha_png(64, 64)).call().key(gateway.secret());
+    send(&gateway, changed.header("idempotency-key", KEY)).error_object(400);
     assert_eq!(upstream.attempts(), 2);
 }
 
 #[test]
 fn a_form_with_another_boundary_is_the_same_body() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     // Every client draws the boundary anew for each request.
     let form = |boundary: &str| {
         let part = |head: &str, bytes: &[u8]| {
@@ -229,7 +229,7 @@ fn a_form_with_another_boundary_is_the_same_body() {
         call.bytes(body.concat()).header("idempotency-key", KEY)
     };
     let first = send(&gateway, form("one-boundary"));
-    first.good();
+    first.ok_json();
     is_replay(&first, &send(&gateway, form("another-boundary")));
     assert_eq!(upstream.attempts(), 1);
 }
@@ -237,11 +237,11 @@ fn a_form_with_another_boundary_is_the_same_body() {
 #[test]
 fn a_stream_is_replayed_event_by_event() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     let with = json!({"stream": true, "partial_images": 2});
     let events = |gateway: &Gateway| {
         let reply = keyed(gateway, KEY, with.clone()).open(gateway.address()).expect("an answer");
-        Events::of(reply).rest()
+        Events::from_reply(reply).rest()
     };
     let first = events(&gateway);
     assert_eq!(first.last().map(|event| event.name.as_str()), Some("image_generation.completed"));
@@ -251,13 +251,13 @@ fn a_stream_is_replayed_event_by_event() {
     assert_eq!(events(&gateway), first);
     assert_eq!(upstream.attempts(), 1);
     // A plain answer is not what was ordered under this key.
-    send(&gateway, keyed(&gateway, KEY, json!({"partial_images": 2}))).error(400);
+    send(&gateway, keyed(&gateway, KEY, json!({"partial_images": 2}))).error_object(400);
 }
 
 #[test]
 fn streams_at_once_share_one_attempt() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let call = keyed(&gateway, KEY, json!({"prompt": "a cube [[gate=open]]", "stream": true, "partial_images": 1}));
     let answers = five_at_once(&gateway, &upstream, &call);
     for answer in &answers {
@@ -270,40 +270,40 @@ fn streams_at_once_share_one_attempt() {
 #[test]
 fn a_refusal_is_kept_and_a_failure_that_cost_nothing_is_not() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in ["status=400 body=policy", "status=524 body=html", "cut=30"] {
         let before = upstream.attempts();
         for _ in 0..2 {
             let answer = send(&gateway, keyed(&gateway, script, json!({"prompt": format!("a cube [[{script}]]")})));
-            answer.error(502);
+            answer.error_object(502);
             assert_eq!(answer.should_retry(), Some("false"), "{script}");
         }
         assert_eq!(upstream.attempts(), before + 1, "{script}");
     }
     // The upstream said itself that nothing was made: the same order may be placed again.
-    upstream.next("status=500");
-    send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).error(502);
+    upstream.script_next("status=500");
+    send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).error_object(502);
     let before = upstream.attempts();
-    send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).good();
+    send(&gateway, keyed(&gateway, "again", json!({"prompt": "a cube"}))).ok_json();
     assert_eq!(upstream.attempts(), before + 1);
 }
 
 #[test]
 fn a_request_that_breaks_a_rule_does_not_use_its_key_up() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    send(&gateway, keyed(&gateway, KEY, json!({"size": "1000x1000"}))).error(400);
+    let gateway = Gateway::with_upstream(&upstream);
+    send(&gateway, keyed(&gateway, KEY, json!({"size": "1000x1000"}))).error_object(400);
     assert_eq!(upstream.accepted(), 0);
-    send(&gateway, keyed(&gateway, KEY, json!({"size": "1024x1024"}))).good();
+    send(&gateway, keyed(&gateway, KEY, json!({"size": "1024x1024"}))).ok_json();
     assert_eq!(upstream.attempts(), 1);
 }
 
 #[test]
 fn what_is_kept_on_disk_can_be_read_by_nobody_else() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let answer = send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"})));
-    let image = answer.good()["data"][0]["b64_json"].as_str().expect("an image").as_bytes()[..200].to_vec();
+    let image = answer.ok_json()["data"][0]["b64_json"].as_str().expect("an image").as_bytes()[..200].to_vec();
     is_replay(&answer, &send(&gateway, keyed(&gateway, KEY, json!({"prompt": "a cube"}))));
     for file in files(&gateway.home().join("data")) {
         let bytes = std::fs::read(&file).expect("a file");
@@ -318,10 +318,11 @@ fn what_is_kept_on_disk_can_be_read_by_nobody_else() {
 #[test]
 fn what_is_kept_has_a_bound() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("[replay]\nmax_megabytes = 4\n", &[crate::kit::Account::at("only", &upstream)]);
+    let gateway =
+        Gateway::with("[replay]\nmax_megabytes = 4\n", &[crate::kit::Account::for_upstream("only", &upstream)]);
     for number in 0..8 {
         let with = json!({"prompt": "a cube [[b64=1500000]]", "user": format!("u-{number}")});
-        send(&gateway, keyed(&gateway, &format!("key-{number}"), with)).good();
+        send(&gateway, keyed(&gateway, &format!("key-{number}"), with)).ok_json();
     }
     crate::kit::eventually("the disk is within its bound", || {
         let kept =
@@ -332,6 +333,6 @@ fn what_is_kept_has_a_bound() {
     });
     // The newest is still there.
     let with = json!({"prompt": "a cube [[b64=1500000]]", "user": "u-7"});
-    send(&gateway, keyed(&gateway, "key-7", with)).good();
+    send(&gateway, keyed(&gateway, "key-7", with)).ok_json();
     assert_eq!(upstream.attempts(), 8);
 }

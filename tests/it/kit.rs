@@ -6,60 +6,60 @@
 
 mod config;
 mod contract;
-mod desk;
 mod disk;
 mod events;
+mod foreign_site;
 mod form;
 mod gateway;
-mod hay;
-mod heavy;
+mod heavy_tests;
 mod http;
 mod image;
+mod image_specimens;
+mod leak_search;
+mod leak_watch;
 mod moderator;
 mod process;
 mod random;
-mod site;
-mod tap;
+mod recording_proxy;
+mod stub_server;
 mod tokens;
 mod upstream;
 mod verbatim;
-mod watch;
-mod zoo;
 
 pub(crate) use config::Account;
 pub(crate) use disk::SmallDisk;
 pub(crate) use events::{ERROR_FRAME, Event, Events, before_error_frame};
+pub(crate) use foreign_site::ForeignSite;
 pub(crate) use form::{Form, Pieces, alpha_png, concat, stretched_png};
 pub(crate) use gateway::{Gateway, request};
-pub(crate) use hay::{Canary, Hay, Place, hex};
-pub(crate) use heavy::{PEAK_BYTES, heavy};
+pub(crate) use heavy_tests::{PEAK_BYTES, heavy_test_lock};
 pub(crate) use http::{Answer, Call, Reply};
-pub(crate) use image::{facts, filler, picture};
+pub(crate) use image::{base64_filler, format_and_size, image_file};
+pub(crate) use image_specimens::image_specimen;
+pub(crate) use leak_search::{Canary, CapturedOutput, OutputChannel, hex};
 pub(crate) use moderator::{FLAGGED, FakeModerator};
-pub(crate) use process::{Done, Program, Server, ends_within, signal};
+pub(crate) use process::{CommandOutput, Program, Server, ends_within, signal};
 pub(crate) use random::Random;
-pub(crate) use site::Site;
-pub(crate) use tap::Tap;
+pub(crate) use recording_proxy::RecordingProxy;
 pub(crate) use tokens::{Exchange, FakeTokens};
-pub(crate) use upstream::{Attempt, Deaf, FakeUpstream, Shut, Turn, sha256};
+pub(crate) use upstream::{Attempt, FakeUpstream, RefusingPort, Turn, UnresponsivePort, sha256};
 pub(crate) use verbatim::VerbatimUpstream;
-pub(crate) use zoo::specimen;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that must happen; only a hang ever takes this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until `probe` says something, looking often; panics with `what` when it never does.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(expectation: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "waited in vain: {expectation}");
         pause(Duration::from_millis(20));
     }
 }
@@ -72,6 +72,6 @@ pub(crate) fn pause(duration: Duration) {
 
 /// What the caller of the tests has set in the environment.
 #[expect(clippy::disallowed_methods, reason = "how often to kill and which interpreter to use come from the caller")]
-pub(crate) fn setting(name: &str) -> Option<OsString> {
+pub(crate) fn env_setting(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }

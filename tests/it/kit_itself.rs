@@ -7,15 +7,16 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::kit::{
-    Answer, Call, Events, FakeUpstream, Form, Tap, alpha_png, concat, facts, filler, request, sha256, stretched_png,
+    Answer, Call, Events, FakeUpstream, Form, RecordingProxy, alpha_png, base64_filler, concat, format_and_size,
+    request, sha256, stretched_png,
 };
 
 /// A call to an upstream of the kit, for which no document speaks.
 fn generation() -> Call {
-    Call::generation().asked_of_upstream()
+    Call::generation().for_upstream()
 }
 
-fn ask(upstream: &FakeUpstream, script: &str, with: Value) -> Answer {
+fn send_scripted(upstream: &FakeUpstream, script: &str, with: Value) -> Answer {
     let mut body = request(with);
     body["prompt"] = json!(format!("a cube [[{script}]]"));
     generation().key("sk-upstream-kit").json(&body).send(upstream.address())
@@ -25,10 +26,10 @@ fn ask(upstream: &FakeUpstream, script: &str, with: Value) -> Answer {
 fn the_good_answer_is_an_image_of_the_size_and_format_asked() {
     let upstream = FakeUpstream::start();
     for (format, size) in [("png", "3840x2160"), ("jpeg", "1024x640"), ("webp", "640x1024")] {
-        let answer = ask(&upstream, "", json!({"output_format": format, "size": size, "n": 2})).good();
+        let answer = send_scripted(&upstream, "", json!({"output_format": format, "size": size, "n": 2})).ok_json();
         assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
         let file = STANDARD.decode(answer["data"][1]["b64_json"].as_str().expect("base64")).expect("base64");
-        assert_eq!(facts(&file), (format.to_owned(), size.to_owned()));
+        assert_eq!(format_and_size(&file), (format.to_owned(), size.to_owned()));
     }
     // The caller can have the last byte before the ledger says so.
     upstream.wait_until("all are told", |ledger| ledger.iter().all(|attempt| attempt.completed && !attempt.peer_left));
@@ -40,13 +41,13 @@ fn the_good_answer_is_an_image_of_the_size_and_format_asked() {
 fn a_cut_body_never_looks_whole() {
     let upstream = FakeUpstream::start();
     for script in ["cut=50%", "cut=50% framing=chunked", "cut=50% how=reset", "cut=50% framing=chunked how=reset"] {
-        let answer = ask(&upstream, script, json!({}));
+        let answer = send_scripted(&upstream, script, json!({}));
         assert_eq!((answer.status, answer.complete), (200, false), "{script}");
     }
     assert!(upstream.ledger().iter().all(|attempt| !attempt.completed && !attempt.peer_left));
     // And the ones that do look whole, but are not.
     for script in ["clip=100", "lack=1", "lack=40% framing=chunked", "cut=50% framing=close"] {
-        let answer = ask(&upstream, script, json!({}));
+        let answer = send_scripted(&upstream, script, json!({}));
         assert!(answer.complete && serde_json::from_slice::<Value>(&answer.body).is_err(), "{script}");
     }
     let silent = generation().json(&request(json!({"prompt": "[[hang-up]]"}))).try_send(upstream.address());
@@ -56,7 +57,7 @@ fn a_cut_body_never_looks_whole() {
 #[test]
 fn every_shape_of_json_is_json() {
     let upstream = FakeUpstream::start();
-    let plain = ask(&upstream, "", json!({})).good();
+    let plain = send_scripted(&upstream, "", json!({})).ok_json();
     for script in [
         "shape=pretty",
         "shape=spaced",
@@ -66,16 +67,16 @@ fn every_shape_of_json_is_json() {
         "framing=chunked drip",
         "framing=close",
     ] {
-        let answer = ask(&upstream, script, json!({})).good();
+        let answer = send_scripted(&upstream, script, json!({})).ok_json();
         assert_eq!(answer["data"][0]["b64_json"], plain["data"][0]["b64_json"], "{script}");
         assert!(answer["usage"]["total_tokens"].is_u64(), "{script}");
     }
-    let text = ask(&upstream, "shape=usage-first", json!({})).text();
+    let text = send_scripted(&upstream, "shape=usage-first", json!({})).text();
     assert!(text.find("\"usage\"") < text.find("\"data\""));
-    assert_eq!(ask(&upstream, "data=null", json!({})).good()["data"][0]["b64_json"], Value::Null);
-    assert_eq!(ask(&upstream, "omit=model,size auto=quality", json!({})).good()["quality"], "auto");
+    assert_eq!(send_scripted(&upstream, "data=null", json!({})).ok_json()["data"][0]["b64_json"], Value::Null);
+    assert_eq!(send_scripted(&upstream, "omit=model,size auto=quality", json!({})).ok_json()["quality"], "auto");
     assert_eq!(
-        ask(&upstream, "status=429 body=usage-limit resets-in=9", json!({})).json()["error"]["resets_in_seconds"],
+        send_scripted(&upstream, "status=429 body=usage-limit resets-in=9", json!({})).json()["error"]["resets_in_seconds"],
         9
     );
 }
@@ -83,13 +84,13 @@ fn every_shape_of_json_is_json() {
 #[test]
 fn a_huge_image_is_exactly_as_long_as_asked_and_begins_like_a_file() {
     let upstream = FakeUpstream::start();
-    let answer = ask(&upstream, "b64=400000", json!({})).good();
+    let answer = send_scripted(&upstream, "b64=400000", json!({})).ok_json();
     let image = answer["data"][0]["b64_json"].as_str().expect("base64");
     assert_eq!(image.len(), 400_000);
-    let expected: Vec<u8> = filler(400_000).flat_map(|piece| piece.to_vec()).collect();
+    let expected: Vec<u8> = base64_filler(400_000).flat_map(|piece| piece.to_vec()).collect();
     assert_eq!(image.as_bytes(), expected);
     let file = STANDARD.decode(image).expect("valid base64 all the way");
-    assert_eq!(facts(&file), ("png".to_owned(), "3840x2160".to_owned()));
+    assert_eq!(format_and_size(&file), ("png".to_owned(), "3840x2160".to_owned()));
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn a_peer_that_leaves_is_written_down() {
 
 /// Everything that a streaming request gets from the upstream, as text.
 fn stream(upstream: &FakeUpstream, script: &str) -> String {
-    ask(upstream, script, json!({"stream": true, "partial_images": 2})).text()
+    send_scripted(upstream, script, json!({"stream": true, "partial_images": 2})).text()
 }
 
 #[test]
@@ -150,12 +151,12 @@ fn every_word_about_streams_does_what_it_says() {
     }
     let halves = stream(&upstream, "events=p,half,eof");
     assert!(halves.matches("event: ").count() == 2 && !halves.ends_with('\n'), "{}", &halves[halves.len() - 20..]);
-    assert!(!ask(&upstream, "events=p,cut", json!({"stream": true})).complete);
+    assert!(!send_scripted(&upstream, "events=p,cut", json!({"stream": true})).complete);
     assert!(stream(&upstream, "events=e-policy").contains("\"code\":\"moderation_blocked\""));
     assert!(stream(&upstream, "events=c shape=pretty").matches("\ndata: ").count() > 5);
     assert!(stream(&upstream, "plain").starts_with('{'));
-    assert!(ask(&upstream, "sse", json!({})).text().starts_with("event: "));
-    assert_eq!(ask(&upstream, "status=429", json!({"stream": true})).json()["error"]["type"], "server_error");
+    assert!(send_scripted(&upstream, "sse", json!({})).text().starts_with("event: "));
+    assert_eq!(send_scripted(&upstream, "status=429", json!({"stream": true})).json()["error"]["type"], "server_error");
     let omitted = stream(&upstream, "partials=0 omit=created_at,usage auto=size");
     assert!(!omitted.contains("created_at") && !omitted.contains("usage") && omitted.contains("\"size\":\"auto\""));
     let huge = stream(&upstream, "events=c b64=400000 reads=1460");
@@ -179,14 +180,14 @@ fn a_gate_between_events_holds_the_next_one_back() {
 fn a_form_is_taken_apart_and_its_files_are_known_by_their_digest() {
     let upstream = FakeUpstream::start();
     let (small, big) = (alpha_png(64, 64), stretched_png(1024, 1024, 3 << 20));
-    let form = Form::minimum()
+    let form = Form::with_required_fields()
         .file("image[]", &small)
         .big_file("mask", big.clone())
         .text("n", "2")
         .text("user", "")
         .file("image", b"--not\r\n--a\r\n\r\n--boundary");
     let (taken, answer) = form.call().key("kit").upload(upstream.address()).expect("an answer");
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert!(taken > 3 << 20);
     let attempt = &upstream.ledger()[0];
     let names: Vec<&str> = attempt.parts.iter().map(|part| part.name.as_str()).collect();
@@ -219,9 +220,9 @@ fn a_stretched_file_is_a_whole_png_of_the_exact_length() {
 #[test]
 fn an_account_that_answers_early_has_not_read_the_body() {
     let upstream = FakeUpstream::start();
-    upstream.always("kit", "early status=401");
+    upstream.always_for_token("kit", "early status=401");
     // The head alone is sent: an account that read the body first would never answer.
-    let announced = Form::minimum().call().key("kit").only_promising(40 << 20);
+    let announced = Form::with_required_fields().call().key("kit").announcing_only(40 << 20);
     assert_eq!(announced.send(upstream.address()).status, 401);
     assert!(upstream.ledger()[0].parts.is_empty());
 }
@@ -237,7 +238,7 @@ fn the_reader_of_events_takes_no_other_shape() {
         let mut reply = generation().json(&body).open(upstream.address()).expect("an answer");
         reply.headers.retain(|(name, _)| name != "content-type");
         reply.headers.push(("content-type".to_owned(), "text/event-stream; charset=utf-8".to_owned()));
-        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Events::of(reply).rest().len()));
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Events::from_reply(reply).rest().len()));
         assert_eq!(read.ok(), good.then_some(1), "{frames}");
     }
 }
@@ -245,7 +246,7 @@ fn the_reader_of_events_takes_no_other_shape() {
 #[test]
 fn a_wire_changes_nothing_and_writes_down_every_request() {
     let upstream = FakeUpstream::start();
-    let tap = Tap::before(upstream.address());
+    let tap = RecordingProxy::in_front_of(upstream.address());
     let body = request(json!({})).to_string();
     let call = || generation().key("sk-upstream-kit").header("content-type", "application/json");
     let plain = call().bytes(body.clone()).send(upstream.address());

@@ -63,7 +63,7 @@ fn dropped(metrics: SocketAddr) -> u64 {
 fn ask(times: usize, address: SocketAddr, key: &str) {
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..times / 4).for_each(|_| drop(Call::get("/v1/models").key(key).send(address).good())));
+            scope.spawn(|| (0..times / 4).for_each(|_| drop(Call::get("/v1/models").key(key).send(address).ok_json())));
         }
     });
 }
@@ -107,7 +107,7 @@ fn each_line_can_be_a_json_object_with_the_id_of_its_request() {
     let key = key(&home);
     let server = program(&home).env("IMAGATE_LOG_FORMAT", "json").args(["serve"]).serve();
     let answer = Call::get("/v1/models").key(&key).send(server.address());
-    answer.good();
+    answer.ok_json();
     let id = answer.header("x-request-id").expect("an id").to_owned();
     let answered = eventually("the request is logged", || {
         let log = server.stderr();
@@ -115,7 +115,10 @@ fn each_line_can_be_a_json_object_with_the_id_of_its_request() {
         lines.into_iter().find(|line| line["fields"]["message"] == "answered")
     });
     assert_eq!(answered["fields"]["request_id"], id, "{answered}");
-    assert_eq!((&answered["level"], &answered["target"]), (&"INFO".into(), &"imagate::gateway::front::answer".into()));
+    assert_eq!(
+        (&answered["level"], &answered["target"]),
+        (&"INFO".into(), &"imagate::gateway::front::response".into())
+    );
     assert!(answered["timestamp"].is_string(), "{answered}");
 }
 
@@ -127,7 +130,7 @@ fn a_line_that_is_written_within_a_request_holds_the_id_of_the_request() {
         program(&home).env("IMAGATE_LOG", "imagate=debug").env("IMAGATE_LOG_FORMAT", "json").args(["serve"]).serve();
     let body = serde_json::json!({"model": "gpt-image-2", "prompt": "a cube"});
     let answer = Call::generation().key(&key).json(&body).send(server.address());
-    answer.good();
+    answer.ok_json();
     let begun = eventually("the job is logged", || {
         let log = server.stderr();
         let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

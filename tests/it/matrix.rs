@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::edits::data_url;
-use crate::kit::{Answer, Attempt, Call, FakeUpstream, Form, Gateway, request, sha256, specimen};
+use crate::kit::{Answer, Attempt, Call, FakeUpstream, Form, Gateway, image_specimen, request, sha256};
 
 const TABLE: &str = include_str!("../cases/images.json");
 
@@ -134,7 +134,7 @@ impl Row {
             }
         }
         form = self.parts.iter().fold(form, |form, (name, text)| form.text(name, text));
-        self.chosen().iter().fold(form, |form, (name, kind)| form.file(name, &specimen(kind)))
+        self.chosen().iter().fold(form, |form, (name, kind)| form.file(name, &image_specimen(kind)))
     }
 
     fn chosen(&self) -> Vec<(String, String)> {
@@ -149,7 +149,7 @@ impl Row {
         if self.verdict == Verdict::Accepted {
             return unresolved(answer);
         }
-        let error = answer.error(self.status);
+        let error = answer.error_object(self.status);
         let expected = json!({"type": "invalid_request_error", "code": self.code, "param": self.param});
         let found = json!({"type": error["type"], "code": error["code"], "param": error["param"]});
         if found != expected {
@@ -164,7 +164,7 @@ fn show_files(value: &mut Value) {
     match value {
         Value::String(text) => {
             if let Some(kind) = text.strip_prefix('@') {
-                *text = data_url(&specimen(kind));
+                *text = data_url(&image_specimen(kind));
             }
         }
         Value::Array(list) => list.iter_mut().for_each(show_files),
@@ -206,7 +206,7 @@ fn the_table_is_well_formed() {
 #[test]
 fn every_bad_request_names_its_parameter_and_costs_the_upstream_nothing() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let rows = table();
     let mut faults = Vec::new();
     let mut count = 0;
@@ -223,7 +223,7 @@ fn every_bad_request_names_its_parameter_and_costs_the_upstream_nothing() {
 #[test]
 fn every_good_request_reaches_the_upstream_as_written() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let rows = table();
     let (mut faults, mut count) = (Vec::new(), 0);
     for (row, operation) in checks(&rows, Verdict::Accepted) {
@@ -238,7 +238,7 @@ fn every_good_request_reaches_the_upstream_as_written() {
     }
     assert!(faults.is_empty(), "{} of {count} requests:\n{}", faults.len(), faults.join("\n"));
     assert_eq!(upstream.attempts(), count, "one attempt each");
-    assert_eq!(gateway.settled(count).len(), count);
+    assert_eq!(gateway.final_records(count).len(), count);
 }
 
 /// A field or file that the caller wrote and the upstream did not get as written.
@@ -293,7 +293,7 @@ fn files(row: &Row, operation: Operation, written: &Value) -> Vec<Vec<u8>> {
         }
         Operation::Form => {
             let (masks, images): (Vec<_>, Vec<_>) = row.chosen().into_iter().partition(|(name, _)| name == "mask");
-            images.into_iter().chain(masks).map(|(_, kind)| sha256(&specimen(&kind))).collect()
+            images.into_iter().chain(masks).map(|(_, kind)| sha256(&image_specimen(&kind))).collect()
         }
     }
 }

@@ -12,15 +12,15 @@ fn says(counts: &str, line: &str) -> bool {
 #[test]
 fn counts_tell_the_same_story_as_records() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream).with_places(3)]);
-    gateway.generate(json!({"n": 2, "size": "1024x1024", "quality": "low"})).good();
-    gateway.scripted("status=400 body=policy").error(502);
-    gateway.generate(json!({"size": "1x1"})).error(400);
-    Call::generation().key("sk-img-nobody").json(&json!({})).send(gateway.address()).error(401);
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_slots(3)]);
+    gateway.generate(json!({"n": 2, "size": "1024x1024", "quality": "low"})).ok_json();
+    gateway.scripted("status=400 body=policy").error_object(502);
+    gateway.generate(json!({"size": "1x1"})).error_object(400);
+    Call::generation().key("sk-img-nobody").json(&json!({})).send(gateway.address()).error_object(401);
     Call::get("/nowhere").send(gateway.address());
-    gateway.settled(2);
+    gateway.final_records(2);
     let counts = eventually("both jobs are counted", || {
-        let counts = gateway.counts();
+        let counts = gateway.metrics_text();
         says(&counts, "imagate_jobs_total{operation=\"create_image\",state=\"refused\"} 1").then_some(counts)
     });
     for line in [
@@ -48,24 +48,25 @@ fn counts_tell_the_same_story_as_records() {
 #[test]
 fn an_account_that_is_out_or_gone_is_told_of() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("first", &upstream), Account::at("second", &upstream)]);
-    gateway.manage(&["account", "disable", "first"]).good();
+    let gateway =
+        Gateway::with("", &[Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream)]);
+    gateway.run_command(&["account", "disable", "first"]).ok_stdout();
     eventually("the account is out", || {
-        says(&gateway.counts(), "imagate_account_disabled{account=\"first\"} 1").then_some(())
+        says(&gateway.metrics_text(), "imagate_account_disabled{account=\"first\"} 1").then_some(())
     });
-    assert!(says(&gateway.counts(), "imagate_account_disabled{account=\"second\"} 0"));
+    assert!(says(&gateway.metrics_text(), "imagate_account_disabled{account=\"second\"} 0"));
 }
 
 #[test]
 fn health_stands_on_every_listener_and_counts_only_on_their_own() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
         let answer = Call::get(path).send(gateway.address());
         assert_eq!((answer.status, answer.text().as_str()), (200, text));
     }
     assert_eq!(Call::get("/metrics").send(gateway.address()).status, 404);
-    assert!(says(&gateway.counts(), "imagate_unsettled_records 0"));
+    assert!(says(&gateway.metrics_text(), "imagate_unsettled_records 0"));
     // While the last request is awaited it lives, and takes no other.
     let metrics = gateway.metrics_address();
     let call = gateway.call(json!({"prompt": "a cube [[stall=middle b64=400000]]"}));
@@ -94,17 +95,17 @@ fn readiness_says_that_the_disk_has_no_room_for_records() {
     assert_eq!(ready(), (200, "ready\n".to_owned()));
 
     let generation = || Call::generation().key(key).json(&request(json!({"size": "1024x1024"}))).send(server.address());
-    disk.fill_but(1);
+    disk.fill_except(1);
     let short = (503, "not ready: disk_space\n".to_owned());
     eventually("there is hardly room for records", || (ready() == short).then_some(()));
-    generation().good();
+    generation().ok_json();
     assert_eq!(ready(), short);
     disk.clear();
     eventually("there is room again", || (ready().0 == 200).then_some(()));
 
     disk.fill();
     let refused = eventually("a record is not taken", || Some(generation()).filter(|answer| answer.status != 200));
-    refused.error(503);
+    refused.error_object(503);
     let full = (503, "not ready: store_writes, disk_space\n".to_owned());
     eventually("it takes nothing", || (ready() == full).then_some(()));
     eventually("it fails again and again", || {
@@ -116,7 +117,7 @@ fn readiness_says_that_the_disk_has_no_room_for_records() {
 
     disk.clear();
     eventually("it is ready by itself", || (ready().0 == 200).then_some(()));
-    generation().good();
+    generation().ok_json();
     let again = || server.stderr().matches("writing records works again").count();
     eventually("the log says that records are written again", || (again() > 0).then_some(()));
     assert_eq!(again(), 1, "{}", server.stderr());

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Call, FakeUpstream, Form, Gateway, eventually, specimen};
+use crate::kit::{Account, Call, FakeUpstream, Form, Gateway, eventually, image_specimen};
 
 /// An image model of the operator's own.
 const SKETCH: &str = "
@@ -21,13 +21,13 @@ compression = false
 ";
 
 fn talking(name: &str, upstream: &FakeUpstream) -> Account {
-    Account::at(name, upstream).speaking_responses()
+    Account::for_upstream(name, upstream).with_responses_protocol()
 }
 
 /// The ids that the list holds for this key.
 #[track_caller]
 fn listed(address: SocketAddr, secret: &str) -> Vec<String> {
-    let list = Call::get("/v1/models").key(secret).send(address).good();
+    let list = Call::get("/v1/models").key(secret).send(address).ok_json();
     let data = list["data"].as_array().expect("data");
     data.iter().map(|model| model["id"].as_str().expect("an id").to_owned()).collect()
 }
@@ -40,21 +40,21 @@ fn questions(upstream: &FakeUpstream) -> usize {
 #[test]
 fn the_list_has_the_shape_that_clients_page_through() {
     let gateway = Gateway::simulated();
-    let list = Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).good();
+    let list = Call::get("/v1/models").key(gateway.secret()).send(gateway.address()).ok_json();
     assert_eq!(list["object"], "list");
     for model in list["data"].as_array().expect("data") {
         assert!(model["id"].is_string() && model["owned_by"].is_string() && model["created"].is_u64(), "{model}");
         assert_eq!(model["object"], "model");
     }
     let query = Call::get("/v1/models?client_version=0.169.0").key(gateway.secret()).send(gateway.address());
-    assert_eq!(query.good(), list, "a query is ignored and the order is stable");
+    assert_eq!(query.ok_json(), list, "a query is ignored and the order is stable");
 }
 
 #[test]
 fn both_image_ids_can_be_retrieved_whatever_the_list_says() {
     let gateway = Gateway::simulated();
     for id in ["gpt-image-2", "gpt-image-2-2026-04-21"] {
-        let model = Call::get(&format!("/v1/models/{id}")).key(gateway.secret()).send(gateway.address()).good();
+        let model = Call::get(&format!("/v1/models/{id}")).key(gateway.secret()).send(gateway.address()).ok_json();
         assert_eq!((&model["id"], &model["object"]), (&json!(id), &json!("model")));
         assert!(model["created"].is_u64() && model["owned_by"].is_string(), "{model}");
     }
@@ -64,7 +64,7 @@ fn both_image_ids_can_be_retrieved_whatever_the_list_says() {
 fn an_unknown_model_is_a_404_that_names_the_parameter() {
     let gateway = Gateway::simulated();
     let answer = Call::get("/v1/models/no-such-model").key(gateway.secret()).send(gateway.address());
-    let error = answer.error(404);
+    let error = answer.error_object(404);
     assert_eq!(
         (&error["type"], &error["param"], &error["code"]),
         (&json!("invalid_request_error"), &json!("model"), &json!("model_not_found"))
@@ -75,9 +75,9 @@ fn an_unknown_model_is_a_404_that_names_the_parameter() {
 #[test]
 fn models_need_a_key_and_no_upstream() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for path in ["/v1/models", "/v1/models/gpt-image-2", "/v1/models/no-such-model"] {
-        let error = Call::get(path).send(gateway.address()).error(401);
+        let error = Call::get(path).send(gateway.address()).error_object(401);
         assert_eq!(error["code"], "INVALID_API_KEY");
         drop(Call::get(path).key(gateway.secret()).send(gateway.address()));
     }
@@ -87,23 +87,23 @@ fn models_need_a_key_and_no_upstream() {
 #[test]
 fn text_models_come_from_the_accounts_of_the_callers_group_and_tell_nothing_else_of_them() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-one", "models=gpt-5.5,b,gpt-image-9,text-embedding-3-small");
-    upstream.always("sk-upstream-two", "models=a,b");
-    upstream.always("sk-upstream-other", "models=secret-1");
+    upstream.always_for_token("sk-upstream-one", "models=gpt-5.5,b,gpt-image-9,text-embedding-3-small");
+    upstream.always_for_token("sk-upstream-two", "models=a,b");
+    upstream.always_for_token("sk-upstream-other", "models=secret-1");
     let accounts = [
         talking("one", &upstream),
         talking("two", &upstream),
-        talking("other", &upstream).line("groups = [\"team\"]"),
-        Account::at("drawing", &upstream),
+        talking("other", &upstream).with_line("groups = [\"team\"]"),
+        Account::for_upstream("drawing", &upstream),
     ];
     let gateway = Gateway::with("[[groups]]\nname = \"team\"\n", &accounts);
     let answer = Call::get("/v1/models").key(gateway.secret()).send(gateway.address());
-    let list = answer.good();
+    let list = answer.ok_json();
     let expected = |id: &str| json!({"id": id, "object": "model", "created": 1_760_000_000, "owned_by": "imagate"});
     assert_eq!(list, json!({"object": "list", "data": [expected("a"), expected("b"), expected("gpt-5.5")]}));
-    let one = Call::get("/v1/models/b").key(gateway.secret()).send(gateway.address()).good();
+    let one = Call::get("/v1/models/b").key(gateway.secret()).send(gateway.address()).ok_json();
     assert_eq!(one, expected("b"));
-    let error = Call::get("/v1/models/secret-1").key(gateway.secret()).send(gateway.address()).error(404);
+    let error = Call::get("/v1/models/secret-1").key(gateway.secret()).send(gateway.address()).error_object(404);
     assert_eq!(error["code"], "model_not_found");
     let asked: Vec<String> = upstream.ledger().into_iter().map(|attempt| attempt.token).collect();
     assert_eq!((asked.len(), asked.contains(&"sk-upstream-other".to_owned())), (2, false), "{asked:?}");
@@ -112,7 +112,7 @@ fn text_models_come_from_the_accounts_of_the_callers_group_and_tell_nothing_else
 #[test]
 fn one_question_serves_everybody_who_asks() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-one", "gate=open models=a");
+    upstream.always_for_token("sk-upstream-one", "gate=open models=a");
     let gateway = Gateway::with("", &[talking("one", &upstream)]);
     let (address, secret) = (gateway.address(), gateway.secret().to_owned());
     let askers: Vec<_> = (0..20)
@@ -135,10 +135,10 @@ fn an_account_that_fails_only_leaves_its_models_out() {
         ["status=401", "status=500", "models=huge", "body=html", "body=none", "cut=50%", "hang-up", "stall=head"];
     let upstream = FakeUpstream::start();
     let mut accounts = vec![talking("good", &upstream)];
-    upstream.always("sk-upstream-good", "models=a");
+    upstream.always_for_token("sk-upstream-good", "models=a");
     for (number, script) in scripts.iter().enumerate() {
         let account = talking(&format!("bad{number}"), &upstream);
-        upstream.always(&account.token, script);
+        upstream.always_for_token(&account.token, script);
         accounts.push(account);
     }
     let gateway = Gateway::with("", &accounts);
@@ -146,9 +146,9 @@ fn an_account_that_fails_only_leaves_its_models_out() {
     assert_eq!(listed(gateway.address(), gateway.secret()), ["a"]);
     assert_eq!(questions(&upstream), scripts.len() + 1, "nobody is asked twice");
     eventually("the log says which account gave no models", || {
-        gateway.said().contains("the models of an account could not be listed").then_some(())
+        gateway.output().contains("the models of an account could not be listed").then_some(())
     });
-    assert!(!gateway.said().contains("canary"), "{}", gateway.said());
+    assert!(!gateway.output().contains("canary"), "{}", gateway.output());
     // What was learnt here says nothing of whether the accounts can work.
     assert_eq!(gateway.account("bad0")["state"], gateway.account("good")["state"]);
 }
@@ -164,44 +164,45 @@ fn models_that_the_operator_chose_are_listed_in_his_order_without_a_question() {
 #[test]
 fn an_added_image_model_is_served_by_its_own_rules_and_found_by_its_id() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with(SKETCH, &[Account::at("drawing", &upstream), talking("talking", &upstream)]);
-    let model = Call::get("/v1/models/sketch-1").key(gateway.secret()).send(gateway.address()).good();
+    let gateway = Gateway::with(SKETCH, &[Account::for_upstream("drawing", &upstream), talking("talking", &upstream)]);
+    let model = Call::get("/v1/models/sketch-1").key(gateway.secret()).send(gateway.address()).ok_json();
     assert_eq!((&model["id"], upstream.accepted()), (&json!("sketch-1"), 0));
 
     let asked =
         json!({"model": "sketch-1", "size": "1024x1024", "quality": "draft", "background": "transparent", "n": 2});
-    let answer = gateway.call(asked.clone()).for_added_model().send(gateway.address()).good();
+    let answer = gateway.call(asked.clone()).without_document_check().send(gateway.address()).ok_json();
     assert_eq!((&answer["model"], &answer["quality"]), (&json!("sketch-1"), &json!("draft")));
     let sent = upstream.ledger()[0].json();
     for (name, value) in asked.as_object().expect("fields") {
         assert_eq!(sent[name], *value, "{name} goes upstream as it came");
     }
     let form = Form::new().text("model", "sketch-1").text("prompt", "red").text("quality", "high");
-    let edited = gateway.edit(form.file("image[]", &specimen("png")));
-    assert_eq!(edited.good()["model"], "sketch-1");
-    assert_eq!(gateway.settled(2)[0]["quality"], "draft");
+    let edited = gateway.edit(form.file("image[]", &image_specimen("png")));
+    assert_eq!(edited.ok_json()["model"], "sketch-1");
+    assert_eq!(gateway.final_records(2)[0]["quality"], "draft");
 }
 
 #[test]
 fn an_added_image_model_is_held_to_its_rules_before_anything_is_sent() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with(SKETCH, &[Account::at("drawing", &upstream), talking("talking", &upstream)]);
+    let gateway = Gateway::with(SKETCH, &[Account::for_upstream("drawing", &upstream), talking("talking", &upstream)]);
     for (name, value) in
         [("size", json!("1536x1024")), ("quality", json!("low")), ("output_format", json!("webp")), ("n", json!(3))]
     {
         let mut with = json!({"model": "sketch-1"});
         with[name] = value.clone();
-        let error = gateway.generate(with.clone()).error(400);
+        let error = gateway.generate(with.clone()).error_object(400);
         assert_eq!(error["param"], name, "{error}");
         if name == "n" {
             continue;
         }
         with["type"] = json!("image_generation");
         let body: Value = json!({"model": "gpt-5.5", "input": "red", "tools": [with]});
-        let error = Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address()).error(400);
+        let error =
+            Call::post("/v1/responses").key(gateway.secret()).json(&body).send(gateway.address()).error_object(400);
         assert_eq!(error["param"], format!("tools[0].{name}"), "{error}");
     }
-    let error = gateway.generate(json!({"model": "sketch-2"})).error(400);
+    let error = gateway.generate(json!({"model": "sketch-2"})).error_object(400);
     assert_eq!(error["param"], "model");
     assert!(error["message"].as_str().is_some_and(|message| message.ends_with("and 'sketch-1'.")), "{error}");
     assert_eq!(upstream.accepted(), 0);

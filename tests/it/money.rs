@@ -20,9 +20,9 @@ fn pool(upstream: &FakeUpstream) -> Gateway {
 /// As [`pool`], with these top-level lines of the configuration.
 fn pool_with(top: &str, upstream: &FakeUpstream) -> Gateway {
     let accounts = [
-        Account::at("first", upstream),
-        Account::at("second", upstream).spare(),
-        Account::at("third", upstream).spare(),
+        Account::for_upstream("first", upstream),
+        Account::for_upstream("second", upstream).with_free_tier(),
+        Account::for_upstream("third", upstream).with_free_tier(),
     ];
     Gateway::with(top, &accounts)
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
-use crate::kit::{FakeUpstream, Gateway, Random, setting};
+use crate::kit::{FakeUpstream, Gateway, Random, env_setting};
 use link::Link;
 use make::Request;
 
@@ -57,14 +57,14 @@ struct Run {
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    let given = setting(name).map(|text| text.into_string().expect("a number").parse().expect("a number"));
+    let given = env_setting(name).map(|text| text.into_string().expect("a number").parse().expect("a number"));
     given.unwrap_or(default)
 }
 
 /// Sends `count` requests, and panics if anything went wrong.
 fn run(count: u64, seed: u64) {
     let upstream = FakeUpstream::digesting();
-    let mut gateway = Gateway::before(&upstream).with_quiet_log();
+    let mut gateway = Gateway::with_upstream(&upstream).with_quiet_log();
     let run = Run {
         address: gateway.address(),
         secret: gateway.secret().to_owned(),
@@ -81,7 +81,7 @@ fn run(count: u64, seed: u64) {
     let table = run.table.into_inner().expect("a table");
     table.print(count, seed);
     assert!(gateway.server().is_running(), "the gateway has ended");
-    assert!(!gateway.said().contains("panicked"), "{}", gateway.said());
+    assert!(!gateway.output().contains("panicked"), "{}", gateway.output());
     assert!(table.faults.is_empty(), "{} faults:\n{}", table.faults.len(), table.faults.join("\n"));
     table.assert_refused_cost_nothing(&gateway, upstream.attempts());
 }
@@ -132,7 +132,7 @@ impl Table {
 
     /// Every call upstream has a record, and no record is of a refused request.
     fn assert_refused_cost_nothing(&self, gateway: &Gateway, attempts: usize) {
-        let records = gateway.settled(attempts);
+        let records = gateway.final_records(attempts);
         assert_eq!(records.len(), attempts, "records, and calls upstream");
         assert!(
             attempts as u64 >= self.images && !self.refused.is_empty(),

@@ -23,7 +23,7 @@ fn prepared(
     accounts: impl Fn(&FakeUpstream, &FakeTokens) -> Vec<Account>,
 ) -> (FakeUpstream, FakeTokens, Gateway) {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
-    tokens.take(SLOW);
+    tokens.set_delay(SLOW);
     prepare(&tokens);
     let gateway = Gateway::with("", &accounts(&upstream, &tokens));
     (upstream, tokens, gateway)
@@ -35,7 +35,7 @@ fn one(upstream: &FakeUpstream, tokens: &FakeTokens) -> Vec<Account> {
 
 /// An account `a`, and one with an API key for when it is out.
 fn with_spare(upstream: &FakeUpstream, tokens: &FakeTokens) -> Vec<Account> {
-    vec![Account::oauth("a", upstream, tokens), Account::at("spare", upstream).spare()]
+    vec![Account::oauth("a", upstream, tokens), Account::for_upstream("spare", upstream).with_free_tier()]
 }
 
 /// So many requests at once; their answers.
@@ -48,7 +48,7 @@ fn at_once(gateway: &Gateway, count: usize, prompt: &str) -> Vec<Answer> {
 
 #[track_caller]
 fn all_good(answers: &[Answer]) {
-    answers.iter().for_each(|answer| drop(answer.good()));
+    answers.iter().for_each(|answer| drop(answer.ok_json()));
 }
 
 fn called(upstream: &FakeUpstream) -> Vec<String> {
@@ -70,24 +70,24 @@ fn exchange(tokens: &FakeTokens, fields: &str) -> Answer {
 fn the_fake_endpoint_takes_each_refresh_token_once_and_knows_its_clients() {
     let tokens = FakeTokens::start();
     let fields = "client_id=client-a&client_secret=secret%2da&grant_type=refresh_token&refresh_token=refresh-a-0";
-    let first = exchange(&tokens, fields).good();
+    let first = exchange(&tokens, fields).ok_json();
     assert_eq!((&first["access_token"], &first["refresh_token"]), (&json!("access-a-1"), &json!("refresh-a-1")));
     assert_eq!(exchange(&tokens, fields).json()["error"], "invalid_grant");
-    let again = exchange(&tokens, &fields.replace("refresh-a-0", "refresh-a-1")).good();
+    let again = exchange(&tokens, &fields.replace("refresh-a-0", "refresh-a-1")).ok_json();
     assert_eq!((&again["access_token"], &again["expires_in"]), (&json!("access-a-2"), &json!(3600)));
     assert_eq!(exchange(&tokens, &fields.replace("secret%2da", "guess")).status, 401);
     tokens.revoke("a");
     assert_eq!(exchange(&tokens, &fields.replace("refresh-a-0", "refresh-a-2")).json()["error"], "invalid_grant");
     let statuses: Vec<_> = tokens.ledger().iter().map(|exchange| exchange.status).collect();
     assert_eq!(statuses, [200, 400, 200, 401, 400]);
-    assert_eq!(tokens.of("a").len(), 5);
+    assert_eq!(tokens.exchanges_of("a").len(), 5);
 }
 
 #[test]
 fn the_first_token_is_made_once_for_fifty_parallel_requests() {
     let (upstream, tokens, gateway) = rig(one);
     all_good(&at_once(&gateway, 50, "a cube"));
-    let exchanges = tokens.of("a");
+    let exchanges = tokens.exchanges_of("a");
     assert_eq!(exchanges.len(), 1, "{exchanges:#?}");
     assert_eq!((exchanges[0].form["grant_type"].as_str(), exchanges[0].basic), ("refresh_token", true));
     assert!(called(&upstream).iter().all(|token| token == "access-a-1"));
@@ -98,10 +98,15 @@ fn the_first_token_is_made_once_for_fifty_parallel_requests() {
 fn the_client_names_itself_in_the_form_where_that_is_configured() {
     let (_upstream, tokens, gateway) = rig(|upstream, tokens| {
         let account = Account::oauth("a", upstream, tokens);
-        vec![account.line("client_auth = \"body\"").line("scope = \"images more\"").line("audience = \"urn:an api\"")]
+        vec![
+            account
+                .with_line("client_auth = \"body\"")
+                .with_line("scope = \"images more\"")
+                .with_line("audience = \"urn:an api\""),
+        ]
     });
-    gateway.generate(json!({})).good();
-    let exchange = &tokens.of("a")[0];
+    gateway.generate(json!({})).ok_json();
+    let exchange = &tokens.exchanges_of("a")[0];
     assert!(!exchange.basic);
     assert_eq!((exchange.form["scope"].as_str(), exchange.form["audience"].as_str()), ("images more", "urn:an api"));
 }
@@ -109,7 +114,7 @@ fn the_client_names_itself_in_the_form_where_that_is_configured() {
 #[test]
 fn two_tokens_needed_by_twenty_parallel_requests_are_made_by_one_call_each() {
     let (upstream, tokens, gateway) =
-        rig(|upstream, tokens| ["a", "b"].map(|name| Account::oauth(name, upstream, tokens).with_places(10)).to_vec());
+        rig(|upstream, tokens| ["a", "b"].map(|name| Account::oauth(name, upstream, tokens).with_slots(10)).to_vec());
     std::thread::scope(|scope| {
         let lanes = scope.spawn(|| at_once(&gateway, 20, "a cube [[gate=open]]"));
         upstream.wait_until("both accounts are full", |ledger| ledger.len() == 20);
@@ -117,26 +122,26 @@ fn two_tokens_needed_by_twenty_parallel_requests_are_made_by_one_call_each() {
         all_good(&lanes.join().expect("answers"));
     });
     for name in ["a", "b"] {
-        assert_eq!(tokens.of(name).len(), 1, "{name}");
+        assert_eq!(tokens.exchanges_of(name).len(), 1, "{name}");
         assert_eq!(called(&upstream).iter().filter(|token| **token == format!("access-{name}-1")).count(), 10);
     }
 }
 
 #[test]
 fn a_token_that_ended_is_refreshed_once_for_fifty_parallel_requests() {
-    let (upstream, tokens, mut gateway) = prepared(|tokens| tokens.live(Duration::from_secs(2)), one);
-    gateway.generate(json!({})).good();
+    let (upstream, tokens, mut gateway) = prepared(|tokens| tokens.set_lifetime(Duration::from_secs(2)), one);
+    gateway.generate(json!({})).ok_json();
     gateway.kill();
-    let before = tokens.of("a");
+    let before = tokens.exchanges_of("a");
     let last = before.last().expect("an exchange");
     while last.ends.expect("an end") > Instant::now() {
         pause(Duration::from_millis(50));
     }
-    tokens.live(Duration::from_secs(3600));
+    tokens.set_lifetime(Duration::from_secs(3600));
     gateway.start();
     let made = upstream.attempts();
     all_good(&at_once(&gateway, 50, "a cube"));
-    assert_eq!(tokens.of("a").len(), before.len() + 1, "{:#?}", tokens.of("a"));
+    assert_eq!(tokens.exchanges_of("a").len(), before.len() + 1, "{:#?}", tokens.exchanges_of("a"));
     let dead = last.token.clone().expect("a token");
     assert!(called(&upstream)[made..].iter().all(|token| *token != dead), "a dead token was used");
 }
@@ -144,12 +149,12 @@ fn a_token_that_ended_is_refreshed_once_for_fifty_parallel_requests() {
 #[test]
 fn a_token_that_the_upstream_does_not_take_is_refreshed_once_and_the_same_account_is_asked_once_more() {
     let (upstream, tokens, gateway) = rig(with_spare);
-    gateway.generate(json!({})).good();
-    upstream.always("access-a-1", "status=401");
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
+    upstream.always_for_token("access-a-1", "status=401");
+    gateway.generate(json!({})).ok_json();
     assert_eq!(called(&upstream), ["access-a-1", "access-a-1", "access-a-2"], "no other account, and no second repeat");
-    assert_eq!(tokens.of("a").len(), 2);
-    let record = gateway.settled(2).pop().expect("a record");
+    assert_eq!(tokens.exchanges_of("a").len(), 2);
+    let record = gateway.final_records(2).pop().expect("a record");
     let attempts: Vec<_> = record["attempts"].as_array().expect("attempts").iter().map(|one| &one["account"]).collect();
     assert_eq!(attempts, ["a", "a"], "{record}");
 }
@@ -157,24 +162,24 @@ fn a_token_that_the_upstream_does_not_take_is_refreshed_once_and_the_same_accoun
 #[test]
 fn fifty_parallel_requests_with_a_token_that_is_not_taken_cost_one_refresh() {
     let (upstream, tokens, gateway) = rig(one);
-    gateway.generate(json!({})).good();
-    upstream.always("access-a-1", "status=401");
+    gateway.generate(json!({})).ok_json();
+    upstream.always_for_token("access-a-1", "status=401");
     all_good(&at_once(&gateway, 50, "a cube"));
-    assert_eq!(tokens.of("a").len(), 2, "{:#?}", tokens.of("a"));
+    assert_eq!(tokens.exchanges_of("a").len(), 2, "{:#?}", tokens.exchanges_of("a"));
     assert_eq!(called(&upstream).iter().filter(|token| *token == "access-a-2").count(), 50);
 }
 
 #[test]
 fn a_token_that_is_not_taken_even_when_new_is_not_refreshed_again_and_again() {
     let (upstream, tokens, gateway) = rig(with_spare);
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     for number in 1..20 {
-        upstream.always(&format!("access-a-{number}"), "status=401");
+        upstream.always_for_token(&format!("access-a-{number}"), "status=401");
     }
     for _ in 0..5 {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
     }
-    assert!(tokens.of("a").len() <= 3, "{} refreshes", tokens.of("a").len());
+    assert!(tokens.exchanges_of("a").len() <= 3, "{} refreshes", tokens.exchanges_of("a").len());
     let once = called(&upstream).iter().filter(|token| token.starts_with("access-a-")).count();
     assert!(once <= 5, "{:?}", called(&upstream));
 }
@@ -182,18 +187,18 @@ fn a_token_that_is_not_taken_even_when_new_is_not_refreshed_again_and_again() {
 #[test]
 fn a_rotated_refresh_token_is_used_next_and_survives_kills() {
     let (upstream, tokens, mut gateway) = rig(one);
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     for round in 1..4_usize {
         gateway.kill();
         gateway.start();
         // A good token is not refreshed only because the process is new.
-        gateway.generate(json!({})).good();
-        assert_eq!(tokens.of("a").len(), round, "{:#?}", tokens.of("a"));
-        upstream.always(&format!("access-a-{round}"), "status=401");
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
+        assert_eq!(tokens.exchanges_of("a").len(), round, "{:#?}", tokens.exchanges_of("a"));
+        upstream.always_for_token(&format!("access-a-{round}"), "status=401");
+        gateway.generate(json!({})).ok_json();
     }
-    assert_eq!(refresh_tokens(&tokens.of("a")), ["refresh-a-0", "refresh-a-1", "refresh-a-2", "refresh-a-3"]);
-    assert!(tokens.of("a").iter().all(|exchange| exchange.status == 200));
+    assert_eq!(refresh_tokens(&tokens.exchanges_of("a")), ["refresh-a-0", "refresh-a-1", "refresh-a-2", "refresh-a-3"]);
+    assert!(tokens.exchanges_of("a").iter().all(|exchange| exchange.status == 200));
 }
 
 #[test]
@@ -210,19 +215,19 @@ fn a_kill_right_after_a_refresh_does_not_lose_the_rotated_token() {
             });
             gateway.kill();
         });
-        upstream.always(&format!("access-a-{}", round + 1), "status=401");
+        upstream.always_for_token(&format!("access-a-{}", round + 1), "status=401");
         gateway.start();
     }
-    gateway.generate(json!({})).good();
-    assert!(tokens.of("a").iter().all(|exchange| exchange.status == 200), "{:#?}", tokens.of("a"));
+    gateway.generate(json!({})).ok_json();
+    assert!(tokens.exchanges_of("a").iter().all(|exchange| exchange.status == 200), "{:#?}", tokens.exchanges_of("a"));
 }
 
 #[test]
 fn a_revoked_refresh_token_puts_the_account_out_and_the_pool_goes_on() {
     let (upstream, tokens, mut gateway) = rig(with_spare);
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     tokens.revoke("a");
-    upstream.always("access-a-1", "status=401");
+    upstream.always_for_token("access-a-1", "status=401");
     all_good(&at_once(&gateway, 10, "a cube"));
     let account = eventually("the account is out", || {
         let account = gateway.account("a");
@@ -231,15 +236,15 @@ fn a_revoked_refresh_token_puts_the_account_out_and_the_pool_goes_on() {
     let reason = account["disabled_reason"].as_str().unwrap_or_default();
     assert!(reason.contains("invalid_grant") || reason.contains("revoked"), "{account}");
     for secret in ["refresh-a-", "access-a-", "secret-a", "token-canary"] {
-        assert!(!account.to_string().contains(secret) && !gateway.said().contains(secret), "{secret}: {account}");
+        assert!(!account.to_string().contains(secret) && !gateway.output().contains(secret), "{secret}: {account}");
     }
-    let (asked, exchanges) = (upstream.attempts(), tokens.of("a").len());
+    let (asked, exchanges) = (upstream.attempts(), tokens.exchanges_of("a").len());
     assert_eq!(exchanges, 2, "one refresh that was refused, however many needed it");
     all_good(&at_once(&gateway, 10, "a cube"));
     gateway.kill();
     gateway.start();
     all_good(&at_once(&gateway, 10, "a cube"));
-    assert_eq!(tokens.of("a").len(), exchanges, "a dead refresh token was tried again");
+    assert_eq!(tokens.exchanges_of("a").len(), exchanges, "a dead refresh token was tried again");
     assert!(called(&upstream)[asked..].iter().all(|token| token == "sk-upstream-spare"));
 }
 
@@ -248,29 +253,30 @@ fn a_lonely_account_that_is_out_is_no_401_for_its_callers() {
     let (upstream, _tokens, gateway) = prepared(|tokens| tokens.revoke("a"), one);
     for _ in 0..3 {
         let answer = gateway.generate(json!({}));
-        answer.error(answer.status);
+        answer.error_object(answer.status);
         assert!([502, 503].contains(&answer.status), "{}", answer.status);
         assert!(!answer.text().contains("canary"), "{}", answer.text());
     }
-    assert_eq!((upstream.attempts(), gateway.settled(3).len()), (0, 3));
+    assert_eq!((upstream.attempts(), gateway.final_records(3).len()), (0, 3));
 }
 
 #[test]
 fn client_credentials_are_exchanged_without_a_refresh_token() {
-    let (upstream, tokens, mut gateway) =
-        rig(|upstream, tokens| vec![Account::client_credentials("a", upstream, tokens).line("scope = \"images\"")]);
+    let (upstream, tokens, mut gateway) = rig(|upstream, tokens| {
+        vec![Account::client_credentials("a", upstream, tokens).with_line("scope = \"images\"")]
+    });
     all_good(&at_once(&gateway, 20, "a cube"));
-    let exchange = &tokens.of("a")[0];
+    let exchange = &tokens.exchanges_of("a")[0];
     assert_eq!(
         (exchange.form["grant_type"].as_str(), exchange.form["scope"].as_str()),
         ("client_credentials", "images")
     );
     assert!(!exchange.form.contains_key("refresh_token"));
-    upstream.always("access-a-1", "status=401");
+    upstream.always_for_token("access-a-1", "status=401");
     gateway.kill();
     gateway.start();
     all_good(&at_once(&gateway, 20, "a cube"));
-    assert_eq!(tokens.of("a").len(), 2);
+    assert_eq!(tokens.exchanges_of("a").len(), 2);
 }
 
 #[test]
@@ -285,7 +291,7 @@ fn a_token_endpoint_that_is_down_leaves_its_requests_to_another_account() {
     tokens.set_down(false);
     // Once it is up again, the account serves without anybody's help.
     eventually("the account serves", || {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         called(&upstream).iter().any(|token| token == "access-a-1").then_some(())
     });
 }
@@ -293,13 +299,13 @@ fn a_token_endpoint_that_is_down_leaves_its_requests_to_another_account() {
 #[test]
 fn tokens_are_refreshed_ahead_of_their_end_and_no_request_ever_carries_a_dead_one() {
     let lifetime = Duration::from_secs(4);
-    let (upstream, tokens, gateway) = prepared(|tokens| tokens.live(lifetime), one);
+    let (upstream, tokens, gateway) = prepared(|tokens| tokens.set_lifetime(lifetime), one);
     let begun = Instant::now();
     while begun.elapsed() < lifetime * 3 {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         pause(Duration::from_millis(25));
     }
-    let exchanges = tokens.of("a");
+    let exchanges = tokens.exchanges_of("a");
     println!("{} exchanges and {} attempts in {:?}", exchanges.len(), upstream.attempts(), begun.elapsed());
     assert!((3..=30).contains(&exchanges.len()), "{} exchanges", exchanges.len());
     for attempt in upstream.ledger() {
@@ -311,9 +317,9 @@ fn tokens_are_refreshed_ahead_of_their_end_and_no_request_ever_carries_a_dead_on
 
 #[test]
 fn tokens_are_refreshed_while_nobody_asks() {
-    let (upstream, tokens, gateway) = prepared(|tokens| tokens.live(Duration::from_secs(4)), one);
-    gateway.generate(json!({})).good();
-    eventually("a token is made that nobody waits for", || (tokens.of("a").len() >= 3).then_some(()));
+    let (upstream, tokens, gateway) = prepared(|tokens| tokens.set_lifetime(Duration::from_secs(4)), one);
+    gateway.generate(json!({})).ok_json();
+    eventually("a token is made that nobody waits for", || (tokens.exchanges_of("a").len() >= 3).then_some(()));
     assert_eq!(upstream.attempts(), 1);
 }
 
@@ -321,9 +327,9 @@ fn tokens_are_refreshed_while_nobody_asks() {
 fn tokens_stand_in_no_file_and_no_log() {
     let (upstream, tokens, gateway) = rig(one);
     all_good(&at_once(&gateway, 3, "a cube"));
-    upstream.always("access-a-1", "status=401");
-    gateway.generate(json!({})).good();
-    assert_eq!(tokens.of("a").len(), 2);
+    upstream.always_for_token("access-a-1", "status=401");
+    gateway.generate(json!({})).ok_json();
+    assert_eq!(tokens.exchanges_of("a").len(), 2);
     let mut folders = vec![gateway.home().join("data")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
@@ -339,6 +345,6 @@ fn tokens_stand_in_no_file_and_no_log() {
         }
     }
     for secret in ["refresh-a-", "access-a-", "secret-a"] {
-        assert!(!gateway.said().contains(secret), "{secret} stands in the log");
+        assert!(!gateway.output().contains(secret), "{secret} stands in the log");
     }
 }

@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Attempt, FakeUpstream, Form, Gateway, alpha_png, picture};
+use crate::kit::{Account, Attempt, FakeUpstream, Form, Gateway, alpha_png, image_file};
 
 /// One account that speaks `/responses`.
 fn before(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("only", upstream).speaking_responses()])
+    Gateway::with("", &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
 /// What a call must say beside its tool, its input and the caller's own name.
@@ -50,7 +50,7 @@ fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
         let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "size": "1536x1024",
             "quality": "medium", "output_format": "webp", "output_compression": 40, "background": "opaque",
             "moderation": "low", "user": "u-1"}));
-        let json = answer.good();
+        let json = answer.ok_json();
         let attempt = upstream.ledger().pop().expect("an attempt");
         assert_eq!(attempt.path, "/v1/responses");
         let body = attempt.json();
@@ -76,7 +76,7 @@ fn a_generation_is_translated_and_its_answer_is_that_of_the_image_endpoints() {
         assert!(json["created"].as_u64() >= Some(1_776_000_000) && json["created"].as_u64() < Some(1_776_000_100));
         assert_eq!(json["usage"]["output_tokens_details"], json!({"image_tokens": 196, "text_tokens": 0}));
         assert_eq!(answer.header("x-imagate-delivered"), Some("1536x1024 webp"));
-        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["state"], &record["account"]), (&json!("succeeded"), &json!("only")));
         assert_eq!(record["delivered"], json!([{"size": "1536x1024", "output_format": "webp", "quality": "medium"}]));
         is_counted(&record, &[attempt], &json);
@@ -88,10 +88,10 @@ fn the_model_of_an_answer_is_that_of_the_tool_and_never_the_text_model() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     for script in ["model=gpt-image-2-2026-04-21", "model=gpt-image-2-2026-04-21 plain"] {
-        let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]")})).good();
+        let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]")})).ok_json();
         assert_eq!(answer["model"], "gpt-image-2-2026-04-21", "{script}");
         is_counted(
-            &gateway.settled(upstream.attempts()).pop().expect("a record"),
+            &gateway.final_records(upstream.attempts()).pop().expect("a record"),
             &upstream.ledger().split_off(upstream.attempts() - 1),
             &answer,
         );
@@ -102,11 +102,12 @@ fn the_model_of_an_answer_is_that_of_the_tool_and_never_the_text_model() {
 fn an_edit_brings_its_images_and_its_mask_as_the_same_bytes() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
-    let images = [picture(96, 64, "png"), picture(80, 80, "jpeg"), picture(64, 96, "webp")];
+    let images = [image_file(96, 64, "png"), image_file(80, 80, "jpeg"), image_file(64, 96, "webp")];
     let first = alpha_png(96, 64);
-    let form = Form::minimum().text("size", "1024x1024").file("image[]", &first).file("mask", &alpha_png(96, 64));
+    let form =
+        Form::with_required_fields().text("size", "1024x1024").file("image[]", &first).file("mask", &alpha_png(96, 64));
     let form = images.iter().fold(form, |form, image| form.file("image[]", image));
-    let answer = gateway.edit(form).good();
+    let answer = gateway.edit(form).ok_json();
     let attempt = upstream.ledger().pop().expect("an attempt");
     assert_eq!(answer["data"][0]["b64_json"], attempt.images[0].as_str());
     assert_eq!(answer["usage"]["input_tokens_details"]["image_tokens"], 323);
@@ -123,7 +124,7 @@ fn an_edit_brings_its_images_and_its_mask_as_the_same_bytes() {
         assert_eq!(part["type"], "input_image");
         assert_eq!(part["image_url"], url(format, bytes));
     }
-    assert_eq!(gateway.settled(1)[0]["operation"], "edit_image");
+    assert_eq!(gateway.final_records(1)[0]["operation"], "edit_image");
 }
 
 #[test]
@@ -154,10 +155,13 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
             "{script}: {}",
             events[2].data["usage"]
         );
-        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{script}");
     }
-    let form = Form::minimum().text("stream", "true").text("partial_images", "1").file("image", &alpha_png(64, 64));
+    let form = Form::with_required_fields()
+        .text("stream", "true")
+        .text("partial_images", "1")
+        .file("image", &alpha_png(64, 64));
     let text = gateway.edit(form).text();
     for name in ["image_edit.partial_image", "image_edit.completed"] {
         assert_eq!(text.matches(&format!("event: {name}\n")).count(), 1, "{text:.300}");
@@ -167,12 +171,13 @@ fn a_stream_has_the_events_of_the_image_endpoints() {
 #[test]
 fn the_text_model_is_that_of_the_account() {
     let upstream = FakeUpstream::start();
-    let account = Account::at("only", &upstream).speaking_responses().line("host_model = \"gpt-5.4-mini\"");
+    let account =
+        Account::for_upstream("only", &upstream).with_responses_protocol().with_line("host_model = \"gpt-5.4-mini\"");
     let gateway = Gateway::with("", &[account]);
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     is_forced(&upstream.ledger()[0].json(), "gpt-5.4-mini");
-    let shown = gateway.manage(&["config", "show"]);
-    assert!(shown.good().contains("host_model = \"gpt-5.4-mini\""), "{}", shown.good());
+    let shown = gateway.run_command(&["config", "show"]);
+    assert!(shown.ok_stdout().contains("host_model = \"gpt-5.4-mini\""), "{}", shown.ok_stdout());
 }
 
 #[test]
@@ -184,7 +189,7 @@ fn a_text_model_that_means_nothing_is_a_problem_of_the_settings() {
              api_key = {{ env = \"PATH\" }}\n{lines}\n"
         );
         std::fs::write(gateway.config(), account).expect("a configuration");
-        let done = gateway.manage(&["config", "check"]);
+        let done = gateway.run_command(&["config", "check"]);
         assert!(done.stderr.contains(problem), "{lines}: {}", done.stderr);
     };
     check("host_model = \"gpt-5.5\"", "`host_model` has no meaning for an account without the protocol \"responses\"");

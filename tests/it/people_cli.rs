@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::kit::{Call, Done, Gateway, Program, pause};
+use crate::kit::{Call, CommandOutput, Gateway, Program, pause};
 
 /// Exit codes: failed, wrong usage.
 const FAILED: Option<i32> = Some(1);
@@ -26,7 +26,7 @@ impl Home {
     }
 
     #[track_caller]
-    fn run(&self, words: &[&str]) -> Done {
+    fn run(&self, words: &[&str]) -> CommandOutput {
         Program::new(self.0.path()).args(words).args(["--config", "imagate.toml"]).run()
     }
 
@@ -38,7 +38,7 @@ impl Home {
     #[track_caller]
     fn trail(&self, words: &[&str]) -> Vec<Value> {
         let done = self.run(&[&["audit", "--json"], words].concat());
-        done.good().lines().map(|line| serde_json::from_str(line).expect("a row")).collect()
+        done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a row")).collect()
     }
 }
 
@@ -46,7 +46,7 @@ impl Home {
 fn somebody_is_invited_by_a_link_to_the_public_address() {
     let home = Home::new();
     let done = home.run(&["user", "invite", "bob", "--admin"]);
-    let link = done.good().trim().to_owned();
+    let link = done.ok_stdout().trim().to_owned();
     let token = link.strip_prefix("https://images.example.com/invitation/").expect("a link");
     assert!(token.len() == 43 && token.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{link}");
 
@@ -57,11 +57,14 @@ fn somebody_is_invited_by_a_link_to_the_public_address() {
     let reset = home.json(&["user", "reset", "bob"]);
     assert!(reset["link"].as_str().is_some_and(|other| other != link), "{reset}");
 
-    home.run(&["user", "role", "bob", "member"]).good();
-    home.run(&["user", "disable", "bob"]).good();
+    home.run(&["user", "role", "bob", "member"]).ok_stdout();
+    home.run(&["user", "disable", "bob"]).ok_stdout();
     let table = home.run(&["user", "list"]);
     assert!(
-        table.good().lines().any(|line| line.contains("bob") && line.contains("member") && line.contains("disabled"))
+        table
+            .ok_stdout()
+            .lines()
+            .any(|line| line.contains("bob") && line.contains("member") && line.contains("disabled"))
     );
     for (words, says) in [
         (&["user", "invite", "bob"][..], "the user bob already exists"),
@@ -96,21 +99,21 @@ fn a_key_ends_when_it_was_said_to_end() {
 #[test]
 fn a_rotated_key_is_good_beside_the_former_one_until_the_grace_is_over() {
     let gateway = Gateway::simulated();
-    let made = gateway.manage(&["key", "create", "--name", "program", "--json"]).json();
+    let made = gateway.run_command(&["key", "create", "--name", "program", "--json"]).json();
     let [id, first] = ["id", "secret"].map(|field| made[field].as_str().expect("a text").to_owned());
     let answers = |key: &str| Call::get("/v1/models").key(key).send(gateway.address()).status;
     assert_eq!(answers(&first), 200);
-    let rotated = gateway.manage(&["key", "rotate", &id, "--json"]).json();
+    let rotated = gateway.run_command(&["key", "rotate", &id, "--json"]).json();
     let second = rotated["secret"].as_str().expect("a secret").to_owned();
     assert_eq!((&rotated["id"], rotated["previous_until"].is_string()), (&json!(id), true));
     assert_eq!((answers(&first), answers(&second)), (200, 200));
 
-    let third = gateway.manage(&["key", "rotate", &id, "--grace", "0", "--json"]).json();
+    let third = gateway.run_command(&["key", "rotate", &id, "--grace", "0", "--json"]).json();
     let third = third["secret"].as_str().expect("a secret").to_owned();
     assert_eq!(answers(&third), 200);
     // Whoever was let in with the third has made the gateway read what came before it too.
     assert_eq!((answers(&first), answers(&second)), (401, 401));
-    let done = gateway.manage(&["key", "rotate", &id, "--grace", "31d"]);
+    let done = gateway.run_command(&["key", "rotate", &id, "--grace", "31d"]);
     assert!(done.code == FAILED && done.stderr.contains("30 days"), "{done:?}");
     assert_eq!(answers(&third), 200);
 }
@@ -124,32 +127,32 @@ fn what_is_disabled_by_command_is_refused_within_a_second() {
 
     let gateway = Gateway::simulated();
     for (id, words) in [("key", ["key", "disable"]), ("user", ["user", "disable"])] {
-        let made = gateway.manage(&["key", "create", "--name", id, "--user", "bob", "--json"]).json();
+        let made = gateway.run_command(&["key", "create", "--name", id, "--user", "bob", "--json"]).json();
         let [key, secret] = ["id", "secret"].map(|field| made[field].as_str().expect("a text").to_owned());
         let call = || Call::get("/v1/models").key(&secret).send(gateway.address());
-        call().good();
-        gateway.manage(&[words[0], words[1], if id == "key" { &key } else { "bob" }]).good();
+        call().ok_json();
+        gateway.run_command(&[words[0], words[1], if id == "key" { &key } else { "bob" }]).ok_stdout();
         let refusal = (0..TRIES).find_map(|_| {
             let answer = call();
             pause(PAUSE);
             (answer.status == 401).then_some(answer)
         });
         let refusal = refusal.unwrap_or_else(|| panic!("the {id} is still let in a second after it was disabled"));
-        assert_eq!(refusal.error(401)["code"], "INVALID_API_KEY");
+        assert_eq!(refusal.error_object(401)["code"], "INVALID_API_KEY");
     }
 }
 
 #[test]
 fn an_admin_token_is_made_for_somebody_and_shown_once() {
     let home = Home::new();
-    home.run(&["user", "invite", "bob", "--admin"]).good();
+    home.run(&["user", "invite", "bob", "--admin"]).ok_stdout();
     let done = home.run(&["token", "create", "--name", "ci", "--user", "bob"]);
-    let secret = done.good().trim().to_owned();
+    let secret = done.ok_stdout().trim().to_owned();
     assert!(secret.starts_with("sk-adm-"), "{secret}");
     let listed = home.json(&["token", "list"]);
     assert_eq!((&listed[0]["name"], &listed[0]["user_name"]), (&json!("ci"), &json!("bob")));
     assert!(!listed.to_string().contains(&secret) && secret.contains(listed[0]["public_id"].as_str().expect("a text")));
-    home.run(&["token", "delete", listed[0]["id"].as_str().expect("an id")]).good();
+    home.run(&["token", "delete", listed[0]["id"].as_str().expect("an id")]).ok_stdout();
     assert_eq!(home.json(&["token", "list"]), json!([]));
     let done = home.run(&["token", "delete", "tok_1"]);
     assert!(done.code == FAILED && done.stderr.contains("there is no token tok_1"), "{done:?}");
@@ -162,10 +165,10 @@ fn the_trail_tells_what_commands_have_done() {
     let home = Home::new();
     let key = home.json(&["key", "create", "--name", "program", "--user", "ada", "--group", "studio"]);
     let id = key["id"].as_str().expect("an id");
-    home.run(&["key", "disable", id]).good();
-    home.run(&["key", "delete", id]).good();
-    home.run(&["account", "add", "--name", "second", "--kind", "simulator"]).good();
-    home.run(&["account", "disable", "second", "--reason", "too slow"]).good();
+    home.run(&["key", "disable", id]).ok_stdout();
+    home.run(&["key", "delete", id]).ok_stdout();
+    home.run(&["account", "add", "--name", "second", "--kind", "simulator"]).ok_stdout();
+    home.run(&["account", "disable", "second", "--reason", "too slow"]).ok_stdout();
     let rows = home.trail(&[]);
     let actions: Vec<_> = rows.iter().map(|row| row["action"].as_str().expect("a text")).collect();
     let expected =
@@ -176,7 +179,7 @@ fn the_trail_tells_what_commands_have_done() {
     assert_eq!(rows[6]["details"], json!({"reason": "too slow"}));
     assert_eq!(home.trail(&["--action", "key"]).len(), 3);
     let table = home.run(&["audit", "--action", "account"]);
-    assert!(table.good().contains("account second") && table.good().contains("too slow"), "{table:?}");
+    assert!(table.ok_stdout().contains("account second") && table.ok_stdout().contains("too slow"), "{table:?}");
 }
 
 #[test]
@@ -197,9 +200,9 @@ fn no_name_hides_a_letter_or_turns_its_line_around() {
     // A Cyrillic letter in a Latin word.
     let done = home.run(&["user", "invite", "\u{430}da"]);
     assert!(done.code == FAILED && done.stderr.contains("letters of different scripts"), "{done:?}");
-    home.run(&["user", "invite", "\u{430}\u{434}\u{430}"]).good();
+    home.run(&["user", "invite", "\u{430}\u{434}\u{430}"]).ok_stdout();
     // The decomposed and the composed form are the same name.
-    home.run(&["user", "invite", "Jose\u{301}"]).good();
+    home.run(&["user", "invite", "Jose\u{301}"]).ok_stdout();
     let done = home.run(&["user", "invite", "Jos\u{e9}"]);
     assert!(done.code == FAILED && done.stderr.contains("already"), "{done:?}");
     assert_eq!(home.json(&["user", "list"]).as_array().map(Vec::len), Some(2));

@@ -7,7 +7,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::clients::install::{modules, python, run, target};
-use crate::kit::{Gateway, Program, facts};
+use crate::kit::{Gateway, Program, format_and_size};
 
 const README: &str = include_str!("../../README.md");
 const SDK: &str = include_str!("../../docs/sdk.md");
@@ -42,10 +42,10 @@ fn block(language: &str, holding: &str, gateway: &Gateway) -> String {
 fn makes_the_lighthouse(gateway: &Gateway, program: Program) {
     let program = program.env("IMAGATE_API_KEY", gateway.secret()).env("IMAGATE_BASE_URL", gateway.base_url());
     let done = program.run();
-    done.good();
+    done.ok_stdout();
     let file = std::fs::read(gateway.home().join("lighthouse.png"));
     let file = file.unwrap_or_else(|error| panic!("no picture: {error}\n{done:#?}"));
-    assert_eq!(facts(&file), ("png".to_owned(), "1536x1024".to_owned()));
+    assert_eq!(format_and_size(&file), ("png".to_owned(), "1536x1024".to_owned()));
 }
 
 /// The features of tokio that README.md tells the reader to add.
@@ -96,10 +96,10 @@ fn the_rust_programs_of_the_readme_build_and_run_as_they_stand_there() {
     run(&mut build);
     let gateway = Gateway::simulated();
     for number in 0..programs.len() {
-        let program = Program::other(&target().join(format!("debug/readme_{number}")), gateway.home());
+        let program = Program::for_program(&target().join(format!("debug/readme_{number}")), gateway.home());
         let program = program.env("IMAGATE_BASE_URL", gateway.base_url()).env("IMAGATE_API_KEY", gateway.secret());
         let printed = program.run();
-        let files: Vec<&str> = printed.good().lines().filter(|line| gateway.home().join(line).is_file()).collect();
+        let files: Vec<&str> = printed.ok_stdout().lines().filter(|line| gateway.home().join(line).is_file()).collect();
         assert!(!files.is_empty(), "it says nothing of a file: {printed:#?}");
     }
 }
@@ -109,7 +109,7 @@ fn the_commands_of_the_readme_make_the_picture() {
     for (holding, program) in [("curl ", ""), (" generate ", env!("CARGO_BIN_EXE_imagate"))] {
         let gateway = Gateway::simulated();
         let command = block("sh", holding, &gateway).replace(FROM_CHECKOUT, &format!("{program} "));
-        let shell = Program::other(Path::new("sh"), gateway.home()).args(["-c", &command]);
+        let shell = Program::for_program(Path::new("sh"), gateway.home()).args(["-c", &command]);
         makes_the_lighthouse(&gateway, shell);
     }
 }
@@ -119,7 +119,7 @@ fn the_python_program_of_the_readme_makes_the_picture() {
     let gateway = Gateway::simulated();
     let interpreter = python("IMAGATE_PY_NEWEST", "openai-newest", "openai");
     let program = block("python", "from openai import OpenAI", &gateway);
-    makes_the_lighthouse(&gateway, Program::other(&interpreter, gateway.home()).args(["-c", &program]));
+    makes_the_lighthouse(&gateway, Program::for_program(&interpreter, gateway.home()).args(["-c", &program]));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_node_program_of_the_readme_makes_the_picture() {
     let gateway = Gateway::simulated();
     let file = modules("IMAGATE_NODE_OPENAI", "openai", &["openai"]).join("readme.mjs");
     std::fs::write(&file, block("js", "from \"openai\"", &gateway)).expect("a module");
-    makes_the_lighthouse(&gateway, Program::other(Path::new("node"), gateway.home()).args([&file]));
+    makes_the_lighthouse(&gateway, Program::for_program(Path::new("node"), gateway.home()).args([&file]));
 }
 
 #[test]
@@ -141,6 +141,6 @@ fn the_settings_on_the_pages_can_be_used() {
         std::fs::write(&file, block).expect("a file");
         let check =
             Program::new(home.path()).env("OPENAI_API_KEY", "sk-upstream").args(["config", "check", "--config"]);
-        check.args([&file]).run().good();
+        check.args([&file]).run().ok_stdout();
     }
 }

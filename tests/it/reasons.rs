@@ -9,14 +9,17 @@ use crate::kit::{Account, FakeUpstream, Gateway, eventually, pause};
 const FIRST: &str = "sk-upstream-first";
 
 fn two(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+    Gateway::with(
+        "",
+        &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
+    )
 }
 
 #[test]
 fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
     let upstream = FakeUpstream::start();
-    upstream.always(FIRST, "status=429 retry-after=60");
-    upstream.always("sk-upstream-second", "gate=never");
+    upstream.always_for_token(FIRST, "status=429 retry-after=60");
+    upstream.always_for_token("sk-upstream-second", "gate=never");
     let mut gateway = two(&upstream);
     std::thread::scope(|scope| {
         // The call gets no answer, because the process is killed first.
@@ -27,7 +30,7 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
         gateway.kill();
     });
     gateway.start();
-    let records = gateway.settled(1);
+    let records = gateway.final_records(1);
     let record = &records[0];
     assert_eq!((&record["state"], &record["account"]), (&json!("interrupted"), &json!("second")), "{record}");
     let attempts = record["attempts"].as_array().expect("attempts");
@@ -41,7 +44,7 @@ fn a_killed_job_names_the_account_that_was_asked_and_every_attempt() {
 #[test]
 fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
     let upstream = FakeUpstream::start();
-    upstream.always(FIRST, "gate=never");
+    upstream.always_for_token(FIRST, "gate=never");
     let mut gateway = two(&upstream);
     std::thread::scope(|scope| {
         // Nobody answers it: the process dies first.
@@ -52,7 +55,7 @@ fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
         gateway.kill();
     });
     gateway.start();
-    let record = gateway.settled(1).remove(0);
+    let record = gateway.final_records(1).remove(0);
     let attempt = json!({
         "account": "first", "class": "X", "status": null, "latency_ms": null, "upstream_request_id": null
     });
@@ -65,8 +68,8 @@ fn a_killed_job_in_its_first_call_names_the_account_that_was_asked() {
 fn the_id_that_the_upstream_gives_a_call_stands_in_its_attempt() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
-    gateway.generate(json!({})).good();
-    let attempt = gateway.settled(1)[0]["attempts"][0].clone();
+    gateway.generate(json!({})).ok_json();
+    let attempt = gateway.final_records(1)[0]["attempts"][0].clone();
     assert!(attempt["upstream_request_id"].as_str().is_some_and(|id| id.starts_with("req_upstream_")), "{attempt}");
 }
 
@@ -86,9 +89,9 @@ fn a_failure_keeps_its_reason() {
         ("hang-up", "network", None),
     ] {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
+        let gateway = Gateway::with_upstream(&upstream);
         assert!(gateway.scripted(script).status >= 400, "{script}");
-        let record = &gateway.settled(1)[0];
+        let record = &gateway.final_records(1)[0];
         assert_eq!((&record["error_reason"], &record["error_detail"]), (&json!(reason), &json!(detail)), "{script}");
     }
 }
@@ -97,25 +100,25 @@ fn a_failure_keeps_its_reason() {
 fn a_filter_and_a_dead_network_are_told_apart_from_the_upstream() {
     let upstream = FakeUpstream::start();
     let top = "[[groups]]\nname = \"default\"\n[groups.filter]\nwords = [\"zeppelin\"]\n";
-    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
     assert_eq!(gateway.generate(json!({"prompt": "a zeppelin"})).status, 502);
-    let record = &gateway.settled(1)[0];
+    let record = &gateway.final_records(1)[0];
     assert_eq!((&record["state"], &record["error_reason"]), (&json!("refused"), &json!("filter")), "{record}");
     assert_eq!((upstream.accepted(), &record["error_detail"]), (0, &Value::Null));
 
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
     let gateway = Gateway::with("", &[Account::with_base_url("lonely", format!("http://{closed}/v1"))]);
     assert_eq!(gateway.generate(json!({})).status, 502);
-    assert_eq!(gateway.settled(1)[0]["error_reason"], "network");
+    assert_eq!(gateway.final_records(1)[0]["error_reason"], "network");
 }
 
 #[test]
 fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() {
     let upstream = FakeUpstream::start();
-    upstream.always(FIRST, "status=500");
+    upstream.always_for_token(FIRST, "status=500");
     let mut gateway = two(&upstream);
     for _ in 0..3 {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
     }
     let account = eventually("the account says that it was set aside", || {
         let account = gateway.account("first");
@@ -123,7 +126,7 @@ fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() 
     });
     assert_eq!(account["cooling_cause"], "3 consecutive calls have failed", "{account}");
     assert!(account["cooling_until"].is_string(), "{account}");
-    assert!(gateway.manage(&["account", "list"]).good().contains("failing until"));
+    assert!(gateway.run_command(&["account", "list"]).ok_stdout().contains("failing until"));
     assert_eq!(gateway.account("second")["state"], "enabled");
     // A killed process cannot take its note back, so the note must expire.
     gateway.kill();
@@ -137,16 +140,16 @@ fn an_account_that_the_running_gateway_has_set_aside_says_so_and_not_for_ever() 
 #[test]
 fn an_account_that_is_well_again_says_so() {
     let upstream = FakeUpstream::start();
-    upstream.always(FIRST, "status=500");
+    upstream.always_for_token(FIRST, "status=500");
     let gateway = two(&upstream);
     for _ in 0..3 {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
     }
     let state = || gateway.account("first")["state"].clone();
     eventually("the account says that it was set aside", || (state() == "failing").then_some(()));
-    upstream.always(FIRST, "");
+    upstream.always_for_token(FIRST, "");
     eventually("it serves again", || {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         pause(std::time::Duration::from_millis(200));
         (state() == "enabled").then_some(())
     });

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Answer, Attempt, FakeUpstream, Gateway, Random, eventually, heavy, pause, setting};
+use crate::kit::{
+    Account, Answer, Attempt, FakeUpstream, Gateway, Random, env_setting, eventually, heavy_test_lock, pause,
+};
 
 const IN_FLIGHT: usize = 32;
 
 /// How often the kill test kills; more with `IMAGATE_TEST_KILLS`.
 fn kills() -> u64 {
-    setting("IMAGATE_TEST_KILLS")
+    env_setting("IMAGATE_TEST_KILLS")
         .map_or(20, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of kills"))
 }
 
@@ -57,9 +59,9 @@ fn round(gateway: &mut Gateway, seed: u64) -> BTreeSet<String> {
 
 #[test]
 fn no_kill_loses_or_doubles_a_record() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     let mut whole = BTreeSet::new();
     for seed in 0..kills() {
         whole.extend(round(&mut gateway, seed));
@@ -90,7 +92,7 @@ fn no_kill_loses_or_doubles_a_record() {
 
 /// A gateway with this drain time, and as many requests waiting at the gate `end`.
 fn busy(upstream: &FakeUpstream, drain: &str, count: usize) -> (Gateway, Vec<JoinHandle<std::io::Result<Answer>>>) {
-    let gateway = Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::at("only", upstream)]);
+    let gateway = Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::for_upstream("only", upstream)]);
     let address = gateway.address();
     let callers = (0..count).map(|at| {
         let with = json!({"prompt": "a cube [[gate=end b64=1000000]]", "user": format!("u-{at}")});
@@ -106,12 +108,12 @@ fn busy(upstream: &FakeUpstream, drain: &str, count: usize) -> (Gateway, Vec<Joi
 fn a_polite_end_lets_running_requests_finish() {
     let upstream = FakeUpstream::start();
     let (mut gateway, callers) = busy(&upstream, "20s", 8);
-    let before = gateway.said();
+    let before = gateway.output();
     gateway.terminate();
-    eventually("it says that it stops", || (gateway.said() != before).then_some(()));
+    eventually("it says that it stops", || (gateway.output() != before).then_some(()));
     upstream.open_gate("end");
     for caller in callers {
-        caller.join().expect("a caller").expect("an answer").good();
+        caller.join().expect("a caller").expect("an answer").ok_json();
     }
     let status = gateway.server().wait(Duration::from_secs(20));
     assert!(status.success(), "{status}");
@@ -131,7 +133,7 @@ fn from_the_polite_end_on_no_new_connection_is_taken() {
     upstream.open_gate("end");
     let answer = callers.into_iter().map(|caller| caller.join().expect("a caller")).next().expect("one caller");
     assert!(still_running, "the port was closed only when everything was over");
-    answer.expect("an answer").good();
+    answer.expect("an answer").ok_json();
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn a_polite_end_does_not_wait_for_ever() {
 #[test]
 fn a_caller_who_hangs_up_leaves_exactly_one_record() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let scripts =
         ["gate=go", "gate=go b64=4000000", "gate-middle=go b64=4000000", "gate-middle=go framing=chunked b64=4000000"];
     for (at, script) in scripts.iter().enumerate() {
@@ -163,7 +165,7 @@ fn a_caller_who_hangs_up_leaves_exactly_one_record() {
         drop(stream);
     }
     upstream.open_gate("go");
-    let records = gateway.settled(scripts.len());
+    let records = gateway.final_records(scripts.len());
     let shelf = by_user(&records);
     assert_eq!(shelf.len(), scripts.len());
     for (user, records) in shelf {
@@ -174,20 +176,20 @@ fn a_caller_who_hangs_up_leaves_exactly_one_record() {
         );
     }
     // Nothing is stuck: the places of those who left are free.
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
 }
 
 #[test]
 fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let stream =
         gateway.call(json!({"prompt": "a cube [[gate=go]]"})).dispatch(gateway.address()).expect("a connection");
     upstream.wait_until("the attempt runs", |ledger| ledger.len() == 1);
     drop(stream);
     upstream.open_gate("go");
     upstream.wait_until("the upstream has told everything", |ledger| ledger[0].completed);
-    let record = &gateway.settled(1)[0];
+    let record = &gateway.final_records(1)[0];
     assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().expect("a state")), "{record}");
     assert_eq!(Some(&record["usage"]), upstream.ledger()[0].usage.as_ref(), "{record}");
     assert_eq!(record["delivered"][0]["size"], "1024x1024");
@@ -196,11 +198,11 @@ fn a_request_that_runs_on_alone_is_recorded_with_its_tokens() {
 #[test]
 fn a_record_tells_the_story_of_its_request() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let with = json!({"n": 2, "size": "1536x1024", "quality": "low", "output_format": "webp", "output_compression": 60, "user": "u-1"});
     let answer = gateway.generate(with);
-    answer.good();
-    let record = &gateway.settled(1)[0];
+    answer.ok_json();
+    let record = &gateway.final_records(1)[0];
     let image = json!({"size": "1536x1024", "output_format": "webp", "quality": "low"});
     let delivered = [&image, &image];
     let expected = json!({
@@ -231,18 +233,18 @@ fn a_record_tells_the_story_of_its_request() {
 #[test]
 fn records_of_parallel_requests_are_not_mixed_up() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     std::thread::scope(|scope| {
         for at in 0..24 {
             let gateway = &gateway;
             scope.spawn(move || {
                 let prompt = format!("{} [[tokens={}]]", "x".repeat(at), 1000 + at);
-                let answer = gateway.generate(json!({"prompt": prompt, "user": format!("u-{at}")})).good();
+                let answer = gateway.generate(json!({"prompt": prompt, "user": format!("u-{at}")})).ok_json();
                 assert_eq!(answer["usage"]["output_tokens"], 1000 + at);
             });
         }
     });
-    let records = gateway.settled(24);
+    let records = gateway.final_records(24);
     assert_eq!(records.len(), 24);
     for record in records {
         let at: u64 = record["end_user"]

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::kit::{Account, FakeUpstream, Gateway};
 
 fn three(upstream: &FakeUpstream) -> Gateway {
-    let [first, second, third] = ["first", "second", "third"].map(|name| Account::at(name, upstream));
-    Gateway::with("", &[first, second.spare(), third.spare()])
+    let [first, second, third] = ["first", "second", "third"].map(|name| Account::for_upstream(name, upstream));
+    Gateway::with("", &[first, second.with_free_tier(), third.with_free_tier()])
 }
 
 #[test]
@@ -21,12 +21,12 @@ fn refused_content_is_one_attempt_and_a_502_that_says_not_to_repeat() {
         let upstream = FakeUpstream::start();
         let gateway = three(&upstream);
         let answer = gateway.scripted(script);
-        let error = answer.error(502);
+        let error = answer.error_object(502);
         let expected = json!({"message": "Upstream request failed", "type": "upstream_error", "param": null, "code": "upstream_error", "reason": "content_refused"});
         assert_eq!(error, expected, "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
         assert_eq!(upstream.attempts(), 1, "{script}");
-        let records = gateway.settled(1);
+        let records = gateway.final_records(1);
         assert_eq!(records.len(), 1);
         assert_eq!(
             (&records[0]["state"], &records[0]["attempts"][0]["class"]),
@@ -40,21 +40,21 @@ fn refused_content_is_one_attempt_and_a_502_that_says_not_to_repeat() {
 #[test]
 fn an_exhausted_account_leaves_the_request_to_another() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
+    upstream.always_for_token("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
     let gateway = three(&upstream);
-    gateway.generate(json!({})).good();
-    assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
+    gateway.generate(json!({})).ok_json();
+    assert_eq!(gateway.final_records(1)[0]["state"], "succeeded");
 }
 
 #[test]
 fn when_every_account_is_exhausted_the_earliest_reset_stands_in_the_body() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-first", "status=429 body=usage-limit resets-in=7200");
-    upstream.always("sk-upstream-second", "status=429 body=usage-limit resets-in=3600");
-    upstream.always("sk-upstream-third", "status=429 body=usage-limit resets-in=354089");
+    upstream.always_for_token("sk-upstream-first", "status=429 body=usage-limit resets-in=7200");
+    upstream.always_for_token("sk-upstream-second", "status=429 body=usage-limit resets-in=3600");
+    upstream.always_for_token("sk-upstream-third", "status=429 body=usage-limit resets-in=354089");
     let gateway = three(&upstream);
     let answer = gateway.generate(json!({}));
-    let error = answer.error(429);
+    let error = answer.error_object(429);
     assert_eq!(
         (&error["type"], &error["code"], &error["param"]),
         (&json!("usage_limit_reached"), &json!("usage_limit_reached"), &Value::Null)
@@ -65,7 +65,7 @@ fn when_every_account_is_exhausted_the_earliest_reset_stands_in_the_body() {
     assert!(error["resets_at"].is_u64(), "{error}");
     assert_eq!((answer.should_retry(), answer.header("retry-after")), (Some("false"), None));
     assert_eq!(upstream.attempts(), 3, "each account once");
-    let record = &gateway.settled(1)[0];
+    let record = &gateway.final_records(1)[0];
     assert_eq!((&record["state"], &record["error_code"]), (&json!("failed"), &json!("usage_limit_reached")));
 }
 
@@ -75,9 +75,9 @@ fn strange_reset_times_neither_break_the_answer_nor_reach_the_header() {
         ["", "resets-in=5", "resets-in=0", "resets-in=1000000000000000000", "resets-at=1", "resets-at=4000000000"]
     {
         let upstream = FakeUpstream::start();
-        let gateway = Gateway::before(&upstream);
+        let gateway = Gateway::with_upstream(&upstream);
         let answer = gateway.scripted(&format!("status=429 body=usage-limit {resets}"));
-        let error = answer.error(429);
+        let error = answer.error_object(429);
         assert_eq!(error["code"], "usage_limit_reached", "{resets}");
         let wait = answer.header("retry-after").map(|value| value.parse::<u64>().expect("whole seconds"));
         assert!(wait.is_none_or(|wait| wait <= 60), "{resets}: {wait:?}");
@@ -88,9 +88,9 @@ fn strange_reset_times_neither_break_the_answer_nor_reach_the_header() {
 #[test]
 fn an_error_body_that_stalls_is_acted_on_by_its_status() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-first", "status=429 retry-after=7 stall=body");
+    upstream.always_for_token("sk-upstream-first", "status=429 retry-after=7 stall=body");
     let gateway = three(&upstream);
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
 
@@ -99,7 +99,7 @@ fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
     let upstream = FakeUpstream::start();
     let gateway = three(&upstream);
     let answer = gateway.scripted("status=400 body=parameter");
-    let error = answer.error(400);
+    let error = answer.error_object(400);
     assert_eq!(
         (&error["type"], &error["code"], &error["param"]),
         (&json!("invalid_request_error"), &json!("invalid_request_error"), &json!("quality"))
@@ -107,7 +107,7 @@ fn a_parameter_that_the_upstream_refuses_is_a_400_with_its_name() {
     assert!(error["message"].as_str().is_some_and(|message| message.contains("Invalid value")), "{error}");
     assert_eq!(answer.should_retry(), Some("false"));
     assert_eq!(upstream.attempts(), 1);
-    assert_eq!(gateway.settled(1)[0]["state"], "failed");
+    assert_eq!(gateway.final_records(1)[0]["state"], "failed");
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn a_request_that_the_upstream_calls_wrong_is_asked_once_whether_a_parameter_is_
         let upstream = FakeUpstream::start();
         let gateway = three(&upstream);
         let answer = gateway.scripted(&format!("status={status} body=request"));
-        let error = answer.error(400);
+        let error = answer.error_object(400);
         assert_eq!(error["message"], "The image is too complex.", "{status}");
         assert_eq!((&error["param"], &error["reason"]), (&Value::Null, &json!("upstream_rejected")), "{status}");
         assert_eq!(answer.should_retry(), Some("false"), "{status}");
         assert_eq!(upstream.attempts(), 1, "{status}");
-        assert_eq!(gateway.settled(1)[0]["attempts"][0]["class"], "R", "{status}");
+        assert_eq!(gateway.final_records(1)[0]["attempts"][0]["class"], "R", "{status}");
     }
 }
 
@@ -131,23 +131,26 @@ fn accounts_that_need_their_operator_are_said_as_what_they_are() {
         let upstream = FakeUpstream::start();
         let gateway = three(&upstream);
         let answer = gateway.scripted(script);
-        assert_eq!(answer.error(502)["reason"], reason, "{script}");
+        assert_eq!(answer.error_object(502)["reason"], reason, "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}");
         assert_eq!(upstream.attempts(), 3, "{script}");
-        assert_eq!(gateway.settled(1)[0]["error_reason"], reason, "{script}");
+        assert_eq!(gateway.final_records(1)[0]["error_reason"], reason, "{script}");
     }
 }
 
 #[test]
 fn where_one_account_is_only_throttled_the_limit_is_one_of_the_rate() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
-    let gateway = Gateway::with("", &[Account::at("first", &upstream), Account::at("second", &upstream).spare()]);
-    gateway.generate(json!({})).good();
-    upstream.always("sk-upstream-second", "status=429 retry-after=7");
+    upstream.always_for_token("sk-upstream-first", "status=429 body=usage-limit resets-in=3600");
+    let gateway = Gateway::with(
+        "",
+        &[Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()],
+    );
+    gateway.generate(json!({})).ok_json();
+    upstream.always_for_token("sk-upstream-second", "status=429 retry-after=7");
     for request in 0..3 {
         let answer = gateway.generate(json!({}));
-        let error = answer.error(429);
+        let error = answer.error_object(429);
         assert_eq!(error["code"], "rate_limit_exceeded", "{request}: {error}");
         let seconds: u64 = answer.header("retry-after").expect("retry-after").parse().expect("seconds");
         assert!((1..=7).contains(&seconds), "{request}: {seconds}");
@@ -158,7 +161,7 @@ fn where_one_account_is_only_throttled_the_limit_is_one_of_the_rate() {
 #[test]
 fn nothing_of_an_account_or_a_key_leaves_where_it_does_not_belong() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let prompt = "prompt-canary";
     let mut seen = String::new();
     for script in [
@@ -181,8 +184,8 @@ fn nothing_of_an_account_or_a_key_leaves_where_it_does_not_belong() {
     for canary in ["upstream-canary", "sk-upstream-only", &format!(":{port}"), gateway.secret(), prompt] {
         assert!(!seen.contains(canary), "{canary} reached the caller: {seen}");
     }
-    let records = format!("{:?}", gateway.settled(8));
-    let said = gateway.said();
+    let records = format!("{:?}", gateway.final_records(8));
+    let said = gateway.output();
     for canary in ["sk-upstream-only", gateway.secret(), prompt] {
         assert!(!said.contains(canary), "{canary} was logged: {said}");
         assert!(!records.contains(canary), "{canary} was recorded: {records}");

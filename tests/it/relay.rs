@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{FakeUpstream, Gateway, PEAK_BYTES, filler, heavy};
+use crate::kit::{FakeUpstream, Gateway, PEAK_BYTES, base64_filler, heavy_test_lock};
 
 /// Characters of base64 of one huge image, 28 MB.
 const HUGE: usize = 28_000_000;
@@ -27,7 +27,7 @@ fn read_huge(gateway: &Gateway, user: usize) {
         head.push(byte[0]);
     }
     let mut buffer = vec![0; 1 << 17];
-    for piece in filler(HUGE) {
+    for piece in base64_filler(HUGE) {
         let got = &mut buffer[..piece.len()];
         reply.read_exact(got).expect("the image");
         assert!(got == piece.as_slice(), "the image was changed on its way");
@@ -42,10 +42,10 @@ fn read_huge(gateway: &Gateway, user: usize) {
 
 #[test]
 fn sixty_four_huge_images_at_once_cost_little_memory() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
-    gateway.generate(json!({})).good();
+    let mut gateway = Gateway::with_upstream(&upstream);
+    gateway.generate(json!({})).ok_json();
     gateway.server().reset_peak();
     std::thread::scope(|scope| {
         for user in 0..PARALLEL {
@@ -56,7 +56,7 @@ fn sixty_four_huge_images_at_once_cost_little_memory() {
     let peak = gateway.server().peak_bytes();
     println!("peak resident memory with {PARALLEL} images of {HUGE} bytes: {:.1} MB", peak as f64 / 1e6);
     assert!(peak < PEAK_BYTES, "{peak} bytes");
-    let records = gateway.settled(PARALLEL + 1);
+    let records = gateway.final_records(PARALLEL + 1);
     assert_eq!(records.len(), PARALLEL + 1);
     assert!(records.iter().all(|record| record["state"] == "succeeded"));
     assert_eq!(
@@ -68,7 +68,7 @@ fn sixty_four_huge_images_at_once_cost_little_memory() {
 #[test]
 fn a_body_that_breaks_in_the_image_never_looks_whole() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let mut asked = 0;
     for image in ["b64=2000000", "b64=2000000 shape=usage-first", ""] {
         for cut in [
@@ -85,11 +85,11 @@ fn a_body_that_breaks_in_the_image_never_looks_whole() {
             let looks_whole = answer.status == 200 && answer.complete;
             assert!(!looks_whole, "{image} {cut}: a complete 200 of {} bytes", answer.body.len());
             if answer.status != 200 {
-                assert_eq!(answer.error(502)["code"], "upstream_error", "{cut}");
+                assert_eq!(answer.error_object(502)["code"], "upstream_error", "{cut}");
             }
         }
     }
-    let records = gateway.settled(asked);
+    let records = gateway.final_records(asked);
     assert_eq!((records.len(), upstream.attempts()), (asked, asked));
     for record in records {
         assert_eq!(
@@ -103,7 +103,7 @@ fn a_body_that_breaks_in_the_image_never_looks_whole() {
 #[test]
 fn a_break_after_the_image_is_still_a_break() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     // Only the last bytes are missing: the image is there, the end is not.
     for missing in [1, 2, 20, 100] {
         for framing in ["length", "chunked", "close"] {
@@ -116,7 +116,7 @@ fn a_break_after_the_image_is_still_a_break() {
 #[test]
 fn an_answer_without_an_image_is_the_502_of_the_contract() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in [
         "data=empty",
         "data=null",
@@ -138,7 +138,7 @@ fn an_answer_without_an_image_is_the_502_of_the_contract() {
         "cut=20 framing=chunked",
     ] {
         let answer = gateway.scripted(script);
-        let error = answer.error(502);
+        let error = answer.error_object(502);
         let expected =
             (&json!("Upstream request failed"), &json!("upstream_error"), &json!("upstream_error"), &Value::Null);
         assert_eq!((&error["message"], &error["type"], &error["code"], &error["param"]), expected, "{script}");
@@ -151,7 +151,7 @@ fn an_answer_without_an_image_is_the_502_of_the_contract() {
 #[test]
 fn images_pass_unchanged_in_every_shape_of_json() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for shape in [
         "shape=pretty",
         "shape=spaced",
@@ -167,7 +167,7 @@ fn images_pass_unchanged_in_every_shape_of_json() {
         for format in ["png", "jpeg", "webp"] {
             let with =
                 json!({"prompt": format!("a cube [[{shape}]]"), "output_format": format, "n": 2, "quality": "medium"});
-            let answer = gateway.generate(with).good();
+            let answer = gateway.generate(with).ok_json();
             let sent = upstream.ledger().pop().expect("an attempt");
             let data = answer["data"].as_array().expect("data");
             assert_eq!(data.len(), 2, "{shape}");
@@ -181,7 +181,7 @@ fn images_pass_unchanged_in_every_shape_of_json() {
             assert!(answer.get("x_data").is_none() || shape == "shape=nested");
         }
     }
-    let records = gateway.settled(30);
+    let records = gateway.final_records(30);
     let total = |record: &Value| record["usage"]["total_tokens"].clone();
     for (record, attempt) in records.iter().zip(upstream.ledger()) {
         assert_eq!(record["usage"], attempt.usage.expect("usage"), "{}", total(record));
@@ -191,7 +191,7 @@ fn images_pass_unchanged_in_every_shape_of_json() {
 #[test]
 fn fields_that_the_upstream_leaves_out_are_filled_in() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let asked =
         json!({"model": "gpt-image-2-2026-04-21", "size": "1536x1024", "quality": "high", "output_format": "webp"});
     for script in [
@@ -211,7 +211,7 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
     ] {
         let mut with = asked.clone();
         with["prompt"] = json!(format!("a \"cube\" \\ é [[{script}]]"));
-        let answer = gateway.generate(with.clone()).good();
+        let answer = gateway.generate(with.clone()).ok_json();
         for (field, expected) in [
             ("model", "gpt-image-2-2026-04-21"),
             ("size", "1536x1024"),
@@ -234,15 +234,15 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
 #[test]
 fn automatic_values_are_resolved_from_the_image_itself() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in ["size=1254x1254 omit=size,quality", "size=1254x1254 auto=size,quality,background"] {
         let with =
             json!({"prompt": format!("a cube [[{script}]]"), "size": "auto", "quality": "auto", "background": "auto"});
-        let answer = gateway.generate(with).good();
+        let answer = gateway.generate(with).ok_json();
         assert_eq!((&answer["size"], &answer["background"]), (&json!("1254x1254"), &json!("opaque")), "{script}");
         assert_eq!(answer.get("quality"), None, "nobody has named one: {script}");
     }
-    for record in gateway.settled(2) {
+    for record in gateway.final_records(2) {
         let delivered = json!([{"size": "1254x1254", "output_format": "png", "quality": null}]);
         assert_eq!((&record["size"], &record["delivered"]), (&json!("auto"), &delivered), "{record}");
     }
@@ -251,13 +251,13 @@ fn automatic_values_are_resolved_from_the_image_itself() {
 #[test]
 fn what_the_upstream_names_is_told_and_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let named = "gpt-image-2-2026-04-21";
     let with = json!({"prompt": format!("a cube [[model={named}]]"), "quality": "auto", "n": 2});
-    let answer = gateway.generate(with).good();
+    let answer = gateway.generate(with).ok_json();
     assert_eq!((&answer["model"], &answer["quality"]), (&json!(named), &json!("low")));
-    gateway.generate(json!({"prompt": "a cube [[omit=model,quality]]", "quality": "high"})).good();
-    let records = gateway.settled(2);
+    gateway.generate(json!({"prompt": "a cube [[omit=model,quality]]", "quality": "high"})).ok_json();
+    let records = gateway.final_records(2);
     for (record, asked, model, used) in
         [(&records[0], "auto", named, "low"), (&records[1], "high", "gpt-image-2", "high")]
     {
@@ -276,15 +276,15 @@ fn what_the_upstream_names_is_told_and_recorded() {
 #[test]
 fn fewer_images_than_asked_for_are_recorded_as_missing() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for (script, came, missing) in
         [("images=1", 1, json!(2)), ("images=3", 3, Value::Null), ("images=5", 3, Value::Null)]
     {
         let answer = gateway.generate(json!({"prompt": format!("a cube [[{script}]]"), "n": 3}));
-        assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(came), "{script}");
+        assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(came), "{script}");
         // The answer begins with its first image; how many follow is known at its end.
         assert_eq!(answer.header("x-imagate-missing"), None, "{script}");
-        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["missing"], &record["state"]), (&missing, &json!("succeeded")), "{script}: {record}");
     }
 }
@@ -292,10 +292,10 @@ fn fewer_images_than_asked_for_are_recorded_as_missing() {
 #[test]
 fn another_size_or_format_than_asked_is_delivered_and_recorded() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let with = json!({"prompt": "a cube [[size=1024x1024 format=jpeg]]", "size": "2048x2048", "output_format": "png"});
-    gateway.generate(with).good();
-    let record = &gateway.settled(1)[0];
+    gateway.generate(with).ok_json();
+    let record = &gateway.final_records(1)[0];
     assert_eq!((&record["size"], &record["output_format"]), (&json!("2048x2048"), &json!("png")));
     assert_eq!(record["delivered"], json!([{"size": "1024x1024", "output_format": "jpeg", "quality": "low"}]));
 }
@@ -303,16 +303,16 @@ fn another_size_or_format_than_asked_is_delivered_and_recorded() {
 #[test]
 fn odd_usage_neither_costs_the_image_nor_corrupts_the_record() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let usages = ["none", "null", "zero", "negative", "float", "text", "huge", "partial", "list"];
     for usage in usages {
         for shape in ["", "shape=usage-first"] {
-            let answer = gateway.scripted(&format!("usage={usage} {shape}")).good();
+            let answer = gateway.scripted(&format!("usage={usage} {shape}")).ok_json();
             let sent = upstream.ledger().pop().expect("an attempt");
             assert_eq!(answer["data"][0]["b64_json"].as_str(), Some(sent.images[0].as_str()), "{usage}");
         }
     }
-    for record in gateway.settled(usages.len() * 2) {
+    for record in gateway.final_records(usages.len() * 2) {
         assert_eq!(record["state"], "succeeded", "{record}");
         let tokens = &record["usage"]["total_tokens"];
         assert!(tokens.is_null() || tokens.is_u64(), "{record}");
@@ -322,29 +322,29 @@ fn odd_usage_neither_costs_the_image_nor_corrupts_the_record() {
 #[test]
 fn no_more_images_come_out_than_were_asked_for() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let answer = gateway.generate(json!({"prompt": "a cube [[extra=2]]", "n": 2})).good();
+    let gateway = Gateway::with_upstream(&upstream);
+    let answer = gateway.generate(json!({"prompt": "a cube [[extra=2]]", "n": 2})).ok_json();
     assert_eq!(answer["data"].as_array().map(Vec::len), Some(2));
-    assert_eq!(gateway.settled(1)[0]["delivered"].as_array().map(Vec::len), Some(2));
+    assert_eq!(gateway.final_records(1)[0]["delivered"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn a_plain_body_labelled_as_compressed_is_readable_or_a_502() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let answer = gateway.scripted("label=gzip");
     assert_eq!(answer.header("content-encoding"), None);
     if answer.status == 200 {
-        assert!(answer.good()["data"][0]["b64_json"].is_string());
+        assert!(answer.ok_json()["data"][0]["b64_json"].is_string());
     } else {
-        answer.error(502);
+        answer.error_object(502);
     }
 }
 
 #[test]
 fn headers_of_the_upstream_stay_behind() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let answer = gateway.scripted("");
     for header in ["set-cookie", "openai-organization", "x-imagate-simulated"] {
         assert_eq!(answer.header(header), None, "{header}");
@@ -356,7 +356,7 @@ fn headers_of_the_upstream_stay_behind() {
 #[test]
 fn a_slow_reader_gets_everything() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let mut reply =
         gateway.call(json!({"prompt": "a cube [[b64=6000000]]"})).open(gateway.address()).expect("an answer");
     let mut taken = Vec::new();
@@ -377,7 +377,7 @@ fn a_slow_reader_gets_everything() {
 fn a_caller_that_speaks_http_1_0_gets_a_whole_answer_or_an_error() {
     use std::io::Write as _;
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for (script, status) in [("a cube [[b64=3000000 cut=80%]]", "502"), ("a cube [[b64=3000000]]", "200")] {
         let body = json!({"model": "gpt-image-2", "prompt": script}).to_string();
         let (secret, length) = (gateway.secret(), body.len());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, PATIENCE, eventually};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, TEST_TIMEOUT, eventually};
 
 /// Replaces a part of the configuration file.
 #[track_caller]
@@ -23,7 +23,7 @@ fn append(gateway: &Gateway, text: &str) {
 /// Reloads with the command, which prints the changes.
 #[track_caller]
 fn reload(gateway: &Gateway) -> String {
-    gateway.manage(&["config", "reload"]).good().to_owned()
+    gateway.run_command(&["config", "reload"]).ok_stdout().to_owned()
 }
 
 /// The table of an account that uses the simulator.
@@ -34,24 +34,24 @@ fn drawing(name: &str, groups: &str) -> String {
 #[test]
 fn a_job_in_flight_goes_on_under_a_new_configuration() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
     upstream.wait_until("the job runs", |ledger| ledger.len() == 1);
     edit(&gateway, "concurrency = 64", "concurrency = 1");
     gateway.server().signal("HUP");
-    eventually("it says what has changed", || gateway.said().contains("accounts changed: only").then_some(()));
+    eventually("it says what has changed", || gateway.output().contains("accounts changed: only").then_some(()));
     upstream.open_gate("end");
-    caller.join().expect("a caller").expect("an answer").good();
-    assert_eq!(gateway.settled(1)[0]["state"], "succeeded");
-    gateway.generate(json!({})).good();
+    caller.join().expect("a caller").expect("an answer").ok_json();
+    assert_eq!(gateway.final_records(1)[0]["state"], "succeeded");
+    gateway.generate(json!({})).ok_json();
 }
 
 #[test]
 fn an_account_that_leaves_the_file_finishes_its_calls_and_gets_no_more() {
     let (one, other) = (FakeUpstream::start(), FakeUpstream::start());
-    let mut gateway = Gateway::with("", &[Account::at("one", &one)]);
+    let mut gateway = Gateway::with("", &[Account::for_upstream("one", &one)]);
     let address = gateway.address();
     let call = gateway.call(json!({"prompt": "a cube [[gate=end]]"}));
     let caller = std::thread::spawn(move || call.try_send(address));
@@ -62,14 +62,14 @@ fn an_account_that_leaves_the_file_finishes_its_calls_and_gets_no_more() {
     std::fs::write(gateway.config(), text).expect("a configuration");
     let said = reload(&gateway);
     assert!(said.contains("accounts added: two") && said.contains("accounts removed: one"), "{said}");
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     assert_eq!((one.attempts(), other.attempts()), (1, 1));
     one.open_gate("end");
-    caller.join().expect("a caller").expect("an answer").good();
-    let records = gateway.settled(2);
+    caller.join().expect("a caller").expect("an answer").ok_json();
+    let records = gateway.final_records(2);
     assert!(records.iter().all(|record| record["state"] == "succeeded"), "{records:#?}");
     gateway.terminate();
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn groups_models_and_limits_are_taken_over() {
     // A filter of the group applies to the next request.
     append(&gateway, "[groups.filter]\nwords = [\"forbidden\"]\n");
     assert!(reload(&gateway).contains("groups changed: team"));
-    let made = gateway.manage(&["key", "create", "--name", "t", "--group", "team", "--json"]).json();
+    let made = gateway.run_command(&["key", "create", "--name", "t", "--group", "team", "--json"]).json();
     let secret = made["secret"].as_str().expect("a secret").to_owned();
     let ask = |prompt: &str| {
         let body = json!({"model": "gpt-image-2", "prompt": prompt});
@@ -100,7 +100,7 @@ fn groups_models_and_limits_are_taken_over() {
 #[test]
 fn a_file_that_cannot_be_used_changes_nothing_and_says_why() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let good = std::fs::read_to_string(gateway.config()).expect("a configuration");
     edit(&gateway, "concurrency = 64", "concurrency = 0");
     append(&gateway, "[[groups]]\nname = \"x y\"\n");
@@ -110,12 +110,12 @@ fn a_file_that_cannot_be_used_changes_nothing_and_says_why() {
         format!("imagate.toml:{at}:")
     };
     eventually("every problem is in the log", || {
-        let said = gateway.said();
+        let said = gateway.output();
         let all = [line("concurrency"), "`name`".to_owned(), "nothing has changed".to_owned()];
         all.iter().all(|part| said.contains(part)).then_some(())
     });
-    gateway.generate(json!({})).good();
-    let refused = gateway.manage(&["config", "reload"]);
+    gateway.generate(json!({})).ok_json();
+    let refused = gateway.run_command(&["config", "reload"]);
     assert_eq!(refused.code, Some(64), "{refused:?}");
     assert!(refused.stderr.contains(&line("concurrency")), "{refused:?}");
 }
@@ -130,8 +130,8 @@ fn settings_that_need_a_restart_are_named_and_stay() {
     assert_eq!(Call::get("/healthz").send(address).status, 200);
     assert_eq!(Call::get("/metrics").send(gateway.metrics_address()).status, 200);
     gateway.terminate();
-    assert!(gateway.server().wait(PATIENCE).success());
-    let nobody = gateway.manage(&["config", "reload"]);
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
+    let nobody = gateway.run_command(&["config", "reload"]);
     assert!(nobody.code == Some(1) && nobody.stderr.contains("no gateway is running with"), "{nobody:?}");
 }
 
@@ -157,7 +157,7 @@ fn a_reload_that_hangs_does_not_keep_the_gateway_from_stopping() {
     // Can be opened as soon as the reload reads from it, which waits for what is never written.
     let writer = std::fs::File::options().write(true).open(gateway.home().join("pipe")).expect("a pipe");
     gateway.terminate();
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     drop(writer);
 }
 
@@ -174,7 +174,8 @@ fn send_until(done: &AtomicBool, call: &Call, address: SocketAddr, count: &Atomi
 fn no_request_notices_twenty_reloads() {
     const LANES: usize = 4;
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("", &[Account::at("one", &upstream), Account::at("two", &upstream)]);
+    let mut gateway =
+        Gateway::with("", &[Account::for_upstream("one", &upstream), Account::for_upstream("two", &upstream)]);
     let address = gateway.address();
     let (done, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let calls: Vec<_> = (0..LANES).map(|_| gateway.call(json!({"prompt": "a cube"}))).collect();
@@ -183,10 +184,10 @@ fn no_request_notices_twenty_reloads() {
         for round in 0..20 {
             let (from, to) = if round % 2 == 0 { ("= 64", "= 63") } else { ("= 63", "= 64") };
             edit(&gateway, &format!("large_concurrency {from}"), &format!("large_concurrency {to}"));
-            let before = gateway.said().matches("the settings have been reloaded").count();
+            let before = gateway.output().matches("the settings have been reloaded").count();
             gateway.server().signal("HUP");
             eventually("it was read again", || {
-                (gateway.said().matches("the settings have been reloaded").count() > before).then_some(())
+                (gateway.output().matches("the settings have been reloaded").count() > before).then_some(())
             });
         }
         done.store(true, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, facts};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, format_and_size};
 
 /// A task with these fields over `model` and `input`.
 fn task(with: &Value) -> Value {
@@ -41,17 +41,17 @@ fn call(gateway: &Gateway) -> Call {
 
 /// One account that speaks `/responses`.
 fn before(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("only", upstream).speaking_responses()])
+    Gateway::with("", &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
 /// Two of them; `first` is always chosen first.
 fn two(upstream: &FakeUpstream) -> Gateway {
-    let account = |name| Account::at(name, upstream).speaking_responses();
-    Gateway::with("", &[account("first"), account("second").spare()])
+    let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
+    Gateway::with("", &[account("first"), account("second").with_free_tier()])
 }
 
 /// The size of the image in an image call.
 #[track_caller]
 fn size_of(call: &Value) -> String {
-    facts(&STANDARD.decode(call["result"].as_str().expect("an image")).expect("base64")).1
+    format_and_size(&STANDARD.decode(call["result"].as_str().expect("an image")).expect("base64")).1
 }

@@ -47,7 +47,7 @@ fn a_task_draws_to_a_file_and_its_output_goes_into_the_next_turn() {
         Ok::<(), Error>(())
     })
     .expect("two turns");
-    assert_eq!(gateway.settled(2).len(), 2);
+    assert_eq!(gateway.final_records(2).len(), 2);
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn a_stream_of_a_task_brings_intermediate_images_and_then_all_of_it() {
 #[test]
 fn a_failure_in_the_middle_is_the_failed_response_and_one_error() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("one", &upstream).speaking_responses()]);
-    upstream.next("events=created,progress,added,p,cut");
+    let gateway = Gateway::with("", &[Account::for_upstream("one", &upstream).with_responses_protocol()]);
+    upstream.script_next("events=created,progress,added,p,cut");
     let (mut kinds, mut end) = (Vec::new(), None);
     run(async {
         let mut stream = client(&gateway).responses().stream(drawing("a fox")).await.expect("a stream");
@@ -115,7 +115,7 @@ fn a_failure_in_the_middle_is_the_failed_response_and_one_error() {
     let error = end.expect("an error");
     assert_eq!((error.code(), error.is_retryable()), (Some("upstream_error"), false), "{error:?}");
     assert!(error.request_id().is_some());
-    assert_eq!((upstream.attempts(), gateway.settled(1).len()), (1, 1), "nothing was sent twice");
+    assert_eq!((upstream.attempts(), gateway.final_records(1).len()), (1, 1), "nothing was sent twice");
 }
 
 #[test]
@@ -131,8 +131,11 @@ fn a_task_that_breaks_a_rule_names_the_parameter() {
 #[test]
 fn a_model_that_the_operator_added_is_listed_by_nobody_found_by_its_id_and_drawn_with() {
     let upstream = FakeUpstream::start();
-    upstream.always("sk-upstream-talking", "models=gpt-5.5");
-    let accounts = [Account::at("drawing", &upstream), Account::at("talking", &upstream).speaking_responses()];
+    upstream.always_for_token("sk-upstream-talking", "models=gpt-5.5");
+    let accounts = [
+        Account::for_upstream("drawing", &upstream),
+        Account::for_upstream("talking", &upstream).with_responses_protocol(),
+    ];
     let gateway = Gateway::with("[[models]]\nid = \"sketch-1\"\nmax_images = 1\n", &accounts);
     let client = client(&gateway);
     run(async {

@@ -35,7 +35,7 @@ fn our_own_skills_are_published_to_the_byte_with_a_tag_and_an_index() {
     assert_eq!(manifest.header("cache-control"), Some("public, max-age=300"));
     assert_eq!(manifest.header("access-control-allow-origin"), Some("*"));
     let tag = manifest.header("etag").expect("a tag").to_owned();
-    let index = get(&gateway, INDEX).good();
+    let index = get(&gateway, INDEX).ok_json();
     for (entry, skill) in index["skills"].as_array().expect("skills").iter().zip(0..) {
         let of = manifest.json()["skills"].as_array().expect("skills").clone();
         let skill = of.iter().find(|skill| skill["name"] == entry["name"]).unwrap_or_else(|| panic!("skill {skill}"));
@@ -63,7 +63,7 @@ fn what_has_an_error_is_not_published_and_what_was_good_stays() {
         eventually("the operator is told", || {
             let answer = get(&gateway, MANIFEST);
             assert_eq!(answer.body, good.body, "what was good stays");
-            let said = gateway.said();
+            let said = gateway.output();
             (said.matches("the skills are not published").count() >= count).then_some(said)
         })
     };
@@ -86,18 +86,18 @@ fn what_has_an_error_is_not_published_and_what_was_good_stays() {
 fn where_nothing_is_published_nothing_is_there() {
     let gateway = Gateway::simulated();
     for path in [MANIFEST, INDEX, "/skills/packages/image-generation-1.0.0.zip", "/skills"] {
-        assert_eq!(get(&gateway, path).error(404)["code"], "unknown_url", "{path}");
+        assert_eq!(get(&gateway, path).error_object(404)["code"], "unknown_url", "{path}");
     }
     let folder = tempfile::TempDir::new().expect("a folder");
     let empty = Gateway::with(&format!("skills_dir = \"{}\"", folder.path().display()), &[]);
     assert_eq!(get(&empty, MANIFEST).status, 404);
     // The log is read beside the answers, and may be a moment behind them.
-    eventually("the log says why", || empty.said().contains("there is no skills.json").then_some(()));
+    eventually("the log says why", || empty.output().contains("there is no skills.json").then_some(()));
 }
 
 /// The packages that our manifest names, with their checksums.
 fn packages(gateway: &Gateway) -> Vec<(String, String)> {
-    let manifest = get(gateway, MANIFEST).good();
+    let manifest = get(gateway, MANIFEST).ok_json();
     let word = |skill: &serde_json::Value, key: &str| skill[key].as_str().expect("a text").to_owned();
     let skills = manifest["skills"].as_array().expect("skills").iter();
     skills.map(|skill| (format!("/skills/{}", word(skill, "package")), word(skill, "sha256"))).collect()
@@ -133,7 +133,7 @@ fn every_package_that_the_manifest_names_is_served_to_the_byte() {
             assert_eq!(answer.body.is_empty(), status == 304, "{path} {tags}");
         }
         let posted = Call::post(&path).send(gateway.address());
-        assert_eq!(posted.error(405)["code"], "method_not_allowed", "{path}");
+        assert_eq!(posted.error_object(405)["code"], "method_not_allowed", "{path}");
         // An escape is another spelling of the same name.
         assert_eq!(get(&gateway, &path.replace('-', "%2d").replace(".zip", "%2Ezip")).body, on_disk, "{path}");
     }
@@ -199,16 +199,20 @@ fn nothing_is_served_that_the_manifest_does_not_name() {
     ]);
     for path in paths {
         let answer = get(&gateway, &format!("/skills/{path}"));
-        assert_eq!(answer.error(404)["code"], "unknown_url", "{path}: {}", answer.text());
+        assert_eq!(answer.error_object(404)["code"], "unknown_url", "{path}: {}", answer.text());
         assert!(!answer.text().contains("\"secret"), "{path}");
         let head = Call::head_of(&format!("/skills/{path}")).send(gateway.address());
         assert_eq!((head.status, head.body.len()), (404, 0), "{path}");
     }
     // Such paths go nowhere at all, whoever is asked.
     for path in ["../secret", "../../etc/passwd", "packages/../../secret", "./skills.json", "packages/../skills.json"] {
-        assert_eq!(get(&gateway, &format!("/skills/{path}")).error(400)["code"], "invalid_request_error", "{path}");
+        assert_eq!(
+            get(&gateway, &format!("/skills/{path}")).error_object(400)["code"],
+            "invalid_request_error",
+            "{path}"
+        );
     }
-    assert_eq!(get(&gateway, "/skills").error(404)["code"], "unknown_url");
+    assert_eq!(get(&gateway, "/skills").error_object(404)["code"], "unknown_url");
     assert_eq!(get(&gateway, &package).status, 200);
 }
 
@@ -222,10 +226,10 @@ fn a_package_that_was_changed_is_not_served_until_it_is_good_again() {
     let mut bad = good.clone();
     *bad.last_mut().expect("a byte") ^= 1;
     std::fs::write(&place, &bad).expect("another package");
-    assert_eq!(get(&gateway, &path).error(404)["code"], "unknown_url");
+    assert_eq!(get(&gateway, &path).error_object(404)["code"], "unknown_url");
     assert_eq!(Call::head_of(&path).send(gateway.address()).status, 404);
     std::fs::remove_file(&place).expect("the package");
-    assert_eq!(get(&gateway, &path).error(404)["code"], "unknown_url");
+    assert_eq!(get(&gateway, &path).error_object(404)["code"], "unknown_url");
     std::fs::write(&place, &good).expect("the package");
     let answer = eventually("it is served again", || {
         let answer = get(&gateway, &path);

@@ -13,7 +13,7 @@ const RETRY: &str = "x-stainless-retry-count";
 
 /// A gateway that lets a plain request wait for a second.
 fn impatient(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("answer_deadline = \"1s\"\n", &[Account::at("only", upstream)])
+    Gateway::with("answer_deadline = \"1s\"\n", &[Account::for_upstream("only", upstream)])
 }
 
 /// A generation that waits upstream until the test opens the gate.
@@ -23,7 +23,7 @@ fn gated(gateway: &Gateway) -> Call {
 
 #[track_caller]
 fn is_in_progress(answer: &Answer) {
-    let error = answer.error(409);
+    let error = answer.error_object(409);
     assert_eq!((&error["code"], &error["type"]), (&json!("image_in_progress"), &json!("server_error")), "{error}");
     assert_eq!((answer.should_retry(), answer.header("retry-after")), (Some("true"), Some("1")));
 }
@@ -31,7 +31,7 @@ fn is_in_progress(answer: &Answer) {
 /// The image of an answer that nobody paid for again.
 #[track_caller]
 fn is_the_image(answer: &Answer, upstream: &FakeUpstream) {
-    let image: &Value = &answer.good()["data"][0]["b64_json"];
+    let image: &Value = &answer.ok_json()["data"][0]["b64_json"];
     assert_eq!(image, &json!(upstream.ledger()[0].images[0]));
     assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
     assert_eq!(upstream.attempts(), 1);
@@ -54,7 +54,7 @@ fn who_asks_again_gets_the_image_that_was_begun() {
         assert_eq!(upstream.attempts(), 1, "{name}");
         upstream.open_gate("open");
         is_the_image(&mark(gated(&gateway), 3).send(gateway.address()), &upstream);
-        let records = gateway.settled(1);
+        let records = gateway.final_records(1);
         assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{name}: {records:?}");
         if name == "nothing" {
             let another = gated(&gateway).send(gateway.address());
@@ -70,7 +70,7 @@ fn an_edit_is_told_the_same() {
     let gateway = impatient(&upstream);
     let edit = || {
         let form = Form::new().text("model", "gpt-image-2").text("prompt", "a hat [[gate=edit]]");
-        let form = form.file("image", &crate::kit::specimen("png 96x64"));
+        let form = form.file("image", &crate::kit::image_specimen("png 96x64"));
         form.call().key(gateway.secret())
     };
     is_in_progress(&edit().send(gateway.address()));
@@ -81,7 +81,7 @@ fn an_edit_is_told_the_same() {
 #[test]
 fn a_job_that_waits_for_a_place_goes_on_when_its_caller_was_told_to_come_back() {
     let upstream = FakeUpstream::start();
-    let accounts = [Account::at("only", &upstream).with_places(1)];
+    let accounts = [Account::for_upstream("only", &upstream).with_slots(1)];
     let gateway = Gateway::with("answer_deadline = \"1s\"\n", &accounts);
     let first = gated(&gateway).dispatch(gateway.address()).expect("a connection");
     eventually("the place is taken", || (upstream.attempts() > 0).then_some(()));
@@ -89,7 +89,7 @@ fn a_job_that_waits_for_a_place_goes_on_when_its_caller_was_told_to_come_back() 
     is_in_progress(&second().send(gateway.address()));
     upstream.open_gate("open");
     let answer = second().send(gateway.address());
-    answer.good();
+    answer.ok_json();
     assert_eq!(answer.header("x-imagate-replayed"), Some("true"));
     assert_eq!(upstream.attempts(), 2);
     drop(first);
@@ -99,8 +99,8 @@ fn a_job_that_waits_for_a_place_goes_on_when_its_caller_was_told_to_come_back() 
 fn who_could_not_be_given_the_image_later_waits_for_it() {
     let upstream = FakeUpstream::start();
     let top = "answer_deadline = \"1s\"\n[replay]\norphans = false\n";
-    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
-    gateway.call(json!({"prompt": "a cube [[delay=2500]]"})).send(gateway.address()).good();
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
+    gateway.call(json!({"prompt": "a cube [[delay=2500]]"})).send(gateway.address()).ok_json();
     assert_eq!(upstream.attempts(), 1);
 }
 
@@ -144,7 +144,7 @@ fn official_clients_get_slow_images_with_their_default_settings() {
 #[ignore = "takes ten minutes: the real clock"]
 fn official_clients_and_curl_get_images_of_up_to_590_seconds() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream).with_places(64)]);
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream).with_slots(64)]);
     let delays = [125_000, 280_000, 310_000, 590_000];
     std::thread::scope(|scope| {
         for mut command in [in_python("slow_tour.py"), in_node("slow_tour.mjs")] {
@@ -191,7 +191,7 @@ fn by_curl(gateway: &Gateway, delay: u32, stream: bool) -> (u16, String) {
 fn behind_a_proxy_that_gives_up_early_every_image_arrives_and_is_paid_once() {
     for mut command in [in_python("slow_tour.py"), in_node("slow_tour.mjs")] {
         let upstream = FakeUpstream::start();
-        let account = Account::at("only", &upstream).with_places(64);
+        let account = Account::for_upstream("only", &upstream).with_slots(64);
         let gateway = Gateway::with("answer_deadline = \"1800ms\"\n", &[account]);
         let port =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();

@@ -20,7 +20,10 @@ const SOONEST: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(250);
 
 fn two(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+    Gateway::with(
+        "",
+        &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
+    )
 }
 
 /// Says that it is over when it is dropped, also by a failure: whoever reads would read on for ever.
@@ -69,7 +72,7 @@ fn check(records: &[Value], state: &str) {
 fn nothing_is_held_against_the_account(gateway: &Gateway) {
     let account = gateway.account("first");
     assert_eq!((&account["state"], &account["cooling_cause"]), (&json!("enabled"), &Value::Null), "{account}");
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     assert_eq!(gateway.records().pop().expect("a record")["account"], "first");
 }
 
@@ -101,7 +104,7 @@ fn who_is_too_slow_has_left_and_who_keeps_the_rate_is_served() {
         drop(checking);
         assert!(keeps.join().expect("a reader"), "who keeps the rate gets all of it");
     });
-    let mut records = gateway.settled(READERS + 2);
+    let mut records = gateway.final_records(READERS + 2);
     records.retain(|record| record["state"] != "cancelled");
     assert_eq!(records.len(), 2);
     check(&records, "succeeded");
@@ -122,7 +125,7 @@ fn who_reads_a_kept_answer_too_slowly_is_cut_off() {
     });
     println!("over after {:?}", begun.elapsed());
     assert_eq!(upstream.attempts(), 1);
-    check(&gateway.settled(1), "succeeded");
+    check(&gateway.final_records(1), "succeeded");
 }
 
 /// Run it by name: `cargo test --test it -- --ignored slow_readers`.
@@ -136,6 +139,6 @@ fn who_keeps_the_rate_gets_all_of_it_after_the_time_of_the_upstream_is_over() {
         let readers = [(); READERS].map(|()| scope.spawn(|| read_slowly(&gateway, 10_240, || Instant::now() > until)));
         assert!(readers.into_iter().all(|reader| reader.join().expect("a reader")), "all of it comes");
     });
-    check(&gateway.settled(READERS), "succeeded");
+    check(&gateway.final_records(READERS), "succeeded");
     nothing_is_held_against_the_account(&gateway);
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::kit::{Account, Call, FakeUpstream, Gateway, PATIENCE, eventually};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, TEST_TIMEOUT, eventually};
 
 /// A gateway with this drain timeout.
 fn with_drain(upstream: &FakeUpstream, drain: &str) -> Gateway {
-    Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::at("only", upstream)])
+    Gateway::with(&format!("drain_timeout = \"{drain}\""), &[Account::for_upstream("only", upstream)])
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_request_that_cannot_finish_is_answered_and_not_to_be_sent_again() {
     assert_eq!((answer.status, answer.header("x-should-retry")), (502, Some("false")), "{}", answer.text());
     let error = &answer.json()["error"];
     assert_eq!((&error["code"], &error["reason"]), (&json!("upstream_error"), &json!("outcome_unknown")), "{error}");
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     // Read before the next start, which would close the records that were left open.
     let records = gateway.records();
     let [record] = records.as_slice() else { panic!("not exactly one record: {records:?}") };
@@ -47,7 +47,7 @@ fn a_job_whose_caller_has_left_is_recorded_when_it_is_cut_off() {
         drop(stream);
     }
     gateway.terminate();
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     let records = gateway.records();
     let states: Vec<_> = records.iter().map(|record| record["state"].as_str().expect("a state")).collect();
     assert_eq!(states, ["interrupted", "interrupted"], "{records:#?}");
@@ -64,7 +64,7 @@ fn a_stream_that_cannot_finish_ends_with_an_error_event() {
     gateway.terminate();
     let answer = reply.finish().expect("the end of the answer");
     assert!(answer.complete && answer.text().contains("event: error"), "{}", answer.text().len());
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     let records = gateway.records();
     assert_eq!(records[0]["state"], "interrupted", "{records:#?}");
 }
@@ -82,7 +82,7 @@ fn a_second_signal_cuts_off_at_once() {
     gateway.server().signal("TERM");
     let answer = caller.join().expect("a caller").expect("an answer");
     assert_eq!((answer.status, answer.header("x-should-retry")), (502, Some("false")), "{}", answer.text());
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     assert_eq!(gateway.records()[0]["state"], "interrupted");
 }
 
@@ -90,15 +90,15 @@ fn a_second_signal_cuts_off_at_once() {
 fn a_load_balancer_sees_that_it_stops_before_the_port_closes() {
     let upstream = FakeUpstream::start();
     let mut gateway =
-        Gateway::with("shutdown_delay = \"10m\"\ndrain_timeout = \"1m\"", &[Account::at("only", &upstream)]);
+        Gateway::with("shutdown_delay = \"10m\"\ndrain_timeout = \"1m\"", &[Account::for_upstream("only", &upstream)]);
     let address = gateway.address();
     assert_eq!(Call::get("/readyz").send(address).status, 200);
     gateway.terminate();
     eventually("it is not ready", || (Call::get("/readyz").send(address).status == 503).then_some(()));
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     gateway.server().signal("TERM");
     eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_connection_that_is_kept_alive_is_told_that_it_ends() {
     let address = gateway.address();
     let body = json!({"model": "gpt-image-2", "prompt": "a cube [[gate=end]]"}).to_string();
     let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let head = format!(
         "POST /v1/images/generations HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -132,7 +132,7 @@ fn a_connection_that_is_kept_alive_is_told_that_it_ends() {
     assert!(told, "the head says that the connection ends");
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).expect("the connection is closed after the answer");
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn a_hangup_does_not_end_the_process() {
     eventually("the port is closed", || TcpStream::connect(address).is_err().then_some(()));
     gateway.server().signal("HUP");
     upstream.open_gate("end");
-    caller.join().expect("a caller").expect("an answer").good();
-    assert!(gateway.server().wait(PATIENCE).success());
+    caller.join().expect("a caller").expect("an answer").ok_json();
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     assert_eq!(gateway.records()[0]["state"], "succeeded");
 }
 
@@ -159,11 +159,11 @@ fn a_hangup_does_not_end_the_process() {
 fn nothing_that_is_idle_keeps_it_from_stopping() {
     let upstream = FakeUpstream::start();
     let mut gateway = with_drain(&upstream, "10m");
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     let _idle = TcpStream::connect(gateway.address()).expect("a connection");
     let begun = Instant::now();
     gateway.terminate();
     gateway.server().signal("HUP");
-    assert!(gateway.server().wait(PATIENCE).success());
+    assert!(gateway.server().wait(TEST_TIMEOUT).success());
     assert!(begun.elapsed() < Duration::from_secs(30), "it waited for a connection without a request");
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Call, Event, Events, FakeUpstream, Form, Gateway, PATIENCE, alpha_png, setting};
+use crate::kit::{Account, Call, Event, Events, FakeUpstream, Form, Gateway, TEST_TIMEOUT, alpha_png, env_setting};
 
 /// What each event of the contract carries, in addition to its type.
 const KEYS: [&str; 6] = ["b64_json", "created_at", "size", "quality", "background", "output_format"];
@@ -47,7 +47,7 @@ impl Operation {
     }
 
     fn events(self, gateway: &Gateway, script: &str, partials: u64) -> Vec<Event> {
-        Events::of(self.call(gateway, script, partials).open(gateway.address()).expect("an answer")).rest()
+        Events::from_reply(self.call(gateway, script, partials).open(gateway.address()).expect("an answer")).rest()
     }
 }
 
@@ -95,12 +95,12 @@ fn is_good(operation: Operation, events: &[Event], images: &[String], partials: 
 #[test]
 fn frames_are_those_of_the_contract_and_nothing_else_comes() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for operation in [Operation::Generate, Operation::Edit] {
         for partials in 0..4 {
             let mut reply = operation.call(&gateway, "", partials).open(gateway.address()).expect("an answer");
             reply.headers.retain(|(name, _)| name != "connection");
-            let events = Events::of(reply).rest();
+            let events = Events::from_reply(reply).rest();
             let attempt = upstream.ledger().pop().expect("an attempt");
             let count = usize::try_from(partials).expect("a count");
             is_good(operation, &events, &attempt.images, count);
@@ -109,7 +109,7 @@ fn frames_are_those_of_the_contract_and_nothing_else_comes() {
             assert_eq!(attempt.fields()["partial_images"].as_u64().unwrap_or(0), partials);
         }
     }
-    let records = gateway.settled(8);
+    let records = gateway.final_records(8);
     for (record, attempt) in records.iter().zip(upstream.ledger()) {
         assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)), "{record}");
         assert_eq!(Some(&record["usage"]), attempt.usage.as_ref(), "{record}");
@@ -126,11 +126,11 @@ fn frames_are_those_of_the_contract_and_nothing_else_comes() {
 #[test]
 fn each_event_is_passed_on_before_the_next_one_comes() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for (at, operation) in [Operation::Generate, Operation::Edit].into_iter().enumerate() {
         let script = format!("events=p,@{at}-a,p,@{at}-b,p,@{at}-c,c,@{at}-d");
         let call = operation.call(&gateway, &script, 3);
-        let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+        let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
         for gate in ["a", "b", "c", "d"] {
             let event = events.next().expect("an event").expect("not the end");
             is_complete(&event);
@@ -143,7 +143,7 @@ fn each_event_is_passed_on_before_the_next_one_comes() {
 #[test]
 fn every_framing_of_the_upstream_gives_the_same_events() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in [
         "lines=crlf",
         "lines=cr",
@@ -179,13 +179,13 @@ fn every_framing_of_the_upstream_gives_the_same_events() {
             assert!(revised.is_none_or(|text| text.contains("é 漢 🦀 }]{[")), "{script}: {revised:?}");
         }
     }
-    assert!(gateway.settled(23).iter().all(|record| record["state"] == "succeeded"));
+    assert!(gateway.final_records(23).iter().all(|record| record["state"] == "succeeded"));
 }
 
 #[test]
 fn no_more_partial_images_come_out_than_were_asked_for() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for asked in 0..3 {
         let events = Operation::Generate.events(&gateway, "partials=5", asked);
         let count = usize::try_from(asked).expect("a count");
@@ -204,7 +204,7 @@ fn no_more_partial_images_come_out_than_were_asked_for() {
 #[test]
 fn fields_that_the_upstream_leaves_out_are_filled_in() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in [
         "omit=created_at",
         "omit=size",
@@ -234,11 +234,11 @@ fn fields_that_the_upstream_leaves_out_are_filled_in() {
 #[test]
 fn a_quality_that_nobody_has_named_is_auto_in_events() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in ["omit=quality", "auto=quality", "omit=quality plain"] {
         let events = gateway.stream(json!({"prompt": format!("a cube [[{script}]]"), "partial_images": 1})).rest();
         assert!(!events.is_empty() && events.iter().all(|event| event.data["quality"] == "auto"), "{script}");
-        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!(
             (&record["state"], &record["delivered"][0]["quality"]),
             (&json!("succeeded"), &json!(null)),
@@ -250,7 +250,7 @@ fn a_quality_that_nobody_has_named_is_auto_in_events() {
 #[test]
 fn the_type_may_stand_in_the_event_line_or_in_the_data_alone() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in ["omit=type", "omit=type lines=crlf", "frames=no-event", "frames=no-event shape=usage-first"] {
         println!("{script}");
         let events = Operation::Generate.events(&gateway, script, 1);
@@ -261,7 +261,7 @@ fn the_type_may_stand_in_the_event_line_or_in_the_data_alone() {
 #[test]
 fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in ["plain", "plain shape=usage-first", "plain omit=size,created", "plain framing=chunked drip"] {
         for operation in [Operation::Generate, Operation::Edit] {
             let events = operation.events(&gateway, script, 2);
@@ -273,14 +273,14 @@ fn a_plain_answer_to_a_stream_and_a_stream_to_a_plain_request_are_both_served() 
     for script in ["sse", "sse partials=2", "sse events=k,p,x,c,done", "sse lines=crlf reads=7", "sse shape=pretty"] {
         let answer = gateway.scripted(script);
         assert_eq!(answer.header("content-type"), Some("application/json"), "{script}");
-        let answer = answer.good();
+        let answer = answer.ok_json();
         let attempt = upstream.ledger().pop().expect("an attempt");
         assert_eq!(answer["data"].as_array().map(Vec::len), Some(1), "{script}");
         assert_eq!(answer["data"][0]["b64_json"].as_str(), attempt.images.last().map(String::as_str), "{script}");
         assert_eq!(Some(&answer["usage"]), attempt.usage.as_ref(), "{script}");
         assert_eq!((&answer["background"], &answer["output_format"]), (&json!("opaque"), &json!("png")), "{script}");
     }
-    assert!(gateway.settled(13).iter().all(|record| record["state"] == "succeeded"));
+    assert!(gateway.final_records(13).iter().all(|record| record["state"] == "succeeded"));
 }
 
 #[test]
@@ -296,15 +296,16 @@ fn an_account_that_is_turned_away_leaves_the_stream_to_another() {
         "events=k,k,e",
     ] {
         let upstream = FakeUpstream::start();
-        upstream.always("sk-upstream-first", script);
-        let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+        upstream.always_for_token("sk-upstream-first", script);
+        let accounts =
+            [Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()];
         let gateway = Gateway::with("", &accounts);
         let events = Operation::Generate.events(&gateway, "", 1);
         println!("{script}");
         let ledger = upstream.ledger();
         assert_eq!(ledger.len(), 2, "{script}");
         is_good(Operation::Generate, &events, &ledger[1].images, 1);
-        let records = gateway.settled(1);
+        let records = gateway.final_records(1);
         assert_eq!((records.len(), &records[0]["state"]), (1, &json!("succeeded")), "{script}");
     }
 }
@@ -312,11 +313,11 @@ fn an_account_that_is_turned_away_leaves_the_stream_to_another() {
 #[test]
 fn while_nothing_comes_there_is_a_heartbeat() {
     // The interval of the contract is 15 seconds, and nothing shortens it.
-    if setting("IMAGATE_TEST_FAST").is_some() {
+    if env_setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     // An upstream that has not accepted the request yet (`gate`) is waited for like one that has.
     let stories = ["gate=late", "events=@late,p,c", "events=p,@late,c", "events=@late,cut", "events=@late,e-policy"];
     let (heard, beats) = channel();
@@ -328,7 +329,7 @@ fn while_nothing_comes_there_is_a_heartbeat() {
             scope.spawn(move || listen(call, address, heard))
         });
         // One that is missing is missing in the counts.
-        let _ = stories.iter().try_for_each(|_| beats.recv_timeout(PATIENCE).map(drop));
+        let _ = stories.iter().try_for_each(|_| beats.recv_timeout(TEST_TIMEOUT).map(drop));
         upstream.open_gate("late");
         listeners.map(|listener| listener.join().expect("a listener")).into()
     });
@@ -341,7 +342,7 @@ fn while_nothing_comes_there_is_a_heartbeat() {
 
 /// How many heartbeats came, and the names of the events.
 fn listen(call: Call, address: std::net::SocketAddr, heard: Sender<()>) -> (usize, Vec<String>) {
-    let mut events = Events::of(call.open(address).expect("an answer"));
+    let mut events = Events::from_reply(call.open(address).expect("an answer"));
     events.listener = Some(heard);
     let mut names = Vec::new();
     while let Some(event) = events.next().expect("a stream that does not break off") {

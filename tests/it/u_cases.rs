@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::kit::{heavy, setting};
+use crate::kit::{env_setting, heavy_test_lock};
 use bench::{Bench, PROMPT, Place, WARM_UP};
 use report::{Line, Report};
 use row::Row;
@@ -41,7 +41,7 @@ const PEAK: u64 = 192 << 20;
 
 #[test]
 fn every_upstream_case_holds_for_every_operation() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let rows: &'static [Row] = Box::leak(chosen().into_boxed_slice());
     let bench = Bench::set_up(rows);
     warm_up(&bench);
@@ -84,7 +84,7 @@ fn every_upstream_case_holds_for_every_operation() {
     let leaks = leaks(&bench);
     report.fact("LEAK: nothing in the log or on disk", leaks.is_empty(), &leaks.join(", "));
     report.fact("U27: nobody was redirected", bench.target.accepted() == 0, &bench.target.accepted().to_string());
-    let said = bench.gateway().said();
+    let said = bench.gateway().output();
     let trouble: Vec<&str> = said.lines().filter(|line| line.contains(" ERROR ")).collect();
     report.fact(
         "no error in the log",
@@ -96,8 +96,8 @@ fn every_upstream_case_holds_for_every_operation() {
 
 /// The rows that the caller wants.
 fn chosen() -> Vec<Row> {
-    let only = setting("IMAGATE_U_CASES").map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
-    let fast = setting("IMAGATE_TEST_FAST").is_some();
+    let only = env_setting("IMAGATE_U_CASES").map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    let fast = env_setting("IMAGATE_TEST_FAST").is_some();
     let wanted = |row: &Row| row.case.starts_with(&only) && !(fast && row.slow);
     rows::all().into_iter().filter(wanted).collect()
 }
@@ -133,7 +133,7 @@ fn leaks(bench: &Bench) -> Vec<String> {
             canaries.iter().filter(|canary| text.contains(**canary)).map(|canary| format!("{canary} in {name}")),
         );
     };
-    search("the log", &gateway.said());
+    search("the log", &gateway.output());
     let files = files_under(&gateway.home().join("data"));
     assert!(!files.is_empty(), "nothing is stored where it should be");
     for file in files {

@@ -11,7 +11,7 @@ const COUNTS: [&str; 7] =
     ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens"];
 
 fn open(upstream: &FakeUpstream) -> Gateway {
-    let accounts = [Account::at("only", upstream).with_places(8)];
+    let accounts = [Account::for_upstream("only", upstream).with_slots(8)];
     Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &accounts, &[("IT_ADMIN", TOKEN)])
 }
 
@@ -22,7 +22,7 @@ fn ask(gateway: &Gateway, token: &str, path: &str) -> Answer {
 
 #[track_caller]
 fn told(gateway: &Gateway, token: &str, path: &str) -> Value {
-    ask(gateway, token, path).good()
+    ask(gateway, token, path).ok_json()
 }
 
 /// The sums of these rows, count by count.
@@ -63,14 +63,14 @@ fn of_the_upstream(upstream: &FakeUpstream) -> [u64; 4] {
 /// What one of the forms of `imagate usage` prints, line by line.
 #[track_caller]
 fn lines(gateway: &Gateway, words: &[&str]) -> Vec<Value> {
-    let done = gateway.manage(&[&["usage", "--json"], words].concat());
-    done.good().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    let done = gateway.run_command(&[&["usage", "--json"], words].concat());
+    done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// Every way to ask says the same, and it is what the records and the upstream say.
 #[track_caller]
 fn all_agree(gateway: &Gateway, upstream: &FakeUpstream, count: usize) -> Value {
-    let records = gateway.settled(count);
+    let records = gateway.final_records(count);
     assert_eq!(records.len(), count);
     let expected = of_records(&records);
     assert_eq!(expected[3..], of_the_upstream(upstream), "records and upstream");
@@ -114,12 +114,13 @@ fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
     let upstream = FakeUpstream::start();
     let mut gateway = open(&upstream);
     let other = gateway.make_key("other");
-    gateway.generate(json!({"n": 2})).good();
-    gateway.scripted("tokens=1234").good();
+    gateway.generate(json!({"n": 2})).ok_json();
+    gateway.scripted("tokens=1234").ok_json();
     gateway.stream(json!({})).rest();
     let theirs = || Call::generation().key(other["secret"].as_str().expect("a secret"));
-    theirs().json(&request(json!({"user": "=1+1"}))).send(gateway.address()).good();
-    Events::of(theirs().json(&request(json!({"stream": true}))).open(gateway.address()).expect("a stream")).rest();
+    theirs().json(&request(json!({"user": "=1+1"}))).send(gateway.address()).ok_json();
+    Events::from_reply(theirs().json(&request(json!({"stream": true}))).open(gateway.address()).expect("a stream"))
+        .rest();
     // Refused by the upstream, failed there, left by the caller; and what never becomes a job is no request.
     assert_eq!(gateway.scripted("status=400 body=policy").status, 502);
     assert_eq!(gateway.scripted("status=400 body=parameter").status, 400);
@@ -141,17 +142,17 @@ fn every_count_is_that_of_the_records_and_of_the_upstream_also_after_a_kill() {
     drop(waiting);
     gateway.start();
     all_agree(&gateway, &upstream, 10);
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     let usage = all_agree(&gateway, &upstream, 11);
     assert_eq!(sums([&usage["totals"]])[..4], [11, 6, 5, 7], "{usage}");
     gateway.kill();
     gateway.start();
     assert_eq!(all_agree(&gateway, &upstream, 11), usage, "a kill in peace changes nothing");
 
-    let csv = gateway.manage(&["usage", "--csv"]).good().to_owned();
+    let csv = gateway.run_command(&["usage", "--csv"]).ok_stdout().to_owned();
     assert!(csv.contains(",'=1+1,"), "a formula reaches a spreadsheet: {csv}");
     assert_eq!(
-        gateway.manage(&["usage", "--by", "day", "--csv"]).good().lines().next(),
+        gateway.run_command(&["usage", "--by", "day", "--csv"]).ok_stdout().lines().next(),
         Some(&*format!("day,{},refused", COUNTS.join(",")))
     );
 }
@@ -161,10 +162,10 @@ fn records_are_paged_filtered_and_whole() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     for number in 0..5 {
-        gateway.generate(json!({"user": format!("u{number}"), "quality": "low", "size": "1536x1024"})).good();
+        gateway.generate(json!({"user": format!("u{number}"), "quality": "low", "size": "1536x1024"})).ok_json();
     }
     gateway.scripted("status=400 body=policy");
-    let expected = gateway.settled(6);
+    let expected = gateway.final_records(6);
     let mut seen = Vec::new();
     let mut path = "records?limit=4".to_owned();
     loop {
@@ -210,7 +211,7 @@ fn records_are_paged_filtered_and_whole() {
         ("usage?since=2026-02-02&until=2026-02-01", 400, json!("since")),
         ("usage?user=nobody", 404, json!("user")),
     ] {
-        assert_eq!(ask(&gateway, TOKEN, path).error(status)["param"], param, "{path}");
+        assert_eq!(ask(&gateway, TOKEN, path).error_object(status)["param"], param, "{path}");
     }
 }
 
@@ -220,9 +221,9 @@ fn an_end_user_is_searched_for_by_api_and_command() {
     let gateway = open(&upstream);
     let long = "\u{e4}".repeat(300);
     for end_user in ["ada & co", "ben", "ada & co", &long] {
-        gateway.generate(json!({"safety_identifier": end_user, "user": "hidden"})).good();
+        gateway.generate(json!({"safety_identifier": end_user, "user": "hidden"})).ok_json();
     }
-    let records = gateway.settled(4);
+    let records = gateway.final_records(4);
     let ids = |records: &[Value]| records.iter().map(|record| record["request_id"].clone()).collect::<Vec<_>>();
     let expected = [records[0].clone(), records[2].clone()];
     let listed = told(&gateway, TOKEN, "records?end_user=ada+%26+co");
@@ -238,7 +239,7 @@ fn an_end_user_is_searched_for_by_api_and_command() {
     for by in ["day", "key"] {
         assert_eq!(sums(&lines(&gateway, &["--by", by, "--end-user", "ada & co"])), of_records(&expected), "{by}");
     }
-    let csv = gateway.manage(&["usage", "--csv", "--end-user", "ben"]).good().to_owned();
+    let csv = gateway.run_command(&["usage", "--csv", "--end-user", "ben"]).ok_stdout().to_owned();
     assert_eq!((csv.lines().count(), csv.contains(",ben,")), (2, true), "{csv}");
     // A record has no more than 256 bytes of it, and neither does a search.
     let encoded = "%C3%A4".repeat(300);
@@ -255,7 +256,7 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     let post = |path: &str, body: Value| {
-        Call::post(&format!("/admin/v1/{path}")).key(TOKEN).json(&body).send(gateway.address()).good()
+        Call::post(&format!("/admin/v1/{path}")).key(TOKEN).json(&body).send(gateway.address()).ok_json()
     };
     post("users", json!({"name": "kim"}));
     let token = post("tokens", json!({"name": "kim's", "user": "kim"}))["secret"].as_str().expect("a token").to_owned();
@@ -266,9 +267,9 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
         let answer = Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address());
         (answer.status == 200).then_some(())
     });
-    gateway.generate(json!({})).good();
-    gateway.generate(json!({})).good();
-    let records = gateway.settled(3);
+    gateway.generate(json!({})).ok_json();
+    gateway.generate(json!({})).ok_json();
+    let records = gateway.final_records(3);
     let (mine, theirs): (Vec<&Value>, Vec<&Value>) =
         records.iter().partition(|record| record["key"] == key["key"]["id"]);
     assert_eq!((mine.len(), theirs.len()), (1, 2));
@@ -284,17 +285,19 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
     for visible in [shown, &told(&gateway, &token, &format!("records/{}", id(mine[0])))] {
         assert!(visible.get("account").is_none() && !visible["attempts"].to_string().contains("only"), "{visible}");
     }
-    let foreign = theirs[0]["key"].as_str().expect("a key");
-    assert_eq!(ask(&gateway, &token, &format!("records/{}", id(theirs[0]))).error(404)["code"], "record_not_found");
-    assert_eq!(ask(&gateway, &token, &format!("records?before={}", id(theirs[0]))).error(400)["param"], "before");
+    let (foreign, hidden) = (theirs[0]["key"].as_str().expect("a key"), id(theirs[0]));
+    let refused = ask(&gateway, &token, &format!("records/{hidden}"));
+    assert_eq!(refused.error_object(404)["code"], "record_not_found");
+    let refused = ask(&gateway, &token, &format!("records?before={hidden}"));
+    assert_eq!(refused.error_object(400)["param"], "before");
     assert_eq!(rows(&told(&gateway, &token, &format!("records?key={foreign}"))["data"]).len(), 0);
     let other = theirs[0]["user"].as_str().expect("a user");
-    assert_eq!(ask(&gateway, &token, &format!("records?user={other}")).error(404)["param"], "user");
+    assert_eq!(ask(&gateway, &token, &format!("records?user={other}")).error_object(404)["param"], "user");
     assert_eq!(rows(&told(&gateway, &token, "records?user=kim")["data"]).len(), 1);
     // One end user of theirs, and one of somebody else's key.
     let theirs = gateway.generate(json!({"user": "shared"}));
-    theirs.good();
-    gateway.settled(4);
+    theirs.ok_json();
+    gateway.final_records(4);
     for (token, count) in [(TOKEN, 1), (token.as_str(), 0)] {
         assert_eq!(rows(&told(&gateway, token, "records?end_user=shared")["data"]).len(), count);
         assert_eq!(told(&gateway, token, "usage?end_user=shared")["totals"]["requests"], json!(count));
@@ -307,7 +310,7 @@ fn a_member_sees_their_own_records_and_counts_and_no_accounts() {
         "{usage}"
     );
     assert_eq!(sums([&told(&gateway, &token, &format!("usage?key={foreign}"))["totals"]]), [0; 7]);
-    assert_eq!(ask(&gateway, &token, &format!("usage?user={other}")).error(404)["param"], "user");
+    assert_eq!(ask(&gateway, &token, &format!("usage?user={other}")).error_object(404)["param"], "user");
     // For the admin nothing of it is hidden.
     assert_eq!(sums([&told(&gateway, TOKEN, "usage")["totals"]])[0], 4);
     assert_eq!(sums([&told(&gateway, TOKEN, "usage?user=kim")["totals"]])[0], 1);
@@ -320,27 +323,27 @@ fn requests_that_become_no_job_are_counted_by_key() {
     let upstream = FakeUpstream::start();
     let gateway = open(&upstream);
     let made = Call::post("/admin/v1/keys").json(&json!({"name": "off", "user": "admin"}));
-    let made = made.key(TOKEN).send(gateway.address()).good();
+    let made = made.key(TOKEN).send(gateway.address()).ok_json();
     let [id, secret] =
         ["/key/id", "/secret"].map(|at| made.pointer(at).and_then(Value::as_str).expect("a text").to_owned());
     let disable = Call::patch(&format!("/admin/v1/keys/{id}")).json(&json!({"enabled": false}));
-    disable.key(TOKEN).send(gateway.address()).good();
+    disable.key(TOKEN).send(gateway.address()).ok_json();
 
     for with in [json!({"size": "7x7"}), json!({"model": "no-such-model"}), json!({"n": 0})] {
         assert!([400, 404].contains(&gateway.generate(with).status));
     }
     let again = |body: Value| gateway.call(body).header("idempotency-key", "once").send(gateway.address());
-    again(json!({})).good();
-    again(json!({"n": 2})).error(400);
-    Call::get("/v1/models/no-such-model").key(gateway.secret()).send(gateway.address()).error(404);
+    again(json!({})).ok_json();
+    again(json!({"n": 2})).error_object(400);
+    Call::get("/v1/models/no-such-model").key(gateway.secret()).send(gateway.address()).error_object(404);
     for _ in 0..2 {
-        Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).error(401);
+        Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).error_object(401);
     }
     for number in 0..4 {
         let call = Call::generation().key(&format!("sk-img-nobody-{number}")).json(&request(json!({})));
-        call.send(gateway.address()).error(401);
+        call.send(gateway.address()).error_object(401);
     }
-    gateway.settled(1);
+    gateway.final_records(1);
     eventually("they are counted", || {
         (told(&gateway, TOKEN, "usage")["totals"]["refused"].as_u64() >= Some(11)).then_some(())
     });
@@ -354,6 +357,6 @@ fn requests_that_become_no_job_are_counted_by_key() {
     assert_eq!(by_key(&id), (Some(0), Some(2)));
     assert_eq!(by_key(""), (Some(0), Some(4)));
     assert_eq!((&usage["totals"]["requests"], &usage["days"][0]["refused"]), (&json!(1), &json!(11)));
-    let table = gateway.manage(&["usage", "--by", "key"]);
-    assert!(table.good().lines().next().is_some_and(|line| line.contains("REFUSED")), "{table:?}");
+    let table = gateway.run_command(&["usage", "--by", "key"]);
+    assert!(table.ok_stdout().lines().next().is_some_and(|line| line.contains("REFUSED")), "{table:?}");
 }

@@ -14,8 +14,8 @@ use crate::ci;
 
 const SKILLS: usize = 10_000;
 /// Bytes of one package, about, and what of them is not contents.
-const PACKAGE: usize = 1024;
-const WRAPPING: usize = 420;
+const PACKAGE_BYTES: usize = 1024;
+const PACKAGE_OVERHEAD: usize = 420;
 const ROUNDS: usize = 7;
 
 /// What is timed beside the program: `sha256sum` over all files below these folders.
@@ -34,13 +34,13 @@ const COMMANDS: [(&str, &[&str], usize); 3] = [
 /// The program does not build, or finds something wrong with what was made for it.
 pub fn skills(root: &Path) -> Result<()> {
     ci::cargo(root, &["build", "--release", "--features", "cli", "--bin", "imagate"], &[])?;
-    let target = target(root)?;
+    let target = target_dir(root)?;
     let program = target.join("release").join("imagate");
     let folder = target.join("bench").join("skills");
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
-    repository(&folder).with_context(|| folder.display().to_string())?;
+    write_repository(&folder).with_context(|| folder.display().to_string())?;
     let build = ["build", "--repository", "e/s", "--git-url", "https://example.com/e/s.git"];
     let more = ["--raw-base-url", "https://example.com/e/s/raw/main", "--branch", "main"];
     run(Command::new(&program).arg("skills").args(build).args(more), &folder)?;
@@ -61,14 +61,14 @@ pub fn skills(root: &Path) -> Result<()> {
 }
 
 /// The folder that cargo builds into.
-fn target(root: &Path) -> Result<PathBuf> {
+fn target_dir(root: &Path) -> Result<PathBuf> {
     let output = ci::command(root, &["metadata", "--format-version", "1", "--no-deps"]).output().context("cargo")?;
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
     Ok(PathBuf::from(metadata["target_directory"].as_str().context("cargo metadata names no target folder")?))
 }
 
 /// A repository in which every skill has one file of bytes that cannot be packed smaller.
-fn repository(root: &Path) -> Result<()> {
+fn write_repository(root: &Path) -> Result<()> {
     let mut state = 1_u64;
     for number in 0..SKILLS {
         let name = format!("skill-{number:05}");
@@ -79,7 +79,7 @@ fn repository(root: &Path) -> Result<()> {
             folder.join("SKILL.md"),
             format!("---\nname: {name}\n{about}\nmetadata:\n  version: \"1.0.0\"\n---\n"),
         )?;
-        let noise = (0..PACKAGE - WRAPPING).map(|_| {
+        let noise = (0..PACKAGE_BYTES - PACKAGE_OVERHEAD).map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             state.to_be_bytes()[0]
         });
@@ -101,8 +101,8 @@ fn run(command: &mut Command, folder: &Path) -> Result<Duration> {
     let start = Instant::now();
     let done = command.output().with_context(|| format!("{command:?}"))?;
     let time = start.elapsed();
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{command:?}: {}\n{said}", done.status);
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{command:?}: {}\n{stderr}", done.status);
     Ok(time)
 }
 

@@ -5,7 +5,7 @@
 //! together with how to install them.
 
 mod dependencies;
-mod outside;
+mod external_tools;
 mod test_run;
 pub mod wasm;
 
@@ -38,7 +38,7 @@ struct Step {
 
 /// Cheap steps first; each builds on what the ones before have built.
 const STEPS: [Step; 11] = [
-    Step::new("tools", "what the other steps need is installed", outside::tools),
+    Step::new("tools", "what the other steps need is installed", external_tools::check_tools),
     Step::new("fmt", "the code is formatted", fmt),
     Step::new("generate", "generated/ and the tables are what the documents say", generate),
     Step::new("tidy", "ARCHITECTURE.md and docs/specification.md are true, sizes within bounds", tidy_up),
@@ -48,7 +48,7 @@ const STEPS: [Step; 11] = [
     Step::new("features", "each feature stands alone", features),
     Step::new("doc", "the documentation builds without a warning", doc),
     Step::new("package", "the package builds from what it ships", package),
-    Step::new("tree", "the SDK brings nothing of the server, and manifests no I/O", dependencies::allowed),
+    Step::new("tree", "the SDK brings nothing of the server, and manifests no I/O", dependencies::check_trees),
 ];
 
 /// The steps to run before each commit. They need no network, and take less than three minutes if everything is built.
@@ -96,7 +96,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<bool> {
         }
         return Ok(true);
     }
-    Ok(report(&run_all(root, &choose(arguments)?)))
+    Ok(report(&run_all(root, &selected_steps(arguments)?)))
 }
 
 /// Runs the steps that are quick once everything is built; `true` means that all of them hold.
@@ -118,7 +118,7 @@ fn run_all(root: &Path, steps: &[&Step]) -> Outcomes {
             |name: &str| outcomes.iter().any(|(step, outcome)| *step == name && matches!(outcome, Outcome::Failed(..)));
         let outcome = match step.needs.filter(|name| has_failed(name)) {
             Some(needs) => Outcome::NotRun(needs),
-            None => perform(root, step),
+            None => run_step(root, step),
         };
         outcomes.push((step.name, outcome));
     }
@@ -126,7 +126,7 @@ fn run_all(root: &Path, steps: &[&Step]) -> Outcomes {
 }
 
 /// All steps, or those that `--only` names.
-fn choose(arguments: &[&str]) -> Result<Vec<&'static Step>> {
+fn selected_steps(arguments: &[&str]) -> Result<Vec<&'static Step>> {
     ensure!(arguments.len().is_multiple_of(2), "expected `--only STEP` or `--list`");
     let mut names = Vec::new();
     for pair in arguments.chunks(2) {
@@ -144,7 +144,7 @@ fn steps(names: &[&str]) -> Vec<&'static Step> {
     ALL.iter().filter(|step| names.contains(&step.name) && !is_done_elsewhere(step)).collect()
 }
 
-fn perform(root: &Path, step: &Step) -> Outcome {
+fn run_step(root: &Path, step: &Step) -> Outcome {
     println!("\n=== {}: {}", step.name, step.about);
     let start = Instant::now();
     match (step.run)(root) {
@@ -179,7 +179,7 @@ fn summary(outcomes: &[(&'static str, Outcome)]) -> String {
 }
 
 /// Runs every check, even after a failure.
-fn every(checks: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+fn run_all_checks(checks: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let failures: Vec<String> = checks.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())
@@ -191,7 +191,8 @@ fn fmt(root: &Path) -> Result<()> {
 
 fn generate(root: &Path) -> Result<()> {
     let outputs = crate::generate(&tree::read(root)?)?;
-    let stale: Vec<&str> = tree::stale(root, &outputs)?.into_iter().map(|output| output.path.as_str()).collect();
+    let stale: Vec<&str> =
+        tree::stale_outputs(root, &outputs)?.into_iter().map(|output| output.path.as_str()).collect();
     ensure!(stale.is_empty(), "stale: {}; run `cargo xtask generate`", stale.join(", "));
     Ok(())
 }
@@ -217,7 +218,7 @@ fn unit(root: &Path) -> Result<()> {
 }
 
 fn test(root: &Path) -> Result<()> {
-    run_tests(root, &TESTS, outside::clients(root)?)
+    run_tests(root, &TESTS, external_tools::prepare_clients(root)?)
 }
 
 fn run_tests(root: &Path, arguments: &[&str], mut variables: Vec<(OsString, OsString)>) -> Result<()> {
@@ -275,7 +276,7 @@ fn features(root: &Path) -> Result<()> {
         cargo(root, &["clippy", "--no-default-features", "--features", feature, "--", "-D", "warnings"], &[])
     });
     let manifest: [fn(&Path) -> Result<()>; 2] = [manifest_alone, manifest_in_wasm];
-    every(alone.chain(manifest.into_iter().map(|check| check(root))))
+    run_all_checks(alone.chain(manifest.into_iter().map(|check| check(root))))
 }
 
 fn manifest_alone(root: &Path) -> Result<()> {
@@ -326,7 +327,7 @@ mod tests {
     use super::*;
 
     fn names(arguments: &[&str]) -> Result<Vec<&'static str>> {
-        Ok(choose(arguments)?.into_iter().map(|step| step.name).collect())
+        Ok(selected_steps(arguments)?.into_iter().map(|step| step.name).collect())
     }
 
     #[test]
@@ -385,7 +386,7 @@ mod tests {
     #[test]
     fn every_check_is_done_and_every_failure_is_told() {
         let mut done = 0;
-        let result = every((0..3).map(|number| {
+        let result = run_all_checks((0..3).map(|number| {
             done += 1;
             if number == 1 { Ok(()) } else { Err(anyhow::anyhow!("check {number}")) }
         }));

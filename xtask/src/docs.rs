@@ -3,7 +3,7 @@
 use syn::{Attribute, Expr, ExprLit, Fields, Item, Lit, Meta, parse_quote};
 
 /// Rewrites the documentation of every item, field and variant.
-pub(crate) fn tidy(items: &mut [Item]) {
+pub(crate) fn rewrite_docs(items: &mut [Item]) {
     for item in items {
         if let Item::Struct(item) = item {
             rewrite(&mut item.attrs);
@@ -17,7 +17,7 @@ pub(crate) fn tidy(items: &mut [Item]) {
         } else if let Item::Type(item) = item {
             rewrite(&mut item.attrs);
         } else if let Item::Mod(item) = item {
-            tidy(item.content.as_mut().map_or(&mut [], |(_, items)| items.as_mut_slice()));
+            rewrite_docs(item.content.as_mut().map_or(&mut [], |(_, items)| items.as_mut_slice()));
         }
     }
 }
@@ -30,7 +30,7 @@ fn rewrite(attributes: &mut Vec<Attribute>) {
     let mut rewritten = Vec::new();
     for attribute in attributes.drain(..) {
         match text_of(&attribute) {
-            Some(text) => rewritten.extend(lines(&text)),
+            Some(text) => rewritten.extend(doc_attributes(&text)),
             None => rewritten.push(attribute),
         }
     }
@@ -44,7 +44,7 @@ fn text_of(attribute: &Attribute) -> Option<String> {
 }
 
 /// The lines as comments. What stands in `<details>` is the schema, which the document holds already.
-pub(crate) fn lines(text: &str) -> Vec<Attribute> {
+pub(crate) fn doc_attributes(text: &str) -> Vec<Attribute> {
     let text = text.split_once("<details>").map_or(text, |(kept, _)| kept);
     let spaced =
         |line: &str| if line.is_empty() || line.starts_with(' ') { line.to_owned() } else { format!(" {line}") };

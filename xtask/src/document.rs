@@ -65,7 +65,7 @@ impl Document {
     }
 
     /// A copy for progenitor, changed by `edit` first.
-    pub(crate) fn typed(&self, edit: impl FnOnce(&mut Value)) -> Result<OpenAPI> {
+    pub(crate) fn to_openapi(&self, edit: impl FnOnce(&mut Value)) -> Result<OpenAPI> {
         let mut value = self.value.clone();
         edit(&mut value);
         serde_json::from_value(value).context("as OpenAPI 3.0")
@@ -149,18 +149,18 @@ impl<'a> Operation<'a> {
     }
 
     /// The parameters that stand `place`: "path", "query" or "header".
-    pub(crate) fn parameters(&self, place: &'static str) -> impl Iterator<Item = &'a Value> {
+    pub(crate) fn parameters(&self, location: &'static str) -> impl Iterator<Item = &'a Value> {
         let parameters = self.value["parameters"].as_array().into_iter().flatten();
-        parameters.filter(move |parameter| parameter["in"] == place)
+        parameters.filter(move |parameter| parameter["in"] == location)
     }
 }
 
 /// What the generated type of a part without a name would lose: a greatest number, and the name of a choice.
-fn check_inline(place: &str, schema: &Value) -> Result<()> {
+fn check_inline(path: &str, schema: &Value) -> Result<()> {
     let parts = schema["properties"].as_object().into_iter().flat_map(Map::iter);
     let parts = parts.map(|(name, part)| (name.as_str(), part));
     for (name, part) in parts.chain(schema.get("items").map(|items| ("items", items))) {
-        let place = format!("{place}.{name}");
+        let place = format!("{path}.{name}");
         let bounded = part["type"] == "integer" && part.get("maximum").is_some();
         ensure!(!bounded, "{place}: an integer with a maximum must be a named component");
         // A choice of one is the constant by which events are told apart.

@@ -13,7 +13,7 @@ mod document;
 mod fingerprint;
 mod manifest;
 pub mod mutations;
-mod open;
+mod open_words;
 mod pages;
 mod print;
 mod schemas;
@@ -76,8 +76,8 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
     let admin = Document::parse(&sources.admin).context(ADMIN.document)?;
     let manifest = manifest::generate(&sources.manifest_schema)?;
     let mut outputs = vec![output("generated/manifest.rs", print::rust(MANIFEST_SCHEMA, &manifest))];
-    outputs.extend(code(&GATEWAY, &document).context(GATEWAY.document)?);
-    outputs.extend(code(&ADMIN, &admin).context(ADMIN.document)?);
+    outputs.extend(generate_code(&GATEWAY, &document).context(GATEWAY.document)?);
+    outputs.extend(generate_code(&ADMIN, &admin).context(ADMIN.document)?);
     // In the fingerprint too, so that it does not depend on the order of these lines.
     outputs.sort_by(|one, other| one.path.cmp(&other.path));
     outputs.push(output("generated/FINGERPRINT", fingerprint::generate(sources, &outputs)));
@@ -91,7 +91,7 @@ pub fn generate(sources: &Sources) -> Result<Vec<Output>> {
 }
 
 /// The files of one document: client, schemas, server and types.
-fn code(api: &Api, document: &Document) -> Result<Vec<Output>> {
+fn generate_code(api: &Api, document: &Document) -> Result<Vec<Output>> {
     let sdk = sdk::generate(api, document).context("client and types")?;
     let files = [
         ("client", sdk.client),

@@ -29,8 +29,8 @@ usage: cargo xtask <chore>
 
 /// What a chore found out.
 enum Verdict {
-    Fine,
-    NeedsAttention,
+    Passed,
+    HasFindings,
 }
 
 fn main() -> ExitCode {
@@ -38,28 +38,28 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let verdict = match arguments.as_slice() {
         ["generate"] => generate(),
-        ["generate", "--check"] => stale(),
-        ["tidy"] => look_over(),
-        ["vocabulary"] => count_words(),
+        ["generate", "--check"] => check_generated(),
+        ["tidy"] => run_tidy(),
+        ["vocabulary"] => print_vocabulary(),
         ["check"] => Ok(verdict(ci::check(&tree::root()))),
         ["test", steps @ ..] => test(steps),
-        ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Fine),
-        ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Fine),
-        ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Fine),
-        ["mutations"] => mutate(),
-        ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Fine),
-        ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Fine),
-        ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Fine),
-        ["screenshots"] => ci::screenshots(&tree::root(), None).map(|()| Verdict::Fine),
-        ["screenshots", "--out", folder] => ci::screenshots(&tree::root(), Some(folder)).map(|()| Verdict::Fine),
+        ["corpus", "unpack"] => corpus::unpack(&tree::root()).map(|()| Verdict::Passed),
+        ["corpus", "pack"] => corpus::pack(&tree::root()).map(|()| Verdict::Passed),
+        ["bench", "skills"] => bench::skills(&tree::root()).map(|()| Verdict::Passed),
+        ["mutations"] => run_mutations(),
+        ["abuse"] => ci::abuse(&tree::root()).map(|()| Verdict::Passed),
+        ["tours"] => ci::tours(&tree::root()).map(|()| Verdict::Passed),
+        ["wasm"] => ci::wasm::run(&tree::root()).map(|()| Verdict::Passed),
+        ["screenshots"] => ci::screenshots(&tree::root(), None).map(|()| Verdict::Passed),
+        ["screenshots", "--out", folder] => ci::screenshots(&tree::root(), Some(folder)).map(|()| Verdict::Passed),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
         }
     };
     match verdict {
-        Ok(Verdict::Fine) => ExitCode::SUCCESS,
-        Ok(Verdict::NeedsAttention) => ExitCode::from(4),
+        Ok(Verdict::Passed) => ExitCode::SUCCESS,
+        Ok(Verdict::HasFindings) => ExitCode::from(4),
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::from(100)
@@ -73,24 +73,24 @@ fn generate() -> Result<Verdict> {
     for path in tree::write(&root, &outputs)? {
         println!("wrote {path}");
     }
-    Ok(Verdict::Fine)
+    Ok(Verdict::Passed)
 }
 
-fn stale() -> Result<Verdict> {
+fn check_generated() -> Result<Verdict> {
     let root = tree::root();
     let outputs = xtask::generate(&tree::read(&root)?)?;
-    let stale = tree::stale(&root, &outputs)?;
+    let stale = tree::stale_outputs(&root, &outputs)?;
     for output in &stale {
         eprintln!("stale: {}", output.path);
     }
     if stale.is_empty() {
-        return Ok(Verdict::Fine);
+        return Ok(Verdict::Passed);
     }
     eprintln!("run `cargo xtask generate`");
-    Ok(Verdict::NeedsAttention)
+    Ok(Verdict::HasFindings)
 }
 
-fn look_over() -> Result<Verdict> {
+fn run_tidy() -> Result<Verdict> {
     let findings = tidy::check(&tidy::read(&tree::root())?)?;
     for finding in &findings {
         eprintln!("{finding}");
@@ -98,12 +98,12 @@ fn look_over() -> Result<Verdict> {
     Ok(verdict(findings.is_empty()))
 }
 
-fn count_words() -> Result<Verdict> {
-    print!("{}", tidy::Vocabulary::of(&tidy::read(&tree::root())?));
-    Ok(Verdict::Fine)
+fn print_vocabulary() -> Result<Verdict> {
+    print!("{}", tidy::Vocabulary::from_sources(&tidy::read(&tree::root())?));
+    Ok(Verdict::Passed)
 }
 
-fn mutate() -> Result<Verdict> {
+fn run_mutations() -> Result<Verdict> {
     Ok(verdict(mutations::run(&tree::root())?))
 }
 
@@ -112,5 +112,5 @@ fn test(steps: &[&str]) -> Result<Verdict> {
 }
 
 fn verdict(holds: bool) -> Verdict {
-    if holds { Verdict::Fine } else { Verdict::NeedsAttention }
+    if holds { Verdict::Passed } else { Verdict::HasFindings }
 }

@@ -14,6 +14,6 @@ pub(crate) fn generate(schema: &str) -> Result<File> {
     let mut types = TypeSpace::new(&settings);
     types.add_root_schema(schema).context(MANIFEST_SCHEMA)?;
     let mut file: File = syn::parse2(types.to_stream()).context("manifest types")?;
-    docs::tidy(&mut file.items);
+    docs::rewrite_docs(&mut file.items);
     Ok(file)
 }

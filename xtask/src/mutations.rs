@@ -98,11 +98,11 @@ pub fn run(root: &Path) -> Result<bool> {
     let programs = build(root)?;
     let folder = root.join("target").join("mutations");
     let unchanged = copy(root, &folder.join("unchanged"))?;
-    let failed = failures(&programs, &unchanged)?;
+    let failed = failing_tests(&programs, &unchanged)?;
     ensure!(failed.is_empty(), "without a change fail: {}", failed.join(", "));
-    let seen = look_at_all(root, &folder, &programs)?;
+    let detections = test_all_seeds(root, &folder, &programs)?;
     let mut survivors = 0;
-    for (seed, seen) in SEEDS.iter().zip(&seen) {
+    for (seed, seen) in SEEDS.iter().zip(&detections) {
         survivors += usize::from(seen.is_empty());
         let by = if seen.is_empty() { "NOBODY".to_owned() } else { seen.join(", ") };
         println!("{:58} {by}", seed.about);
@@ -112,12 +112,12 @@ pub fn run(root: &Path) -> Result<bool> {
 }
 
 /// The tests that see each change, in the order of the seeds.
-fn look_at_all(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<Vec<String>>> {
+fn test_all_seeds(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<Vec<String>>> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     let work = || {
         while let Some((at, seed)) = SEEDS.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            let seen = look_at(root, &folder.join(at.to_string()), seed, programs).with_context(|| seed.about);
+            let seen = test_seed(root, &folder.join(at.to_string()), seed, programs).with_context(|| seed.about);
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((at, seen));
         }
     };
@@ -127,7 +127,7 @@ fn look_at_all(root: &Path, folder: &Path, programs: &[PathBuf]) -> Result<Vec<V
     results.into_iter().map(|(_, seen)| seen).collect()
 }
 
-fn look_at(root: &Path, folder: &Path, seed: &Seed, programs: &[PathBuf]) -> Result<Vec<String>> {
+fn test_seed(root: &Path, folder: &Path, seed: &Seed, programs: &[PathBuf]) -> Result<Vec<String>> {
     let copy = copy(root, folder)?;
     let file = copy.join(seed.path);
     let changed = seed.apply(&fs::read_to_string(&file).with_context(|| seed.path)?)?;
@@ -136,7 +136,7 @@ fn look_at(root: &Path, folder: &Path, seed: &Seed, programs: &[PathBuf]) -> Res
         Ok(outputs) => drop(tree::write(&copy, &outputs)?),
         Err(error) => return Ok(vec![format!("cargo xtask generate ({:#})", error.root_cause())]),
     }
-    failures(programs, &copy)
+    failing_tests(programs, &copy)
 }
 
 /// A fresh copy of what is read, with everything that is generated from it.
@@ -182,7 +182,7 @@ fn build(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The guards that fail on this copy.
-fn failures(programs: &[PathBuf], copy: &Path) -> Result<Vec<String>> {
+fn failing_tests(programs: &[PathBuf], copy: &Path) -> Result<Vec<String>> {
     let mut failed = Vec::new();
     for (guards, program) in GUARDS.iter().zip(programs) {
         let mut command = Command::new(program);

@@ -96,20 +96,28 @@ fn operations(document: &Document) -> Result<String> {
 
 fn models(document: &Value) -> Result<String> {
     let rows = document["x-imagate-models"].as_array().context("x-imagate-models")?;
-    let of = |row: &Value| {
+    let model_row = |row: &Value| {
         let name = row["snapshot_of"].as_str();
         let rules = name.map_or(Some(row), |name| rows.iter().find(|row| row["id"] == name));
         let rules = rules.with_context(|| format!("{} is a snapshot of no model", row["id"]))?;
         let words = |field: &str| {
-            let words = rules[field].as_array().map(|words| words.iter().map(code).collect::<Vec<_>>().join(", "));
+            let words = rules[field].as_array().map(|words| words.iter().map(code_span).collect::<Vec<_>>().join(", "));
             words.unwrap_or_else(|| "by the size rules".to_owned())
         };
-        let most = |field: &str| rules[field].to_string();
+        let maximum = |field: &str| rules[field].to_string();
         let (sizes, qualities) = (words("sizes"), words("qualities"));
         let (formats, backgrounds) = (words("formats"), words("backgrounds"));
-        Ok([code(&row["id"]), sizes, qualities, formats, backgrounds, most("max_images"), most("max_partial_images")])
+        Ok([
+            code_span(&row["id"]),
+            sizes,
+            qualities,
+            formats,
+            backgrounds,
+            maximum("max_images"),
+            maximum("max_partial_images"),
+        ])
     };
-    let rows: Vec<_> = rows.iter().map(of).collect::<Result<_>>()?;
+    let rows: Vec<_> = rows.iter().map(model_row).collect::<Result<_>>()?;
     Ok(markdown(["Model", "Sizes", "Qualities", "Formats", "Backgrounds", "Images", "Intermediate images"], &rows))
 }
 
@@ -120,12 +128,13 @@ fn parameters(document: &Value) -> Result<String> {
     let mut rows = Vec::new();
     for (name, property) in request["properties"].as_object().context("properties")? {
         let schema = resolve(document, property);
-        let must = required.iter().any(|one| one == name);
-        let default = if must { "required".to_owned() } else { schema.get("default").map(code).unwrap_or_default() };
+        let is_required = required.iter().any(|one| one == name);
+        let default =
+            if is_required { "required".to_owned() } else { schema.get("default").map(code_span).unwrap_or_default() };
         let about = if property.get("description").is_some() { property } else { schema };
         rows.push((
-            !must,
-            [code(&name.as_str().into()), accepts(schema), default, first_sentence(&cell(about, "description"))],
+            !is_required,
+            [code_span(&name.as_str().into()), accepts(schema), default, first_sentence(&cell(about, "description"))],
         ));
     }
     // What must be there comes first; the order in the document is not kept by every reader of JSON.
@@ -142,7 +151,7 @@ fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
 
 fn accepts(schema: &Value) -> String {
     if let Some(choices) = schema["enum"].as_array() {
-        return choices.iter().map(code).collect::<Vec<_>>().join(", ");
+        return choices.iter().map(code_span).collect::<Vec<_>>().join(", ");
     }
     match (hand_type(schema), schema["type"].as_str()) {
         (Some(HandType::Bounded(min, max)), _) => format!("{min} to {max}"),
@@ -157,7 +166,7 @@ fn accepts(schema: &Value) -> String {
     }
 }
 
-pub(crate) fn code(value: &Value) -> String {
+pub(crate) fn code_span(value: &Value) -> String {
     value.as_str().map_or_else(|| format!("`{value}`"), |text| format!("`{text}`"))
 }
 

@@ -10,7 +10,7 @@ use syn::{File, Ident, Item, Type, parse_quote};
 use crate::api::Api;
 use crate::docs;
 use crate::document::{Document, HandType, hand_type};
-use crate::open::OpenWords;
+use crate::open_words::OpenWords;
 
 /// Sorted, so that what is written does not depend on a hash seed.
 pub(crate) const MAP_TYPE: &str = "::std::collections::BTreeMap";
@@ -22,18 +22,18 @@ pub(crate) struct Sdk {
 }
 
 pub(crate) fn generate(api: &Api, document: &Document) -> Result<Sdk> {
-    let words = if api.has_open_answers { OpenWords::of(document.value()) } else { OpenWords::default() };
+    let words = if api.has_open_answers { OpenWords::from_document(document.value()) } else { OpenWords::default() };
     let forms: Vec<_> = document.operations()?.into_iter().filter(|operation| operation.takes_form()).collect();
-    let typed = document.typed(|value| {
+    let typed = document.to_openapi(|value| {
         for form in &forms {
-            remove(&mut value["paths"][form.path], form.method);
+            remove_method(&mut value["paths"][form.path], form.method);
         }
-        without_events(&mut value["paths"]);
-        without_defaults(&mut value["components"]["schemas"]);
-        words.open(&mut value["components"]["schemas"]);
+        remove_events(&mut value["paths"]);
+        remove_defaults(&mut value["components"]["schemas"]);
+        words.apply(&mut value["components"]["schemas"]);
     })?;
     let tokens = Generator::new(&settings(api, document, &words)?).generate_tokens(&typed)?;
-    let mut sdk = split(syn::parse2(tokens)?)?;
+    let mut sdk = split_types(syn::parse2(tokens)?)?;
     sdk.types.items.extend(aliases(document)?);
     Ok(sdk)
 }
@@ -80,21 +80,21 @@ fn aliases(document: &Document) -> Result<Vec<Item>> {
         let Some(hand_type) = hand_type(schema) else { continue };
         let path: Type = syn::parse_str(&path(hand_type))?;
         let name = Ident::new(name, Span::call_site());
-        let about = docs::lines(schema["description"].as_str().unwrap_or_default());
+        let about = docs::doc_attributes(schema["description"].as_str().unwrap_or_default());
         aliases.push(parse_quote! { #(#about)* pub type #name = #path; });
     }
     Ok(aliases)
 }
 
 /// A path item without methods would still be asked for its parameters, so the last method takes the item along.
-fn remove(item: &mut Value, method: &str) {
+fn remove_method(item: &mut Value, method: &str) {
     if let Some(item) = item.as_object_mut() {
         item.remove(method);
     }
 }
 
 /// Where an answer is JSON or a stream of events, progenitor types the JSON; the stream is written by hand.
-fn without_events(paths: &mut Value) {
+fn remove_events(paths: &mut Value) {
     let items = paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     let operations = items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut());
     for operation in operations {
@@ -105,7 +105,7 @@ fn without_events(paths: &mut Value) {
 }
 
 /// `null` stands for an absent value, and an absent value is not sent: a default would send it after all.
-fn without_defaults(schemas: &mut Value) {
+fn remove_defaults(schemas: &mut Value) {
     let schemas = schemas.as_object_mut().into_iter().flat_map(|schemas| schemas.values_mut());
     let properties = schemas.filter_map(|schema| schema.get_mut("properties")?.as_object_mut());
     for property in properties.flat_map(|properties| properties.values_mut()).filter_map(Value::as_object_mut) {
@@ -114,15 +114,15 @@ fn without_defaults(schemas: &mut Value) {
 }
 
 /// Moves the module `types` into a file of its own.
-fn split(mut file: File) -> Result<Sdk> {
+fn split_types(mut file: File) -> Result<Sdk> {
     let is_types = |item: &Item| matches!(item, Item::Mod(module) if module.ident == "types");
     let at = file.items.iter().position(is_types).context("progenitor wrote no module `types`")?;
     let Item::Mod(types) = file.items.remove(at) else {
         return Err(anyhow!("the module `types` moved"));
     };
     let (_, mut items) = types.content.context("the module `types` has no content")?;
-    docs::tidy(&mut items);
-    docs::tidy(&mut file.items);
+    docs::rewrite_docs(&mut items);
+    docs::rewrite_docs(&mut file.items);
     let types = File { shebang: None, frontmatter: None, attrs: Vec::new(), items };
     Ok(Sdk { types, client: file })
 }

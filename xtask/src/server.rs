@@ -61,7 +61,7 @@ fn endpoint(document: &Document, operation: &Operation<'_>) -> Result<TokenStrea
         let query = struct_name(operation, "Query");
         quote! { query: front::Query<#query>, }
     });
-    let body = body(operation)?;
+    let body = body_parameter(operation)?;
     let answer = ident(operation.answer_component().context("the 200 needs a JSON component")?);
     Ok(quote! {
         #(#docs)*
@@ -118,7 +118,7 @@ fn body_cap(document: &Document, operation: &Operation<'_>) -> Option<u64> {
     document.limit(name)
 }
 
-fn body(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
+fn body_parameter(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     if operation.request_types().is_empty() {
         return Ok(None);
     }
@@ -138,7 +138,7 @@ fn path_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     let mut fields = Vec::new();
     for parameter in &parameters {
         let (name, kind) = field(parameter)?;
-        let about = docs::lines(parameter["description"].as_str().unwrap_or_default());
+        let about = docs::doc_attributes(parameter["description"].as_str().unwrap_or_default());
         fields.push(quote! { #(#about)* pub #name: #kind });
     }
     let name = struct_name(operation, "Path");
@@ -163,7 +163,7 @@ fn query_struct(operation: &Operation<'_>) -> Result<Option<TokenStream>> {
     for parameter in &parameters {
         let (name, kind) = field(parameter)?;
         ensure!(parameter["required"] != true, "the query parameter '{name}' must not be required");
-        let about = docs::lines(parameter["description"].as_str().unwrap_or_default());
+        let about = docs::doc_attributes(parameter["description"].as_str().unwrap_or_default());
         fields.push(quote! { #(#about)* pub #name: Option<#kind> });
     }
     let name = struct_name(operation, "Query");
@@ -190,7 +190,7 @@ fn schema_impl(name: &Ident, parameters: &[&Value]) -> Result<TokenStream> {
     let mut required = Vec::new();
     for parameter in parameters {
         let name = parameter["name"].as_str().context("a parameter without a name")?;
-        properties.insert(name.to_owned(), described(parameter));
+        properties.insert(name.to_owned(), schema_with_description(parameter));
         if parameter["required"] == true {
             required.push(name);
         }
@@ -231,7 +231,7 @@ fn field(parameter: &Value) -> Result<(Ident, TokenStream)> {
 /// The schema with the description of the parameter, which is where dropshot looks for it.
 ///
 /// A reference cannot carry one in OpenAPI 3.0, so it is wrapped, and dropshot unwraps it again.
-fn described(parameter: &Value) -> Value {
+fn schema_with_description(parameter: &Value) -> Value {
     let schema = &parameter["schema"];
     let Some(description) = parameter.get("description") else { return schema.clone() };
     let mut described = if component_of(schema).is_some() { json!({ "allOf": [schema] }) } else { schema.clone() };
@@ -250,7 +250,7 @@ fn struct_name(operation: &Operation<'_>, what: &str) -> Ident {
 /// The summary, which dropshot takes from the first line, and then the description.
 fn docs(operation: &Operation<'_>) -> Vec<Attribute> {
     let texts = ["summary", "description"].map(|name| operation.value[name].as_str().unwrap_or_default());
-    docs::lines(texts.join("\n\n").trim_start())
+    docs::doc_attributes(texts.join("\n\n").trim_start())
 }
 
 fn ident(name: &str) -> Ident {

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::pages::{cell, code, markdown};
+use crate::pages::{cell, code_span, markdown};
 
 /// The settings of one table of the file: `place` is its name, such as `uploads` or `groups.filter`, and empty for those
 /// above all tables.
@@ -13,7 +13,7 @@ pub(crate) fn table(schema: &Value, place: &str) -> Result<String> {
     let mut holder = schema;
     for name in place.split('.').filter(|name| !name.is_empty()) {
         let property = holder["properties"].get(name).with_context(|| format!("no table '{place}' in the settings"))?;
-        holder = inner(schema, property);
+        holder = resolve_reference(schema, property);
     }
     let properties = holder["properties"].as_object().with_context(|| format!("'{place}' is no table of settings"))?;
     let required = |name: &str| holder["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
@@ -28,31 +28,31 @@ pub(crate) fn table(schema: &Value, place: &str) -> Result<String> {
 }
 
 /// The schema behind a reference, also of the items of a list.
-fn inner<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
+fn resolve_reference<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
     let part = property["allOf"].get(0).or_else(|| property.get("items")).unwrap_or(property);
     let name = part["$ref"].as_str().and_then(|reference| reference.strip_prefix("#/definitions/"));
     name.map_or(part, |name| &schema["definitions"][name])
 }
 
 /// The words that a setting takes, each with its own schema.
-fn words(schema: &Value) -> Vec<&Value> {
+fn word_variants(schema: &Value) -> Vec<&Value> {
     let variants = schema["oneOf"].as_array().into_iter().flatten();
     variants.filter(|variant| variant["enum"][0].is_string()).collect()
 }
 
 fn accepts(schema: &Value, property: &Value, name: &str) -> String {
-    let target = inner(schema, property);
+    let target = resolve_reference(schema, property);
     let is_list = property["type"] == "array";
     let of = if is_list { "a list of " } else { "" };
     if target.get("properties").is_some() {
         return if is_list { format!("tables `[[{name}]]`") } else { format!("a table `[{name}]`") };
     }
     if let Some(choices) = target["enum"].as_array() {
-        return format!("{of}{}", choices.iter().map(code).collect::<Vec<_>>().join(", "));
+        return format!("{of}{}", choices.iter().map(code_span).collect::<Vec<_>>().join(", "));
     }
-    let choices = words(target);
+    let choices = word_variants(target);
     if !choices.is_empty() {
-        return choices.into_iter().map(|choice| code(&choice["enum"][0])).collect::<Vec<_>>().join(", ");
+        return choices.into_iter().map(|choice| code_span(&choice["enum"][0])).collect::<Vec<_>>().join(", ");
     }
     if target.get("title").is_some() {
         // The reason behind the comma is for messages.
@@ -79,8 +79,8 @@ fn whole_number(schema: &Value) -> String {
 /// The description, with those of the words that the setting takes.
 fn meaning(schema: &Value, property: &Value) -> String {
     let mut text = cell(property, "description");
-    for word in words(inner(schema, property)) {
-        text.push_str(&format!(" {}: {}", code(&word["enum"][0]), cell(word, "description")));
+    for word in word_variants(resolve_reference(schema, property)) {
+        text.push_str(&format!(" {}: {}", code_span(&word["enum"][0]), cell(word, "description")));
     }
     text
 }

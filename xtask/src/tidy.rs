@@ -5,13 +5,13 @@
 //! against docs/glossary.md. Every check is a pure
 //! function from texts to findings.
 
+mod architecture;
+mod forbidden_text;
 mod imports;
-mod map;
 mod sizes;
 mod specification;
 mod tokens;
 mod vocabulary;
-mod words;
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use map::Map;
+use architecture::Map;
 use tokens::tokens;
 pub use vocabulary::Vocabulary;
 
@@ -61,19 +61,19 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     let map = Map::parse(&document.text).context(ARCHITECTURE)?;
     let mut findings = map.compare(ARCHITECTURE, sources);
     for source in sources {
-        let mut found = words::machine_paths(&source.text);
+        let mut found = forbidden_text::machine_paths(&source.text);
         if source.path.ends_with(".rs") && !source.path.starts_with("generated/") {
             let tokens = tokens(&source.text);
-            found.extend(words::bare_todos(&tokens));
+            found.extend(forbidden_text::bare_todos(&tokens));
             found.extend(sizes::long_file(&source.text));
             found.extend(sizes::long_functions(&tokens));
             found.extend(imports::forbidden(&map, &source.path, &tokens));
         }
         findings.extend(found.into_iter().map(|(line, message)| Finding { path: source.path.clone(), line, message }));
     }
-    let untrue = specification::untrue(sources).into_iter();
+    let untrue = specification::check_page(sources).into_iter();
     findings.extend(untrue.map(|(line, message)| Finding { path: specification::PAGE.to_owned(), line, message }));
-    let faults = vocabulary::faults(sources).into_iter();
+    let faults = vocabulary::check_vocabulary(sources).into_iter();
     findings.extend(faults.map(|(path, line, message)| Finding { path, line, message }));
     findings.sort();
     findings.dedup();
@@ -87,12 +87,12 @@ pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
 /// A folder or file that cannot be read.
 pub fn read(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
-    gather(root, "", &mut sources)?;
+    collect_sources(root, "", &mut sources)?;
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(sources)
 }
 
-fn gather(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> Result<()> {
+fn collect_sources(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| prefix.to_owned())? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -101,7 +101,7 @@ fn gather(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> Result<()> 
             continue;
         }
         if entry.file_type()?.is_dir() {
-            gather(&entry.path(), &format!("{path}/"), sources)?;
+            collect_sources(&entry.path(), &format!("{path}/"), sources)?;
         } else if let Ok(text) = String::from_utf8(fs::read(entry.path()).with_context(|| path.clone())?) {
             sources.push(Source { path, text });
         }
@@ -113,11 +113,11 @@ fn gather(folder: &Path, prefix: &str, sources: &mut Vec<Source>) -> Result<()> 
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = "## Rooms\n\n**`image`** is.\n\n**`wire`** is.\n\n\
-        | Layer | Rooms | May import |\n|---|---|---|\n| ground | `image` `wire` | |\n\n\
+    const DOCUMENT: &str = "## Rooms\n\n- **`image`** is.\n\n- **`wire`** is.\n\n\
+        | Layer | Modules | May import |\n|---|---|---|\n| ground | `image` `wire` | |\n\n\
         | Crate | Only in | Never in |\n|---|---|---|\n| `tokio` | `wire` | |\n";
 
-    fn house(image: &str) -> Vec<Source> {
+    fn repository(image: &str) -> Vec<Source> {
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
         let row = |number| format!("| {number} | A demand. | nothing to hold | nothing to hold | yes |\n");
         vec![
@@ -131,13 +131,13 @@ mod tests {
 
     #[test]
     fn a_tidy_house_has_no_findings() {
-        assert_eq!(check(&house("pub struct Size;\n")).unwrap(), []);
+        assert_eq!(check(&repository("pub struct Size;\n")).unwrap(), []);
     }
 
     #[test]
     fn findings_say_where() {
         let findings =
-            check(&house("//! Pixels.\nuse crate::wire::Code;\n// TODO later\nfn a() { tokio::spawn(b()); }\n"))
+            check(&repository("//! Pixels.\nuse crate::wire::Code;\n// TODO later\nfn a() { tokio::spawn(b()); }\n"))
                 .unwrap();
         let printed: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_house_without_the_page_of_the_specification_is_not_tidy() {
-        let mut house = house("pub struct Size;\n");
+        let mut house = repository("pub struct Size;\n");
         house.retain(|source| source.path != specification::PAGE);
         let findings = check(&house).unwrap();
         assert_eq!(findings.len(), 1);

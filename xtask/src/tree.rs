@@ -55,7 +55,7 @@ fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
 /// # Errors
 ///
 /// A file that is there and cannot be read.
-pub fn stale<'a>(root: &Path, outputs: &'a [Output]) -> Result<Vec<&'a Output>> {
+pub fn stale_outputs<'a>(root: &Path, outputs: &'a [Output]) -> Result<Vec<&'a Output>> {
     let mut stale = Vec::new();
     for output in outputs {
         let present = match fs::read_to_string(root.join(&output.path)) {
@@ -77,7 +77,7 @@ pub fn stale<'a>(root: &Path, outputs: &'a [Output]) -> Result<Vec<&'a Output>> 
 /// A file that cannot be read or written.
 pub fn write(root: &Path, outputs: &[Output]) -> Result<Vec<String>> {
     let mut written = Vec::new();
-    for output in stale(root, outputs)? {
+    for output in stale_outputs(root, outputs)? {
         let path = root.join(&output.path);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| output.path.clone())?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::secrets::AccountSecretArgs;
-use super::shown::described;
+use super::view::to_json;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json, remark};
 use crate::gateway::config::{Config, ConfigProblem};
@@ -91,7 +91,7 @@ pub(super) struct PendingAccount {
 impl AccountAddCommand {
     /// Collects the settings and reads the secrets from their sources.
     pub(super) fn prepare(self) -> Result<PendingAccount, CommandFailure> {
-        let secrets = self.secrets.fetch()?;
+        let secrets = self.secrets.read_secrets()?;
         Ok(PendingAccount { settings: self.settings(), name: self.name, secrets })
     }
 
@@ -131,14 +131,14 @@ pub(super) async fn add(
     let PendingAccount { name, settings, secrets } = new;
     let added =
         match manage::add(config, store, &AuditContext::command(), AccountDraft { name, settings, secrets }).await {
-            Err(ManageError::Settings(problems)) => return Err(unfit(&problems)),
+            Err(ManageError::InvalidSettings(problems)) => return Err(invalid_settings_failure(&problems)),
             added => added?,
         };
-    let known = added.known;
+    let managed = added.account;
     if json {
-        print_json(&described(&known))?;
+        print_json(&to_json(&managed))?;
     } else {
-        print(&format!("{} added\n", known.name))?;
+        print(&format!("{} added\n", managed.name))?;
     }
     if added.first_key_disabled {
         remark(&format!(
@@ -146,19 +146,19 @@ pub(super) async fn add(
             config.arguments()
         ));
     }
-    warn(&known, config);
+    warn_about_groups(&managed, config);
     Ok(())
 }
 
 /// Lists every problem of an account that was given on the command line.
-pub(super) fn unfit(problems: &[ConfigProblem]) -> CommandFailure {
+pub(super) fn invalid_settings_failure(problems: &[ConfigProblem]) -> CommandFailure {
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     CommandFailure::Usage(problems.join("\n       "))
 }
 
 /// Warns about settings that are valid but may not be intended.
-fn warn(known: &ManagedAccount, config: &Config) {
-    let Ok(account) = &known.account else { return };
+fn warn_about_groups(managed: &ManagedAccount, config: &Config) {
+    let Ok(account) = &managed.account else { return };
     let known = |name: &str| config.groups.iter().any(|group| group.name == name);
     for group in account.groups.iter().filter(|group| !known(group)) {
         remark(&format!(

@@ -33,9 +33,9 @@ impl AccountExplainCommand {
         let large = self.size.is_some_and(Size::is_large);
         let explained = manage::explain(config, store, &self.group, large, self.session.as_deref()).await?;
         if json {
-            return Ok(print_json(&explained.iter().map(described).collect::<Vec<_>>())?);
+            return Ok(print_json(&explained.iter().map(to_json).collect::<Vec<_>>())?);
         }
-        let rows: Vec<[String; 6]> = explained.iter().map(row).collect();
+        let rows: Vec<[String; 6]> = explained.iter().map(table_row).collect();
         print(&table(["NAME", "STATE", "TIER", "KIND", "PRIORITY", "PLACES"], &rows))?;
         remark(&match explained.iter().find(|account| account.chosen) {
             Some(account) => format!("{} would be used: {}", account.account, ORDER),
@@ -49,7 +49,7 @@ impl AccountExplainCommand {
 /// The order of the accounts, as a sentence.
 const ORDER: &str = "of the accounts that can serve it, paid comes before free, oauth before api_key, higher priority before lower, then the account that the conversation is bound to, and then the account with the most free slots";
 
-fn described(explained: &AccountExplanation) -> Value {
+fn to_json(explained: &AccountExplanation) -> Value {
     let AccountExplanation { account, chosen, state, paid, kind, priority, places, .. } = explained;
     json!({
         "account": account, "chosen": chosen, "state": state, "tier": tier(*paid), "kind": kind, "priority": priority,
@@ -57,10 +57,10 @@ fn described(explained: &AccountExplanation) -> Value {
     })
 }
 
-fn row(explained: &AccountExplanation) -> [String; 6] {
+fn table_row(explained: &AccountExplanation) -> [String; 6] {
     [
         explained.account.clone(),
-        told(&explained.state),
+        availability_text(&explained.state),
         tier(explained.paid).to_owned(),
         explained.kind.as_str().to_owned(),
         explained.priority.to_string(),
@@ -68,7 +68,7 @@ fn row(explained: &AccountExplanation) -> [String; 6] {
     ]
 }
 
-pub(super) fn told(state: &AccountAvailability) -> String {
+pub(super) fn availability_text(state: &AccountAvailability) -> String {
     match state {
         AccountAvailability::Free => "free".to_owned(),
         AccountAvailability::Full => "full".to_owned(),

@@ -36,7 +36,7 @@ pub(super) struct AccountSecretArgs {
 
 impl AccountSecretArgs {
     /// Reads the secrets whose sources were given, by the names of their settings.
-    pub(super) fn fetch(&self) -> Result<BTreeMap<String, String>, CommandFailure> {
+    pub(super) fn read_secrets(&self) -> Result<BTreeMap<String, String>, CommandFailure> {
         let sources = [
             ("api_key", &self.api_key_env, &self.api_key_file),
             ("client_secret", &self.client_secret_env, &self.client_secret_file),
@@ -48,7 +48,7 @@ impl AccountSecretArgs {
         }
         let mut secrets = BTreeMap::new();
         for (field, variable, file) in sources {
-            if let Some(secret) = secret::fetch(&format!("`{field}`"), variable.as_deref(), file.as_deref())? {
+            if let Some(secret) = secret::read_secret(&format!("`{field}`"), variable.as_deref(), file.as_deref())? {
                 secrets.insert(field.to_owned(), secret);
             }
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::explain::told;
+use super::explain::availability_text;
 use crate::cli::failure::CommandFailure;
-use crate::cli::installation::unusable;
+use crate::cli::installation::settings_failure;
 use crate::cli::output::{print, print_json};
 use crate::gateway::config::Config;
 use crate::gateway::manage::{self, ManageError, ProbeOutcome};
@@ -20,29 +20,32 @@ pub(super) async fn test(
     json: bool,
 ) -> Result<(), CommandFailure> {
     let probed = match manage::probe(config, store, id).await {
-        Err(ManageError::NotNow(name, Some(state))) => {
+        Err(ManageError::Unavailable(name, Some(state))) => {
             let advice = format!("`imagate account enable {name}` ends this state");
-            return Err(CommandFailure::Advised(anyhow::anyhow!("the account {name} is {}", told(&state)), advice));
+            return Err(CommandFailure::Advised(
+                anyhow::anyhow!("the account {name} is {}", availability_text(&state)),
+                advice,
+            ));
         }
-        Err(ManageError::Settings(problems)) => return Err(unusable(problems)),
+        Err(ManageError::InvalidSettings(problems)) => return Err(settings_failure(problems)),
         probed => probed?,
     };
     let ProbeOutcome { name, status, latency } = &probed;
     let latency = latency.as_millis();
     if json {
         // The status is printed after a failure too, because scripts read it.
-        print_json(&json!({ "account": name, "ok": probed.is_good(), "status": status, "latency_ms": latency }))?;
+        print_json(&json!({ "account": name, "ok": probed.is_accepted(), "status": status, "latency_ms": latency }))?;
     }
     match status {
-        _ if json && probed.is_good() => {}
+        _ if json && probed.is_accepted() => {}
         None => print(&format!("{name} is the simulator, which has no upstream\n"))?,
-        Some(status) if probed.is_good() => {
+        Some(status) if probed.is_accepted() => {
             print(&format!("{name}: the upstream accepts its credentials (status {status} after {latency} ms)\n"))?;
         }
         Some(status) => {
             return Err(CommandFailure::Failed(anyhow::anyhow!(
                 "{name}: {} (status {status} after {latency} ms)",
-                meaning(*status)
+                status_meaning(*status)
             )));
         }
     }
@@ -50,7 +53,7 @@ pub(super) async fn test(
 }
 
 /// Returns the meaning of a status for the account.
-const fn meaning(status: u16) -> &'static str {
+const fn status_meaning(status: u16) -> &'static str {
     match status {
         401 | 403 => "the upstream does not accept its credentials",
         404 => "the upstream has no list of models at this base_url",

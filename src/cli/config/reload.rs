@@ -5,39 +5,39 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 
 use crate::cli::failure::CommandFailure;
-use crate::cli::installation::run;
+use crate::cli::installation::block_on;
 use crate::cli::output::print;
 use crate::gateway::config::Config;
 use crate::gateway::store::ServingStatus;
 
 /// The time that the gateway has to report the result (ours).
-const PATIENCE: Duration = Duration::from_secs(30);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between two reads of the lock file.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Asks the gateway of this installation to read its settings again, and waits for the result. The caller has checked
 /// the settings before.
 pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
-    let nobody = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
-    let before = ServingStatus::find(data_dir)?.ok_or_else(nobody)?;
-    hang_up(before.process)?;
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let no_gateway = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
+    let before = ServingStatus::find(data_dir)?.ok_or_else(no_gateway)?;
+    hang_up(before.process_id)?;
+    let started_at = Instant::now();
+    while started_at.elapsed() < RELOAD_TIMEOUT {
         // The file cannot be read while the gateway writes it, or after the gateway has ended.
         if let Some(now) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
-            let changes = now.last.map_err(|problems| {
+            let changes = now.last_reload.map_err(|problems| {
                 anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")
             })?;
-            print(&format!("the gateway (process {}) has reloaded its settings: {changes}\n", now.process))?;
+            print(&format!("the gateway (process {}) has reloaded its settings: {changes}\n", now.process_id))?;
             return Ok(());
         }
-        run(async {
-            tokio::time::sleep(PAUSE).await;
+        block_on(async {
+            tokio::time::sleep(POLL_INTERVAL).await;
             Ok(())
         })?;
     }
-    Err(anyhow!("the gateway (process {}) has not reported a result; see its log", before.process).into())
+    Err(anyhow!("the gateway (process {}) has not reported a result; see its log", before.process_id).into())
 }
 
 #[cfg(unix)]

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use chrono::{DateTime, Utc};
 use clap::Args;
 
-use super::disk;
+use super::atomic_file;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, remark};
@@ -67,13 +67,13 @@ impl BuildCommand {
         };
         let limit = u64::try_from(JsonLimits::default().bytes).unwrap_or(u64::MAX);
         let before = checkout.read(&self.manifest, limit)?.map(|bytes| SourceFile::new(&*self.manifest, bytes));
-        let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
-        let recipe = BuildInput {
+        let without_slash = |path: &str| path.trim_end_matches('/').to_owned();
+        let input = BuildInput {
             files: &checkout,
             previous: before.as_ref(),
-            skills: trimmed(&self.skills),
-            apis: trimmed(&self.apis),
-            packages: trimmed(&self.packages),
+            skills: without_slash(&self.skills),
+            apis: without_slash(&self.apis),
+            packages: without_slash(&self.packages),
             facts: RepositoryFields {
                 name: self.repository.clone(),
                 git_url: self.git_url.clone(),
@@ -84,37 +84,37 @@ impl BuildCommand {
             stamp: self.source_date_epoch.map_or_else(ZipTimestamp::default, ZipTimestamp::from_epoch),
             overwrite: self.overwrite,
         };
-        let built = build(&recipe)?;
+        let built = build(&input)?;
         let is_new = before.as_ref().is_none_or(|before| before.bytes() != built.manifest.as_bytes());
         let removed = built.removed.iter().chain(&built.removed_apis);
         removed.for_each(|name| remark(&format!("`{name}` no longer exists and is removed from the manifest")));
         built.left_out.iter().for_each(|path| remark(&format!("left out {path}")));
-        if self.check { self.compare(&built, is_new) } else { self.write(&checkout, &built, is_new) }
+        if self.check { self.print_changes(&built, is_new) } else { self.write(&checkout, &built, is_new) }
     }
 
     /// Prints the files that would be written, and fails if there are any.
-    fn compare(&self, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
+    fn print_changes(&self, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
         let manifest = is_new.then_some(self.manifest.as_str());
         let packages = built.packages.iter().map(|(path, _)| path.as_str());
         let changes: Vec<&str> = packages.chain(manifest).collect();
         for path in &changes {
             print(&format!("{path}\n"))?;
         }
-        if changes.is_empty() { Ok(()) } else { Err(CommandFailure::Found) }
+        if changes.is_empty() { Ok(()) } else { Err(CommandFailure::HasFindings) }
     }
 
     /// Writes the packages before the manifest, so that the manifest never names a missing package.
     fn write(&self, checkout: &Checkout, built: &BuildOutput, is_new: bool) -> Result<(), CommandFailure> {
         for folder in [&self.packages, &self.manifest] {
-            plain_way(checkout, folder)?;
+            refuse_symlinks(checkout, folder)?;
         }
         for (path, bytes) in &built.packages {
-            plain_way(checkout, path)?;
-            disk::put(&self.root.join(path), bytes)?;
+            refuse_symlinks(checkout, path)?;
+            atomic_file::write_file(&self.root.join(path), bytes)?;
             remark(&format!("wrote {path}"));
         }
         if is_new {
-            disk::put(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
+            atomic_file::write_file(&self.root.join(&self.manifest), built.manifest.as_bytes())?;
             remark(&format!("wrote {}", self.manifest));
         }
         remark(&format!("{} packages are new, {} are unchanged", built.packages.len(), built.kept));
@@ -123,14 +123,14 @@ impl BuildCommand {
 }
 
 /// Returns an error if a part of the path is a symbolic link, because files must not be written through a link.
-fn plain_way(files: &dyn RepositoryFiles, path: &str) -> anyhow::Result<()> {
-    let mut way = String::new();
+fn refuse_symlinks(files: &dyn RepositoryFiles, path: &str) -> anyhow::Result<()> {
+    let mut prefix = String::new();
     for part in path.split('/') {
-        way.push_str(part);
-        if let Some(FileKind::Link(_)) = files.metadata(&way)?.map(|metadata| metadata.kind) {
-            bail!("{way} is a symbolic link; files are never written through a link");
+        prefix.push_str(part);
+        if let Some(FileKind::Link(_)) = files.metadata(&prefix)?.map(|metadata| metadata.kind) {
+            bail!("{prefix} is a symbolic link; files are never written through a link");
         }
-        way.push('/');
+        prefix.push('/');
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 
-use super::input::ManifestInput;
+use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, print_json};
 use crate::manifest::{Manifest, ManifestDifference, SkillDifference, diff};
@@ -39,14 +39,14 @@ impl DiffCommand {
         if self.json {
             print_json(&difference)?;
         } else {
-            print(&page(&difference))?;
+            print(&difference_text(&difference))?;
         }
-        if difference.is_enough() { Ok(()) } else { Err(CommandFailure::Found) }
+        if difference.is_enough() { Ok(()) } else { Err(CommandFailure::HasFindings) }
     }
 }
 
-fn page(difference: &ManifestDifference) -> String {
-    let mut text: String = difference.skills.iter().map(paragraph).collect();
+fn difference_text(difference: &ManifestDifference) -> String {
+    let mut text: String = difference.skills.iter().map(skill_text).collect();
     for change in &difference.changes {
         // Writing into a string cannot fail.
         let _ = writeln!(text, "{} ({})", change.what, change.bump.as_str());
@@ -55,7 +55,7 @@ fn page(difference: &ManifestDifference) -> String {
     text
 }
 
-fn paragraph(skill: &SkillDifference) -> String {
+fn skill_text(skill: &SkillDifference) -> String {
     let name = skill.name.escape_debug();
     let mut text = match (&skill.before, &skill.now) {
         (Some(before), Some(now)) => format!("{name} {} -> {}", before.escape_debug(), now.escape_debug()),

@@ -21,24 +21,24 @@ pub(super) struct RuleExplainCommand {
 
 impl RuleExplainCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
-        let Some(word) = self.rule else { return Ok(print(&list())?) };
+        let Some(word) = self.rule else { return Ok(print(&rule_table())?) };
         let rule = rules::lookup(&word).map_err(|error| CommandFailure::Usage(error.to_string()))?;
-        Ok(print(&page(rule))?)
+        Ok(print(&rule_text(rule))?)
     }
 }
 
-fn list() -> String {
+fn rule_table() -> String {
     let row = |rule: &Rule| [rule.id, rule.level.as_str(), rule.name, rule.summary].map(str::to_owned);
     table(["RULE", "LEVEL", "NAME", "WHAT MUST HOLD"], &rules::all().map(row).collect::<Vec<_>>())
 }
 
-fn page(rule: &Rule) -> String {
+fn rule_text(rule: &Rule) -> String {
     let Rule { id, name, level, summary, .. } = rule;
     let (level, needs) = (level.as_str(), rule.class.needs());
-    format!("{id} {name} ({level}; needs {needs})\n\n{summary}\n\n{}", wrapped(rule.explain))
+    format!("{id} {name} ({level}; needs {needs})\n\n{summary}\n\n{}", wrap_words(rule.explain))
 }
 
-fn wrapped(text: &str) -> String {
+fn wrap_words(text: &str) -> String {
     let mut lines = String::new();
     let mut width = 0;
     for word in text.split_whitespace() {
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn explanations_fit_a_terminal_and_lose_no_word() {
         for rule in rules::all() {
-            let text = wrapped(rule.explain);
+            let text = wrap_words(rule.explain);
             assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
             assert!(text.split_whitespace().eq(rule.explain.split_whitespace()));
         }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::disk;
-use super::input::ManifestInput;
+use super::atomic_file;
+use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::print;
 use crate::manifest::discovery;
@@ -31,7 +31,7 @@ impl ExportCommand {
         let source = self.manifest.read(false)?;
         let index = discovery(&source, self.base_url.as_deref())?;
         match self.output {
-            Some(path) => Ok(disk::put(&path, index.as_bytes())?),
+            Some(path) => Ok(atomic_file::write_file(&path, index.as_bytes())?),
             None => Ok(print(&index)?),
         }
     }

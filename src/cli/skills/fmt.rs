@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::input::ManifestInput;
+use super::manifest_input::ManifestInput;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::{print, remark};
 use crate::manifest::format;
@@ -35,13 +35,13 @@ impl FmtCommand {
         }
         let mut has_changes = false;
         for input in &self.manifests {
-            has_changes |= self.one(input)?;
+            has_changes |= self.format_manifest(input)?;
         }
-        if self.check && has_changes { Err(CommandFailure::Found) } else { Ok(()) }
+        if self.check && has_changes { Err(CommandFailure::HasFindings) } else { Ok(()) }
     }
 
     /// Formats one manifest, and returns true if its text differs.
-    fn one(&self, input: &ManifestInput) -> Result<bool, CommandFailure> {
+    fn format_manifest(&self, input: &ManifestInput) -> Result<bool, CommandFailure> {
         let source = input.read(false)?;
         let text = format(&source, self.sort)?;
         let changes = text.as_bytes() != source.bytes();
@@ -52,7 +52,7 @@ impl FmtCommand {
                 }
             }
             ManifestInput::File(path) if changes => {
-                replace(path, &text).with_context(|| source.name().to_owned())?;
+                replace_file(path, &text).with_context(|| source.name().to_owned())?;
                 remark(&format!("rewrote {}", source.name()));
             }
             ManifestInput::File(_) | ManifestInput::Address(_) => {}
@@ -63,7 +63,7 @@ impl FmtCommand {
 }
 
 /// Replaces a file completely or not at all. A symbolic link and the permissions are preserved.
-fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
+fn replace_file(path: &Path, text: &str) -> anyhow::Result<()> {
     let path: PathBuf = fs::canonicalize(path)?;
     let folder = path.parent().context("the path has no parent folder")?;
     let permissions = fs::metadata(&path)?.permissions();

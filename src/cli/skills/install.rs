@@ -2,8 +2,8 @@
 //!
 //! This module selects the package and its source; [`release`] installs it.
 
-mod place;
-mod release;
+mod package_install;
+mod skills_folder;
 mod unpack;
 
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::input::{ManifestInput, fetch};
+use super::manifest_input::{ManifestInput, download_file};
 use super::verify::folder_of;
-use super::web::HostPolicy;
+use super::web_client::HostPolicy;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::remark;
 use crate::manifest::package::PackageLimits;
 use crate::manifest::{Manifest, RepositoryFiles as _, Skill, SkillRequirement, SkillsRegistry, package_address};
-use place::SkillsFolder;
+use skills_folder::SkillsFolder;
 
 /// Arguments of `skills install`.
 #[derive(Debug, Args)]
@@ -48,27 +48,33 @@ impl InstallCommand {
         // An address that the user has typed may be downloaded.
         let source = self.from.read(true)?;
         let manifest = Manifest::read(&source)?;
-        let mut place = SkillsFolder::open(&self.into)?;
+        let mut skills_folder = SkillsFolder::open(&self.into)?;
         for wanted in &self.skills {
             let skill = wanted.choose(manifest.registry())?;
-            self.one(&mut place, manifest.registry(), skill).with_context(|| format!("`{}`", wanted.name()))?;
+            self.install_skill(&mut skills_folder, manifest.registry(), skill)
+                .with_context(|| format!("`{}`", wanted.name()))?;
         }
         Ok(())
     }
 
-    fn one(&self, place: &mut SkillsFolder, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<()> {
-        if place.has(skill)? {
+    fn install_skill(
+        &self,
+        skills_folder: &mut SkillsFolder,
+        registry: &SkillsRegistry,
+        skill: &Skill,
+    ) -> anyhow::Result<()> {
+        if skills_folder.is_installed(skill)? {
             remark(&format!("{} {} is already installed", skill.name, skill.version));
             return Ok(());
         }
-        place.may_write(&skill.name, self.force)?;
-        let bytes = self.package(registry, skill)?;
-        release::put(place, skill, &bytes, &PackageLimits::default())?;
+        skills_folder.check_replaceable(&skill.name, self.force)?;
+        let bytes = self.read_package(registry, skill)?;
+        package_install::install_package(skills_folder, skill, &bytes, &PackageLimits::default())?;
         remark(&format!("installed {} {}", skill.name, skill.version));
         Ok(())
     }
 
-    fn package(&self, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<Vec<u8>> {
+    fn read_package(&self, registry: &SkillsRegistry, skill: &Skill) -> anyhow::Result<Vec<u8>> {
         let limit = PackageLimits::default().archive_bytes;
         match &self.from {
             ManifestInput::Stdin => {
@@ -82,7 +88,8 @@ impl InstallCommand {
             }
             ManifestInput::Address(_) => {
                 let address = package_address(registry, skill);
-                fetch(&address, limit, HostPolicy::allowed(self.allow_private_hosts)).with_context(|| address.clone())
+                download_file(&address, limit, HostPolicy::from_allow_private(self.allow_private_hosts))
+                    .with_context(|| address.clone())
             }
         }
     }

@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use chrono::Utc;
 use clap::{Args, ValueEnum};
 
-use super::input::ManifestInput;
-use super::verify::threads;
-use super::web::{HostPolicy, WebClient};
+use super::manifest_input::ManifestInput;
+use super::verify::thread_count;
+use super::web_client::{HostPolicy, WebClient};
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
 use crate::cli::output::print;
@@ -82,7 +82,10 @@ impl ValidateCommand {
         let previous = self.previous.as_ref().map(|input| input.read(self.allow_network)).transpose()?;
         let open = |root: &PathBuf| Checkout::open(root).with_context(|| root.display().to_string());
         let checkout = self.root.as_ref().map(open).transpose()?;
-        let online = self.online.then(|| WebClient::new(HostPolicy::allowed(self.allow_private_hosts))).transpose()?;
+        let online = self
+            .online
+            .then(|| WebClient::new(HostPolicy::from_allow_private(self.allow_private_hosts)))
+            .transpose()?;
         let options = CheckOptions {
             strict: self.strict,
             overrides,
@@ -91,11 +94,11 @@ impl ValidateCommand {
             files: checkout.as_ref().map(|checkout| checkout as &dyn RepositoryFiles),
             web: online.as_ref().map(|online| online as &dyn WebFetcher),
             allow_private_hosts: self.allow_private_hosts,
-            threads: threads(),
+            threads: thread_count(),
         };
         let report = check(manifest, &options);
         self.format.print(&report)?;
-        if report.has_errors() { Err(CommandFailure::Found) } else { Ok(()) }
+        if report.has_errors() { Err(CommandFailure::HasFindings) } else { Ok(()) }
     }
 
     fn overrides(&self) -> Result<RuleOverrides, RuleOverrideError> {

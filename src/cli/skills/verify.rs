@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::input::ManifestInput;
+use super::manifest_input::ManifestInput;
 use super::validate::ReportFormat;
 use crate::checkout::Checkout;
 use crate::cli::failure::CommandFailure;
@@ -34,15 +34,15 @@ impl VerifyCommand {
         let source = ManifestInput::File(self.manifest.clone()).read(false)?;
         let root = self.root.unwrap_or_else(|| folder_of(&self.manifest));
         let checkout = Checkout::open(&root).with_context(|| root.display().to_string())?;
-        let options = CheckOptions { files: Some(&checkout), threads: threads(), ..CheckOptions::default() };
+        let options = CheckOptions { files: Some(&checkout), threads: thread_count(), ..CheckOptions::default() };
         let report = verify(source, &options);
         self.format.print(&report)?;
-        if report.has_errors() { Err(CommandFailure::Found) } else { Ok(()) }
+        if report.has_errors() { Err(CommandFailure::HasFindings) } else { Ok(()) }
     }
 }
 
 /// Returns the number of cores, but at most the number of threads that a check can use.
-pub(super) fn threads() -> usize {
+pub(super) fn thread_count() -> usize {
     const MOST: usize = 8;
     thread::available_parallelism().map_or(1, NonZero::get).min(MOST)
 }

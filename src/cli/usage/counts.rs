@@ -6,7 +6,7 @@ use crate::cli::output::{cell, table};
 use crate::gateway::store::RefusalCount;
 use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, UsageReader, csv};
 
-pub(super) async fn page(
+pub(super) async fn render_counts(
     usage: &UsageReader,
     by: UsageGrouping,
     filter: &UsageFilter,
@@ -18,7 +18,7 @@ pub(super) async fn page(
             match form {
                 UsageFormat::Json => json_lines(&days)?,
                 UsageFormat::Csv => csv::days(&days),
-                UsageFormat::Table => by_day(&days, &usage.totals(filter).await?),
+                UsageFormat::Table => day_table(&days, &usage.totals(filter).await?),
             }
         }
         UsageGrouping::Key => {
@@ -26,13 +26,13 @@ pub(super) async fn page(
             match form {
                 UsageFormat::Json => json_lines(&keys)?,
                 UsageFormat::Csv => csv::keys(&keys),
-                UsageFormat::Table => by_key(&keys),
+                UsageFormat::Table => key_table(&keys),
             }
         }
     })
 }
 
-fn by_day(days: &[DayCounts], totals: &UsageCounters) -> String {
+fn day_table(days: &[DayCounts], totals: &UsageCounters) -> String {
     let row = |day: String, counts: &UsageCounters| {
         let [requests, failed, refused, images, input, output] = columns(counts);
         [day, requests, failed, refused, images, input, output]
@@ -42,8 +42,8 @@ fn by_day(days: &[DayCounts], totals: &UsageCounters) -> String {
     table(["DAY", "REQUESTS", "FAILED", "REFUSED", "IMAGES", "TOKENS IN", "TOKENS OUT"], &rows)
 }
 
-fn by_key(keys: &[NamedCounts]) -> String {
-    let row = |NamedCounts { of, name, user_name }: &NamedCounts| {
+fn key_table(keys: &[NamedCounts]) -> String {
+    let row = |NamedCounts { key_counts: of, name, user_name }: &NamedCounts| {
         let [requests, failed, refused, images, input, output] = columns(&of.counts);
         let (name, user) = (cell(name.as_ref()), cell(user_name.as_ref()));
         let known = Some(of.key.as_str()).filter(|key| *key != RefusalCount::NO_KEY);

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-use crate::cli::span::{moment, span};
+use crate::cli::time_span::{parse_moment, parse_span};
 use crate::gateway::store::Timestamp;
 
 /// The moment from which records are shown.
@@ -19,7 +19,7 @@ impl SinceArg {
     }
 
     fn parse(text: &str, now: DateTime<Utc>) -> Option<Self> {
-        moment(text).or_else(|| now.checked_sub_signed(span(text)?)).map(Self)
+        parse_moment(text).or_else(|| now.checked_sub_signed(parse_span(text)?)).map(Self)
     }
 }
 

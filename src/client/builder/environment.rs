@@ -11,8 +11,8 @@ const DEFAULT_BASE_URL: &str = "http://127.0.0.1:8080/v1";
 
 const BASE_URL: &str = "IMAGATE_BASE_URL";
 const API_KEY: &str = "IMAGATE_API_KEY";
-const BORROWED_BASE_URL: &str = "OPENAI_BASE_URL";
-const BORROWED_API_KEY: &str = "OPENAI_API_KEY";
+const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+const OPENAI_API_KEY: &str = "OPENAI_API_KEY";
 
 /// An address and the key for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn variable(name: &str) -> Option<String> {
 }
 
 /// Completes the given values. The `OPENAI_…` variables are read only as a pair, and only if nothing else is given.
-pub(super) fn complete(
+pub(super) fn complete_pair(
     base_url: Option<String>,
     api_key: Option<String>,
     read: impl Fn(&str) -> Option<String>,
@@ -39,8 +39,8 @@ pub(super) fn complete(
         (None, Some(api_key), base_url, _) | (None, None, base_url, Some(api_key)) => {
             Ok(EnvironmentPair { base_url: base_url.unwrap_or_else(|| DEFAULT_BASE_URL.to_owned()), api_key })
         }
-        (Some(base_url), None, of_the_key, Some(api_key)) => {
-            let is_other = of_the_key.is_some_and(|of_the_key| !is_same(&of_the_key, &base_url));
+        (Some(base_url), None, key_base_url, Some(api_key)) => {
+            let is_other = key_base_url.is_some_and(|of_the_key| !is_same_service(&of_the_key, &base_url));
             if is_other {
                 return Err(Error::settings(format!(
                     "{API_KEY} belongs to {BASE_URL}, but another base URL was given: give its API key, too"
@@ -48,37 +48,37 @@ pub(super) fn complete(
             }
             Ok(EnvironmentPair { base_url, api_key })
         }
-        (Some(_), None, _, None) => Err(missing("for the given base URL", &read)),
-        (None, None, Some(_), None) => Err(missing(&format!("for {BASE_URL}"), &read)),
-        (None, None, None, None) => borrowed(&read),
+        (Some(_), None, _, None) => Err(missing_key_error("for the given base URL", &read)),
+        (None, None, Some(_), None) => Err(missing_key_error(&format!("for {BASE_URL}"), &read)),
+        (None, None, None, None) => openai_pair(&read),
     }
 }
 
 /// Returns the pair of the official SDKs. Its key without an address would go to any program that listens on this
 /// machine.
-fn borrowed(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, Error> {
-    match (read(BORROWED_BASE_URL), read(BORROWED_API_KEY)) {
+fn openai_pair(read: &impl Fn(&str) -> Option<String>) -> Result<EnvironmentPair, Error> {
+    match (read(OPENAI_BASE_URL), read(OPENAI_API_KEY)) {
         (Some(base_url), Some(api_key)) => Ok(EnvironmentPair { base_url, api_key }),
         (None, Some(_)) => Err(Error::settings(format!(
-            "{BORROWED_API_KEY} is set, but {BORROWED_BASE_URL} is not: set both, or set {API_KEY} for a gateway"
+            "{OPENAI_API_KEY} is set, but {OPENAI_BASE_URL} is not: set both, or set {API_KEY} for a gateway"
         ))),
-        (Some(_), None) => Err(missing(&format!("for {BORROWED_BASE_URL}"), read)),
-        (None, None) => Err(missing("", read)),
+        (Some(_), None) => Err(missing_key_error(&format!("for {OPENAI_BASE_URL}"), read)),
+        (None, None) => Err(missing_key_error("", read)),
     }
 }
 
-fn missing(of: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
-    let space = if of.is_empty() { "" } else { " " };
-    let other = if of.is_empty() || read(BORROWED_API_KEY).is_none() {
+fn missing_key_error(context: &str, read: &impl Fn(&str) -> Option<String>) -> Error {
+    let space = if context.is_empty() { "" } else { " " };
+    let other = if context.is_empty() || read(OPENAI_API_KEY).is_none() {
         ""
     } else {
         "; OPENAI_API_KEY is used only with OPENAI_BASE_URL, and only if nothing else is given"
     };
-    Error::settings(format!("there is no API key{space}{of}: set {API_KEY}, or give an API key{other}"))
+    Error::settings(format!("there is no API key{space}{context}: set {API_KEY}, or give an API key{other}"))
 }
 
-fn is_same(one: &str, other: &str) -> bool {
-    match (ServiceAddress::read(one), ServiceAddress::read(other)) {
+fn is_same_service(one: &str, other: &str) -> bool {
+    match (ServiceAddress::parse(one), ServiceAddress::parse(other)) {
         (Ok(one), Ok(other)) => one.url == other.url,
         _ => false,
     }
@@ -96,7 +96,7 @@ mod tests {
     fn check(chosen: [&str; 2], set: &[(&str, &str)], expected: Result<[&str; 2], &[&str]>) {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let read = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        let found = complete(given(chosen[0]), given(chosen[1]), read);
+        let found = complete_pair(given(chosen[0]), given(chosen[1]), read);
         match (found, expected) {
             (Ok(pair), Ok(expected)) => assert_eq!([&*pair.base_url, &*pair.api_key], expected, "{set:?}"),
             (Err(error), Err(words)) => {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     const OURS: [(&str, &str); 2] = [(BASE_URL, "https://ours/v1"), (API_KEY, "sk-ours")];
-    const THEIRS: [(&str, &str); 2] = [(BORROWED_BASE_URL, "https://theirs/v1"), (BORROWED_API_KEY, "sk-theirs")];
+    const THEIRS: [(&str, &str); 2] = [(OPENAI_BASE_URL, "https://theirs/v1"), (OPENAI_API_KEY, "sk-theirs")];
 
     #[test]
     fn a_pair_is_taken_whole_and_our_own_first() {

@@ -20,23 +20,24 @@ pub(super) struct ServiceErrorDetail {
 impl ServiceErrorDetail {
     /// Reads as much as possible from a body that is not in our shape, because it comes from another service or a
     /// proxy.
-    pub(super) fn read(body: &[u8]) -> Self {
+    pub(super) fn parse(body: &[u8]) -> Self {
         // A body of that length is no error body.
         let body = body.get(..usize::try_from(MAX_JSON_BODY_BYTES).unwrap_or(usize::MAX)).unwrap_or(body);
-        serde_json::from_slice::<Value>(body).map_or_else(|_| Self::default(), |body| Self::of_members(&body["error"]))
+        serde_json::from_slice::<Value>(body)
+            .map_or_else(|_| Self::default(), |body| Self::from_members(&body["error"]))
     }
 
     /// Reads the error of a stream: from an object of its own, from beside the type of the event, or from a plain text.
-    pub(super) fn of_frame(frame: &Value) -> Self {
+    pub(super) fn from_event(frame: &Value) -> Self {
         match &frame["error"] {
-            nested @ Value::Object(_) => Self::of_members(nested),
-            Value::String(message) => Self { message: Some(message.clone()), ..Self::of_members(frame) },
-            _ => Self::of_members(frame),
+            nested @ Value::Object(_) => Self::from_members(nested),
+            Value::String(message) => Self { message: Some(message.clone()), ..Self::from_members(frame) },
+            _ => Self::from_members(frame),
         }
     }
 
     /// A member of an unexpected type is ignored and does not affect the others.
-    fn of_members(error: &Value) -> Self {
+    fn from_members(error: &Value) -> Self {
         let text = |name: &str| error[name].as_str().map(str::to_owned);
         Self {
             message: text("message"),

@@ -17,11 +17,11 @@ use super::InputInspection;
 use crate::image::{ByteSource, inspect};
 
 /// Each piece costs one trip to a blocking thread: few trips, and still little memory.
-const PIECE: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Inspects a file on a blocking thread, because reading it may block.
-pub(super) async fn look(path: PathBuf) -> io::Result<InputInspection> {
-    let look = tokio::task::spawn_blocking(move || InputFile::open(&path).map(|opened| opened.look()));
+pub(super) async fn inspect_file(path: PathBuf) -> io::Result<InputInspection> {
+    let look = tokio::task::spawn_blocking(move || InputFile::open(&path).map(|opened| opened.inspection()));
     look.await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
 }
 
@@ -43,7 +43,7 @@ impl InputFile {
         Ok(Self { file, length: facts.len() })
     }
 
-    fn look(&self) -> InputInspection {
+    fn inspection(&self) -> InputInspection {
         InputInspection { length: self.length, header: inspect(self) }
     }
 }
@@ -83,7 +83,7 @@ enum InputFileStreamState {
     Closed,
     Opening(Pin<Box<dyn Future<Output = io::Result<File>> + Send>>),
     Open(File),
-    Over,
+    Done,
 }
 
 // === impl InputFileStream ===
@@ -98,9 +98,9 @@ impl InputFileStream {
                 InputFileStreamState::Opening(opening) => {
                     self.state = InputFileStreamState::Open(ready!(opening.as_mut().poll(cx))?);
                 }
-                InputFileStreamState::Open(_) if self.left == 0 => self.state = InputFileStreamState::Over,
-                InputFileStreamState::Open(file) => return piece(file, &mut self.left, cx).map_ok(Some),
-                InputFileStreamState::Over => return Poll::Ready(Ok(None)),
+                InputFileStreamState::Open(_) if self.left == 0 => self.state = InputFileStreamState::Done,
+                InputFileStreamState::Open(file) => return next_chunk(file, &mut self.left, cx).map_ok(Some),
+                InputFileStreamState::Done => return Poll::Ready(Ok(None)),
             }
         }
     }
@@ -108,8 +108,8 @@ impl InputFileStream {
 
 /// Returns the next piece of the file. A file that has grown is cut; one that has shrunk is an error, because its rest
 /// would be missing.
-fn piece(file: &mut File, left: &mut u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-    let length = usize::try_from(*left).map_or(PIECE, |left| left.min(PIECE));
+fn next_chunk(file: &mut File, left: &mut u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    let length = usize::try_from(*left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
     let mut piece = vec![0; length];
     let mut buffer = ReadBuf::new(&mut piece);
     ready!(Pin::new(file).poll_read(cx, &mut buffer))?;
@@ -128,7 +128,7 @@ impl Stream for InputFileStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let result = ready!(self.poll(cx));
         if result.is_err() {
-            self.state = InputFileStreamState::Over;
+            self.state = InputFileStreamState::Done;
         }
         Poll::Ready(result.map_err(|source| InputFileError { path: self.path.clone(), source }).transpose())
     }
@@ -164,7 +164,7 @@ mod tests {
     fn a_file_has_the_length_that_was_promised_or_is_broken() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
-        let bytes: Vec<u8> = (0..PIECE * 2 + 7).map(|index| u8::try_from(index % 251).unwrap()).collect();
+        let bytes: Vec<u8> = (0..CHUNK_BYTES * 2 + 7).map(|index| u8::try_from(index % 251).unwrap()).collect();
         std::fs::write(&path, &bytes).unwrap();
         let length = u64::try_from(bytes.len()).unwrap();
         assert!(pieces(&path, length).unwrap() == bytes);

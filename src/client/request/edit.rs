@@ -1,6 +1,6 @@
 //! Requests to change images.
 
-use super::wishes::{self, ImageOptions};
+use super::options::{self, ImageOptions};
 use crate::client::{Error, GenerateRequest, Input};
 use crate::tables::MAX_EDIT_IMAGES;
 
@@ -19,7 +19,7 @@ use crate::tables::MAX_EDIT_IMAGES;
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until it is sent with `client.images().edit(…)`"]
 pub struct EditRequest {
-    wishes: ImageOptions,
+    options: ImageOptions,
     images: Vec<Input>,
     mask: Option<Input>,
 }
@@ -29,7 +29,7 @@ pub struct EditRequest {
 impl EditRequest {
     /// Creates a request with this prompt, still without an image.
     pub fn new(prompt: impl Into<String>) -> Self {
-        Self { wishes: ImageOptions::new(prompt.into()), images: Vec::new(), mask: None }
+        Self { options: ImageOptions::new(prompt.into()), images: Vec::new(), mask: None }
     }
 
     /// Adds an image to work from: png, jpeg or webp, less than 50 MiB; at most 16 images.
@@ -62,11 +62,11 @@ impl EditRequest {
             let found = self.images.len();
             return Err(Error::request("image", format!("expected at most {MAX_EDIT_IMAGES} images, but got {found}")));
         }
-        Ok((self.wishes, self.images, self.mask))
+        Ok((self.options, self.images, self.mask))
     }
 }
 
-wishes::setters!(EditRequest);
+options::setters!(EditRequest);
 
 impl From<&Self> for EditRequest {
     fn from(request: &Self) -> Self {
@@ -77,7 +77,7 @@ impl From<&Self> for EditRequest {
 /// Creates an edit with the same options, still without an image.
 impl From<GenerateRequest> for EditRequest {
     fn from(request: GenerateRequest) -> Self {
-        Self { wishes: request.into_wishes(), images: Vec::new(), mask: None }
+        Self { options: request.into_options(), images: Vec::new(), mask: None }
     }
 }
 

@@ -13,10 +13,10 @@ use crate::image::Format;
 
 /// The offset of the color profile of a webp file, if it has one: after `RIFF`, its length, `WEBP` and the chunk
 /// `VP8X`.
-const PROFILE_PLACE: usize = 30;
+const PROFILE_OFFSET: usize = 30;
 
 /// Returns the pixels of a whole still image whose size is within the limits.
-pub(super) fn file(file: &[u8], format: Format) -> Result<PixelBuffer, ResizeFailure> {
+pub(super) fn decode_file(file: &[u8], format: Format) -> Result<PixelBuffer, ResizeFailure> {
     let unreadable = |why: String| ResizeFailure::Unreadable(format, why);
     match format {
         Format::Png => png(file).map_err(|error| unreadable(error.to_string())),
@@ -67,7 +67,7 @@ fn webp(file: &[u8]) -> Option<PixelBuffer> {
 }
 
 pub(super) fn webp_profile(file: &[u8]) -> Option<&[u8]> {
-    let rest = file.get(PROFILE_PLACE..)?.strip_prefix(b"ICCP")?;
+    let rest = file.get(PROFILE_OFFSET..)?.strip_prefix(b"ICCP")?;
     let (length, rest) = rest.split_first_chunk()?;
     rest.get(..usize::try_from(u32::from_le_bytes(*length)).ok()?)
 }

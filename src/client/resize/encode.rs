@@ -10,7 +10,7 @@ use crate::client::{Compression, Output};
 use crate::image::Format;
 
 /// Returns the file in this format.
-pub(super) fn file(pixels: &PixelBuffer, output: Output) -> Result<Vec<u8>, ResizeFailure> {
+pub(super) fn encode_file(pixels: &PixelBuffer, output: Output) -> Result<Vec<u8>, ResizeFailure> {
     match output {
         Output::Png => png(pixels).map_err(|error| ResizeFailure::Unwritable(Format::Png, error.to_string())),
         Output::Jpeg { compression } => jpeg(pixels, quality(compression)),

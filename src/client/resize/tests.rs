@@ -26,11 +26,11 @@ fn soft(width: u32, height: u32) -> PixelBuffer {
 }
 
 fn written(pixels: &PixelBuffer, format: Format) -> Bytes {
-    encode::file(pixels, Output::from(format)).unwrap().into()
+    encode::encode_file(pixels, Output::from(format)).unwrap().into()
 }
 
 fn read(file: &[u8]) -> PixelBuffer {
-    decode::file(file, probe(file).unwrap().format).unwrap()
+    decode::decode_file(file, probe(file).unwrap().format).unwrap()
 }
 
 fn refused(result: Result<impl std::fmt::Debug, Error>, reason: &str) {

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::answer::Response;
 use super::image::ResponseImage;
 use super::item::OutputItem;
+use super::response::Response;
 use crate::client::Error;
-use crate::client::open::Json;
+use crate::client::raw_json::Json;
 use crate::client::session::Session;
 use crate::client::sse::SseEvent;
 
@@ -143,13 +143,13 @@ impl ResponseEvent {
     }
 
     /// Creates the event of a response that came whole although events were requested.
-    pub(super) fn of_response(response: Response) -> Self {
+    pub(super) fn from_response(response: Response) -> Self {
         let kind = "response.completed".to_owned();
         Self { json: response.json().clone(), kind, step: ResponseStep::Completed { response } }
     }
 
     /// Returns the response of an event that ends the stream.
-    pub(super) const fn last(&self) -> Option<&Response> {
+    pub(super) const fn final_response(&self) -> Option<&Response> {
         match &self.step {
             ResponseStep::Completed { response }
             | ResponseStep::Incomplete { response }
@@ -160,30 +160,32 @@ impl ResponseEvent {
 }
 
 /// Reads a frame.
-pub(super) fn read(event: SseEvent, session: &Session) -> Result<FrameContent, Error> {
+pub(super) fn read_frame(event: SseEvent, session: &Session) -> Result<FrameContent, Error> {
     if event.data == b"[DONE]" || event.data.is_empty() {
         return Ok(FrameContent::Nothing);
     }
     let unread = || Error::unintelligible("this version does not understand an event of the stream", session.head());
-    let text = String::from_utf8(event.data).map_err(|error| unread().because(error))?;
+    let text = String::from_utf8(event.data).map_err(|error| unread().with_source(error))?;
     let json = match Json::read_text(text) {
         Ok(json) => json,
         // The event is an error, whatever its data is.
-        Err(_) if event.name == ERROR => return Ok(FrameContent::Failure(Error::in_stream(&Value::Null, session))),
-        Err(error) => return Err(unread().because(error)),
+        Err(_) if event.name == ERROR => {
+            return Ok(FrameContent::Failure(Error::from_stream_event(&Value::Null, session)));
+        }
+        Err(error) => return Err(unread().with_source(error)),
     };
     let [kind, error] = json.members(["type", "error"]);
     let has_error = kind.is_none() && error.is_some_and(|error| !error.is_null());
     let kind = kind.and_then(|kind| kind.read()).unwrap_or(event.name);
     if kind == ERROR || has_error {
-        return Ok(FrameContent::Failure(Error::in_stream(&json.read().unwrap_or_default(), session)));
+        return Ok(FrameContent::Failure(Error::from_stream_event(&json.read().unwrap_or_default(), session)));
     }
-    let step = step(&kind, &json, session).unwrap_or(ResponseStep::Other);
+    let step = parse_step(&kind, &json, session).unwrap_or(ResponseStep::Other);
     Ok(FrameContent::Event(Box::new(ResponseEvent { json, kind, step })))
 }
 
 /// Returns the meaning of an event; `None` if the type is unknown, or if a required member is missing.
-fn step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep> {
+fn parse_step(kind: &str, json: &Json, session: &Session) -> Option<ResponseStep> {
     let word = kind.strip_prefix("response.")?;
     let response = || json.member("response").map(|response| Response::new(response, session));
     let text = |name: &str| json.member(name).and_then(|text| text.read::<String>());

@@ -5,7 +5,7 @@ use std::fmt;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::{Path, PathBuf};
 
-use crate::client::open::Json;
+use crate::client::raw_json::Json;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::client::save::{self, EncodedImage, FileNaming, ImageByteSink};
 use crate::client::{Error, decode};
@@ -33,26 +33,26 @@ impl ResponseImage {
     ///
     /// Returns an error if the service sent something that is not base64.
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
-        decode::all(&self.base64())
+        decode::decode_all(&self.base64())
     }
 
     /// Returns the bytes as they came: base64 text in the standard alphabet, padded.
     #[must_use]
     pub fn base64(&self) -> Cow<'_, str> {
         // Some JSON writers put a backslash before each slash.
-        self.base64.plain().map_or_else(|| Cow::Owned(self.base64.read().unwrap_or_default()), Cow::Borrowed)
+        self.base64.unescaped_text().map_or_else(|| Cow::Owned(self.base64.read().unwrap_or_default()), Cow::Borrowed)
     }
 
     /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        self.facts().map(|facts| facts.format)
+        self.properties().map(|facts| facts.format)
     }
 
     /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
-        self.facts().map(|facts| (facts.width, facts.height))
+        self.properties().map(|facts| (facts.width, facts.height))
     }
 
     /// Writes the image file and returns its path, like [`Image::write_to`](crate::client::Image::write_to).
@@ -62,7 +62,7 @@ impl ResponseImage {
     /// Returns an error if the file cannot be written, or if the service sent something that is not base64.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn write_to(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        save::image(self, path.as_ref(), FileNaming::Free).await
+        save::save_image(self, path.as_ref(), FileNaming::Free).await
     }
 
     /// Like [`ResponseImage::write_to`], but replaces an existing file.
@@ -72,11 +72,11 @@ impl ResponseImage {
     /// Like [`ResponseImage::write_to`]; an existing file then stays as it was.
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn overwrite(&self, path: impl AsRef<Path>) -> Result<PathBuf, Error> {
-        save::image(self, path.as_ref(), FileNaming::Replacing).await
+        save::save_image(self, path.as_ref(), FileNaming::Replacing).await
     }
 
-    fn facts(&self) -> Option<ImageProperties> {
-        decode::facts(&self.base64())
+    fn properties(&self) -> Option<ImageProperties> {
+        decode::image_properties(&self.base64())
     }
 }
 
@@ -87,7 +87,7 @@ impl EncodedImage for ResponseImage {
     }
 
     fn write(&self, sink: ImageByteSink<'_>) -> Result<(), Error> {
-        decode::pieces(&self.base64(), sink)
+        decode::decode_chunks(&self.base64(), sink)
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::image::ResponseImage;
-use crate::client::open::Json;
+use crate::client::raw_json::Json;
 
 /// An item of the input, of any kind.
 ///

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::item::ResponseItem;
 use super::tool::ResponseTool;
-use crate::client::open::{self, Json, RawJsonObject};
+use crate::client::raw_json::{self, Json, RawJsonObject};
 
 /// A task for a text model.
 ///
@@ -54,7 +54,7 @@ impl ResponseRequest {
     pub fn tool(self, tool: impl Into<ResponseTool>) -> Self {
         let mut tools = self.members.get("tools").map(Json::elements).unwrap_or_default();
         tools.push(tool.into().into());
-        let tools = open::list(tools.iter());
+        let tools = raw_json::json_list(tools.iter());
         self.set("tools", tools)
     }
 
@@ -116,7 +116,7 @@ impl Serialize for ResponseRequest {
 
 impl<'de> Deserialize<'de> for ResponseRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let members = RawJsonObject::of(&Json::deserialize(deserializer)?);
+        let members = RawJsonObject::from_json(&Json::deserialize(deserializer)?);
         let members = members.ok_or_else(|| D::Error::custom("a request is a JSON object"))?;
         Ok(Self { members, time_limit: None })
     }
@@ -151,6 +151,6 @@ impl<T: Into<ResponseItem>, const COUNT: usize> From<[T; COUNT]> for ResponseInp
 impl<T: Into<ResponseItem>> FromIterator<T> for ResponseInput {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         let items: Vec<ResponseItem> = items.into_iter().map(Into::into).collect();
-        Self(open::list(items.iter().map(ResponseItem::json)))
+        Self(raw_json::json_list(items.iter().map(ResponseItem::json)))
     }
 }

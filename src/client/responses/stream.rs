@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::Stream;
 
-use super::answer::Response;
 use super::event::{self, FrameContent, ResponseEvent, ResponseStep};
+use super::response::Response;
 use crate::client::Error;
-use crate::client::flow::{HttpBodyEvent, HttpBodyReader, is_whole};
+use crate::client::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response};
 use crate::client::session::Session;
 use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooLarge};
 
@@ -46,10 +46,10 @@ use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooL
 #[must_use = "the task is only run while somebody listens"]
 pub struct ResponseStream {
     session: Session,
-    flow: HttpBodyReader,
+    body: HttpBodyReader,
     /// The bytes that have come and were not read yet.
     bytes: Bytes,
-    reading: ResponseStreamState,
+    state: ResponseStreamState,
     /// The error that the stream ends with.
     failure: Option<Error>,
 }
@@ -66,13 +66,13 @@ enum ResponseStreamState {
 
 impl ResponseStream {
     pub(super) fn new(response: reqwest::Response, session: Session) -> Self {
-        let reading = if is_whole(&response) {
+        let state = if is_json_response(&response) {
             ResponseStreamState::Whole(Vec::new())
         } else {
             ResponseStreamState::Events(SseEventReader::default())
         };
-        let flow = HttpBodyReader::new(response, &session);
-        Self { session, flow, bytes: Bytes::new(), reading, failure: None }
+        let body = HttpBodyReader::new(response, &session);
+        Self { session, body, bytes: Bytes::new(), state, failure: None }
     }
 
     /// Returns the next event; `None` when the stream is over.
@@ -92,7 +92,7 @@ impl ResponseStream {
                 last = Some(response);
             }
         }
-        last.ok_or_else(|| self.unfinished())
+        last.ok_or_else(|| self.unfinished_error())
     }
 
     /// Returns the id of the request, which lets the operator of the service find it.
@@ -102,14 +102,14 @@ impl ResponseStream {
     }
 
     /// Returns the next event of the bytes that have come.
-    fn read(&mut self) -> Result<Option<ResponseEvent>, Error> {
-        while let Some(frame) = self.frame()? {
-            match event::read(frame, &self.session)? {
+    fn next_buffered_event(&mut self) -> Result<Option<ResponseEvent>, Error> {
+        while let Some(frame) = self.next_frame()? {
+            match event::read_frame(frame, &self.session)? {
                 FrameContent::Event(event) => return Ok(Some(*event)),
                 // The failed response comes next, if the service sends it.
                 FrameContent::Failure(error) => {
                     self.failure.get_or_insert(error);
-                    self.flow.end_soon();
+                    self.body.expect_end();
                 }
                 FrameContent::Nothing => {}
             }
@@ -119,13 +119,13 @@ impl ResponseStream {
 
     /// Returns the next frame of the bytes that have come. An answer that is no stream has none; its bytes are kept
     /// until its end.
-    fn frame(&mut self) -> Result<Option<SseEvent>, Error> {
-        match &mut self.reading {
+    fn next_frame(&mut self) -> Result<Option<SseEvent>, Error> {
+        match &mut self.state {
             ResponseStreamState::Events(reader) => {
-                reader.next(&mut self.bytes).map_err(|SseEventTooLarge| too_large(&self.session))
+                reader.next(&mut self.bytes).map_err(|SseEventTooLarge| too_large_error(&self.session))
             }
             ResponseStreamState::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
-                Err(too_large(&self.session))
+                Err(too_large_error(&self.session))
             }
             ResponseStreamState::Whole(body) => {
                 body.extend_from_slice(&std::mem::take(&mut self.bytes));
@@ -140,54 +140,57 @@ impl ResponseStream {
 
     /// Returns the last event, or the error that the end of the answer amounts to.
     fn finish(&mut self) -> Option<Result<ResponseEvent, Error>> {
-        self.flow.close();
-        let reading = std::mem::replace(&mut self.reading, ResponseStreamState::End);
+        self.body.close();
+        let reading = std::mem::replace(&mut self.state, ResponseStreamState::End);
         if let Some(failure) = self.failure.take() {
             return Some(Err(failure));
         }
         match reading {
             ResponseStreamState::Events(mut reader) => {
                 // If the last event is cut off, the broken stream is reported and not the event that cannot be read.
-                let last = reader.rest().and_then(|frame| event::read(frame, &self.session).ok());
+                let last = reader.finish().and_then(|frame| event::read_frame(frame, &self.session).ok());
                 match last {
-                    Some(FrameContent::Event(event)) if event.last().is_some() => Some(Ok(self.hand_out(*event))),
+                    Some(FrameContent::Event(event)) if event.final_response().is_some() => {
+                        Some(Ok(self.note_event(*event)))
+                    }
                     Some(FrameContent::Failure(error)) => Some(Err(error)),
-                    _ => Some(Err(self.unfinished())),
+                    _ => Some(Err(self.unfinished_error())),
                 }
             }
             ResponseStreamState::Whole(body) => {
-                let response = Response::read(body, &self.session);
-                let told = response.and_then(|response| match response.failure(&self.session) {
+                let response = Response::parse(body, &self.session);
+                let result = response.and_then(|response| match response.failure(&self.session) {
                     Some(error) => Err(error),
-                    None => Ok(ResponseEvent::of_response(response)),
+                    None => Ok(ResponseEvent::from_response(response)),
                 });
-                Some(told)
+                Some(result)
             }
             ResponseStreamState::End => None,
         }
     }
 
     /// Notes the effect of an event that is about to be returned.
-    fn hand_out(&mut self, event: ResponseEvent) -> ResponseEvent {
-        if event.last().is_some() {
-            self.reading = ResponseStreamState::End;
-            self.flow.end_soon();
+    fn note_event(&mut self, event: ResponseEvent) -> ResponseEvent {
+        if event.final_response().is_some() {
+            self.state = ResponseStreamState::End;
+            self.body.expect_end();
         }
         if let ResponseStep::Failed { response } = event.step() {
-            let told = || Error::in_stream(&serde_json::Value::Null, &self.session);
-            let failure = self.failure.take().or_else(|| response.failure(&self.session)).unwrap_or_else(told);
+            let unknown_failure = || Error::from_stream_event(&serde_json::Value::Null, &self.session);
+            let failure =
+                self.failure.take().or_else(|| response.failure(&self.session)).unwrap_or_else(unknown_failure);
             self.failure = Some(failure);
         }
         event
     }
 
-    fn give_up(&mut self, error: Error) -> Error {
-        self.reading = ResponseStreamState::End;
-        self.flow.close();
+    fn fail(&mut self, error: Error) -> Error {
+        self.state = ResponseStreamState::End;
+        self.body.close();
         self.failure.take().unwrap_or(error)
     }
 
-    fn unfinished(&self) -> Error {
+    fn unfinished_error(&self) -> Error {
         Error::broken("the stream ended without a complete response, which may still have been made", &self.session)
     }
 }
@@ -198,15 +201,15 @@ impl Stream for ResponseStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         loop {
-            match this.read() {
-                Ok(Some(event)) => return Poll::Ready(Some(Ok(this.hand_out(event)))),
+            match this.next_buffered_event() {
+                Ok(Some(event)) => return Poll::Ready(Some(Ok(this.note_event(event)))),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Some(Err(this.give_up(error)))),
+                Err(error) => return Poll::Ready(Some(Err(this.fail(error)))),
             }
-            match ready!(this.flow.poll(cx, &this.session)) {
+            match ready!(this.body.poll(cx, &this.session)) {
                 HttpBodyEvent::Bytes(bytes) => this.bytes = bytes,
-                HttpBodyEvent::Failure(error) if !matches!(this.reading, ResponseStreamState::End) => {
-                    return Poll::Ready(Some(Err(this.give_up(error))));
+                HttpBodyEvent::Failure(error) if !matches!(this.state, ResponseStreamState::End) => {
+                    return Poll::Ready(Some(Err(this.fail(error))));
                 }
                 HttpBodyEvent::Failure(_) | HttpBodyEvent::End => return Poll::Ready(this.finish()),
             }
@@ -218,11 +221,11 @@ impl fmt::Debug for ResponseStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseStream")
             .field("request_id", &self.request_id())
-            .field("is_over", &self.flow.is_over())
+            .field("is_over", &self.body.is_closed())
             .finish_non_exhaustive()
     }
 }
 
-fn too_large(session: &Session) -> Error {
+fn too_large_error(session: &Session) -> Error {
     Error::unintelligible("an event of the stream is too large to be a response", session.head())
 }

@@ -133,7 +133,7 @@ fn a_request_is_sent_in_the_order_and_spelling_in_which_it_was_written() {
 #[test]
 fn an_image_is_decoded_straight_to_a_file_also_where_its_slashes_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
-    let mut png = crate::client::tests::pictures::png(16, 32, true);
+    let mut png = crate::client::tests::test_images::png(16, 32, true);
     png.extend([0xff; 6]);
     let base64 = base64::engine::general_purpose::STANDARD.encode(&png);
     assert!(base64.contains('/'));

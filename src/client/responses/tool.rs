@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::open::{Json, RawJsonObject};
+use crate::client::raw_json::{Json, RawJsonObject};
 use crate::client::{ModelName, Output, PartialImages};
 use crate::image::SizeRequest;
 use crate::wire::types::{Background, ImageAction, Moderation, Quality};

@@ -17,7 +17,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<SseEvent>,
         }
         assert!(piece.is_empty());
     }
-    events.extend(reader.rest());
+    events.extend(reader.finish());
     Ok(events)
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::pictures::{jpeg, padded, png};
 use super::server::{self, Play, Request, Server, answer};
+use super::test_images::{jpeg, padded, png};
 use super::{KEY, client, failure, image, run};
 use crate::client::{Client, EditRequest, Error, Images, Input, PartialImages};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Uri};
 
-use super::keeper::TokenCache;
 use super::oauth;
+use super::token_cache::TokenCache;
 use crate::gateway::config::{self, AccountCredentials, BillingTier, UpstreamProtocol};
 
 /// An upstream account, ready for use.
@@ -16,12 +16,12 @@ pub(crate) struct UpstreamAccount {
     name: String,
     kind: AccountAuthKind,
     endpoint: AccountEndpoint,
-    access: AccountAuth,
+    auth: AccountAuth,
     paid: bool,
     priority: i32,
     groups: Vec<String>,
-    places: SlotLimits,
-    stand_in: bool,
+    slot_limits: SlotLimits,
+    implicit: bool,
 }
 
 /// The endpoint of an account.
@@ -52,7 +52,7 @@ pub(crate) struct UpstreamAddress {
 /// The way in which a call is authenticated.
 #[derive(Debug)]
 pub(super) enum AccountAuth {
-    Open,
+    Unauthenticated,
     Key(HeaderValue),
     Token(Arc<TokenCache>),
 }
@@ -92,14 +92,17 @@ impl UpstreamAccount {
     pub(super) fn new(written: &config::AccountConfig) -> Self {
         Self {
             name: written.name.clone(),
-            kind: AccountAuthKind::of(&written.upstream),
+            kind: AccountAuthKind::from_upstream(&written.upstream),
             endpoint: AccountEndpoint::new(&written.upstream),
-            access: AccountAuth::new(&written.name, &written.upstream),
+            auth: AccountAuth::new(&written.name, &written.upstream),
             paid: written.tier == BillingTier::Paid,
             priority: written.priority,
             groups: written.groups.clone(),
-            places: SlotLimits { all: places(written.concurrency), large: places(written.large_concurrency) },
-            stand_in: written.implicit,
+            slot_limits: SlotLimits {
+                all: slot_count(written.concurrency),
+                large: slot_count(written.large_concurrency),
+            },
+            implicit: written.implicit,
         }
     }
 
@@ -113,21 +116,21 @@ impl UpstreamAccount {
         &self.endpoint
     }
 
-    pub(super) const fn access(&self) -> &AccountAuth {
-        &self.access
+    pub(super) const fn auth(&self) -> &AccountAuth {
+        &self.auth
     }
 
     pub(super) const fn kind(&self) -> AccountAuthKind {
         self.kind
     }
 
-    pub(super) fn serves(&self, group: &str) -> bool {
+    pub(super) fn serves_group(&self, group: &str) -> bool {
         self.groups.iter().any(|name| name == group)
     }
 
     /// True if the account can serve requests of this protocol.
-    pub(super) fn speaks(&self, protocol: Option<UpstreamProtocol>) -> bool {
-        protocol.is_none_or(|protocol| self.endpoint.speaks(protocol))
+    pub(super) fn supports_protocol(&self, protocol: Option<UpstreamProtocol>) -> bool {
+        protocol.is_none_or(|protocol| self.endpoint.supports_protocol(protocol))
     }
 
     /// True if the request is sent there without translation.
@@ -136,11 +139,11 @@ impl UpstreamAccount {
     }
 
     /// True if the account exists only because no other is configured.
-    pub(super) const fn is_stand_in(&self) -> bool {
-        self.stand_in
+    pub(super) const fn is_implicit(&self) -> bool {
+        self.implicit
     }
 
-    pub(super) const fn paid(&self) -> bool {
+    pub(super) const fn is_paid(&self) -> bool {
         self.paid
     }
 
@@ -148,12 +151,12 @@ impl UpstreamAccount {
         self.priority
     }
 
-    pub(super) const fn places(&self) -> SlotLimits {
-        self.places
+    pub(super) const fn slot_limits(&self) -> SlotLimits {
+        self.slot_limits
     }
 }
 
-fn places(count: NonZeroU32) -> usize {
+fn slot_count(count: NonZeroU32) -> usize {
     usize::try_from(count.get()).unwrap_or(usize::MAX)
 }
 
@@ -161,11 +164,11 @@ fn places(count: NonZeroU32) -> usize {
 
 impl AccountAuth {
     fn new(name: &str, written: &config::UpstreamConfig) -> Self {
-        let config::UpstreamConfig::Api(endpoint) = written else { return Self::Open };
+        let config::UpstreamConfig::Api(endpoint) = written else { return Self::Unauthenticated };
         match &endpoint.credentials {
             // The configuration has checked that the key is a valid header value.
             AccountCredentials::ApiKey(key) => {
-                Self::Key(oauth::bearer(key.expose()).unwrap_or(HeaderValue::from_static("Bearer")))
+                Self::Key(oauth::bearer_header(key.expose()).unwrap_or(HeaderValue::from_static("Bearer")))
             }
             AccountCredentials::Oauth(oauth) => Self::Token(Arc::new(TokenCache::new(name, oauth.clone()))),
         }
@@ -184,7 +187,7 @@ impl AccountAuthKind {
         }
     }
 
-    fn of(written: &config::UpstreamConfig) -> Self {
+    fn from_upstream(written: &config::UpstreamConfig) -> Self {
         match written {
             config::UpstreamConfig::Simulator => Self::Simulator,
             config::UpstreamConfig::Api(endpoint) => match endpoint.credentials {
@@ -199,7 +202,7 @@ impl AccountAuthKind {
 
 impl AccountEndpoint {
     /// True if a request of this kind can be made there. Images can be made at every endpoint.
-    const fn speaks(&self, protocol: UpstreamProtocol) -> bool {
+    const fn supports_protocol(&self, protocol: UpstreamProtocol) -> bool {
         matches!(
             (self, protocol),
             (_, UpstreamProtocol::Images) | (Self::Simulator | Self::Responses(_), UpstreamProtocol::Responses)
@@ -221,7 +224,7 @@ impl AccountEndpoint {
     }
 
     /// True if one call makes one image, however many are requested.
-    pub(crate) const fn makes_one(&self) -> bool {
+    pub(crate) const fn makes_single_image(&self) -> bool {
         matches!(self, Self::Responses(_))
     }
 

@@ -11,22 +11,22 @@ use tokio::time::Instant;
 use crate::gateway::store::UserId;
 
 /// The number of failures without a success in between that ejects an account (ours). Fewer may be chance.
-const FAULTS: u32 = 3;
+const FAILURES_BEFORE_EJECTION: u32 = 3;
 /// The first and the longest ejection; each one is twice as long as the last (ours).
-const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const FIRST_EJECTION: Duration = Duration::from_secs(10);
+const LONGEST_EJECTION: Duration = Duration::from_secs(300);
 /// Failures that the requests of one caller may have caused count after this time without a success (ours).
-const LASTING: Duration = Duration::from_secs(10);
+const UNCONFIRMED_PERIOD: Duration = Duration::from_secs(10);
 
 /// The recent health of an account.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AccountHealth {
-    faults: u32,
+    consecutive_failures: u32,
     ejections: u32,
     ejected: Option<EjectionWindow>,
-    doubts: Option<UnconfirmedFailures>,
+    unconfirmed: Option<UnconfirmedFailures>,
     /// The time of the last success.
-    served: Option<Instant>,
+    last_success: Option<Instant>,
 }
 
 /// Failures that requests may have caused, without a success in between.
@@ -36,7 +36,7 @@ struct UnconfirmedFailures {
     /// The caller of the first failed call.
     caller: UserId,
     /// True if calls of other callers have failed, too.
-    several: bool,
+    has_several_callers: bool,
     /// The number of failures that do not count yet.
     calls: u32,
 }
@@ -71,7 +71,7 @@ pub(super) enum HealthStatus {
 // === impl AccountHealth ===
 
 impl AccountHealth {
-    pub(super) fn standing(&self, now: Instant) -> HealthStatus {
+    pub(super) fn status(&self, now: Instant) -> HealthStatus {
         match self.ejected {
             None => HealthStatus::Good,
             Some(EjectionWindow { until, .. }) if now < until => HealthStatus::Ejected { left: until - now },
@@ -82,51 +82,51 @@ impl AccountHealth {
     /// Returns the start and the end of the ejection, and the number of failures in a row; `None` if the account is not
     /// ejected.
     pub(super) fn ejection(&self) -> Option<(Instant, Instant, u32)> {
-        self.ejected.map(|ejected| (ejected.since, ejected.until, self.faults))
+        self.ejected.map(|ejected| (ejected.since, ejected.until, self.consecutive_failures))
     }
 
     /// Notes an image: the account works, whatever happened before.
-    pub(super) fn good(&mut self, now: Instant) {
-        *self = Self { served: Some(now), ..Self::default() };
+    pub(super) fn note_success(&mut self, now: Instant) {
+        *self = Self { last_success: Some(now), ..Self::default() };
     }
 
     /// Notes the failure of a call that was `granted` at this time.
-    pub(super) fn faulty(&mut self, granted: Instant, now: Instant) {
-        self.count(1, granted, now);
+    pub(super) fn note_failure(&mut self, granted: Instant, now: Instant) {
+        self.count_failures(1, granted, now);
     }
 
     /// Notes the failure of a call whose request may be the cause. It counts only if the calls of several callers fail,
     /// or if the account has had no success for a while, so that a caller cannot have an account ejected while it
     /// serves others.
-    pub(super) fn doubtful(&mut self, call: DoubtfulCall<'_>, now: Instant) {
+    pub(super) fn note_doubtful_failure(&mut self, call: DoubtfulCall<'_>, now: Instant) {
         let DoubtfulCall { caller, granted } = call;
-        if self.served.is_some_and(|served| served >= granted) {
+        if self.last_success.is_some_and(|served| served >= granted) {
             return;
         }
-        let new = || UnconfirmedFailures { since: now, caller: caller.clone(), several: false, calls: 0 };
-        let doubts = self.doubts.get_or_insert_with(new);
+        let new = || UnconfirmedFailures { since: now, caller: caller.clone(), has_several_callers: false, calls: 0 };
+        let doubts = self.unconfirmed.get_or_insert_with(new);
         doubts.calls = doubts.calls.saturating_add(1);
-        doubts.several |= doubts.caller != *caller;
-        if doubts.several || now - doubts.since >= LASTING {
+        doubts.has_several_callers |= doubts.caller != *caller;
+        if doubts.has_several_callers || now - doubts.since >= UNCONFIRMED_PERIOD {
             let calls = std::mem::take(&mut doubts.calls);
-            self.count(calls, granted, now);
+            self.count_failures(calls, granted, now);
         }
     }
 
-    fn count(&mut self, calls: u32, granted: Instant, now: Instant) {
-        self.faults = self.faults.saturating_add(calls);
+    fn count_failures(&mut self, calls: u32, granted: Instant, now: Instant) {
+        self.consecutive_failures = self.consecutive_failures.saturating_add(calls);
         match self.ejected {
             // The call was granted before the ejection, so it adds nothing.
             Some(EjectionWindow { since, .. }) if granted < since => {}
             // The probe has failed, or the only account still fails.
             Some(_) => self.eject(now),
-            None if self.faults >= FAULTS => self.eject(now),
+            None if self.consecutive_failures >= FAILURES_BEFORE_EJECTION => self.eject(now),
             None => {}
         }
     }
 
     fn eject(&mut self, now: Instant) {
-        let pause = FIRST.saturating_mul(1 << self.ejections.min(16)).min(LONGEST);
+        let pause = FIRST_EJECTION.saturating_mul(1 << self.ejections.min(16)).min(LONGEST_EJECTION);
         self.ejections = self.ejections.saturating_add(1);
         self.ejected = Some(EjectionWindow { since: now, until: now + pause });
     }
@@ -148,7 +148,7 @@ mod tests {
 
         fn is_doubted(&mut self, caller: &str, granted: u64, now: u64) {
             let (granted, now) = (self.at(granted), self.at(now));
-            self.health.doubtful(DoubtfulCall { caller: &UserId::from(caller), granted }, now);
+            self.health.note_doubtful_failure(DoubtfulCall { caller: &UserId::from(caller), granted }, now);
         }
 
         fn at(&self, seconds: u64) -> Instant {
@@ -156,11 +156,11 @@ mod tests {
         }
 
         fn fails(&mut self, granted: u64, now: u64) {
-            self.health.faulty(self.at(granted), self.at(now));
+            self.health.note_failure(self.at(granted), self.at(now));
         }
 
         fn left(&self, now: u64) -> Option<u64> {
-            match self.health.standing(self.at(now)) {
+            match self.health.status(self.at(now)) {
                 HealthStatus::Ejected { left } => Some(left.as_secs()),
                 HealthStatus::Good | HealthStatus::Probing => None,
             }
@@ -172,15 +172,15 @@ mod tests {
         let mut story = HealthScenario::new();
         story.fails(0, 1);
         story.fails(0, 1);
-        story.health.good(story.at(1));
+        story.health.note_success(story.at(1));
         story.fails(0, 1);
         story.fails(0, 1);
-        assert_eq!(story.health.standing(story.at(1)), HealthStatus::Good);
+        assert_eq!(story.health.status(story.at(1)), HealthStatus::Good);
         story.fails(0, 1);
         assert_eq!(story.left(1), Some(10));
-        assert_eq!(story.health.standing(story.at(11)), HealthStatus::Probing);
-        story.health.good(story.at(11));
-        assert_eq!(story.health.standing(story.at(11)), HealthStatus::Good);
+        assert_eq!(story.health.status(story.at(11)), HealthStatus::Probing);
+        story.health.note_success(story.at(11));
+        assert_eq!(story.health.status(story.at(11)), HealthStatus::Good);
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
     fn an_account_that_serves_others_meanwhile_is_not_at_fault() {
         let mut story = HealthScenario::new();
         for now in (100..1000).step_by(10) {
-            story.health.good(story.at(now - 5));
+            story.health.note_success(story.at(now - 5));
             story.is_doubted("one", now - 90, now);
             story.is_doubted("two", now - 5, now);
         }

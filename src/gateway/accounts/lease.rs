@@ -7,17 +7,17 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::account::{AccountEndpoint, UpstreamAccount};
-use super::member::PoolMember;
 use super::pool::{AccountPool, AccountRequirements};
+use super::pool_member::PoolMember;
 use crate::gateway::store::UserId;
 
 /// The right to make one attempt on one account. Dropping it for any reason gives the slot back.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    place: AccountSlot,
+    slot: AccountSlot,
     authorization: Option<HeaderValue>,
     /// The renewed credentials for the one repeat, after the first were refused.
-    fresh: OnceLock<HeaderValue>,
+    renewed: OnceLock<HeaderValue>,
 }
 
 /// A slot of an account. It is given back when this is dropped.
@@ -26,16 +26,16 @@ pub(super) struct AccountSlot {
     pool: Option<Arc<AccountPool>>,
     account: Arc<UpstreamAccount>,
     large: bool,
-    probe: bool,
-    granted: LeaseGrant,
+    is_probe: bool,
+    grant: LeaseGrant,
 }
 
 /// The account, model and caller of a lease, and the time of its grant. The result of the attempt is applied to these.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseGrant {
     /// The account, by number: an account that was deleted and added again under the same name is a different one.
-    pub(super) member: u64,
-    pub(super) at: Instant,
+    pub(super) member_id: u64,
+    pub(super) granted_at: Instant,
     /// The requested model; `None` for a command.
     pub(super) model: Option<Arc<str>>,
     /// The user who sent the request.
@@ -45,42 +45,42 @@ pub(crate) struct LeaseGrant {
 // === impl Lease ===
 
 impl Lease {
-    pub(super) const fn new(place: AccountSlot, authorization: Option<HeaderValue>) -> Self {
-        Self { place, authorization, fresh: OnceLock::new() }
+    pub(super) const fn new(slot: AccountSlot, authorization: Option<HeaderValue>) -> Self {
+        Self { slot, authorization, renewed: OnceLock::new() }
     }
 
     /// The leased account.
     pub(crate) fn account(&self) -> &UpstreamAccount {
-        &self.place.account
+        &self.slot.account
     }
 
     /// The endpoint of the call.
     pub(crate) fn endpoint(&self) -> &AccountEndpoint {
-        self.place.account.endpoint()
+        self.slot.account.endpoint()
     }
 
     /// The credentials of the call, marked as sensitive so that no `Debug` output shows them. They change after
     /// [`super::RetryTarget::Same`].
     pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
-        self.fresh.get().or(self.authorization.as_ref())
+        self.renewed.get().or(self.authorization.as_ref())
     }
 
     /// The grant of this lease, which can be used after the slot was given back.
-    pub(crate) fn granted(&self) -> LeaseGrant {
-        self.place.granted.clone()
+    pub(crate) fn grant(&self) -> LeaseGrant {
+        self.slot.grant.clone()
     }
 
-    pub(super) const fn place(&self) -> &AccountSlot {
-        &self.place
+    pub(super) const fn slot(&self) -> &AccountSlot {
+        &self.slot
     }
 
     /// True if the credentials were renewed already: at most one renewal is made.
     pub(super) fn is_renewed(&self) -> bool {
-        self.fresh.get().is_some()
+        self.renewed.get().is_some()
     }
 
-    pub(super) fn renew(&self, authorization: HeaderValue) -> bool {
-        self.fresh.set(authorization).is_ok()
+    pub(super) fn set_renewed(&self, authorization: HeaderValue) -> bool {
+        self.renewed.set(authorization).is_ok()
     }
 }
 
@@ -90,18 +90,24 @@ impl AccountSlot {
     pub(super) fn new(
         pool: &Arc<AccountPool>,
         member: &PoolMember,
-        wanted: &AccountRequirements,
-        probe: bool,
+        requirements: &AccountRequirements,
+        is_probe: bool,
         at: Instant,
     ) -> Self {
         let caller = UserId::from(UserId::NOBODY);
-        let granted = LeaseGrant { member: member.id, at, model: wanted.model.clone(), caller };
-        Self { pool: Some(Arc::clone(pool)), account: Arc::clone(&member.account), large: wanted.large, probe, granted }
+        let grant = LeaseGrant { member_id: member.id, granted_at: at, model: requirements.model.clone(), caller };
+        Self {
+            pool: Some(Arc::clone(pool)),
+            account: Arc::clone(&member.account),
+            large: requirements.large,
+            is_probe,
+            grant,
+        }
     }
 
     /// Returns the same slot, assigned to this caller.
-    pub(super) fn of(mut self, caller: &UserId) -> Self {
-        self.granted.caller.clone_from(caller);
+    pub(super) fn assigned_to(mut self, caller: &UserId) -> Self {
+        self.grant.caller.clone_from(caller);
         self
     }
 
@@ -109,21 +115,21 @@ impl AccountSlot {
         &self.account
     }
 
-    pub(super) const fn granted(&self) -> &LeaseGrant {
-        &self.granted
+    pub(super) const fn grant(&self) -> &LeaseGrant {
+        &self.grant
     }
 
     /// Consumes the slot without giving it back.
-    pub(super) fn dissolve(mut self) -> (u64, bool, bool) {
+    pub(super) fn into_parts(mut self) -> (u64, bool, bool) {
         self.pool = None;
-        (self.granted.member, self.large, self.probe)
+        (self.grant.member_id, self.large, self.is_probe)
     }
 }
 
 impl Drop for AccountSlot {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.take() {
-            pool.give_back(self.granted.member, self.large, self.probe);
+            pool.release_slot(self.grant.member_id, self.large, self.is_probe);
         }
     }
 }

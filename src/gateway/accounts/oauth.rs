@@ -16,7 +16,7 @@ use super::UpstreamAddress;
 use crate::gateway::config::{ClientAuth, ConfigSecret, GrantConfig, OauthConfig};
 
 /// The life of a token whose endpoint states none (ours). It is short, because a wrong guess costs refused attempts.
-const LIFE_UNSTATED: Duration = Duration::from_secs(300);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 /// The longest life of a token that is accepted (ours).
 const LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A larger answer is not accepted as a token.
@@ -77,10 +77,10 @@ pub(crate) struct TokenEndpointError;
 /// A token as the endpoint granted it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct TokenGrant {
-    pub(super) access: String,
+    pub(super) access_token: String,
     /// The next refresh token, if the endpoint rotates them.
-    pub(super) refresh: Option<String>,
-    pub(super) life: Duration,
+    pub(super) refresh_token: Option<String>,
+    pub(super) lifetime: Duration,
 }
 
 /// The reason why no token was granted.
@@ -93,7 +93,7 @@ pub(super) enum GrantRefusal {
 }
 
 /// Builds the request. `refresh` is the newest known refresh token, which takes precedence over the configured one.
-pub(super) fn request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -> TokenRequest<'a> {
+pub(super) fn token_request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -> TokenRequest<'a> {
     let mut form = UrlEncodedForm::default();
     match &oauth.grant {
         GrantConfig::RefreshToken(configured) => {
@@ -108,7 +108,7 @@ pub(super) fn request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -> Toke
     let secret = oauth.client_secret.as_ref().map(ConfigSecret::expose);
     let id = oauth.client_id.as_deref();
     let authorization = match (oauth.client_auth, id, secret) {
-        (ClientAuth::Basic, Some(id), Some(secret)) => Some(basic(id, secret)),
+        (ClientAuth::Basic, Some(id), Some(secret)) => Some(basic_header(id, secret)),
         // A public client has only its id.
         (ClientAuth::Basic | ClientAuth::Body, ..) => {
             id.iter().for_each(|id| form.add("client_id", id));
@@ -120,58 +120,58 @@ pub(super) fn request<'a>(oauth: &'a OauthConfig, refresh: Option<&str>) -> Toke
 }
 
 /// Reads the grant from an answer.
-pub(super) fn read(answer: &TokenResponse) -> Result<TokenGrant, GrantRefusal> {
+pub(super) fn parse_response(answer: &TokenResponse) -> Result<TokenGrant, GrantRefusal> {
     if answer.body.len() > ANSWER_MAX {
         return Err(GrantRefusal::Transient);
     }
     let body: Value = serde_json::from_slice(&answer.body).map_err(|_| GrantRefusal::Transient)?;
     let members = body.as_object().ok_or(GrantRefusal::Transient)?;
     match answer.status {
-        200..300 => granted(members).ok_or(GrantRefusal::Transient),
-        400..500 => Err(refusal(members)),
+        200..300 => parse_grant(members).ok_or(GrantRefusal::Transient),
+        400..500 => Err(parse_refusal(members)),
         _ => Err(GrantRefusal::Transient),
     }
 }
 
 /// Returns the header value for an access token; `Debug` does not show it.
-pub(super) fn bearer(access: &str) -> Option<HeaderValue> {
+pub(super) fn bearer_header(access: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {access}")).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-fn granted(members: &Map<String, Value>) -> Option<TokenGrant> {
+fn parse_grant(members: &Map<String, Value>) -> Option<TokenGrant> {
     let text = |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let access = text("access_token").filter(|access| access.bytes().all(|byte| byte.is_ascii_graphic()))?;
     let bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
     bearer.then(|| TokenGrant {
-        access: access.to_owned(),
-        refresh: text("refresh_token").map(str::to_owned),
-        life: life(members.get("expires_in")),
+        access_token: access.to_owned(),
+        refresh_token: text("refresh_token").map(str::to_owned),
+        lifetime: parse_lifetime(members.get("expires_in")),
     })
 }
 
 /// Reads a number of seconds, which some endpoints send as text.
-fn life(stated: Option<&Value>) -> Duration {
+fn parse_lifetime(stated: Option<&Value>) -> Duration {
     let seconds = stated.and_then(|value| value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()));
     let seconds = seconds.filter(|seconds| *seconds >= 1.0).map(|seconds| seconds.min(LIFE_MAX.as_secs_f64()));
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(LIFE_UNSTATED)
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(DEFAULT_LIFETIME)
 }
 
 /// Reads the code from `error` (RFC 6749), or from an object there.
-fn refusal(members: &Map<String, Value>) -> GrantRefusal {
+fn parse_refusal(members: &Map<String, Value>) -> GrantRefusal {
     let error = members.get("error");
     let inner = |name: &str| error.and_then(|error| error.get(name)).and_then(Value::as_str);
-    let said = [error.and_then(Value::as_str), inner("code"), inner("type")];
-    let known = said.iter().flatten().find_map(|word| PERMANENT.iter().find(|code| *code == word));
+    let codes = [error.and_then(Value::as_str), inner("code"), inner("type")];
+    let known = codes.iter().flatten().find_map(|word| PERMANENT.iter().find(|code| *code == word));
     known.map_or(GrantRefusal::Transient, |code| GrantRefusal::Permanent(code))
 }
 
 /// Encodes name and secret like a form before they are joined (RFC 6749 section 2.3.1).
-fn basic(id: &str, secret: &str) -> HeaderValue {
+fn basic_header(id: &str, secret: &str) -> HeaderValue {
     let (mut name, mut word) = (String::new(), String::new());
-    encode(id, &mut name);
-    encode(secret, &mut word);
+    form_encode(id, &mut name);
+    form_encode(secret, &mut word);
     let text = format!("Basic {}", STANDARD.encode(format!("{name}:{word}")));
     // Base64 is always a valid header value.
     let mut value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("Basic"));
@@ -189,13 +189,13 @@ impl UrlEncodedForm {
         if !self.0.is_empty() {
             self.0.push('&');
         }
-        encode(name, &mut self.0);
+        form_encode(name, &mut self.0);
         self.0.push('=');
-        encode(value, &mut self.0);
+        form_encode(value, &mut self.0);
     }
 }
 
-fn encode(text: &str, into: &mut String) {
+fn form_encode(text: &str, into: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         match byte {
@@ -223,7 +223,7 @@ impl fmt::Debug for TokenResponse {
 
 impl fmt::Debug for TokenGrant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Granted").field("life", &self.life).finish_non_exhaustive()
+        formatter.debug_struct("Granted").field("life", &self.lifetime).finish_non_exhaustive()
     }
 }
 

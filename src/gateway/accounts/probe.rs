@@ -13,23 +13,23 @@ use super::{Accounts, TokenEndpointError};
 
 impl Accounts {
     /// Checks the credentials of every account in doubt, each in its own task and never twice at the same time.
-    pub(super) fn try_doubted(self: &Arc<Self>) {
-        for (member, account) in self.pool.take_doubted() {
+    pub(super) fn check_suspected_credentials(self: &Arc<Self>) {
+        for (member, account) in self.pool.take_suspected() {
             let accounts = Arc::clone(self);
-            Handle::current().spawn(async move { accounts.try_credentials(member, &account).await });
+            Handle::current().spawn(async move { accounts.check_credentials(member, &account).await });
         }
     }
 
-    async fn try_credentials(&self, member: u64, account: &Arc<UpstreamAccount>) {
-        let status = self.status_of_credentials(account).await.ok();
+    async fn check_credentials(&self, member: u64, account: &Arc<UpstreamAccount>) {
+        let status = self.credential_status(account).await.ok();
         tracing::warn!(account = account.name(), status, "refused credentials were checked with a separate request");
-        self.pool.tried(member, account, status);
-        self.save(account.name()).await;
+        self.pool.apply_credential_check(member, account, status);
+        self.save_state(account.name()).await;
     }
 
-    async fn status_of_credentials(&self, account: &Arc<UpstreamAccount>) -> Result<u16, TokenEndpointError> {
-        let authorization = self.pass(account).await?;
+    async fn credential_status(&self, account: &Arc<UpstreamAccount>) -> Result<u16, TokenEndpointError> {
+        let authorization = self.authorization_for(account).await?;
         let address = account.endpoint().address().ok_or(TokenEndpointError)?;
-        self.endpoint.probe(address, authorization.as_ref()).await
+        self.token_endpoint.probe(address, authorization.as_ref()).await
     }
 }

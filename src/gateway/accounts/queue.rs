@@ -22,7 +22,7 @@ pub(super) struct FairQueue<W> {
     turns: VecDeque<UserId>,
     users: HashMap<UserId, UserQueue<W>>,
     total: usize,
-    next: u64,
+    next_ticket: u64,
 }
 
 /// The requests of one user.
@@ -42,7 +42,7 @@ pub(super) struct QueueTicket(u64);
 // === impl RequesterId ===
 
 impl RequesterId {
-    pub(super) fn of(caller: &Caller) -> Self {
+    pub(super) fn from_caller(caller: &Caller) -> Self {
         let key = caller.key().clone();
         // Keys without a user have nothing in common, so each counts as a separate user.
         let user = if caller.user().is_nobody() { UserId::from(key.as_str()) } else { caller.user().clone() };
@@ -55,7 +55,7 @@ impl RequesterId {
     }
 
     /// Returns a requester with one key, which is also its user.
-    pub(super) fn alone(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         Self { user: UserId::from(name), key: KeyId::from(name) }
     }
 }
@@ -64,7 +64,7 @@ impl RequesterId {
 
 impl<W> Default for FairQueue<W> {
     fn default() -> Self {
-        Self { turns: VecDeque::new(), users: HashMap::new(), total: 0, next: 0 }
+        Self { turns: VecDeque::new(), users: HashMap::new(), total: 0, next_ticket: 0 }
     }
 }
 
@@ -74,14 +74,14 @@ impl<W> FairQueue<W> {
     }
 
     /// Returns the number of waiting requests of the same user.
-    pub(super) fn of_user(&self, requester: &RequesterId) -> usize {
+    pub(super) fn user_len(&self, requester: &RequesterId) -> usize {
         self.users.get(&requester.user).map_or(0, |user| user.total)
     }
 
     /// Appends a request to those of the same key.
     pub(super) fn push(&mut self, requester: RequesterId, waiter: W) -> QueueTicket {
-        let ticket = self.next;
-        self.next += 1;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
         self.total += 1;
         let RequesterId { user, key } = requester;
         if !self.users.contains_key(&user) {
@@ -105,9 +105,9 @@ impl<W> FairQueue<W> {
 
     /// Takes out the request whose turn it is among those that can be `served`. The other users then have their turns,
     /// and the other keys of this user.
-    pub(super) fn take(&mut self, mut served: impl FnMut(&W) -> bool) -> Option<W> {
+    pub(super) fn take_next(&mut self, mut is_servable: impl FnMut(&W) -> bool) -> Option<W> {
         let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
-            let (key, ticket) = self.users.get(user)?.first(&mut served)?;
+            let (key, ticket) = self.users.get(user)?.first_servable(&mut is_servable)?;
             Some((turn, RequesterId { user: user.clone(), key }, ticket))
         });
         let (turn, requester, ticket) = found?;
@@ -120,17 +120,17 @@ impl<W> FairQueue<W> {
     }
 
     /// Calls `show` for every request.
-    pub(super) fn each(&mut self, show: impl FnMut(&mut W)) {
+    pub(super) fn for_each_mut(&mut self, visit: impl FnMut(&mut W)) {
         let lines = self.users.values_mut().flat_map(|user| user.keys.values_mut());
-        lines.flat_map(BTreeMap::values_mut).for_each(show);
+        lines.flat_map(BTreeMap::values_mut).for_each(visit);
     }
 
     /// Takes out all requests that are `done`, for each user and key in order of arrival.
-    pub(super) fn take_all(&mut self, mut done: impl FnMut(&W) -> bool) -> Vec<W> {
+    pub(super) fn take_matching(&mut self, mut matches: impl FnMut(&W) -> bool) -> Vec<W> {
         let mut found = Vec::new();
         for user in &self.turns {
             let waiting = self.users.get(user).into_iter().flat_map(UserQueue::iter);
-            let done = waiting.filter(|(.., waiter)| done(waiter));
+            let done = waiting.filter(|(.., waiter)| matches(waiter));
             found.extend(done.map(|(key, ticket, _)| (RequesterId { user: user.clone(), key: key.clone() }, ticket)));
         }
         found.into_iter().filter_map(|(requester, ticket)| self.remove(&requester, ticket)).collect()
@@ -138,16 +138,16 @@ impl<W> FairQueue<W> {
 
     /// Takes out the newest request of the user with the most requests, from its key with the most, if that user would
     /// still have no fewer than this requester's user.
-    pub(super) fn make_room(&mut self, requester: &RequesterId) -> Option<W> {
+    pub(super) fn evict_from_longest_user(&mut self, requester: &RequesterId) -> Option<W> {
         let (user, most) = self.users.iter().max_by_key(|(_, user)| user.total)?;
         let (key, ticket, _) = most.newest_of_longest()?;
         let evicted = RequesterId { user: user.clone(), key };
-        (most.total > self.of_user(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
+        (most.total > self.user_len(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
     }
 
     /// Takes out the newest request of the same user's key with the most, if that key would still have no fewer than
     /// this requester's key.
-    pub(super) fn make_room_within(&mut self, requester: &RequesterId) -> Option<W> {
+    pub(super) fn evict_from_longest_key(&mut self, requester: &RequesterId) -> Option<W> {
         let user = self.users.get(&requester.user)?;
         let own = user.keys.get(&requester.key).map_or(0, BTreeMap::len);
         let (key, ticket, length) = user.newest_of_longest()?;
@@ -186,9 +186,9 @@ impl<W> UserQueue<W> {
     }
 
     /// Returns the first request, in the order of the turns, that can be `served`.
-    fn first(&self, served: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, QueueTicket)> {
+    fn first_servable(&self, is_servable: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, QueueTicket)> {
         let mut waiting = self.iter();
-        waiting.find(|(.., waiter)| served(waiter)).map(|(key, ticket, _)| (key.clone(), ticket))
+        waiting.find(|(.., waiter)| is_servable(waiter)).map(|(key, ticket, _)| (key.clone(), ticket))
     }
 
     fn end_turn(&mut self, key: &KeyId) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn order(queue: &mut FairQueue<Named>) -> Vec<Named> {
-        std::iter::from_fn(|| queue.take(|_| true)).collect()
+        std::iter::from_fn(|| queue.take_next(|_| true)).collect()
     }
 
     #[test]
@@ -250,17 +250,17 @@ mod tests {
         for number in 0..300 {
             queue.push(of(&format!("a{number}")), ("a", number));
         }
-        queue.take(|_| true);
+        queue.take_next(|_| true);
         queue.push(of("b"), ("b", 0));
-        assert_eq!(queue.take(|_| true), Some(("a", 1)));
-        assert_eq!(queue.take(|_| true), Some(("b", 0)));
+        assert_eq!(queue.take_next(|_| true), Some(("a", 1)));
+        assert_eq!(queue.take_next(|_| true), Some(("b", 0)));
     }
 
     #[test]
     fn a_request_that_cannot_be_served_does_not_hold_up_those_behind() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("b", 1)]);
-        assert_eq!(queue.take(|(_, number)| *number == 2), Some(("a", 2)));
-        assert_eq!(queue.take(|(_, number)| *number == 3), None);
+        assert_eq!(queue.take_next(|(_, number)| *number == 2), Some(("a", 2)));
+        assert_eq!(queue.take_next(|(_, number)| *number == 3), None);
         assert_eq!(order(&mut queue), [("b", 1), ("a", 1)]);
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(queue.remove(&of("a2"), first), None);
         assert_eq!(queue.remove(&of("a1"), first), Some(1));
         assert_eq!(queue.remove(&of("a1"), first), None);
-        assert_eq!((queue.len(), queue.of_user(&of("a1"))), (1, 1));
+        assert_eq!((queue.len(), queue.user_len(&of("a1"))), (1, 1));
         assert_eq!(queue.remove(&of("a2"), second), Some(2));
         assert_eq!((queue.turns.len(), queue.users.len(), queue.len()), (0, 0, 0));
     }
@@ -280,25 +280,25 @@ mod tests {
     #[test]
     fn the_hopeless_are_taken_out_together() {
         let mut queue = queue(&[("a", 1), ("b", 2), ("a", 3), ("b", 4)]);
-        assert_eq!(queue.take_all(|(_, number)| number % 2 == 1), [("a", 1), ("a", 3)]);
+        assert_eq!(queue.take_matching(|(_, number)| number % 2 == 1), [("a", 1), ("a", 3)]);
         assert_eq!((queue.len(), queue.turns.len()), (2, 1));
     }
 
     #[test]
     fn room_is_made_at_the_cost_of_the_user_with_the_most() {
         let mut queue = queue(&[("a1", 1), ("a1", 2), ("a2", 3), ("b", 1)]);
-        assert_eq!(queue.make_room(&of("a3")), None);
-        assert_eq!(queue.make_room(&of("c")), Some(("a1", 2)));
-        assert_eq!(queue.make_room(&of("b")), None);
+        assert_eq!(queue.evict_from_longest_user(&of("a3")), None);
+        assert_eq!(queue.evict_from_longest_user(&of("c")), Some(("a1", 2)));
+        assert_eq!(queue.evict_from_longest_user(&of("b")), None);
         assert_eq!(queue.len(), 3);
     }
 
     #[test]
     fn room_within_a_user_is_made_at_the_cost_of_the_longest_key() {
         let mut queue = queue(&[("a1", 1), ("a1", 2), ("a1", 3), ("a2", 1), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]);
-        assert_eq!(queue.make_room_within(&of("a2")), Some(("a1", 3)));
-        assert_eq!(queue.make_room_within(&of("a2")), None);
-        assert_eq!(queue.make_room_within(&of("a1")), None);
+        assert_eq!(queue.evict_from_longest_key(&of("a2")), Some(("a1", 3)));
+        assert_eq!(queue.evict_from_longest_key(&of("a2")), None);
+        assert_eq!(queue.evict_from_longest_key(&of("a1")), None);
         assert_eq!(queue.len(), 7);
     }
 }

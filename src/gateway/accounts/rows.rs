@@ -10,18 +10,18 @@ use chrono::Utc;
 use tokio::time::Instant;
 
 use super::account::UpstreamAccount;
-use super::member::{AccountRowContent, PoolMember};
 use super::pool::{AccountPool, AccountPoolState};
+use super::pool_member::{AccountRowContent, PoolMember};
 use crate::gateway::config;
 use crate::gateway::store::{AccountRow, Timestamp, Vault};
 
 /// The value of `source` for an account of the store.
-const KEPT: &str = "store";
+const STORE_SOURCE: &str = "store";
 
 /// The state of an account that other processes can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredAccountState {
-    pub(super) disabled: Option<String>,
+    pub(super) disabled_reason: Option<String>,
     pub(super) cooling_until: Option<Timestamp>,
     pub(super) cooling_cause: Option<String>,
 }
@@ -30,7 +30,7 @@ pub(super) struct StoredAccountState {
 pub(super) struct AccountRows {
     rows: Vec<AccountRow>,
     built: HashMap<String, Arc<UpstreamAccount>>,
-    wrong: HashMap<String, AccountRowContent>,
+    unusable: HashMap<String, AccountRowContent>,
 }
 
 /// The state of the pool before a read of the store. Changes made since then are newer than the result of the read.
@@ -41,19 +41,19 @@ pub(super) struct PoolSnapshot {
 
 /// Returns the context to which the credentials of an account of the store are sealed. Those of another account cannot
 /// be opened with it.
-pub(crate) fn sealed_for(account: &str) -> String {
+pub(crate) fn credentials_context(account: &str) -> String {
     format!("credentials of account {account}")
 }
 
 // === impl PoolSnapshot ===
 
 impl PoolSnapshot {
-    pub(super) fn of(pool: &AccountPool) -> Self {
+    pub(super) fn from_pool(pool: &AccountPool) -> Self {
         let inner = pool.lock();
         let known = inner.members.iter().map(|member| (member.account.name().to_owned(), member.origin.clone()));
-        let broken = inner.broken.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
+        let broken = inner.unusable_rows.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
         Self {
-            marks: inner.members.iter().filter_map(PoolMember::mark).collect(),
+            marks: inner.members.iter().filter_map(PoolMember::version_mark).collect(),
             origins: known.chain(broken).collect(),
         }
     }
@@ -64,7 +64,7 @@ impl PoolSnapshot {
 impl AccountRows {
     /// Builds new and changed accounts. An account that cannot be built is logged once and stays unchanged.
     pub(super) fn read(rows: Vec<AccountRow>, before: &PoolSnapshot, vault: &Vault) -> Self {
-        let mut read = Self { rows: Vec::new(), built: HashMap::new(), wrong: HashMap::new() };
+        let mut read = Self { rows: Vec::new(), built: HashMap::new(), unusable: HashMap::new() };
         for row in rows {
             read.add(row, before, vault);
         }
@@ -72,16 +72,16 @@ impl AccountRows {
     }
 
     fn add(&mut self, row: AccountRow, before: &PoolSnapshot, vault: &Vault) {
-        let origin = AccountRowContent::of(&row);
+        let origin = AccountRowContent::from_row(&row);
         let known = before.origins.get(&row.name);
         // The account is in the configuration file, or has not changed.
         let is_known = known.is_some_and(|known| known.as_ref().is_none_or(|known| *known == origin));
-        if row.source == KEPT && !is_known {
-            match build(&row, vault) {
+        if row.source == STORE_SOURCE && !is_known {
+            match account_from_row(&row, vault) {
                 Ok(account) => drop(self.built.insert(row.name.clone(), Arc::new(UpstreamAccount::new(&account)))),
                 Err(wrong) => {
                     tracing::error!(account = row.name, wrong, "an account of the store cannot be used");
-                    self.wrong.insert(row.name.clone(), origin);
+                    self.unusable.insert(row.name.clone(), origin);
                 }
             }
         }
@@ -92,37 +92,38 @@ impl AccountRows {
     pub(super) fn apply(self, pool: &Arc<AccountPool>, before: &PoolSnapshot) {
         let (now, wall) = (Instant::now(), Utc::now());
         let mut inner = pool.lock();
-        let kept = |name: &str| self.rows.iter().any(|row| row.source == KEPT && row.name == name);
+        let kept = |name: &str| self.rows.iter().any(|row| row.source == STORE_SOURCE && row.name == name);
         inner.members.retain(|member| member.origin.is_none() || kept(member.account.name()));
         // The default simulator is removed for good with the first account of the store. Even if that account is
         // deleted again, a caller who has received images must not get a test image.
-        if self.rows.iter().any(|row| row.source == KEPT) {
-            inner.members.retain(|member| !member.account.is_stand_in());
+        if self.rows.iter().any(|row| row.source == STORE_SOURCE) {
+            inner.members.retain(|member| !member.account.is_implicit());
         }
         for row in &self.rows {
             let built = self.built.get(&row.name);
-            let is_new = built.is_some_and(|account| put(&mut inner, account, AccountRowContent::of(row)));
+            let is_new =
+                built.is_some_and(|account| insert_or_replace(&mut inner, account, AccountRowContent::from_row(row)));
             let Some(member) = inner.members.iter_mut().find(|member| member.account.name() == row.name) else {
                 continue;
             };
             // A state that was changed here since the read, or is not stored yet, is newer than the row, and stays.
-            if is_new || member.mark().is_some_and(|mark| before.marks.contains(&mark)) {
-                member.adopt(&StoredAccountState::of(row), now, wall);
+            if is_new || member.version_mark().is_some_and(|mark| before.marks.contains(&mark)) {
+                member.apply_stored_state(&StoredAccountState::from_row(row), now, wall);
             }
         }
-        inner.broken.retain(|name, origin| {
-            self.rows.iter().any(|row| row.name == *name && AccountRowContent::of(row) == *origin)
+        inner.unusable_rows.retain(|name, origin| {
+            self.rows.iter().any(|row| row.name == *name && AccountRowContent::from_row(row) == *origin)
         });
-        inner.broken.extend(self.wrong);
-        inner.settle(pool, now);
+        inner.unusable_rows.extend(self.unusable);
+        inner.update_queue(pool, now);
     }
 }
 
 /// Inserts an account. An existing one keeps its calls in flight and its cooldown. Returns true if it is new.
-fn put(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount>, origin: AccountRowContent) -> bool {
+fn insert_or_replace(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount>, origin: AccountRowContent) -> bool {
     let found = inner.members.iter_mut().find(|member| member.account.name() == account.name());
     if let Some(member) = found {
-        member.replace(Arc::clone(account));
+        member.replace_account(Arc::clone(account));
         member.origin = Some(origin);
         return false;
     }
@@ -132,8 +133,8 @@ fn put(inner: &mut AccountPoolState, account: &Arc<UpstreamAccount>, origin: Acc
 }
 
 /// Builds the account of a row, or returns the reason why it cannot be built. The result contains no sealed value.
-pub(crate) fn build(row: &AccountRow, vault: &Vault) -> Result<config::AccountConfig, String> {
-    let secrets = secrets(row, vault)?;
+pub(crate) fn account_from_row(row: &AccountRow, vault: &Vault) -> Result<config::AccountConfig, String> {
+    let secrets = secrets_from_row(row, vault)?;
     let settings = row.settings.as_deref().unwrap_or("{}");
     config::account_from_json(&row.name, settings, secrets).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -142,28 +143,28 @@ pub(crate) fn build(row: &AccountRow, vault: &Vault) -> Result<config::AccountCo
 }
 
 /// Returns the secrets of a row by setting, or the reason why they cannot be read.
-pub(crate) fn secrets(row: &AccountRow, vault: &Vault) -> Result<BTreeMap<String, String>, String> {
-    let Some(sealed) = &row.sealed else { return Ok(BTreeMap::new()) };
-    let plain = vault.open(&sealed_for(&row.name), sealed).map_err(|error| error.to_string())?;
+pub(crate) fn secrets_from_row(row: &AccountRow, vault: &Vault) -> Result<BTreeMap<String, String>, String> {
+    let Some(sealed) = &row.sealed_credentials else { return Ok(BTreeMap::new()) };
+    let plain = vault.open(&credentials_context(&row.name), sealed).map_err(|error| error.to_string())?;
     serde_json::from_slice(&plain).map_err(|_| "its stored credentials do not have the format of imagate".to_owned())
 }
 
 // === impl AccountRowContent ===
 
 impl AccountRowContent {
-    fn of(row: &AccountRow) -> Self {
-        Self { settings: row.settings.clone(), sealed: row.sealed.clone() }
+    fn from_row(row: &AccountRow) -> Self {
+        Self { settings: row.settings.clone(), sealed: row.sealed_credentials.clone() }
     }
 }
 
 // === impl StoredAccountState ===
 
 impl StoredAccountState {
-    fn of(row: &AccountRow) -> Self {
+    fn from_row(row: &AccountRow) -> Self {
         Self {
-            disabled: row.disabled_at.map(|_| row.disabled_reason.clone().unwrap_or_default()),
-            cooling_until: row.cooling_until,
-            cooling_cause: row.cooling_cause.clone(),
+            disabled_reason: row.disabled_at.map(|_| row.disabled_reason.clone().unwrap_or_default()),
+            cooling_until: row.cooldown_until,
+            cooling_cause: row.cooldown_cause.clone(),
         }
     }
 }

@@ -17,7 +17,7 @@ use super::*;
 use crate::gateway::config::{
     AccountCredentials, BillingTier, ClientAuth, ConfigSecret, GrantConfig, OauthConfig, UpstreamProtocol,
 };
-use crate::gateway::store::testing::fresh;
+use crate::gateway::store::testing::new_store;
 use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext, NewAccount, SqliteStore, Timestamp};
 
 /// A secret value, which must not appear anywhere else.
@@ -165,12 +165,12 @@ fn wanted() -> AccountRequirements {
 }
 
 async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, LeaseRefusal> {
-    accounts.take(&RequesterId::alone("key_1"), wanted()).await
+    accounts.acquire_lease(&RequesterId::from_name("key_1"), wanted()).await
 }
 
 /// Runs one round of the watch task, as each half second does.
 async fn round(accounts: &Arc<Accounts>) {
-    assert!(Arc::clone(accounts).round(true).await);
+    assert!(Arc::clone(accounts).refresh_once(true).await);
 }
 
 async fn row(store: &SqliteStore, name: &str) -> AccountRow {

@@ -59,25 +59,25 @@ impl fmt::Display for ListenAddress {
 
 /// The address of an upstream, rebuilt from its checked parts; the path has no `/` at its end.
 pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
-    parsed(checked(text, allow_http)?.trim_end_matches('/'))
+    parse_uri(check_url(text, allow_http)?.trim_end_matches('/'))
 }
 
 /// The address of a token endpoint, rebuilt from its checked parts; a `/` at the end of its path belongs to it.
 pub(super) fn token_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
-    parsed(&checked(text, allow_http)?)
+    parse_uri(&check_url(text, allow_http)?)
 }
 
-fn parsed(text: &str) -> Result<Uri, &'static str> {
+fn parse_uri(text: &str) -> Result<Uri, &'static str> {
     text.parse().map_err(|_| "must be a URL, such as \"https://api.openai.com/v1\"")
 }
 
 /// Checks an address. An address decides who gets the credentials, so text that two readers may interpret differently
 /// is refused.
-fn checked(text: &str, allow_http: bool) -> Result<String, &'static str> {
+fn check_url(text: &str, allow_http: bool) -> Result<String, &'static str> {
     if text.contains('#') {
         return Err("must not have a fragment (`#`)");
     }
-    let uri = parsed(text)?;
+    let uri = parse_uri(text)?;
     let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
         return Err("must begin with `https://`");
     };

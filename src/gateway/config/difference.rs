@@ -54,8 +54,8 @@ macro_rules! changed {
 impl Config {
     /// Turns this configuration into the one that can come into force, and returns the differences. Settings that a
     /// running process cannot change are set back to the values in force.
-    pub(crate) fn take_over(&mut self, in_force: &Self) -> ConfigDifference {
-        in_force.name_every_setting();
+    pub(crate) fn reconcile_with(&mut self, in_force: &Self) -> ConfigDifference {
+        in_force.require_every_setting();
         let new = self;
         let mut restart = keep!(
             new,
@@ -90,9 +90,9 @@ impl Config {
             admin_token
         );
         ConfigDifference {
-            accounts: NameDifference::of(&in_force.accounts, &new.accounts, |account| &account.name),
-            groups: NameDifference::of(&in_force.groups, &new.groups, |group| &group.name),
-            models: NameDifference::of(&in_force.image_models, &new.image_models, |model| &model.id),
+            accounts: NameDifference::between(&in_force.accounts, &new.accounts, |account| &account.name),
+            groups: NameDifference::between(&in_force.groups, &new.groups, |group| &group.name),
+            models: NameDifference::between(&in_force.image_models, &new.image_models, |model| &model.id),
             settings,
             restart,
         }
@@ -102,7 +102,7 @@ impl Config {
 impl Config {
     /// Does nothing. A setting that is added does not compile before it is named here, so that [`Self::take_over`] is
     /// not forgotten.
-    const fn name_every_setting(&self) {
+    const fn require_every_setting(&self) {
         let Self {
             listen: _,
             metrics_listen: _,
@@ -126,7 +126,7 @@ impl Config {
             uploads: _,
             master_key: _,
             admin_token: _,
-            absent: _,
+            absent_secrets: _,
             named_secrets: _,
             sources: _,
             file: _,
@@ -138,7 +138,7 @@ impl Config {
 
 impl ConfigDifference {
     /// The settings that take effect only at the next start.
-    pub(crate) fn needs_restart(&self) -> &[&'static str] {
+    pub(crate) fn restart_settings(&self) -> &[&'static str] {
         &self.restart
     }
 }
@@ -164,7 +164,7 @@ impl fmt::Display for ConfigDifference {
 // === impl NameDifference ===
 
 impl NameDifference {
-    fn of<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &String) -> Self {
+    fn between<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &String) -> Self {
         let find = |all: &[T], wanted: &T| all.iter().position(|one| name(one) == name(wanted));
         let only_in = |one: &[T], other: &[T]| {
             one.iter().filter(|entry| find(other, entry).is_none()).map(|entry| name(entry).clone()).collect()

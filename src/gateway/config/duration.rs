@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Returns the shortest text that [`parse`] reads back as the duration; parts below a millisecond are dropped.
-pub(super) fn print(duration: Duration) -> String {
+pub(super) fn format(duration: Duration) -> String {
     let mut rest = duration.as_millis();
     let mut words = Vec::new();
     for (unit, milliseconds) in UNITS.iter().rev() {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn what_is_printed_is_read_back() {
         for (text, milliseconds) in [("0s", 0), ("30s", 30_000), ("2m 30s", 150_000), ("1d 1ms", 86_400_001)] {
-            assert_eq!(print(Duration::from_millis(milliseconds)), text);
+            assert_eq!(format(Duration::from_millis(milliseconds)), text);
             check(text, Some(milliseconds));
         }
     }

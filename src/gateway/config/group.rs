@@ -74,21 +74,21 @@ impl GroupConfig {
 
 impl Config {
     /// The names of the groups in the file. Only the file can change them.
-    pub(crate) fn groups_of_file(&self) -> Vec<String> {
+    pub(crate) fn file_groups(&self) -> Vec<String> {
         self.groups.iter().filter(|group| !group.implicit).map(|group| group.name.clone()).collect()
     }
 
     /// The same settings with these groups of the store beside those of the file, which come first.
-    pub(crate) fn with_groups_of_store(&self, kept: Vec<GroupConfig>) -> Self {
+    pub(crate) fn with_store_groups(&self, store_groups: Vec<GroupConfig>) -> Self {
         let mut config = self.clone();
-        config.groups.retain(|group| !group.implicit || kept.iter().all(|kept| kept.name != group.name));
-        for group in kept {
+        config.groups.retain(|group| !group.implicit || store_groups.iter().all(|kept| kept.name != group.name));
+        for group in store_groups {
             if config.groups.iter().all(|known| known.name != group.name) {
                 config.groups.push(group);
             }
         }
         if self.sources.get("drain_timeout").copied().unwrap_or_default() == SettingSource::Default {
-            config.drain_timeout = super::resolve::drain_timeout(&config.groups, config.deadlines);
+            config.drain_timeout = super::resolve::default_drain_timeout(&config.groups, config.deadlines);
         }
         config
     }

@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 /// Headers that the gateway writes itself, or that describe the length or the recipient of a message.
-const OURS: [&str; 20] = [
+const GATEWAY_HEADERS: [&str; 20] = [
     "accept",
     "accept-encoding",
     "authorization",
@@ -30,9 +30,9 @@ const OURS: [&str; 20] = [
 const SECRET_WORDS: [&str; 5] = ["auth", "cookie", "key", "secret", "token"];
 
 /// The name of a header that an account may send.
-pub(super) fn name(text: &str) -> Result<HeaderName, String> {
+pub(super) fn parse_name(text: &str) -> Result<HeaderName, String> {
     let name: HeaderName = text.parse().map_err(|_| format!("`{}` is not a valid header name", text.escape_debug()))?;
-    if OURS.contains(&name.as_str()) {
+    if GATEWAY_HEADERS.contains(&name.as_str()) {
         let advice = if name == http::header::AUTHORIZATION { "; put the key into `api_key`" } else { "" };
         return Err(format!("the header `{name}` is set by the gateway itself{advice}"));
     }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn headers_of_the_gateway_are_its_own() {
-        assert!(name("OpenAI-Organization").is_ok());
+        assert!(parse_name("OpenAI-Organization").is_ok());
         for bad in [
             "Authorization",
             "HOST",
@@ -63,7 +63,7 @@ mod tests {
             "ü",
             "a\r\nb",
         ] {
-            assert!(name(bad).is_err(), "{bad}");
+            assert!(parse_name(bad).is_err(), "{bad}");
         }
     }
 

@@ -5,7 +5,7 @@
 use crate::tables::{IMAGE_MODELS, ModelRow};
 
 /// The default model: of a tool that names none, and the source of the rules that an added model leaves out.
-const FIRST: &ModelRow = &IMAGE_MODELS[0];
+const DEFAULT_MODEL: &ModelRow = &IMAGE_MODELS[0];
 
 /// An image model and the properties that can be requested from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl ImageModelSpec {
     }
 
     /// The first of them, which is the default model.
-    pub(crate) fn first() -> Self {
-        Self::from(FIRST)
+    pub(crate) fn default_model() -> Self {
+        Self::from(DEFAULT_MODEL)
     }
 }
 

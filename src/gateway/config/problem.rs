@@ -20,13 +20,13 @@ impl ConfigProblem {
     }
 
     /// A problem with a setting that is in no file.
-    pub(crate) fn of_setting(setting: &str, fault: &str) -> Self {
+    pub(crate) fn for_setting(setting: &str, fault: &str) -> Self {
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        Self::new(ConfigLocation::Named(setting.to_owned()), format!("`{name}` {fault}")).about(setting)
+        Self::new(ConfigLocation::Named(setting.to_owned()), format!("`{name}` {fault}")).with_setting(setting)
     }
 
     /// The same problem with the setting that it is about.
-    pub(super) fn about(self, setting: impl Into<String>) -> Self {
+    pub(super) fn with_setting(self, setting: impl Into<String>) -> Self {
         Self { setting: Some(setting.into()), ..self }
     }
 
@@ -41,17 +41,17 @@ impl ConfigProblem {
     }
 
     /// True if both problems have the same location and the same message.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+    pub(super) fn has_same_text(&self, other: &Self) -> bool {
         (&self.place, &self.message) == (&other.place, &other.message)
     }
 
     /// The same problem with another location.
-    pub(super) fn at(self, place: ConfigLocation) -> Self {
+    pub(super) fn with_location(self, place: ConfigLocation) -> Self {
         Self { place, ..self }
     }
 
     /// The same problem with the path of its setting relative to `table`.
-    pub(super) fn within(self, table: &str) -> Self {
+    pub(super) fn with_relative_setting(self, table: &str) -> Self {
         let setting = self.setting.as_deref().and_then(|setting| setting.strip_prefix(table)).map(str::to_owned);
         Self { setting, ..self }
     }
@@ -63,14 +63,14 @@ pub(super) enum ConfigLocation {
     /// An environment variable, an argument, a setting that is written nowhere, or a file as a whole.
     Named(String),
     /// A position in the file.
-    Spot { file: String, position: ConfigPosition },
+    InFile { file: String, position: ConfigPosition },
 }
 
 impl fmt::Display for ConfigLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(name) => formatter.write_str(name),
-            Self::Spot { file, position } => write!(formatter, "{file}:{}:{}", position.line, position.column),
+            Self::InFile { file, position } => write!(formatter, "{file}:{}:{}", position.line, position.column),
         }
     }
 }
@@ -84,7 +84,7 @@ pub(super) struct ConfigPosition {
 
 impl ConfigPosition {
     /// The position of a byte in the text.
-    pub(super) fn of(text: &str, offset: usize) -> Self {
+    pub(super) fn from_offset(text: &str, offset: usize) -> Self {
         let mut end = offset.min(text.len());
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -118,10 +118,10 @@ mod tests {
     fn positions_count_lines_and_characters_from_one() {
         let text = "a = 1\r\nb = \"ü\" # x\n";
         let position = |line, column| ConfigPosition { line, column };
-        assert_eq!(ConfigPosition::of(text, 0), position(1, 1));
-        assert_eq!(ConfigPosition::of(text, 7), position(2, 1));
-        assert_eq!(ConfigPosition::of(text, text.find('#').unwrap()), position(2, 9));
-        assert_eq!(ConfigPosition::of(text, 999), position(3, 1));
+        assert_eq!(ConfigPosition::from_offset(text, 0), position(1, 1));
+        assert_eq!(ConfigPosition::from_offset(text, 7), position(2, 1));
+        assert_eq!(ConfigPosition::from_offset(text, text.find('#').unwrap()), position(2, 9));
+        assert_eq!(ConfigPosition::from_offset(text, 999), position(3, 1));
     }
 
     #[test]

@@ -25,14 +25,18 @@ impl TrustedProxies {
     /// The address of the caller: the connected peer, or the address that a chain of trusted proxies names.
     ///
     /// `forwarded` are the values of `X-Forwarded-For`, in their order.
-    pub(crate) fn caller<'a>(&self, connected: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
+    pub(crate) fn caller_address<'a>(
+        &self,
+        connected: IpAddr,
+        forwarded: impl DoubleEndedIterator<Item = &'a str>,
+    ) -> IpAddr {
         let mut caller = connected.to_canonical();
         for word in forwarded.rev().flat_map(|value| value.rsplit(',')) {
             if !self.trusts(caller) {
                 break;
             }
             // An unreadable entry names no address, and everything before it is untrusted.
-            let Some(address) = address(word.trim()) else { break };
+            let Some(address) = parse_address(word.trim()) else { break };
             caller = address;
         }
         caller
@@ -40,8 +44,8 @@ impl TrustedProxies {
 
     /// Proxies in these networks.
     #[cfg(test)]
-    pub(crate) fn of_networks(texts: &[&str]) -> Self {
-        Self(texts.iter().map(|text| network(text).expect("a network")).collect())
+    pub(crate) fn from_networks(texts: &[&str]) -> Self {
+        Self(texts.iter().map(|text| parse_network(text).expect("a network")).collect())
     }
 
     /// True if the address belongs to a trusted proxy.
@@ -52,7 +56,7 @@ impl TrustedProxies {
 }
 
 /// An address or a network, such as `10.0.0.0/8`.
-pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
+pub(super) fn parse_network(text: &str) -> Result<IpNet, &'static str> {
     let network = match text.parse::<IpAddr>() {
         Ok(address) => IpNet::from(address.to_canonical()),
         Err(_) => text.parse().map_err(|_| "must be an IP address or a network such as `10.0.0.0/8`")?,
@@ -64,7 +68,7 @@ pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
 }
 
 /// Parses an address as proxies write it, with or without the port.
-fn address(word: &str) -> Option<IpAddr> {
+fn parse_address(word: &str) -> Option<IpAddr> {
     let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
     let address = bare.parse().or_else(|_| word.parse().map(|address: SocketAddr| address.ip()));
     address.ok().map(|address| address.to_canonical())
@@ -76,9 +80,10 @@ mod tests {
 
     #[track_caller]
     fn check(connected: &str, forwarded: &[&str], expected: &str) {
-        let proxies =
-            TrustedProxies::new(["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| network(text).unwrap()).to_vec());
-        let caller = proxies.caller(connected.parse().unwrap(), forwarded.iter().copied());
+        let proxies = TrustedProxies::new(
+            ["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).unwrap()).to_vec(),
+        );
+        let caller = proxies.caller_address(connected.parse().unwrap(), forwarded.iter().copied());
         assert_eq!(caller.to_string(), expected, "{connected} {forwarded:?}");
     }
 
@@ -109,9 +114,9 @@ mod tests {
 
     #[test]
     fn what_is_no_network_is_refused() {
-        assert_eq!(network("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(parse_network("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
         for bad in ["", "proxy.example", "10.0.0.0/33", "0.0.0.0/0", "::/0", "10.0.0.1:80"] {
-            assert!(network(bad).is_err(), "{bad}");
+            assert!(parse_network(bad).is_err(), "{bad}");
         }
     }
 }

@@ -16,10 +16,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::config_file::ConfigFile;
+use super::host_environment::{HostEnvironment, default_data_dir};
 use super::problem::{ConfigLocation, ConfigProblem};
 use super::raw::{RawConfig, RawDeadlines, RawDuration, RawReplay, SecretSource};
-use super::surroundings::{HostEnvironment, data_dir};
-use super::written::ConfigFile;
 use super::{
     AccountConfig, CONFIG_VARIABLE, Config, ConfigOverrides, DeadlineConfig, GroupConfig, LONGEST_IMAGE_DEADLINE,
     ListenAddress, PublicUrl, ReplayConfig, RetentionPeriods, SettingSource, TrustedProxies, duration, proxies,
@@ -74,7 +74,7 @@ const MAX_KEYS_PER_MEMBER: u32 = 50;
 pub(crate) struct ConfigLayers {
     flags: RawConfig,
     variables: RawConfig,
-    written: ConfigFile,
+    file: ConfigFile,
     problems: Vec<ConfigProblem>,
 }
 
@@ -87,7 +87,7 @@ impl ConfigLayers {
             None => ConfigFile::default(),
         };
         let flags = RawConfig { listen: overrides.listen, data_dir: overrides.data_dir, ..RawConfig::default() };
-        Ok(Self { flags, ..Self::default() }.with_variables(host).with_written(written))
+        Ok(Self { flags, ..Self::default() }.with_variables(host).with_file(written))
     }
 
     fn with_variables(mut self, host: &dyn HostEnvironment) -> Self {
@@ -125,9 +125,9 @@ impl ConfigLayers {
         self
     }
 
-    pub(super) fn with_written(mut self, mut written: ConfigFile) -> Self {
-        self.problems.append(&mut written.problems);
-        self.written = written;
+    pub(super) fn with_file(mut self, mut file: ConfigFile) -> Self {
+        self.problems.append(&mut file.problems);
+        self.file = file;
         self
     }
 }
@@ -137,9 +137,9 @@ fn read_file(path: &Path, host: &dyn HostEnvironment) -> Result<ConfigFile, Conf
     let text = host.read(path);
     let text = text
         .map_err(|error| ConfigProblem::new(ConfigLocation::Named(name.clone()), format!("cannot be read: {error}")))?;
-    let mut written = ConfigFile::parse(&name, &text);
-    written.folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-    Ok(written)
+    let mut file = ConfigFile::parse(&name, &text);
+    file.folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    Ok(file)
 }
 
 /// Turns the written settings into usable settings.
@@ -148,7 +148,7 @@ fn read_file(path: &Path, host: &dyn HostEnvironment) -> Result<ConfigFile, Conf
 ///
 /// Returns all problems, in the order of the file.
 pub(crate) fn resolve(layers: &ConfigLayers, host: &dyn HostEnvironment) -> Result<Config, Vec<ConfigProblem>> {
-    resolve_at(ConfigResolver::new(layers, host))
+    resolve_with(ConfigResolver::new(layers, host))
 }
 
 /// Does the same for a command beside the gateway, which opens the store and calls no upstream: only the secrets of the
@@ -161,49 +161,52 @@ pub(super) fn resolve_for_command(
     layers: &ConfigLayers,
     host: &dyn HostEnvironment,
 ) -> Result<Config, Vec<ConfigProblem>> {
-    resolve_at(ConfigResolver { calls_nobody: true, ..ConfigResolver::new(layers, host) })
+    resolve_with(ConfigResolver { allows_absent_secrets: true, ..ConfigResolver::new(layers, host) })
 }
 
-fn resolve_at(mut desk: ConfigResolver<'_>) -> Result<Config, Vec<ConfigProblem>> {
-    let listen = desk.address("listen", LISTEN, |raw| raw.listen.as_ref());
-    let deadlines = desk.deadlines();
-    let text_models = desk.text_models();
-    let groups = desk.groups(deadlines, text_models.as_deref());
-    desk.database();
+fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigProblem>> {
+    let listen = resolver.listen_address("listen", LISTEN, |raw| raw.listen.as_ref());
+    let deadlines = resolver.deadlines();
+    let text_models = resolver.text_models();
+    let groups = resolver.groups(deadlines, text_models.as_deref());
+    resolver.check_database_url();
     let mut config = Config {
         listen: listen.unwrap_or_else(|| ListenAddress::new("127.0.0.1".to_owned(), DEFAULT_PORT)),
-        metrics_listen: desk.address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
-        public_url: desk.public_url(),
-        trusted_proxies: desk.trusted_proxies(),
-        max_keys_per_member: desk.layers.written.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
-        data_dir: desk.data_dir(),
-        skills_dir: desk.skills_dir(),
-        log_format: desk.pick("log_format", LOG_FORMAT, |raw| raw.log_format.as_ref()).copied().unwrap_or_default(),
-        drain_timeout: desk.drain_timeout(&groups, deadlines),
-        answer_deadline: desk.answer_deadline(),
-        shutdown_delay: desk.shutdown_delay(),
-        image_models: desk.image_models(text_models.as_deref()),
+        metrics_listen: resolver.listen_address("metrics_listen", METRICS_LISTEN, |raw| raw.metrics_listen.as_ref()),
+        public_url: resolver.public_url(),
+        trusted_proxies: resolver.trusted_proxies(),
+        max_keys_per_member: resolver.layers.file.raw.max_keys_per_member.unwrap_or(MAX_KEYS_PER_MEMBER),
+        data_dir: resolver.data_dir(),
+        skills_dir: resolver.skills_dir(),
+        log_format: resolver
+            .winning_value("log_format", LOG_FORMAT, |raw| raw.log_format.as_ref())
+            .copied()
+            .unwrap_or_default(),
+        drain_timeout: resolver.drain_timeout(&groups, deadlines),
+        answer_deadline: resolver.answer_deadline(),
+        shutdown_delay: resolver.shutdown_delay(),
+        image_models: resolver.image_models(text_models.as_deref()),
         text_models,
-        connections: desk.connections(),
+        connections: resolver.connections(),
         deadlines,
-        accounts: desk.accounts(Some(&groups)),
+        accounts: resolver.accounts(Some(&groups)),
         groups,
-        replay: desk.replay(),
-        retention: desk.retention(),
-        uploads: desk.uploads(),
-        master_key: desk.master_key(),
-        admin_token: desk.admin_token(),
-        absent: Vec::new(),
-        named_secrets: desk.named_secrets(),
+        replay: resolver.replay(),
+        retention: resolver.retention(),
+        uploads: resolver.uploads(),
+        master_key: resolver.master_key(),
+        admin_token: resolver.admin_token(),
+        absent_secrets: Vec::new(),
+        named_secrets: resolver.named_secrets(),
         sources: BTreeMap::new(),
         file: None,
     };
     if config.metrics_listen.as_ref() == Some(&config.listen) && config.listen.port() != 0 {
-        desk.wrong("metrics_listen", "is the same as `listen`");
+        resolver.report("metrics_listen", "is the same as `listen`");
     }
-    config.absent.clone_from(&desk.absent);
-    config.sources = std::mem::take(&mut desk.sources);
-    desk.finish(config)
+    config.absent_secrets.clone_from(&resolver.absent_secrets);
+    config.sources = std::mem::take(&mut resolver.sources);
+    resolver.finish(config)
 }
 
 /// Turns one account that is in no file into a usable one.
@@ -215,13 +218,13 @@ pub(super) fn resolve_account(
     layers: &ConfigLayers,
     host: &dyn HostEnvironment,
 ) -> Result<AccountConfig, Vec<ConfigProblem>> {
-    let mut desk = ConfigResolver::new(layers, host);
-    let account = desk.accounts(None).swap_remove(0);
-    desk.finish(account)
+    let mut resolver = ConfigResolver::new(layers, host);
+    let account = resolver.accounts(None).swap_remove(0);
+    resolver.finish(account)
 }
 
 /// The default of the drain timeout.
-pub(super) fn drain_timeout(groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
+pub(super) fn default_drain_timeout(groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
     let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
     (longest + DRAIN_MARGIN).min(duration::LONGEST)
 }
@@ -234,12 +237,12 @@ pub(super) fn drain_timeout(groups: &[GroupConfig], deadlines: DeadlineConfig) -
 /// Returns all problems.
 pub(super) fn resolve_group(
     layers: &ConfigLayers,
-    beside: &Config,
+    config: &Config,
     (host, calls_nobody): (&dyn HostEnvironment, bool),
 ) -> Result<GroupConfig, Vec<ConfigProblem>> {
-    let mut desk = ConfigResolver { calls_nobody, ..ConfigResolver::new(layers, host) };
-    let group = desk.groups(beside.deadlines, beside.text_models.as_deref()).swap_remove(0);
-    desk.finish(group)
+    let mut resolver = ConfigResolver { allows_absent_secrets: calls_nobody, ..ConfigResolver::new(layers, host) };
+    let group = resolver.groups(config.deadlines, config.text_models.as_deref()).swap_remove(0);
+    resolver.finish(group)
 }
 
 /// The state of the resolution: the layers, and everything noted so far.
@@ -249,16 +252,16 @@ struct ConfigResolver<'a> {
     problems: Vec<ConfigProblem>,
     sources: BTreeMap<String, SettingSource>,
     /// True if secrets for upstreams and callers may be absent.
-    calls_nobody: bool,
+    allows_absent_secrets: bool,
     /// The secrets that are absent.
-    absent: Vec<ConfigProblem>,
+    absent_secrets: Vec<ConfigProblem>,
 }
 
 impl<'a> ConfigResolver<'a> {
     fn new(layers: &'a ConfigLayers, host: &'a dyn HostEnvironment) -> Self {
-        let sources = layers.written.settings().map(|setting| (setting.to_owned(), SettingSource::File)).collect();
+        let sources = layers.file.settings().map(|setting| (setting.to_owned(), SettingSource::File)).collect();
         let problems = layers.problems.clone();
-        Self { layers, host, problems, sources, calls_nobody: false, absent: Vec::new() }
+        Self { layers, host, problems, sources, allows_absent_secrets: false, absent_secrets: Vec::new() }
     }
 
     /// Returns the result, if there is no problem.
@@ -267,15 +270,15 @@ impl<'a> ConfigResolver<'a> {
             return Ok(result);
         }
         // All problems are reported at once.
-        self.problems.append(&mut self.absent);
+        self.problems.append(&mut self.absent_secrets);
         self.problems.sort();
-        self.problems.dedup_by(|one, other| one.says_the_same(other));
+        self.problems.dedup_by(|one, other| one.has_same_text(other));
         Err(self.problems)
     }
 
     /// Records the problem with a setting at the place where it was set, at most once.
-    fn wrong(&mut self, setting: &str, fault: &str) {
-        if !self.layers.written.is_flagged(setting) {
+    fn report(&mut self, setting: &str, fault: &str) {
+        if !self.layers.file.is_flagged(setting) {
             self.problems.push(self.problem(setting, fault));
         }
     }
@@ -283,14 +286,14 @@ impl<'a> ConfigResolver<'a> {
     fn problem(&self, setting: &str, fault: &str) -> ConfigProblem {
         let place = match self.sources.get(setting).copied().unwrap_or_default() {
             SettingSource::Environment(name) | SettingSource::Flag(name) => ConfigLocation::Named(name.to_owned()),
-            SettingSource::File | SettingSource::Default => self.layers.written.place(setting),
+            SettingSource::File | SettingSource::Default => self.layers.file.location(setting),
         };
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        ConfigProblem::new(place, format!("`{name}` {fault}")).about(setting)
+        ConfigProblem::new(place, format!("`{name}` {fault}")).with_setting(setting)
     }
 
     /// Returns the value that wins, and records its source.
-    fn pick<T>(
+    fn winning_value<T>(
         &mut self,
         setting: &str,
         names: SettingNames,
@@ -303,67 +306,67 @@ impl<'a> ConfigResolver<'a> {
             self.sources.insert(setting.to_owned(), source);
             return Some(value);
         }
-        get(&layers.written.raw)
+        get(&layers.file.raw)
     }
 
-    fn address(
+    fn listen_address(
         &mut self,
         setting: &str,
         names: SettingNames,
         get: impl Fn(&'a RawConfig) -> Option<&'a String>,
     ) -> Option<ListenAddress> {
-        let text = self.pick(setting, names, get)?;
+        let text = self.winning_value(setting, names, get)?;
         let address = text.parse();
-        address.map_err(|fault| self.wrong(setting, fault)).ok()
+        address.map_err(|fault| self.report(setting, fault)).ok()
     }
 
     fn public_url(&mut self) -> Option<PublicUrl> {
-        let text = self.pick("public_url", PUBLIC_URL, |raw| raw.public_url.as_ref())?;
+        let text = self.winning_value("public_url", PUBLIC_URL, |raw| raw.public_url.as_ref())?;
         let url = PublicUrl::parse(text);
-        url.map_err(|fault| self.wrong("public_url", fault)).ok()
+        url.map_err(|fault| self.report("public_url", fault)).ok()
     }
 
     fn trusted_proxies(&mut self) -> TrustedProxies {
-        let raw = self.layers.written.raw.trusted_proxies.as_deref().unwrap_or_default();
+        let raw = self.layers.file.raw.trusted_proxies.as_deref().unwrap_or_default();
         let networks = raw.iter().enumerate().filter_map(|(index, text)| {
-            let network = proxies::network(text);
-            network.map_err(|fault| self.wrong(&format!("trusted_proxies[{index}]"), fault)).ok()
+            let network = proxies::parse_network(text);
+            network.map_err(|fault| self.report(&format!("trusted_proxies[{index}]"), fault)).ok()
         });
         TrustedProxies::new(networks.collect())
     }
 
     fn data_dir(&mut self) -> PathBuf {
         const SETTING: &str = "data_dir";
-        if let Some(path) = self.pick(SETTING, DATA_DIR, |raw| raw.data_dir.as_ref()) {
-            return self.path(SETTING, path);
+        if let Some(path) = self.winning_value(SETTING, DATA_DIR, |raw| raw.data_dir.as_ref()) {
+            return self.resolve_path(SETTING, path);
         }
-        data_dir(self.host).unwrap_or_else(|| {
-            self.wrong(SETTING, "must be set, because the environment does not name a home folder");
+        default_data_dir(self.host).unwrap_or_else(|| {
+            self.report(SETTING, "must be set, because the environment does not name a home folder");
             PathBuf::new()
         })
     }
 
     fn skills_dir(&mut self) -> Option<PathBuf> {
-        let path = self.layers.written.raw.skills_dir.as_deref()?;
-        Some(self.path("skills_dir", path))
+        let path = self.layers.file.raw.skills_dir.as_deref()?;
+        Some(self.resolve_path("skills_dir", path))
     }
 
     /// Resolves a path. A path in the file is relative to its folder, so that every command finds the same data.
-    fn path(&mut self, setting: &str, path: &Path) -> PathBuf {
+    fn resolve_path(&mut self, setting: &str, path: &Path) -> PathBuf {
         if path.starts_with("~") {
-            self.wrong(setting, "begins with `~`, which only a shell expands; write the full path");
+            self.report(setting, "begins with `~`, which only a shell expands; write the full path");
         }
         match self.sources.get(setting) {
-            Some(SettingSource::File) => self.layers.written.folder.join(path),
+            Some(SettingSource::File) => self.layers.file.folder.join(path),
             _ => path.to_path_buf(),
         }
     }
 
     /// Checks the address of the database: SQLite in `data_dir` is the only one so far.
-    fn database(&mut self) {
+    fn check_database_url(&mut self) {
         const SETTING: &str = "database_url";
-        let source = self.pick(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref());
-        let Some(url) = source.and_then(|source| self.secret(SETTING, source)) else { return };
+        let source = self.winning_value(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref());
+        let Some(url) = source.and_then(|source| self.resolve_secret(SETTING, source)) else { return };
         let (scheme, path) = url.expose().split_once(':').unwrap_or((url.expose(), ""));
         let fault = match (scheme, path) {
             ("sqlite", "" | "//") => return,
@@ -373,40 +376,41 @@ impl<'a> ConfigResolver<'a> {
             }
             _ => "names an unknown database; without this setting, the data is kept in SQLite in `data_dir`",
         };
-        self.wrong(SETTING, fault);
+        self.report(SETTING, fault);
     }
 
     fn drain_timeout(&mut self, groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
-        let written = self.pick("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
-        self.period("drain_timeout", written, Duration::ZERO).unwrap_or_else(|| drain_timeout(groups, deadlines))
+        let written = self.winning_value("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
+        self.duration("drain_timeout", written, Duration::ZERO)
+            .unwrap_or_else(|| default_drain_timeout(groups, deadlines))
     }
 
     fn answer_deadline(&mut self) -> Duration {
-        let written = self.pick("answer_deadline", ANSWER_DEADLINE, |raw| raw.answer_deadline.as_ref());
-        self.period("answer_deadline", written, SHORTEST_DEADLINE).unwrap_or(DEFAULT_ANSWER)
+        let written = self.winning_value("answer_deadline", ANSWER_DEADLINE, |raw| raw.answer_deadline.as_ref());
+        self.duration("answer_deadline", written, SHORTEST_DEADLINE).unwrap_or(DEFAULT_ANSWER)
     }
 
     fn shutdown_delay(&mut self) -> Duration {
-        let written = self.layers.written.raw.shutdown_delay.as_ref();
-        self.period("shutdown_delay", written, Duration::ZERO).unwrap_or_default()
+        let written = self.layers.file.raw.shutdown_delay.as_ref();
+        self.duration("shutdown_delay", written, Duration::ZERO).unwrap_or_default()
     }
 
     fn deadlines(&mut self) -> DeadlineConfig {
         let none = RawDeadlines::default();
-        let raw = self.layers.written.raw.deadlines.as_ref().unwrap_or(&none);
-        let connect = self.period("deadlines.connect", raw.connect.as_ref(), SHORTEST_DEADLINE);
+        let raw = self.layers.file.raw.deadlines.as_ref().unwrap_or(&none);
+        let connect = self.duration("deadlines.connect", raw.connect.as_ref(), SHORTEST_DEADLINE);
         let image = self.image_deadline("deadlines.image", raw.image.as_ref());
         DeadlineConfig { connect: connect.unwrap_or(DEFAULT_CONNECT), image: image.unwrap_or(DEFAULT_IMAGE) }
     }
 
     fn image_deadline(&mut self, setting: &str, written: Option<&RawDuration>) -> Option<Duration> {
-        self.period_within(setting, written, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
+        self.duration_within(setting, written, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
     }
 
     fn replay(&mut self) -> ReplayConfig {
         let none = RawReplay::default();
-        let raw = self.layers.written.raw.replay.as_ref().unwrap_or(&none);
-        let mut window = |setting, written| self.period(setting, written, SHORTEST_WINDOW);
+        let raw = self.layers.file.raw.replay.as_ref().unwrap_or(&none);
+        let mut window = |setting, written| self.duration(setting, written, SHORTEST_WINDOW);
         ReplayConfig {
             orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
             orphan_window: window("replay.orphan_window", raw.orphan_window.as_ref())
@@ -418,8 +422,8 @@ impl<'a> ConfigResolver<'a> {
     }
 
     fn retention(&mut self) -> RetentionPeriods {
-        let Some(raw) = &self.layers.written.raw.retention else { return RetentionPeriods::default() };
-        let mut kept = |setting, written| self.period_within(setting, written, RETENTION);
+        let Some(raw) = &self.layers.file.raw.retention else { return RetentionPeriods::default() };
+        let mut kept = |setting, written| self.duration_within(setting, written, RETENTION);
         RetentionPeriods {
             records: kept("retention.records", raw.records.as_ref()),
             audit: kept("retention.audit", raw.audit.as_ref()),
@@ -427,23 +431,23 @@ impl<'a> ConfigResolver<'a> {
         }
     }
 
-    fn period(&mut self, setting: &str, written: Option<&RawDuration>, least: Duration) -> Option<Duration> {
-        self.period_within(setting, written, least..=duration::LONGEST)
+    fn duration(&mut self, setting: &str, written: Option<&RawDuration>, least: Duration) -> Option<Duration> {
+        self.duration_within(setting, written, least..=duration::LONGEST)
     }
 
-    fn period_within(
+    fn duration_within(
         &mut self,
         setting: &str,
         written: Option<&RawDuration>,
         bounds: RangeInclusive<Duration>,
     ) -> Option<Duration> {
         let Some(period) = duration::parse(&written?.0) else {
-            self.wrong(setting, &format!("must be {}", duration::EXPECTED));
+            self.report(setting, &format!("must be {}", duration::EXPECTED));
             return None;
         };
         if !bounds.contains(&period) {
-            let (least, most) = (duration::print(*bounds.start()), duration::print(*bounds.end()));
-            self.wrong(setting, &format!("must be from {least} to {most}"));
+            let (least, most) = (duration::format(*bounds.start()), duration::format(*bounds.end()));
+            self.report(setting, &format!("must be from {least} to {most}"));
         }
         Some(period)
     }

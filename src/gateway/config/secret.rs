@@ -6,16 +6,16 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ConfigSecret {
     value: String,
-    found: String,
+    source: String,
 }
 
 impl ConfigSecret {
     /// The place of secrets that the store holds.
-    pub(super) const KEPT: &str = "store";
+    pub(super) const STORE_SOURCE: &str = "store";
 
     /// A value and its place.
     pub(crate) fn new(value: String, found: impl Into<String>) -> Self {
-        Self { value, found: found.into() }
+        Self { value, source: found.into() }
     }
 
     /// The value itself, for the one piece of code that sends it.
@@ -24,8 +24,8 @@ impl ConfigSecret {
     }
 
     /// The place of the value, which is no secret.
-    pub(crate) fn found(&self) -> &str {
-        &self.found
+    pub(crate) fn source(&self) -> &str {
+        &self.source
     }
 }
 

@@ -6,7 +6,7 @@ mod groups;
 mod models;
 mod tokens;
 
-use super::surroundings::fake::Fake;
+use super::host_environment::fake::Fake;
 use super::*;
 
 const FILE: &str = "etc/config.toml";
@@ -57,7 +57,7 @@ fn load_from(fake: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
 /// Asserts that the settings give exactly these messages, in this order, as printed but without the name of the file.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    let problems = load_from(machine(), text).map(|config| config.show()).unwrap_err();
+    let problems = load_from(machine(), text).map(|config| config.to_annotated_toml()).unwrap_err();
     let printed: Vec<String> =
         problems.iter().map(ToString::to_string).map(|line| line.replace("etc/config.toml:", "")).collect();
     assert_eq!(printed, expected, "{text}");
@@ -118,7 +118,7 @@ fn a_whole_file_becomes_settings() {
 #[test]
 fn no_secret_is_shown_or_debugged() {
     let config = load_from(machine(), GOOD).unwrap();
-    let seen = format!("{}{config:?}", config.show());
+    let seen = format!("{}{config:?}", config.to_annotated_toml());
     assert!(!seen.contains("sk-upstream") && !seen.contains("hidden"), "{seen}");
 }
 
@@ -126,7 +126,7 @@ fn no_secret_is_shown_or_debugged() {
 fn settings_are_shown_with_who_set_them() {
     let fake = machine().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, GOOD).variable("IMAGATE_CONFIG", FILE);
     let overrides = ConfigOverrides { listen: Some("localhost:1".to_owned()), ..ConfigOverrides::default() };
-    let shown = load(overrides, &fake).unwrap().show();
+    let shown = load(overrides, &fake).unwrap().to_annotated_toml();
     let shown: Vec<String> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
         "listen = \"localhost:1\" # --listen",
@@ -167,7 +167,7 @@ fn retention_is_a_day_at_least_and_for_ever_where_nobody_says() {
     let config = load_from(machine(), "[retention]\nrecords = \"400d\"\nusage = \"36500d\"").unwrap();
     let days = |days: u64| Some(Duration::from_secs(days * 86_400));
     assert_eq!(config.retention, RetentionPeriods { records: days(400), audit: None, usage: days(36_500) });
-    assert!(config.show().contains("[retention]\nrecords = \"400d\""), "{}", config.show());
+    assert!(config.to_annotated_toml().contains("[retention]\nrecords = \"400d\""), "{}", config.to_annotated_toml());
     check("[retention]\naudit = \"23h\"", &["2:9: `audit` must be from 1d to 36500d"]);
 }
 
@@ -317,7 +317,7 @@ fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
     {
         let text =
             format!("[[accounts]]\nname = \"a\"\nkind = \"api_key\"\n{}", key(&format!("{{ file = \"{file}\" }}")));
-        let problems = load_from(fake.clone(), &text).map(|config| config.show()).unwrap_err();
+        let problems = load_from(fake.clone(), &text).map(|config| config.to_annotated_toml()).unwrap_err();
         assert_eq!(
             problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [format!("etc/config.toml:5:11: `api_key` {expected}")]
@@ -360,9 +360,9 @@ fn a_group_can_have_deadlines_of_its_own() {
 fn connections_are_limited_by_numbers() {
     let none = load(ConfigOverrides::default(), &machine()).unwrap();
     assert_eq!(none.connections, ConnectionLimits::default());
-    assert!(!none.show().contains("[connections]"));
+    assert!(!none.to_annotated_toml().contains("[connections]"));
     let config = load_from(machine(), "[connections]\nmax = 500\nmax_per_address = 50").unwrap();
     assert_eq!(config.connections, ConnectionLimits { max: Some(500), max_per_address: Some(50) });
-    assert!(config.show().contains("\n[connections]\nmax = 500 "), "{}", config.show());
+    assert!(config.to_annotated_toml().contains("\n[connections]\nmax = 500 "), "{}", config.to_annotated_toml());
     check("[connections]\nmax = 5\nmax_per_address = 6", &["3:19: `max_per_address` must not be above `max`"]);
 }

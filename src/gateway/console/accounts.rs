@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::shown::shown;
-use super::trouble::of_store;
-use super::{Console, admins_only, list};
+use super::account_view::to_wire_account;
+use super::error_conversion::from_store_error;
+use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 use crate::gateway::config::ConfigProblem;
 use crate::gateway::manage::{self, AccountDraft, ManageError, ManagedAccount};
@@ -17,12 +17,12 @@ use crate::tables::{ACCOUNT_CHANGE_FIELDS, NEW_ACCOUNT_FIELDS};
 use crate::wire::admin::types;
 
 /// The fields that hold a secret.
-const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
+const SECRET_FIELDS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
 const HEADERS: &str = "headers";
 const SECRET_HEADERS: &str = "secret_headers";
 
 /// The reason that is recorded if the request gives none.
-const NO_REASON: &str = "disabled by an operator";
+const DEFAULT_REASON: &str = "disabled by an operator";
 
 /// An account to be added: its settings and its secrets, both by the names of the settings file.
 pub(super) struct NewAccountRequest {
@@ -40,10 +40,10 @@ impl Console {
     ///
     /// 403 for members.
     pub(crate) async fn list_accounts(&self, actor: &Actor) -> Result<types::AccountList, Error> {
-        admins_only(actor)?;
-        let known = manage::accounts(&self.config, &self.store).await.map_err(of_store)?;
-        let data: Result<Vec<_>, _> = known.iter().map(shown).collect();
-        Ok(types::AccountList { object: list(), data: data?, extra: Map::new() })
+        require_admin(actor)?;
+        let accounts = manage::list(&self.config, &self.store).await.map_err(from_store_error)?;
+        let data: Result<Vec<_>, _> = accounts.iter().map(to_wire_account).collect();
+        Ok(types::AccountList { object: list_object(), data: data?, extra: Map::new() })
     }
 
     /// Returns the account with this name or id.
@@ -52,8 +52,8 @@ impl Console {
     ///
     /// 404 if there is none.
     pub(crate) async fn retrieve_account(&self, actor: &Actor, handle: &str) -> Result<types::Account, Error> {
-        admins_only(actor)?;
-        shown(&manage::find(&self.config, &self.store, handle).await.map_err(refused)?)
+        require_admin(actor)?;
+        to_wire_account(&manage::find(&self.config, &self.store, handle).await.map_err(from_manage_error)?)
     }
 
     /// Adds an account to the store.
@@ -62,18 +62,19 @@ impl Console {
     ///
     /// 400 for the first field that cannot be used, 409 if the name is taken.
     pub(crate) async fn create_account(&self, actor: &Actor, body: &[u8]) -> Result<types::Account, Error> {
-        admins_only(actor)?;
-        let NewAccountRequest { name, settings, secrets } = NewAccountRequest::read(body)?;
-        let hidden: Vec<String> = secrets.keys().cloned().collect();
+        require_admin(actor)?;
+        let NewAccountRequest { name, settings, secrets } = NewAccountRequest::parse(body)?;
+        let secret_settings: Vec<String> = secrets.keys().cloned().collect();
         let added =
-            manage::add(&self.config, &self.store, &actor.act(), AccountDraft { name, settings, secrets }).await;
+            manage::add(&self.config, &self.store, &actor.audit_context(), AccountDraft { name, settings, secrets })
+                .await;
         let added = added.map_err(|error| match error {
-            ManageError::Settings(problems) => unusable(&problems, &hidden).into(),
-            other => refused(other),
+            ManageError::InvalidSettings(problems) => account_rejection(&problems, &secret_settings).into(),
+            other => from_manage_error(other),
         })?;
-        let known = added.known;
-        noted(&known, "an operator has added an account");
-        shown(&known)
+        let account = added.account;
+        log_change(&account, "an operator has added an account");
+        to_wire_account(&account)
     }
 
     /// Disables an account, or enables it again.
@@ -87,14 +88,16 @@ impl Console {
         handle: &str,
         body: &[u8],
     ) -> Result<types::Account, Error> {
-        admins_only(actor)?;
-        let (change, done) = match change(body)? {
+        require_admin(actor)?;
+        let (change, log_text) = match parse_account_change(body)? {
             change @ AccountChange::Enable => (change, "an operator has enabled an account"),
             change => (change, "an operator has disabled an account"),
         };
-        let known = manage::change(&self.config, &self.store, &actor.act(), handle, change).await.map_err(refused)?;
-        noted(&known, done);
-        shown(&known)
+        let account = manage::change(&self.config, &self.store, &actor.audit_context(), handle, change)
+            .await
+            .map_err(from_manage_error)?;
+        log_change(&account, log_text);
+        to_wire_account(&account)
     }
 
     /// Deletes an account of the store.
@@ -103,15 +106,17 @@ impl Console {
     ///
     /// 404 if there is no such account, 409 if it is an account of the settings file.
     pub(crate) async fn delete_account(&self, actor: &Actor, handle: &str) -> Result<types::DeletedAccount, Error> {
-        admins_only(actor)?;
-        let known = manage::delete(&self.config, &self.store, &actor.act(), handle).await.map_err(refused)?;
-        noted(&known, "an operator has deleted an account");
-        let account = shown(&known)?;
+        require_admin(actor)?;
+        let deleted = manage::delete(&self.config, &self.store, &actor.audit_context(), handle)
+            .await
+            .map_err(from_manage_error)?;
+        log_change(&deleted, "an operator has deleted an account");
+        let account = to_wire_account(&deleted)?;
         Ok(types::DeletedAccount { id: account.id, name: account.name, deleted: true, extra: Map::new() })
     }
 }
 
-pub(super) fn change(body: &[u8]) -> Result<AccountChange, Rejection> {
+pub(super) fn parse_account_change(body: &[u8]) -> Result<AccountChange, Rejection> {
     let mut fields = read_object(body)?;
     check_fields("", ACCOUNT_CHANGE_FIELDS, &mut fields)?;
     let reason = fields.get("reason").and_then(Value::as_str);
@@ -122,25 +127,25 @@ pub(super) fn change(body: &[u8]) -> Result<AccountChange, Rejection> {
             RejectionReason::InvalidValue,
             "Invalid 'reason': it is only allowed if 'enabled' is false.",
         )),
-        (false, reason) => Ok(AccountChange::Disable { reason: reason.unwrap_or(NO_REASON).to_owned() }),
+        (false, reason) => Ok(AccountChange::Disable { reason: reason.unwrap_or(DEFAULT_REASON).to_owned() }),
     }
 }
 
-fn noted(known: &ManagedAccount, what: &str) {
-    tracing::info!(account = known.name, "{what}");
+fn log_change(account: &ManagedAccount, what: &str) {
+    tracing::info!(account = account.name, "{what}");
 }
 
-fn refused(error: ManageError) -> Error {
+fn from_manage_error(error: ManageError) -> Error {
     match error {
         ManageError::Unknown(handle) => Error::NotFound(MissingResource::Account(handle)),
-        ManageError::OfFile(name) => Error::Conflict(ResourceConflict::ReadOnly(name)),
-        ManageError::Taken(name) => Error::Conflict(ResourceConflict::Exists(name)),
-        ManageError::Settings(problems) => unusable(&problems, &[]).into(),
-        ManageError::Store(error) => of_store(error),
+        ManageError::DefinedInFile(name) => Error::Conflict(ResourceConflict::ReadOnly(name)),
+        ManageError::NameTaken(name) => Error::Conflict(ResourceConflict::Exists(name)),
+        ManageError::InvalidSettings(problems) => account_rejection(&problems, &[]).into(),
+        ManageError::Store(error) => from_store_error(error),
         // These errors come only from a call to the upstream, and none is made here.
         other @ (ManageError::Unusable(..)
-        | ManageError::NotNow(..)
-        | ManageError::Silent(..)
+        | ManageError::Unavailable(..)
+        | ManageError::NoAnswer(..)
         | ManageError::Transport(_)) => {
             tracing::error!(error = &other as &dyn std::error::Error, "an operation on an account failed");
             Error::Internal
@@ -149,12 +154,12 @@ fn refused(error: ManageError) -> Error {
 }
 
 /// Returns the first problem, with the field as the operator has spelled it.
-pub(super) fn unusable(problems: &[ConfigProblem], hidden: &[String]) -> Rejection {
+pub(super) fn account_rejection(problems: &[ConfigProblem], secret_settings: &[String]) -> Rejection {
     let Some(problem) = problems.first() else {
-        return Rejection::whole(RejectionReason::InvalidValue, "The account cannot be used.");
+        return Rejection::for_body(RejectionReason::InvalidValue, "The account cannot be used.");
     };
     let param = problem.setting().map(|setting| match setting.strip_prefix("headers.") {
-        Some(header) if hidden.iter().any(|name| name == setting) => format!("{SECRET_HEADERS}.{header}"),
+        Some(header) if secret_settings.iter().any(|name| name == setting) => format!("{SECRET_HEADERS}.{header}"),
         _ => setting.to_owned(),
     });
     Rejection {
@@ -168,11 +173,11 @@ pub(super) fn unusable(problems: &[ConfigProblem], hidden: &[String]) -> Rejecti
 
 impl NewAccountRequest {
     /// Checks each field by itself, and separates the secrets from the settings.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Rejection> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Rejection> {
         let mut settings = read_object(body)?;
         check_fields("", NEW_ACCOUNT_FIELDS, &mut settings)?;
-        let mut take = |field: &str| settings.remove(field);
-        let Some(Value::String(name)) = take("name") else {
+        let mut take_field = |field: &str| settings.remove(field);
+        let Some(Value::String(name)) = take_field("name") else {
             return Err(Rejection::new(
                 "name",
                 RejectionReason::MissingParameter,
@@ -180,15 +185,17 @@ impl NewAccountRequest {
             ));
         };
         let mut secrets = BTreeMap::new();
-        for field in SECRETS {
-            if let Some(Value::String(secret)) = take(field) {
+        for field in SECRET_FIELDS {
+            if let Some(Value::String(secret)) = take_field(field) {
                 secrets.insert(field.to_owned(), secret);
             }
         }
-        let Some(Value::Object(hidden)) = take(SECRET_HEADERS) else { return Ok(Self { name, settings, secrets }) };
-        for (header, secret) in hidden {
-            let in_the_open = settings.get(HEADERS).and_then(|headers| headers.get(&header)).is_some();
-            let Some(secret) = secret.as_str().filter(|_| !in_the_open) else {
+        let Some(Value::Object(secret_headers)) = take_field(SECRET_HEADERS) else {
+            return Ok(Self { name, settings, secrets });
+        };
+        for (header, secret) in secret_headers {
+            let is_also_plain = settings.get(HEADERS).and_then(|headers| headers.get(&header)).is_some();
+            let Some(secret) = secret.as_str().filter(|_| !is_also_plain) else {
                 let message = format!("Invalid '{SECRET_HEADERS}.{header}': the header is also given in '{HEADERS}'.");
                 return Err(Rejection::new(
                     format!("{SECRET_HEADERS}.{header}"),

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::told::limit;
-use super::trouble::{ErrorSubject, of_people};
-use super::{Console, admins_only, list};
+use super::error_conversion::{ErrorSubject, from_identity_error};
+use super::request_fields::page_size;
+use super::{Console, list_object, require_admin};
 use crate::error::Error;
 use crate::gateway::people::Actor;
 use crate::gateway::store::{ActorKind, AuditFilter, AuditRow};
@@ -20,18 +20,18 @@ impl Console {
     ///
     /// 403 for members.
     pub(crate) async fn list_audit(&self, actor: &Actor, query: &ListAuditQuery) -> Result<types::AuditList, Error> {
-        admins_only(actor)?;
+        require_admin(actor)?;
         let filter = AuditFilter {
             actor: query.actor.clone(),
             action: query.action.clone(),
             target: query.target.clone(),
             before: query.before.map(types::AuditSeq::get),
-            limit: limit(query.limit),
+            limit: page_size(query.limit),
         };
-        let page = self.people.audit(&filter).await.map_err(of_people(ErrorSubject::User, ""))?;
-        let data: Result<Vec<_>, Error> = page.items.into_iter().map(shown).collect();
+        let page = self.people.audit_page(&filter).await.map_err(from_identity_error(ErrorSubject::User, ""))?;
+        let data: Result<Vec<_>, Error> = page.items.into_iter().map(to_wire_entry).collect();
         Ok(types::AuditList {
-            object: list(),
+            object: list_object(),
             data: data?,
             has_more: page.has_more,
             total: page.total,
@@ -40,7 +40,7 @@ impl Console {
     }
 }
 
-fn shown(row: AuditRow) -> Result<types::AuditEntry, Error> {
+fn to_wire_entry(row: AuditRow) -> Result<types::AuditEntry, Error> {
     let details = match row.details {
         Value::Object(details) => details,
         other => Map::from_iter([("value".to_owned(), other)]),
@@ -51,7 +51,7 @@ fn shown(row: AuditRow) -> Result<types::AuditEntry, Error> {
             Error::Internal
         })?,
         at: row.at.into(),
-        actor_kind: shown_kind(row.actor_kind),
+        actor_kind: to_wire_kind(row.actor_kind),
         actor_id: row.actor_id,
         actor_name: row.actor_name,
         address: row.address,
@@ -64,7 +64,7 @@ fn shown(row: AuditRow) -> Result<types::AuditEntry, Error> {
     })
 }
 
-const fn shown_kind(kind: ActorKind) -> types::ActorKind {
+const fn to_wire_kind(kind: ActorKind) -> types::ActorKind {
     match kind {
         ActorKind::User => types::ActorKind::User,
         ActorKind::Token => types::ActorKind::Token,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::trouble::{ErrorSubject, of_people};
-use super::{Console, admins_only, list};
+use super::error_conversion::{ErrorSubject, from_identity_error};
+use super::{Console, list_object, require_admin};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::config::{self, Config, ConfigProblem};
 use crate::gateway::manage::{self, PolicyEnvironment};
@@ -15,7 +15,7 @@ use crate::gateway::rules::{check_fields, read_object};
 use crate::tables::{Field, GROUP_UPDATE_FIELDS, NEW_GROUP_FIELDS};
 use crate::wire::admin::types;
 
-const POLICY: &str = "policy";
+const POLICY_FIELD: &str = "policy";
 
 /// The settings of a group, by the names of `[[groups]]`.
 type PolicySettings = Map<String, Value>;
@@ -29,15 +29,15 @@ impl Console {
     ///
     /// Returns an error if the store cannot be read.
     pub(crate) async fn list_groups(&self, actor: &Actor) -> Result<types::GroupList, Error> {
-        let groups = self.people.groups().await.map_err(of_people(ErrorSubject::Group, ""))?;
-        let of_member = actor.user().filter(|_| !actor.is_admin());
-        let theirs =
-            groups.into_iter().filter(|group| of_member.is_none_or(|user| user.groups.contains(&group.row.name)));
+        let groups = self.people.groups().await.map_err(from_identity_error(ErrorSubject::Group, ""))?;
+        let member = actor.user().filter(|_| !actor.is_admin());
+        let visible_groups =
+            groups.into_iter().filter(|group| member.is_none_or(|user| user.groups.contains(&group.row.name)));
         let mut data = Vec::new();
-        for group in theirs {
-            data.push(self.shown_group(group, actor).await?);
+        for group in visible_groups {
+            data.push(self.to_wire_group(group, actor).await?);
         }
-        Ok(types::GroupList { object: list(), data, extra: Map::new() })
+        Ok(types::GroupList { object: list_object(), data, extra: Map::new() })
     }
 
     /// Returns the group with this name or id. For admins.
@@ -46,9 +46,9 @@ impl Console {
     ///
     /// 403 for members, 404 if there is none.
     pub(crate) async fn retrieve_group(&self, actor: &Actor, handle: &str) -> Result<types::Group, Error> {
-        admins_only(actor)?;
-        let found = self.people.find_group(handle).await.map_err(of_people(ErrorSubject::Group, handle))?;
-        self.shown_group(found, actor).await
+        require_admin(actor)?;
+        let found = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        self.to_wire_group(found, actor).await
     }
 
     /// Returns the group with the settings exactly as they are stored. For admins.
@@ -61,10 +61,10 @@ impl Console {
         actor: &Actor,
         handle: &str,
     ) -> Result<(types::Group, String), Error> {
-        admins_only(actor)?;
-        let found = self.people.find_group(handle).await.map_err(of_people(ErrorSubject::Group, handle))?;
+        require_admin(actor)?;
+        let found = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         let stored = found.row.policy.clone().unwrap_or_else(|| "{}".to_owned());
-        Ok((self.shown_group(found, actor).await?, stored))
+        Ok((self.to_wire_group(found, actor).await?, stored))
     }
 
     /// Adds a group. For admins.
@@ -73,18 +73,18 @@ impl Console {
     ///
     /// 403 for members, 400 for a name or a policy that cannot be used, 409 for a name that is taken.
     pub(crate) async fn create_group(&self, actor: &Actor, body: &[u8]) -> Result<types::Group, Error> {
-        admins_only(actor)?;
-        let (fields, policy) = read(NEW_GROUP_FIELDS, body)?;
+        require_admin(actor)?;
+        let (fields, policy) = read_fields_and_policy(NEW_GROUP_FIELDS, body)?;
         let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
         let policy = match policy {
-            Some(policy) => Some(self.checked(name, policy).await?),
+            Some(policy) => Some(self.check_policy(name, policy).await?),
             None => None,
         };
-        let made = self.people.make_group(&actor.act(), name, policy.as_deref()).await;
-        let made = made.map_err(of_people(ErrorSubject::Group, name))?;
+        let created = self.people.make_group(&actor.audit_context(), name, policy.as_deref()).await;
+        let made = created.map_err(from_identity_error(ErrorSubject::Group, name))?;
         // Until the group is in force, requests to a group with a policy are refused.
-        self.follower.follow().await;
-        self.shown_group(made, actor).await
+        self.group_refresh.refresh().await;
+        self.to_wire_group(made, actor).await
     }
 
     /// Gives a group another policy. For admins.
@@ -94,24 +94,24 @@ impl Console {
     /// 403 for members, 404 if there is no such group, 409 if it is a group of the settings file, 400 for a policy that
     /// cannot be used, 503 if the policy is stored but not yet in force.
     pub(crate) async fn update_group(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Group, Error> {
-        admins_only(actor)?;
-        let (_, policy) = read(GROUP_UPDATE_FIELDS, body)?;
+        require_admin(actor)?;
+        let (_, policy) = read_fields_and_policy(GROUP_UPDATE_FIELDS, body)?;
         let Some(policy) = policy else {
             return Err(Rejection::new(
-                POLICY,
+                POLICY_FIELD,
                 RejectionReason::MissingParameter,
                 "Missing required parameter: 'policy'.",
             )
             .into());
         };
-        let found = self.people.find_group(handle).await.map_err(of_people(ErrorSubject::Group, handle))?;
-        let policy = self.checked(&found.row.name, policy).await?;
-        let changed = self.people.change_group(&actor.act(), handle, &policy).await;
-        let changed = changed.map_err(of_people(ErrorSubject::Group, handle))?;
-        if !self.follower.follow().await {
+        let found = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        let policy = self.check_policy(&found.row.name, policy).await?;
+        let changed = self.people.change_group(&actor.audit_context(), handle, &policy).await;
+        let changed = changed.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        if !self.group_refresh.refresh().await {
             return Err(Error::Unavailable);
         }
-        self.shown_group(changed, actor).await
+        self.to_wire_group(changed, actor).await
     }
 
     /// Deletes a group. For admins.
@@ -120,31 +120,33 @@ impl Console {
     ///
     /// 403 for members, 404 if there is no such group, 409 if it is a group of the settings file or keys belong to it.
     pub(crate) async fn delete_group(&self, actor: &Actor, handle: &str) -> Result<types::DeletedGroup, Error> {
-        admins_only(actor)?;
-        let gone = self.people.delete_group(&actor.act(), handle).await;
-        let gone = gone.map_err(of_people(ErrorSubject::Group, handle))?;
+        require_admin(actor)?;
+        let deleted = self.people.delete_group(&actor.audit_context(), handle).await;
+        let gone = deleted.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         // A new group with the same name starts without the policy of this one.
-        self.follower.follow().await;
+        self.group_refresh.refresh().await;
         Ok(types::DeletedGroup { name: gone.name, deleted: true, extra: Map::new() })
     }
 
     /// Returns the values that a setting of groups can have, such as those of `fallback`.
-    pub(crate) fn words_of_groups(setting: &str) -> Vec<String> {
-        config::words_of(&format!("groups.{setting}"))
+    pub(crate) fn group_setting_values(setting: &str) -> Vec<String> {
+        config::allowed_words(&format!("groups.{setting}"))
     }
 
     /// Returns a policy in the form in which it is stored, after checking it.
-    async fn checked(&self, name: &str, policy: PolicySettings) -> Result<String, Error> {
+    async fn check_policy(&self, name: &str, policy: PolicySettings) -> Result<String, Error> {
         let name = name.to_owned();
-        let checked = self.compiled(move |config, user| manage::check_policy(config, &name, &policy, user)).await?;
+        let checked = self
+            .check_on_blocking_thread(move |config, user| manage::check_policy(config, &name, &policy, user))
+            .await?;
         match checked {
             Ok(group) => Ok(Value::Object(group.policy).to_string()),
-            Err(problems) => Err(unusable(&problems).into()),
+            Err(problems) => Err(policy_rejection(&problems).into()),
         }
     }
 
     /// Runs a check on a blocking thread, because it compiles patterns.
-    async fn compiled<T: Send + 'static>(
+    async fn check_on_blocking_thread<T: Send + 'static>(
         &self,
         check: impl FnOnce(&Config, PolicyEnvironment<'_>) -> T + Send + 'static,
     ) -> Result<T, Error> {
@@ -157,21 +159,24 @@ impl Console {
     }
 
     /// Returns a group as the API shows it. Members see neither the policy nor the number of keys.
-    async fn shown_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
+    async fn to_wire_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
         let KeyGroup { row, of_file } = group;
         let (policy, problem) = if actor.is_admin() {
-            let of_row = row.clone();
-            let told = match manage::policy_in_force(&self.config, &row) {
-                Some(told) => told,
-                None => self.compiled(move |config, user| manage::policy_of(config, &of_row, of_file, user)).await?,
+            let stored = row.clone();
+            let read = move |config: &Config, user: PolicyEnvironment<'_>| {
+                manage::written_policy(config, &stored, of_file, user)
             };
-            (Some(told.0), told.1)
+            let (policy, problem) = match manage::policy_in_force(&self.config, &row) {
+                Some(in_force) => in_force,
+                None => self.check_on_blocking_thread(read).await?,
+            };
+            (Some(policy), problem)
         } else {
             (None, None)
         };
         Ok(types::Group {
             source: if of_file { types::GroupSource::File } else { types::GroupSource::Store },
-            keys: actor.is_admin().then_some(row.keys),
+            keys: actor.is_admin().then_some(row.key_count),
             name: row.name,
             policy: policy.and_then(|policy| serde_json::from_value(Value::Object(policy)).ok()),
             problem,
@@ -181,14 +186,17 @@ impl Console {
 }
 
 /// Reads a body by the table of its fields, except the policy, whose fields the settings define.
-fn read(table: &'static [Field], body: &[u8]) -> Result<(PolicySettings, Option<PolicySettings>), Rejection> {
+fn read_fields_and_policy(
+    table: &'static [Field],
+    body: &[u8],
+) -> Result<(PolicySettings, Option<PolicySettings>), Rejection> {
     let mut fields = read_object(body)?;
-    let policy = match fields.remove(POLICY) {
+    let policy = match fields.remove(POLICY_FIELD) {
         None | Some(Value::Null) => None,
         Some(Value::Object(policy)) => Some(policy),
         Some(_) => {
             let message = "Invalid type for 'policy': expected an object.";
-            return Err(Rejection::new(POLICY, RejectionReason::InvalidType, message));
+            return Err(Rejection::new(POLICY_FIELD, RejectionReason::InvalidType, message));
         }
     };
     check_fields("", table, &mut fields)?;
@@ -196,10 +204,11 @@ fn read(table: &'static [Field], body: &[u8]) -> Result<(PolicySettings, Option<
 }
 
 /// Returns the first problem, with the field as the operator has spelled it.
-fn unusable(problems: &[ConfigProblem]) -> Rejection {
+fn policy_rejection(problems: &[ConfigProblem]) -> Rejection {
     let Some(problem) = problems.first() else {
-        return Rejection::new(POLICY, RejectionReason::InvalidValue, "The policy cannot be used.");
+        return Rejection::new(POLICY_FIELD, RejectionReason::InvalidValue, "The policy cannot be used.");
     };
-    let param = problem.setting().map_or_else(|| POLICY.to_owned(), |setting| format!("{POLICY}.{setting}"));
+    let param =
+        problem.setting().map_or_else(|| POLICY_FIELD.to_owned(), |setting| format!("{POLICY_FIELD}.{setting}"));
     Rejection::new(param, RejectionReason::InvalidValue, format!("Invalid policy: {}.", problem.message()))
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Map;
 
-use super::told::{limit, moment, read, read_change};
-use super::trouble::{of_key, of_store};
-use super::{Console, list};
+use super::error_conversion::{from_key_error, from_store_error};
+use super::request_fields::{page_size, read_body, read_change_body, to_timestamp};
+use super::{Console, list_object};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::{DEFAULT_GRACE, IssuedKey, KeyRow, KeyState, NewKey};
 use crate::gateway::people::Actor;
@@ -29,17 +29,17 @@ impl Console {
     /// 404 if the named user does not exist.
     pub(crate) async fn list_keys(&self, actor: &Actor, query: &ListKeysQuery) -> Result<types::KeyList, Error> {
         let filter = KeyFilter {
-            owner: self.whose(actor, query.user.as_deref()).await?,
+            owner: self.owner_filter(actor, query.user.as_deref()).await?,
             group: query.group.clone(),
             search: query.search.clone(),
-            state: query.state.map(asked_state),
+            state: query.state.map(from_wire_state),
             before: query.before.as_deref().map(Into::into),
-            limit: limit(query.limit),
+            limit: page_size(query.limit),
         };
-        let page = self.keys.page(&filter).await.map_err(of_store)?;
+        let page = self.keys.page(&filter).await.map_err(from_store_error)?;
         Ok(types::KeyList {
-            object: list(),
-            data: self.shown_keys(page.items).await?,
+            object: list_object(),
+            data: self.keys_with_usage(page.items).await?,
             has_more: page.has_more,
             total: page.total,
             extra: Map::new(),
@@ -53,17 +53,17 @@ impl Console {
     /// 400 for the first field that cannot be used, 404 for a user that does not exist, 409 for a member who has as
     /// many keys as allowed.
     pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
-        let new: types::NewKey = read(NEW_KEY_FIELDS, body)?;
+        let new: types::NewKey = read_body(NEW_KEY_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
-        let made = NewKey {
+        let request = NewKey {
             name: &new.name,
             user: &user,
             group: new.group.as_deref().unwrap_or(DEFAULT_GROUP),
-            expires_at: moment(new.expires_at),
-            at_most: (!actor.is_admin()).then_some(self.config.max_keys_per_member),
+            expires_at: to_timestamp(new.expires_at),
+            max_keys: (!actor.is_admin()).then_some(self.config.max_keys_per_member),
         };
-        let created = self.keys.create(&actor.act(), made).await.map_err(of_key(""))?;
-        self.shown_created(actor, created).await
+        let created = self.keys.create(&actor.audit_context(), request).await.map_err(from_key_error(""))?;
+        self.created_key(actor, created).await
     }
 
     /// Returns the key with this id or public id.
@@ -72,8 +72,8 @@ impl Console {
     ///
     /// 404 if there is none, or if it belongs to another user.
     pub(crate) async fn retrieve_key(&self, actor: &Actor, handle: &str) -> Result<types::Key, Error> {
-        let key = self.keys.find(handle, actor.owner()).await.map_err(of_key(handle))?;
-        self.shown_key(key).await
+        let key = self.keys.find(handle, actor.owner()).await.map_err(from_key_error(handle))?;
+        self.key_with_usage(key).await
     }
 
     /// Makes one or more changes to a key, either all of them or none.
@@ -83,9 +83,9 @@ impl Console {
     /// The errors of [`Console::retrieve_key`], 400 for a field that cannot be used, and 403 if a member would undo an
     /// admin's decision.
     pub(crate) async fn update_key(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::Key, Error> {
-        let changes = changes(read_change(KEY_UPDATE_FIELDS, body)?)?;
-        let changed = self.keys.change_all(&actor.act(), handle, actor.owner(), &changes).await;
-        self.shown_key(changed.map_err(of_key(handle))?).await
+        let changes = parse_changes(read_change_body(KEY_UPDATE_FIELDS, body)?)?;
+        let changed = self.keys.change_all(&actor.audit_context(), handle, actor.owner(), &changes).await;
+        self.key_with_usage(changed.map_err(from_key_error(handle))?).await
     }
 
     /// Deletes a key. Its records stay.
@@ -94,8 +94,8 @@ impl Console {
     ///
     /// The errors of [`Console::retrieve_key`].
     pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
-        let gone = self.keys.change(&actor.act(), handle, actor.owner(), KeyChange::Delete).await;
-        let gone = gone.map_err(of_key(handle))?;
+        let deleted = self.keys.change(&actor.audit_context(), handle, actor.owner(), KeyChange::Delete).await;
+        let gone = deleted.map_err(from_key_error(handle))?;
         Ok(types::DeletedKey { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
     }
 
@@ -110,11 +110,11 @@ impl Console {
         handle: &str,
         body: &[u8],
     ) -> Result<types::CreatedKey, Error> {
-        let rotation: types::KeyRotation = read(KEY_ROTATION_FIELDS, body)?;
-        let asked = rotation.grace_seconds.and_then(|seconds| u64::try_from(seconds.get()).ok());
-        let grace = asked.map_or(DEFAULT_GRACE, Duration::from_secs);
-        let rotated = self.keys.rotate(&actor.act(), handle, actor.owner(), grace).await;
-        self.shown_created(actor, rotated.map_err(of_key(handle))?).await
+        let rotation: types::KeyRotation = read_body(KEY_ROTATION_FIELDS, body)?;
+        let requested_seconds = rotation.grace_seconds.and_then(|seconds| u64::try_from(seconds.get()).ok());
+        let grace = requested_seconds.map_or(DEFAULT_GRACE, Duration::from_secs);
+        let rotated = self.keys.rotate(&actor.audit_context(), handle, actor.owner(), grace).await;
+        self.created_key(actor, rotated.map_err(from_key_error(handle))?).await
     }
 
     /// Returns the user that a new object belongs to: the named user, or else the actor.
@@ -129,40 +129,40 @@ impl Console {
         }
     }
 
-    async fn shown_created(&self, actor: &Actor, created: IssuedKey) -> Result<types::CreatedKey, Error> {
+    async fn created_key(&self, actor: &Actor, created: IssuedKey) -> Result<types::CreatedKey, Error> {
         let key = self.retrieve_key(actor, created.id.as_str()).await?;
         Ok(types::CreatedKey { key, secret: Secret::from(created.secret.expose()), extra: Map::new() })
     }
 
-    async fn shown_key(&self, row: KeyRow) -> Result<types::Key, Error> {
-        self.shown_keys(vec![row]).await?.pop().ok_or(Error::Internal)
+    async fn key_with_usage(&self, row: KeyRow) -> Result<types::Key, Error> {
+        self.keys_with_usage(vec![row]).await?.pop().ok_or(Error::Internal)
     }
 
-    pub(super) async fn shown_keys(&self, rows: Vec<KeyRow>) -> Result<Vec<types::Key>, Error> {
+    pub(super) async fn keys_with_usage(&self, rows: Vec<KeyRow>) -> Result<Vec<types::Key>, Error> {
         let ids: Vec<KeyId> = rows.iter().map(|row| row.id.clone()).collect();
-        let used = self.usage().totals_of(&ids).await.map_err(of_store)?;
+        let usage = self.usage().totals_by_key(&ids).await.map_err(from_store_error)?;
         let now = Timestamp::now();
-        let counts = |row: &KeyRow| used.get(&row.id).copied().unwrap_or_default();
-        Ok(rows.into_iter().map(|row| shown(counts(&row), row, now)).collect())
+        let counts = |row: &KeyRow| usage.get(&row.id).copied().unwrap_or_default();
+        Ok(rows.into_iter().map(|row| to_wire_key(counts(&row), row, now)).collect())
     }
 }
 
-fn changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
+fn parse_changes(update: types::KeyUpdate) -> Result<Vec<KeyChange>, Rejection> {
     let mut changes = Vec::new();
     changes.extend(update.name.map(|name| KeyChange::Rename(name.into())));
     changes.extend(update.enabled.map(|enabled| if enabled { KeyChange::Enable } else { KeyChange::Disable }));
-    let endless = update.never_expires == Some(true);
-    if endless && update.expires_at.is_some() {
+    let never_expires = update.never_expires == Some(true);
+    if never_expires && update.expires_at.is_some() {
         let message = "Invalid 'never_expires': it cannot be combined with 'expires_at'.";
         return Err(Rejection::new("never_expires", RejectionReason::InvalidValue, message));
     }
-    if endless || update.expires_at.is_some() {
-        changes.push(KeyChange::Expire(moment(update.expires_at)));
+    if never_expires || update.expires_at.is_some() {
+        changes.push(KeyChange::Expire(to_timestamp(update.expires_at)));
     }
     Ok(changes)
 }
 
-const fn asked_state(state: types::KeyState) -> KeyState {
+const fn from_wire_state(state: types::KeyState) -> KeyState {
     match state {
         types::KeyState::Active => KeyState::Active,
         types::KeyState::Disabled => KeyState::Disabled,
@@ -171,7 +171,7 @@ const fn asked_state(state: types::KeyState) -> KeyState {
     }
 }
 
-const fn shown_state(state: KeyState) -> types::KeyState {
+const fn to_wire_state(state: KeyState) -> types::KeyState {
     match state {
         KeyState::Active => types::KeyState::Active,
         KeyState::Disabled => types::KeyState::Disabled,
@@ -180,16 +180,16 @@ const fn shown_state(state: KeyState) -> types::KeyState {
     }
 }
 
-const fn shown_lock(lock: KeyLock) -> types::KeyLock {
+const fn to_wire_lock(lock: KeyLock) -> types::KeyLock {
     match lock {
         KeyLock::Admin => types::KeyLock::Admin,
         KeyLock::LeftGroup => types::KeyLock::LeftGroup,
     }
 }
 
-fn shown(used: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key {
+fn to_wire_key(usage: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key {
     types::Key {
-        state: shown_state(row.state(now)),
+        state: to_wire_state(row.state(now)),
         id: row.id.to_string(),
         public_id: row.public_id.to_string(),
         name: row.name,
@@ -200,11 +200,11 @@ fn shown(used: UsageCounters, row: KeyRow, now: Timestamp) -> types::Key {
         expires_at: row.expires_at.map(Into::into),
         last_used_at: row.last_used_at.map(Into::into),
         disabled_at: row.disabled_at.map(Into::into),
-        locked: row.locked.map(shown_lock),
+        locked: row.locked.map(to_wire_lock),
         latest_end: row.latest_end.map(Into::into),
         previous_until: row.previous_until.filter(|until| *until > now).map(Into::into),
-        requests: used.requests,
-        images: used.images,
+        requests: usage.requests,
+        images: usage.images,
         extra: Map::new(),
     }
 }

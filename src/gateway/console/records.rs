@@ -5,9 +5,9 @@
 
 use serde_json::Map;
 
-use super::told::{limit, moment};
-use super::trouble::of_store;
-use super::{Console, list};
+use super::error_conversion::from_store_error;
+use super::request_fields::{page_size, to_timestamp};
+use super::{Console, list_object};
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::{
@@ -21,7 +21,7 @@ use crate::wire::admin::types;
 
 impl Console {
     /// The most records of one spreadsheet: a number that fits into memory easily.
-    pub(crate) const SHEET: u32 = 10_000;
+    pub(crate) const CSV_RECORDS_MAX: u32 = 10_000;
 
     /// Returns a page of records, newest first.
     ///
@@ -33,9 +33,9 @@ impl Console {
         actor: &Actor,
         query: &ListRecordsQuery,
     ) -> Result<types::RecordList, Error> {
-        let NamedRecordPage { records, has_more } = self.page(actor, query, limit(query.limit)).await?;
-        let data = records.into_iter().map(shown).collect();
-        Ok(types::RecordList { object: list(), data, has_more, extra: Map::new() })
+        let NamedRecordPage { records, has_more } = self.page(actor, query, page_size(query.limit)).await?;
+        let data = records.into_iter().map(to_wire_record).collect();
+        Ok(types::RecordList { object: list_object(), data, has_more, extra: Map::new() })
     }
 
     /// Returns the newest records as comma-separated values, at most ten thousand; `limit` is ignored.
@@ -43,9 +43,9 @@ impl Console {
     /// # Errors
     ///
     /// The errors of [`Console::list_records`].
-    pub(crate) async fn sheet_of_records(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
-        let page = self.page(actor, query, Self::SHEET).await?;
-        Ok(csv::heading() + &csv::records(&page.records))
+    pub(crate) async fn records_csv(&self, actor: &Actor, query: &ListRecordsQuery) -> Result<String, Error> {
+        let page = self.page(actor, query, Self::CSV_RECORDS_MAX).await?;
+        Ok(csv::record_heading() + &csv::records(&page.records))
     }
 
     /// Returns the record with this request id.
@@ -54,25 +54,25 @@ impl Console {
     ///
     /// 404 if there is none, or if it belongs to another user.
     pub(crate) async fn retrieve_record(&self, actor: &Actor, request_id: &str) -> Result<types::Record, Error> {
-        let found = self.usage().record(&request_id.into(), actor.owner()).await.map_err(of_store)?;
+        let found = self.usage().record(&request_id.into(), actor.owner()).await.map_err(from_store_error)?;
         let found = found.ok_or_else(|| Error::NotFound(MissingResource::Record(request_id.to_owned())))?;
-        Ok(shown(visible(found, actor)))
+        Ok(to_wire_record(redact_for_actor(found, actor)))
     }
 
     async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<NamedRecordPage, Error> {
         let filter = RecordFilter {
-            owner: self.whose(actor, query.user.as_deref()).await?,
+            owner: self.owner_filter(actor, query.user.as_deref()).await?,
             key: query.key.clone(),
             group: query.group.clone(),
             end_user: query.end_user.clone(),
-            state: query.state.map(state),
-            since: moment(query.since),
-            until: moment(query.until),
+            state: query.state.map(from_wire_state),
+            since: to_timestamp(query.since),
+            until: to_timestamp(query.until),
             before: query.before.as_deref().map(Into::into),
             ..RecordFilter::default()
         };
-        let page = self.usage().records(&filter, limit).await.map_err(refused)?;
-        let records = page.records.into_iter().map(|record| visible(record, actor)).collect();
+        let page = self.usage().records(&filter, limit).await.map_err(from_usage_error)?;
+        let records = page.records.into_iter().map(|record| redact_for_actor(record, actor)).collect();
         Ok(NamedRecordPage { records, ..page })
     }
 
@@ -82,41 +82,41 @@ impl Console {
     }
 }
 
-fn refused(error: UsageError) -> Error {
+fn from_usage_error(error: UsageError) -> Error {
     match error {
-        UsageError::UnknownPlace(id) => {
+        UsageError::UnknownCursor(id) => {
             let message = format!("Invalid 'before': the record '{id}' does not exist.");
             Rejection::new("before", RejectionReason::InvalidValue, message).into()
         }
-        UsageError::Store(error) => of_store(error),
+        UsageError::Store(error) => from_store_error(error),
     }
 }
 
 /// Removes the fields of a record that this actor must not see.
-fn visible(mut found: NamedRecord, actor: &Actor) -> NamedRecord {
+fn redact_for_actor(mut record: NamedRecord, actor: &Actor) -> NamedRecord {
     if actor.owner().is_some() {
-        found.record.account = None;
+        record.record.account = None;
         // No account has an empty name, so an empty name means that there is none to see.
-        found.record.attempts.iter_mut().for_each(|attempt| {
+        record.record.attempts.iter_mut().for_each(|attempt| {
             attempt.account.clear();
             attempt.upstream_request_id = None;
         });
         // The upstream's words may name the account, and the text model may be a setting of the account.
-        found.record.error_detail = None;
-        found.record.host_model = None;
+        record.record.error_detail = None;
+        record.record.host_model = None;
     }
-    found
+    record
 }
 
 /// Returns the record as the API shows it.
-fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Record {
+fn to_wire_record(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Record {
     types::Record {
         request_id: record.request_id.to_string(),
         created_at: record.created_at.into(),
         operation: record.operation,
         model: record.model,
         stream: record.stream,
-        state: shown_state(record.state),
+        state: to_wire_state(record.state),
         error_code: record.error_code,
         error_reason: record.error_reason.and_then(|reason| reason.parse().ok()),
         error_detail: record.error_detail,
@@ -124,12 +124,12 @@ fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Rec
         quality: record.quality,
         output_format: record.output_format,
         n: record.n.map(u64::from),
-        delivered: record.delivered.into_iter().map(image).collect(),
-        usage: record.usage.map(tokens),
+        delivered: record.delivered.into_iter().map(to_wire_image).collect(),
+        usage: record.usage.map(to_wire_usage),
         cost_usd: record.cost_usd,
         latency_ms: record.latency_ms,
         first_byte_ms: record.first_byte_ms,
-        attempts: record.attempts.into_iter().map(attempt).collect(),
+        attempts: record.attempts.into_iter().map(to_wire_attempt).collect(),
         account: record.account,
         group: record.group,
         user: record.user.to_string(),
@@ -142,32 +142,32 @@ fn shown(NamedRecord { record, key_name, user_name }: NamedRecord) -> types::Rec
         missing: record.missing.map(u64::from),
         image_model: record.image_model,
         host_model: record.host_model,
-        host_usage: record.host_usage.map(tokens),
+        host_usage: record.host_usage.map(to_wire_usage),
         maybe_paid_twice: Some(record.maybe_paid_twice),
         extra: Map::new(),
     }
 }
 
-fn image(DeliveredImageEntry { size, output_format, quality }: DeliveredImageEntry) -> types::RecordImage {
+fn to_wire_image(DeliveredImageEntry { size, output_format, quality }: DeliveredImageEntry) -> types::RecordImage {
     types::RecordImage { size, output_format, quality, extra: Map::new() }
 }
 
-fn tokens(tokens: Tokens) -> types::RecordUsage {
+fn to_wire_usage(tokens: Tokens) -> types::RecordUsage {
     types::RecordUsage {
         input_tokens: tokens.input_tokens,
-        input_tokens_details: tokens.input_tokens_details.map(details),
+        input_tokens_details: tokens.input_tokens_details.map(to_wire_token_details),
         output_tokens: tokens.output_tokens,
-        output_tokens_details: tokens.output_tokens_details.map(details),
+        output_tokens_details: tokens.output_tokens_details.map(to_wire_token_details),
         total_tokens: tokens.total_tokens,
         extra: Map::new(),
     }
 }
 
-fn details(TokenDetails { image_tokens, text_tokens }: TokenDetails) -> types::RecordTokens {
+fn to_wire_token_details(TokenDetails { image_tokens, text_tokens }: TokenDetails) -> types::RecordTokens {
     types::RecordTokens { image_tokens, text_tokens, extra: Map::new() }
 }
 
-fn attempt(attempt: AttemptEntry) -> types::RecordAttempt {
+fn to_wire_attempt(attempt: AttemptEntry) -> types::RecordAttempt {
     let class = attempt.class.map(|class| match class {
         AttemptClass::N => types::RecordClass::N,
         AttemptClass::F => types::RecordClass::F,
@@ -185,7 +185,7 @@ fn attempt(attempt: AttemptEntry) -> types::RecordAttempt {
     }
 }
 
-fn state(state: types::RecordState) -> JobState {
+fn from_wire_state(state: types::RecordState) -> JobState {
     match state {
         types::RecordState::Running => JobState::Running,
         types::RecordState::Succeeded => JobState::Succeeded,
@@ -196,7 +196,7 @@ fn state(state: types::RecordState) -> JobState {
     }
 }
 
-fn shown_state(state: JobState) -> types::RecordState {
+fn to_wire_state(state: JobState) -> types::RecordState {
     match state {
         JobState::Running => types::RecordState::Running,
         JobState::Succeeded => types::RecordState::Succeeded,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::accounts::{NewAccountRequest, change, unusable};
+use super::accounts::{NewAccountRequest, account_rejection, parse_account_change};
 use crate::error::RejectionReason;
 use crate::gateway::config::{self, schema_json};
 use crate::gateway::store::AccountChange;
@@ -80,7 +80,7 @@ fn every_secret_of_the_document_is_taken_out_of_the_settings() {
     for (name, _) in fields.iter().filter(|(_, field)| secret(field)) {
         body[name] = "hidden".into();
     }
-    let NewAccountRequest { name, settings, secrets } = NewAccountRequest::read(body.to_string().as_bytes()).unwrap();
+    let NewAccountRequest { name, settings, secrets } = NewAccountRequest::parse(body.to_string().as_bytes()).unwrap();
     assert_eq!((name.as_str(), &settings), ("a", json!({"kind": "oauth", "scope": "seen"}).as_object().unwrap()));
     let expected = ["api_key", "client_secret", "headers.x-key", "refresh_token"];
     assert_eq!(secrets.keys().collect::<Vec<_>>(), expected);
@@ -89,7 +89,7 @@ fn every_secret_of_the_document_is_taken_out_of_the_settings() {
 
 #[track_caller]
 fn check_draft(body: &Value, param: Option<&str>, reason: RejectionReason) {
-    let rejection = NewAccountRequest::read(body.to_string().as_bytes()).map(|_| ()).unwrap_err();
+    let rejection = NewAccountRequest::parse(body.to_string().as_bytes()).map(|_| ()).unwrap_err();
     assert_eq!((rejection.param.as_deref(), rejection.reason), (param, Some(reason)), "{body}: {}", rejection.message);
 }
 
@@ -125,7 +125,7 @@ fn what_the_settings_find_wrong_is_named_as_the_operator_spelled_it() {
             secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let hidden: Vec<String> = secrets.keys().cloned().collect();
         let problems = config::account_from_json("a", settings, secrets).map(|_| ()).unwrap_err();
-        let rejection = unusable(&problems, &hidden);
+        let rejection = account_rejection(&problems, &hidden);
         assert!(!rejection.message.contains("account a"), "the place means nothing here: {}", rejection.message);
         rejection.param.unwrap_or_default()
     };
@@ -142,7 +142,7 @@ fn what_the_settings_find_wrong_is_named_as_the_operator_spelled_it() {
 
 #[test]
 fn an_account_is_disabled_for_a_reason_and_enabled_without_one() {
-    let of = |body: Value| change(body.to_string().as_bytes());
+    let of = |body: Value| parse_account_change(body.to_string().as_bytes());
     assert_eq!(of(json!({"enabled": true})), Ok(AccountChange::Enable));
     assert_eq!(of(json!({"enabled": true, "reason": null})), Ok(AccountChange::Enable));
     let disabled = |reason: &str| Ok(AccountChange::Disable { reason: reason.to_owned() });

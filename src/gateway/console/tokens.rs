@@ -2,9 +2,9 @@
 
 use serde_json::Map;
 
-use super::told::{moment, read};
-use super::trouble::{ErrorSubject, of_people};
-use super::{Console, list};
+use super::error_conversion::{ErrorSubject, from_identity_error};
+use super::request_fields::{read_body, to_timestamp};
+use super::{Console, list_object};
 use crate::error::Error;
 use crate::gateway::people::Actor;
 use crate::gateway::store::AdminTokenRow;
@@ -22,9 +22,13 @@ impl Console {
     ///
     /// 404 if the named user does not exist.
     pub(crate) async fn list_tokens(&self, actor: &Actor, query: &ListTokensQuery) -> Result<types::TokenList, Error> {
-        let owner = self.whose(actor, query.user.as_deref()).await?;
-        let tokens = self.people.tokens(owner.as_ref()).await.map_err(of_people(ErrorSubject::Token, ""))?;
-        Ok(types::TokenList { object: list(), data: tokens.into_iter().map(shown).collect(), extra: Map::new() })
+        let owner = self.owner_filter(actor, query.user.as_deref()).await?;
+        let tokens = self.people.tokens(owner.as_ref()).await.map_err(from_identity_error(ErrorSubject::Token, ""))?;
+        Ok(types::TokenList {
+            object: list_object(),
+            data: tokens.into_iter().map(to_wire_token).collect(),
+            extra: Map::new(),
+        })
     }
 
     /// Makes an admin token. Its secret is in this answer and in no other.
@@ -33,11 +37,16 @@ impl Console {
     ///
     /// 400 for the first field that cannot be used, 404 if the named user does not exist.
     pub(crate) async fn create_token(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedToken, Error> {
-        let new: types::NewToken = read(NEW_TOKEN_FIELDS, body)?;
+        let new: types::NewToken = read_body(NEW_TOKEN_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
-        let made = self.people.make_token(&actor.act(), &user, &new.name, moment(new.expires_at)).await;
-        let (token, secret) = made.map_err(of_people(ErrorSubject::Token, ""))?;
-        Ok(types::CreatedToken { token: shown(token), secret: Secret::from(secret.expose()), extra: Map::new() })
+        let created =
+            self.people.make_token(&actor.audit_context(), &user, &new.name, to_timestamp(new.expires_at)).await;
+        let (token, secret) = created.map_err(from_identity_error(ErrorSubject::Token, ""))?;
+        Ok(types::CreatedToken {
+            token: to_wire_token(token),
+            secret: Secret::from(secret.expose()),
+            extra: Map::new(),
+        })
     }
 
     /// Deletes an admin token, by its id or public id.
@@ -46,13 +55,13 @@ impl Console {
     ///
     /// 404 if there is none, or if it belongs to another user.
     pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
-        let gone = self.people.revoke(&actor.act(), handle, actor.owner()).await;
-        let gone = gone.map_err(of_people(ErrorSubject::Token, handle))?;
+        let deleted = self.people.revoke_token(&actor.audit_context(), handle, actor.owner()).await;
+        let gone = deleted.map_err(from_identity_error(ErrorSubject::Token, handle))?;
         Ok(types::DeletedToken { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
     }
 }
 
-fn shown(row: AdminTokenRow) -> types::Token {
+fn to_wire_token(row: AdminTokenRow) -> types::Token {
     types::Token {
         id: row.id.to_string(),
         public_id: row.public_id.to_string(),

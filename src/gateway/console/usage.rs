@@ -4,7 +4,7 @@ use chrono::NaiveDate;
 use serde_json::Map;
 
 use super::Console;
-use super::trouble::of_store;
+use super::error_conversion::from_store_error;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::people::Actor;
 use crate::gateway::store::Timestamp;
@@ -16,7 +16,7 @@ use crate::wire::admin::types;
 const DAYS: u32 = 30;
 
 /// The most keys of one answer.
-const MOST_KEYS: u32 = 1000;
+const KEYS_MAX: u32 = 1000;
 
 // === impl Console ===
 
@@ -32,15 +32,15 @@ impl Console {
         query: &RetrieveUsageQuery,
     ) -> Result<types::Usage, Error> {
         let (first, last) = period(query, Timestamp::now().into())?;
-        let (usage, filter) = (self.usage(), self.counted(actor, query, first, last).await?);
-        let days = usage.days(&filter).await.map_err(of_store)?;
-        let keys = usage.by_key(&filter, Some(MOST_KEYS)).await.map_err(of_store)?;
+        let (usage, filter) = (self.usage(), self.usage_filter(actor, query, first, last).await?);
+        let days = usage.days(&filter).await.map_err(from_store_error)?;
+        let keys = usage.by_key(&filter, Some(KEYS_MAX)).await.map_err(from_store_error)?;
         Ok(types::Usage {
             since: first.into(),
             until: last.into(),
-            totals: shown(usage.totals(&filter).await.map_err(of_store)?),
-            days: days.into_iter().map(day).collect(),
-            keys: keys.into_iter().map(key).collect(),
+            totals: to_wire_counts(usage.totals(&filter).await.map_err(from_store_error)?),
+            days: days.into_iter().map(to_wire_day).collect(),
+            keys: keys.into_iter().map(to_wire_key_usage).collect(),
             extra: Map::new(),
         })
     }
@@ -50,13 +50,14 @@ impl Console {
     /// # Errors
     ///
     /// The errors of [`Console::retrieve_usage`].
-    pub(crate) async fn sheet_of_usage(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<String, Error> {
+    pub(crate) async fn usage_csv(&self, actor: &Actor, query: &RetrieveUsageQuery) -> Result<String, Error> {
         let (first, last) = period(query, Timestamp::now().into())?;
-        let days = self.usage().days(&self.counted(actor, query, first, last).await?).await.map_err(of_store)?;
+        let days =
+            self.usage().days(&self.usage_filter(actor, query, first, last).await?).await.map_err(from_store_error)?;
         Ok(csv::days(&days))
     }
 
-    async fn counted(
+    async fn usage_filter(
         &self,
         actor: &Actor,
         query: &RetrieveUsageQuery,
@@ -64,7 +65,7 @@ impl Console {
         last: UtcDay,
     ) -> Result<UsageFilter, Error> {
         Ok(UsageFilter {
-            owner: self.whose(actor, query.user.as_deref()).await?,
+            owner: self.owner_filter(actor, query.user.as_deref()).await?,
             key: query.key.clone(),
             group: query.group.clone(),
             end_user: query.end_user.clone(),
@@ -86,7 +87,7 @@ fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay),
     Ok((first, last))
 }
 
-fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
+fn to_wire_day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
     let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
         counts;
     types::UsageDay {
@@ -103,7 +104,7 @@ fn day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
     }
 }
 
-fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
+fn to_wire_key_usage(NamedCounts { name, user_name, key_counts: of }: NamedCounts) -> types::UsageKey {
     let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
         of.counts;
     types::UsageKey {
@@ -124,7 +125,7 @@ fn key(NamedCounts { name, user_name, of }: NamedCounts) -> types::UsageKey {
     }
 }
 
-fn shown(counts: UsageCounters) -> types::UsageCounts {
+fn to_wire_counts(counts: UsageCounters) -> types::UsageCounts {
     let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
         counts;
     types::UsageCounts {

@@ -2,9 +2,9 @@
 
 use serde_json::Map;
 
-use super::told::{limit, read, read_change};
-use super::trouble::{ErrorSubject, of_people};
-use super::{Console, admins_only, list};
+use super::error_conversion::{ErrorSubject, from_identity_error};
+use super::request_fields::{page_size, read_body, read_change_body};
+use super::{Console, list_object, require_admin};
 use crate::error::{Error, MissingResource};
 use crate::gateway::people::{Actor, IdentityError, IssuedLink};
 use crate::gateway::store::{OneTimeLinkPurpose, UserChange, UserFilter, UserId, UserRole, UserRow};
@@ -16,7 +16,7 @@ use crate::wire::admin::types;
 /// The groups of a user if the request names none.
 const DEFAULT_GROUP: &str = "default";
 /// The name of an actor who signed in with the token of the settings.
-const SETTINGS: &str = "settings";
+const SETTINGS_ACTOR_NAME: &str = "settings";
 
 // === impl Console ===
 
@@ -27,17 +27,17 @@ impl Console {
     ///
     /// 403 for members.
     pub(crate) async fn list_users(&self, actor: &Actor, query: &ListUsersQuery) -> Result<types::UserList, Error> {
-        admins_only(actor)?;
+        require_admin(actor)?;
         let filter = UserFilter {
             search: query.search.clone(),
-            role: query.role.map(asked_role),
+            role: query.role.map(from_wire_role),
             before: query.before.as_deref().map(Into::into),
-            limit: limit(query.limit),
+            limit: page_size(query.limit),
         };
-        let page = self.people.page(&filter).await.map_err(of_people(ErrorSubject::User, ""))?;
+        let page = self.people.user_page(&filter).await.map_err(from_identity_error(ErrorSubject::User, ""))?;
         Ok(types::UserList {
-            object: list(),
-            data: page.items.into_iter().map(shown).collect(),
+            object: list_object(),
+            data: page.items.into_iter().map(to_wire_user).collect(),
             has_more: page.has_more,
             total: page.total,
             extra: Map::new(),
@@ -50,13 +50,13 @@ impl Console {
     ///
     /// 403 for members, 400 for the first field that cannot be used, 409 if the name is taken.
     pub(crate) async fn create_user(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedUser, Error> {
-        admins_only(actor)?;
-        let new: types::NewUser = read(NEW_USER_FIELDS, body)?;
-        let role = new.role.map_or(UserRole::Member, asked_role);
+        require_admin(actor)?;
+        let new: types::NewUser = read_body(NEW_USER_FIELDS, body)?;
+        let role = new.role.map_or(UserRole::Member, from_wire_role);
         let groups = new.groups.unwrap_or_else(|| vec![DEFAULT_GROUP.to_owned()]);
-        let invited = self.people.invite(&actor.act(), &new.name, role, &groups).await;
-        let (user, link) = invited.map_err(of_people(ErrorSubject::User, &new.name))?;
-        Ok(types::CreatedUser { user: shown(user), link: self.shown_link(&link), extra: Map::new() })
+        let invited = self.people.invite(&actor.audit_context(), &new.name, role, &groups).await;
+        let (user, link) = invited.map_err(from_identity_error(ErrorSubject::User, &new.name))?;
+        Ok(types::CreatedUser { user: to_wire_user(user), link: self.to_wire_link(&link), extra: Map::new() })
     }
 
     /// Returns the user with this id or name.
@@ -65,8 +65,12 @@ impl Console {
     ///
     /// 404 if there is none, or if a member asks for another user.
     pub(crate) async fn retrieve_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
-        let user = self.people.find_for(actor, handle).await.map_err(of_people(ErrorSubject::User, handle))?;
-        Ok(shown(user))
+        let user = self
+            .people
+            .find_visible_user(actor, handle)
+            .await
+            .map_err(from_identity_error(ErrorSubject::User, handle))?;
+        Ok(to_wire_user(user))
     }
 
     /// Makes one or more changes to a user, either all of them or none. For admins.
@@ -76,16 +80,16 @@ impl Console {
     /// 403 for members, 404 if there is no such user, 400 for a field that cannot be used, 409 if no admin would be
     /// left.
     pub(crate) async fn update_user(&self, actor: &Actor, handle: &str, body: &[u8]) -> Result<types::User, Error> {
-        admins_only(actor)?;
-        let update: types::UserUpdate = read_change(USER_UPDATE_FIELDS, body)?;
+        require_admin(actor)?;
+        let update: types::UserUpdate = read_change_body(USER_UPDATE_FIELDS, body)?;
         let mut changes = Vec::new();
-        changes.extend(update.role.map(|role| UserChange::Role(asked_role(role))));
+        changes.extend(update.role.map(|role| UserChange::Role(from_wire_role(role))));
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
-        let changed = self.people.change_with_keys(&actor.act(), handle, &changes).await;
-        let (user, stopped) = changed.map_err(of_people(ErrorSubject::User, handle))?;
-        let stopped_keys = self.shown_keys(stopped).await?;
-        Ok(types::User { stopped_keys, ..shown(user) })
+        let changed = self.people.apply_user_changes_with_keys(&actor.audit_context(), handle, &changes).await;
+        let (user, stopped) = changed.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        let stopped_keys = self.keys_with_usage(stopped).await?;
+        Ok(types::User { stopped_keys, ..to_wire_user(user) })
     }
 
     /// Makes a link to set a new password, which is in this answer and in no other. For admins.
@@ -94,9 +98,13 @@ impl Console {
     ///
     /// 403 for members, 404 if there is no such user, 400 if the user is disabled.
     pub(crate) async fn reset_user(&self, actor: &Actor, handle: &str) -> Result<types::OneTimeLink, Error> {
-        admins_only(actor)?;
-        let (_, link) = self.people.reset(&actor.act(), handle).await.map_err(of_people(ErrorSubject::User, handle))?;
-        Ok(self.shown_link(&link))
+        require_admin(actor)?;
+        let (_, link) = self
+            .people
+            .make_reset_link(&actor.audit_context(), handle)
+            .await
+            .map_err(from_identity_error(ErrorSubject::User, handle))?;
+        Ok(self.to_wire_link(&link))
     }
 
     /// Ends every session of a user. For admins.
@@ -105,11 +113,11 @@ impl Console {
     ///
     /// 403 for members, 404 if there is no such user.
     pub(crate) async fn sign_out_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
-        admins_only(actor)?;
-        let user = self.people.find(handle).await.map_err(of_people(ErrorSubject::User, handle))?;
+        require_admin(actor)?;
+        let user = self.people.find_user(handle).await.map_err(from_identity_error(ErrorSubject::User, handle))?;
         let ended = self.people.sign_out_everywhere(actor, user.id.as_str()).await;
-        ended.map_err(of_people(ErrorSubject::User, handle))?;
-        Ok(shown(user))
+        ended.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        Ok(to_wire_user(user))
     }
 
     /// Returns the actor of this request.
@@ -119,12 +127,12 @@ impl Console {
     /// None, so far.
     #[expect(clippy::unused_async, reason = "as every other operation")]
     pub(crate) async fn retrieve_me(&self, actor: &Actor) -> Result<types::Me, Error> {
-        let user = actor.user().cloned().map(shown);
-        let name = user.as_ref().map_or_else(|| SETTINGS.to_owned(), |user| user.name.clone());
-        Ok(types::Me { name, role: shown_role(actor.role()), user, extra: Map::new() })
+        let user = actor.user().cloned().map(to_wire_user);
+        let name = user.as_ref().map_or_else(|| SETTINGS_ACTOR_NAME.to_owned(), |user| user.name.clone());
+        Ok(types::Me { name, role: to_wire_role(actor.role()), user, extra: Map::new() })
     }
 
-    fn shown_link(&self, link: &IssuedLink) -> types::OneTimeLink {
+    fn to_wire_link(&self, link: &IssuedLink) -> types::OneTimeLink {
         let path = link.path();
         let url = self.config.public_url.as_ref().map(|base| Secret::from(format!("{}{path}", base.as_str())));
         types::OneTimeLink {
@@ -141,16 +149,16 @@ impl Console {
 
     /// Returns the user that the field or parameter `user` names, if this actor may see that user.
     pub(super) async fn named_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, Error> {
-        self.people.find_for(actor, handle).await.map_err(|error| match error {
+        self.people.find_visible_user(actor, handle).await.map_err(|error| match error {
             IdentityError::Unknown => {
-                Error::NotFound(MissingResource::Named { param: "user", user: handle.to_owned() })
+                Error::NotFound(MissingResource::UserParam { param: "user", user: handle.to_owned() })
             }
-            error => of_people(ErrorSubject::User, handle)(error),
+            error => from_identity_error(ErrorSubject::User, handle)(error),
         })
     }
 
     /// Returns the owner of the objects to show: the named user, a member itself, or `None` for all owners.
-    pub(super) async fn whose(&self, actor: &Actor, named: Option<&str>) -> Result<Option<UserId>, Error> {
+    pub(super) async fn owner_filter(&self, actor: &Actor, named: Option<&str>) -> Result<Option<UserId>, Error> {
         match named {
             Some(user) => Ok(Some(self.named_user(actor, user).await?.id)),
             None => Ok(actor.owner().cloned()),
@@ -158,25 +166,25 @@ impl Console {
     }
 }
 
-const fn asked_role(role: types::Role) -> UserRole {
+const fn from_wire_role(role: types::Role) -> UserRole {
     match role {
         types::Role::Admin => UserRole::Admin,
         types::Role::Member => UserRole::Member,
     }
 }
 
-const fn shown_role(role: UserRole) -> types::Role {
+const fn to_wire_role(role: UserRole) -> types::Role {
     match role {
         UserRole::Admin => types::Role::Admin,
         UserRole::Member => types::Role::Member,
     }
 }
 
-fn shown(row: UserRow) -> types::User {
+fn to_wire_user(row: UserRow) -> types::User {
     types::User {
         id: row.id.to_string(),
         name: row.name,
-        role: shown_role(row.role),
+        role: to_wire_role(row.role),
         groups: row.groups,
         has_password: row.has_password,
         created_at: row.created_at.into(),

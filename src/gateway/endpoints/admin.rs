@@ -10,12 +10,12 @@ use http::header::AUTHORIZATION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::address;
+use super::caller_address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
 use crate::gateway::console::Console;
 use crate::gateway::front::{
-    ApiError, Captured, HandlerResponse, JsonBody, Query, Reply, UnreadBody, answer, check_query,
+    ApiError, Captured, HandlerResponse, JsonBody, Query, Reply, UnreadBody, check_query, run_handler,
 };
 use crate::gateway::people::Actor;
 use crate::wire::admin::server::{
@@ -39,22 +39,27 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         query: Query<ListKeysQuery>,
     ) -> Result<Reply<types::KeyList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_keys(&actor, &query.get()?).await }).await
+        run_operation(&context, |console, actor| async move { console.list_keys(&actor, &query.get()?).await }).await
     }
 
     async fn create_key(
         context: AdminContext,
         body: JsonBody<types::NewKey>,
     ) -> Result<Reply<types::CreatedKey>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move { console.create_key(&actor, &body).await }).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.create_key(&actor, &body).await
+        })
+        .await
     }
 
     async fn retrieve_key(
         context: AdminContext,
         path: Captured<Path<RetrieveKeyPath>>,
     ) -> Result<Reply<types::Key>, AdminApiError> {
-        told(&context, |console, actor| async move { console.retrieve_key(&actor, &path.get()?.into_inner().id).await })
-            .await
+        run_operation(&context, |console, actor| async move {
+            console.retrieve_key(&actor, &path.into_value()?.into_inner().id).await
+        })
+        .await
     }
 
     async fn update_key(
@@ -62,8 +67,8 @@ impl AdminApi for AdminEndpoints {
         path: Captured<Path<UpdateKeyPath>>,
         body: JsonBody<types::KeyUpdate>,
     ) -> Result<Reply<types::Key>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move {
-            console.update_key(&actor, &path.get()?.into_inner().id, &body).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.update_key(&actor, &path.into_value()?.into_inner().id, &body).await
         })
         .await
     }
@@ -72,8 +77,10 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         path: Captured<Path<DeleteKeyPath>>,
     ) -> Result<Reply<types::DeletedKey>, AdminApiError> {
-        told(&context, |console, actor| async move { console.delete_key(&actor, &path.get()?.into_inner().id).await })
-            .await
+        run_operation(&context, |console, actor| async move {
+            console.delete_key(&actor, &path.into_value()?.into_inner().id).await
+        })
+        .await
     }
 
     async fn rotate_key(
@@ -81,8 +88,8 @@ impl AdminApi for AdminEndpoints {
         path: Captured<Path<RotateKeyPath>>,
         body: JsonBody<types::KeyRotation>,
     ) -> Result<Reply<types::CreatedKey>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move {
-            console.rotate_key(&actor, &path.get()?.into_inner().id, &body).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.rotate_key(&actor, &path.into_value()?.into_inner().id, &body).await
         })
         .await
     }
@@ -91,24 +98,26 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         query: Query<ListUsersQuery>,
     ) -> Result<Reply<types::UserList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_users(&actor, &query.get()?).await }).await
+        run_operation(&context, |console, actor| async move { console.list_users(&actor, &query.get()?).await }).await
     }
 
     async fn create_user(
         context: AdminContext,
         body: JsonBody<types::NewUser>,
     ) -> Result<Reply<types::CreatedUser>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move { console.create_user(&actor, &body).await }).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.create_user(&actor, &body).await
+        })
+        .await
     }
 
     async fn retrieve_user(
         context: AdminContext,
         path: Captured<Path<RetrieveUserPath>>,
     ) -> Result<Reply<types::User>, AdminApiError> {
-        told(
-            &context,
-            |console, actor| async move { console.retrieve_user(&actor, &path.get()?.into_inner().id).await },
-        )
+        run_operation(&context, |console, actor| async move {
+            console.retrieve_user(&actor, &path.into_value()?.into_inner().id).await
+        })
         .await
     }
 
@@ -117,8 +126,8 @@ impl AdminApi for AdminEndpoints {
         path: Captured<Path<UpdateUserPath>>,
         body: JsonBody<types::UserUpdate>,
     ) -> Result<Reply<types::User>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move {
-            console.update_user(&actor, &path.get()?.into_inner().id, &body).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.update_user(&actor, &path.into_value()?.into_inner().id, &body).await
         })
         .await
     }
@@ -127,66 +136,74 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         path: Captured<Path<ResetUserPath>>,
     ) -> Result<Reply<types::OneTimeLink>, AdminApiError> {
-        told(&context, |console, actor| async move { console.reset_user(&actor, &path.get()?.into_inner().id).await })
-            .await
+        run_operation(&context, |console, actor| async move {
+            console.reset_user(&actor, &path.into_value()?.into_inner().id).await
+        })
+        .await
     }
 
     async fn sign_out_user(
         context: AdminContext,
         path: Captured<Path<SignOutUserPath>>,
     ) -> Result<Reply<types::User>, AdminApiError> {
-        told(
-            &context,
-            |console, actor| async move { console.sign_out_user(&actor, &path.get()?.into_inner().id).await },
-        )
+        run_operation(&context, |console, actor| async move {
+            console.sign_out_user(&actor, &path.into_value()?.into_inner().id).await
+        })
         .await
     }
 
     async fn retrieve_me(context: AdminContext) -> Result<Reply<types::Me>, AdminApiError> {
-        told(&context, |console, actor| async move { console.retrieve_me(&actor).await }).await
+        run_operation(&context, |console, actor| async move { console.retrieve_me(&actor).await }).await
     }
 
     async fn list_tokens(
         context: AdminContext,
         query: Query<ListTokensQuery>,
     ) -> Result<Reply<types::TokenList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_tokens(&actor, &query.get()?).await }).await
+        run_operation(&context, |console, actor| async move { console.list_tokens(&actor, &query.get()?).await }).await
     }
 
     async fn create_token(
         context: AdminContext,
         body: JsonBody<types::NewToken>,
     ) -> Result<Reply<types::CreatedToken>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move { console.create_token(&actor, &body).await }).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.create_token(&actor, &body).await
+        })
+        .await
     }
 
     async fn delete_token(
         context: AdminContext,
         path: Captured<Path<DeleteTokenPath>>,
     ) -> Result<Reply<types::DeletedToken>, AdminApiError> {
-        told(&context, |console, actor| async move { console.delete_token(&actor, &path.get()?.into_inner().id).await })
-            .await
+        run_operation(&context, |console, actor| async move {
+            console.delete_token(&actor, &path.into_value()?.into_inner().id).await
+        })
+        .await
     }
 
     async fn list_groups(context: AdminContext) -> Result<Reply<types::GroupList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_groups(&actor).await }).await
+        run_operation(&context, |console, actor| async move { console.list_groups(&actor).await }).await
     }
 
     async fn create_group(
         context: AdminContext,
         body: JsonBody<types::NewGroup>,
     ) -> Result<Reply<types::Group>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move { console.create_group(&actor, &body).await }).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.create_group(&actor, &body).await
+        })
+        .await
     }
 
     async fn retrieve_group(
         context: AdminContext,
         path: Captured<Path<RetrieveGroupPath>>,
     ) -> Result<Reply<types::Group>, AdminApiError> {
-        told(
-            &context,
-            |console, actor| async move { console.retrieve_group(&actor, &path.get()?.into_inner().name).await },
-        )
+        run_operation(&context, |console, actor| async move {
+            console.retrieve_group(&actor, &path.into_value()?.into_inner().name).await
+        })
         .await
     }
 
@@ -195,8 +212,8 @@ impl AdminApi for AdminEndpoints {
         path: Captured<Path<UpdateGroupPath>>,
         body: JsonBody<types::GroupUpdate>,
     ) -> Result<Reply<types::Group>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move {
-            console.update_group(&actor, &path.get()?.into_inner().name, &body).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.update_group(&actor, &path.into_value()?.into_inner().name, &body).await
         })
         .await
     }
@@ -205,10 +222,9 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         path: Captured<Path<DeleteGroupPath>>,
     ) -> Result<Reply<types::DeletedGroup>, AdminApiError> {
-        told(
-            &context,
-            |console, actor| async move { console.delete_group(&actor, &path.get()?.into_inner().name).await },
-        )
+        run_operation(&context, |console, actor| async move {
+            console.delete_group(&actor, &path.into_value()?.into_inner().name).await
+        })
         .await
     }
 
@@ -216,15 +232,15 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         query: Query<ListRecordsQuery>,
     ) -> Result<Reply<types::RecordList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_records(&actor, &query.get()?).await }).await
+        run_operation(&context, |console, actor| async move { console.list_records(&actor, &query.get()?).await }).await
     }
 
     async fn retrieve_record(
         context: AdminContext,
         path: Captured<Path<RetrieveRecordPath>>,
     ) -> Result<Reply<types::Record>, AdminApiError> {
-        told(&context, |console, actor| async move {
-            console.retrieve_record(&actor, &path.get()?.into_inner().request_id).await
+        run_operation(&context, |console, actor| async move {
+            console.retrieve_record(&actor, &path.into_value()?.into_inner().request_id).await
         })
         .await
     }
@@ -233,33 +249,37 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         query: Query<RetrieveUsageQuery>,
     ) -> Result<Reply<types::Usage>, AdminApiError> {
-        told(&context, |console, actor| async move { console.retrieve_usage(&actor, &query.get()?).await }).await
+        run_operation(&context, |console, actor| async move { console.retrieve_usage(&actor, &query.get()?).await })
+            .await
     }
 
     async fn list_audit(
         context: AdminContext,
         query: Query<ListAuditQuery>,
     ) -> Result<Reply<types::AuditList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_audit(&actor, &query.get()?).await }).await
+        run_operation(&context, |console, actor| async move { console.list_audit(&actor, &query.get()?).await }).await
     }
 
     async fn list_accounts(context: AdminContext) -> Result<Reply<types::AccountList>, AdminApiError> {
-        told(&context, |console, actor| async move { console.list_accounts(&actor).await }).await
+        run_operation(&context, |console, actor| async move { console.list_accounts(&actor).await }).await
     }
 
     async fn create_account(
         context: AdminContext,
         body: JsonBody<types::NewAccount>,
     ) -> Result<Reply<types::Account>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move { console.create_account(&actor, &body).await }).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.create_account(&actor, &body).await
+        })
+        .await
     }
 
     async fn retrieve_account(
         context: AdminContext,
         path: Captured<Path<RetrieveAccountPath>>,
     ) -> Result<Reply<types::Account>, AdminApiError> {
-        told(&context, |console, actor| async move {
-            console.retrieve_account(&actor, &path.get()?.into_inner().name).await
+        run_operation(&context, |console, actor| async move {
+            console.retrieve_account(&actor, &path.into_value()?.into_inner().name).await
         })
         .await
     }
@@ -269,8 +289,8 @@ impl AdminApi for AdminEndpoints {
         path: Captured<Path<UpdateAccountPath>>,
         body: JsonBody<types::AccountChange>,
     ) -> Result<Reply<types::Account>, AdminApiError> {
-        told_of(&context, body, |console, actor, body| async move {
-            console.update_account(&actor, &path.get()?.into_inner().name, &body).await
+        run_operation_with_body(&context, body, |console, actor, body| async move {
+            console.update_account(&actor, &path.into_value()?.into_inner().name, &body).await
         })
         .await
     }
@@ -279,40 +299,39 @@ impl AdminApi for AdminEndpoints {
         context: AdminContext,
         path: Captured<Path<DeleteAccountPath>>,
     ) -> Result<Reply<types::DeletedAccount>, AdminApiError> {
-        told(
-            &context,
-            |console, actor| async move { console.delete_account(&actor, &path.get()?.into_inner().name).await },
-        )
+        run_operation(&context, |console, actor| async move {
+            console.delete_account(&actor, &path.into_value()?.into_inner().name).await
+        })
         .await
     }
 }
 
 /// Answers an authenticated actor with a result of the console. No cache on the way may store the answer.
-async fn told<T: Serialize, F: Future<Output = Result<T, Error>>>(
+async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     context: &AdminContext,
-    work: impl FnOnce(Arc<Console>, Actor) -> F,
+    operation: impl FnOnce(Arc<Console>, Actor) -> F,
 ) -> Result<Reply<T>, AdminApiError> {
-    let reply = answer(context, UnreadBody::default(), async {
+    let reply = run_handler(context, UnreadBody::default(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let actor = admit(&console, context).await?;
-        HandlerResponse::json(&work(console, actor).await?)
+        HandlerResponse::json(&operation(console, actor).await?)
     });
     Ok(reply.await.no_store())
 }
 
 /// Does the same for an operation with a body, which is read after authentication.
-async fn told_of<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
+async fn run_operation_with_body<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
     context: &AdminContext,
     body: JsonBody<B>,
-    work: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
+    operation: impl FnOnce(Arc<Console>, Actor, Bytes) -> F,
 ) -> Result<Reply<T>, AdminApiError> {
-    let reply = answer(context, body.unread(), async {
+    let reply = run_handler(context, body.unread(), async {
         let gateway = context.context().get();
         let console = Arc::clone(gateway.console());
         let actor = admit(&console, context).await?;
         let body = body.read(&actor, gateway.spool()).await?;
-        HandlerResponse::json(&work(console, actor, body).await?)
+        HandlerResponse::json(&operation(console, actor, body).await?)
     });
     Ok(reply.await.no_store())
 }
@@ -320,8 +339,8 @@ async fn told_of<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T,
 /// Authenticates the actor. Query parameters are refused if the operation has none.
 async fn admit(console: &Console, context: &AdminContext) -> Result<Actor, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
-    let address = address(context);
-    let actor = console.admit(authorization.map(HeaderValue::as_bytes), address).await?;
+    let address = caller_address(context);
+    let actor = console.authenticate(authorization.map(HeaderValue::as_bytes), address).await?;
     check_query(context)?;
     Ok(actor)
 }

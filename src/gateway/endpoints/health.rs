@@ -16,13 +16,13 @@ type HealthContext = RequestContext<CurrentGateway>;
 
 /// The content type of a request body; the requests have none.
 const JSON: &str = "application/json";
-const ALL: ApiEndpointVersions = ApiEndpointVersions::All;
-const TEXT: &str = "text/plain; charset=utf-8";
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
+const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl ResponseCounter for CurrentGateway {
-    fn answered(&self, operation: &str, status: u16) {
-        self.get().metrics().answered(operation, status);
+    fn count_response(&self, operation: &str, status: u16) {
+        self.get().metrics().count_response(operation, status);
     }
 }
 
@@ -31,12 +31,12 @@ impl ResponseCounter for CurrentGateway {
 /// # Errors
 ///
 /// Returns an error if two routes contradict each other.
-pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
+pub(crate) fn metrics_api_description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     register(&mut api)?;
     for method in [Method::GET, Method::HEAD] {
         let name = format!("metrics {method}");
-        api.register(ApiEndpoint::new(name, metrics, method, JSON, "/metrics", ALL).visible(false))?;
+        api.register(ApiEndpoint::new(name, metrics, method, JSON, "/metrics", ALL_VERSIONS).visible(false))?;
     }
     Ok(api)
 }
@@ -49,43 +49,51 @@ pub(crate) fn description() -> Result<ApiDescription<CurrentGateway>, ApiDescrip
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (alive, ready) = (format!("healthz {method}"), format!("readyz {method}"));
-        api.register(ApiEndpoint::new(alive, healthz, method.clone(), JSON, "/healthz", ALL).visible(false))?;
-        api.register(ApiEndpoint::new(ready, readyz, method, JSON, "/readyz", ALL).visible(false))?;
+        api.register(ApiEndpoint::new(alive, healthz, method.clone(), JSON, "/healthz", ALL_VERSIONS).visible(false))?;
+        api.register(ApiEndpoint::new(ready, readyz, method, JSON, "/readyz", ALL_VERSIONS).visible(false))?;
     }
     Ok(())
 }
 
 /// Answers 200 as long as the process runs.
 async fn healthz(_context: HealthContext) -> Result<Response<Body>, HttpError> {
-    Ok(text(StatusCode::OK, TEXT, "ok\n".to_owned()))
+    Ok(text_response(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n".to_owned()))
 }
 
 /// Answers 200 while new jobs are accepted: the store can be read and written, and the gateway is not stopping. The
 /// answer comes from memory, because a caller without a key must not be able to cause work in the store, which is
 /// checked every half second anyway.
 async fn readyz(context: HealthContext) -> Result<Response<Body>, HttpError> {
-    let unready: Vec<&str> = context.context().get().unready().into_iter().map(UnreadyReason::as_str).collect();
+    let unready: Vec<&str> = context.context().get().unready_reasons().into_iter().map(UnreadyReason::as_str).collect();
     Ok(if unready.is_empty() {
-        text(StatusCode::OK, TEXT, "ready\n".to_owned())
+        text_response(StatusCode::OK, TEXT_CONTENT_TYPE, "ready\n".to_owned())
     } else {
-        text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {}\n", unready.join(", ")))
+        text_response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            TEXT_CONTENT_TYPE,
+            format!("not ready: {}\n", unready.join(", ")),
+        )
     })
 }
 
 async fn metrics(context: HealthContext) -> Result<Response<Body>, HttpError> {
-    Ok(match context.context().get().measured() {
-        Ok(counts) => text(StatusCode::OK, OPEN_METRICS, counts),
+    Ok(match context.context().get().render_metrics() {
+        Ok(counts) => text_response(StatusCode::OK, METRICS_CONTENT_TYPE, counts),
         Err(error) => {
             tracing::error!(%error, "the metrics could not be written");
-            text(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "the metrics could not be written\n".to_owned())
+            text_response(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                TEXT_CONTENT_TYPE,
+                "the metrics could not be written\n".to_owned(),
+            )
         }
     })
 }
 
-fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Body> {
+fn text_response(status: StatusCode, content_type: &'static str, text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

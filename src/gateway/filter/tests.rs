@@ -173,7 +173,7 @@ impl Dice {
 fn holds(text: &str, rule: &str) -> bool {
     let spread = |text: &str| {
         let mut out = String::from(" ");
-        for letter in fold::rule(text).chars() {
+        for letter in text_folding::normalize_rule(text).chars() {
             match letter {
                 '漢' => out.push_str(" 漢 "),
                 '-' | '_' => out.push(' '),
@@ -199,7 +199,8 @@ fn the_tree_of_words_finds_what_a_search_one_by_one_finds() {
         let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
         let expected = rules.iter().any(|rule| holds(&prompt, rule));
         // The tree also finds words that were spelled out.
-        let spelled = fold::rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
+        let spelled =
+            text_folding::normalize_rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
         let verdict = filters.check("default", &prompt) != FilterVerdict::Pass;
         assert!(verdict == expected || (verdict && spelled), "{prompt:?} against {rules:?}: {verdict}");
         found += usize::from(expected);

@@ -11,14 +11,14 @@ use std::pin::{Pin, pin};
 use chrono::Utc;
 use tokio::time::Instant;
 
-use super::asker::AttemptContext;
-use super::call::{self, FailedCall, ProvenCall};
+use super::account_call::{self, FailedCall, ProvenCall};
+use super::attempt_context::AttemptContext;
+use super::attempt_deadlines::AttemptDeadlines;
+use super::fan_out::FanOutBranch;
+use super::fan_out_progress::FanOutProgress;
 use super::outcome::{AccountFinding, StopReason};
-use super::parts::FanOutBranch;
-use super::sheet::SharedRecord;
-use super::siblings::FanOutProgress;
-use super::terms::AttemptDeadlines;
-use super::{ladder, outcome, parts};
+use super::shared_record::SharedRecord;
+use super::{fallback_order, fan_out, outcome};
 use crate::error::Error;
 use crate::gateway::accounts::{AccountFeedback, Lease, LeaseGrant, LeaseRefusal, RetryTarget};
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
@@ -28,21 +28,21 @@ use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
 /// The most calls for one request that gave no image and were not simply refused (ours): clients multiply this by their
 /// own retries. The calls of several images share it; each round of the fallback may add one.
-pub(super) const BUDGET: usize = 4;
+pub(super) const FAILED_CALL_BUDGET: usize = 4;
 
 /// An attempt that gave an image, and its slot. If several calls gave one image each, no slot is held any more.
 pub(super) struct JobSuccess {
     pub(super) proven: ProvenAnswer,
     pub(super) lease: Option<Lease>,
-    pub(super) simulated: bool,
+    pub(super) is_simulated: bool,
     /// The number of calls that gave no image, out of several.
-    pub(super) missing: u32,
+    pub(super) missing_images: u32,
     /// The smaller job that was carried out instead of the original one, if there was a fallback.
-    pub(super) lowered: Option<Job>,
+    pub(super) fallback_job: Option<Job>,
     /// True if the response was made without the injected tool.
-    pub(super) plain: bool,
+    pub(super) was_tool_removed: bool,
     /// The tokens that failed calls for a larger image were charged for.
-    pub(super) charged: Option<AnswerUsage>,
+    pub(super) failed_call_usage: Option<AnswerUsage>,
 }
 
 /// The reason why there is no image.
@@ -58,179 +58,206 @@ pub(super) enum JobFailure {
 pub(super) struct AttemptHistory {
     pub(super) failures: Vec<AttemptFailure>,
     /// The reason why no further account was asked.
-    pub(super) stop: StopReason,
+    pub(super) stop_reason: StopReason,
     /// The tokens that were charged although there is no image. They go into the record.
-    pub(super) usage: Option<AnswerUsage>,
+    pub(super) charged_usage: Option<AnswerUsage>,
 }
 
 /// Asks accounts until one gives an image, and then follows the fallback order. If the image is no longer wanted before
 /// anything was sent, the job ends.
 pub(super) async fn run(
-    asker: AttemptContext<'_>,
-    asked: TaskRef<'_>,
+    context: AttemptContext<'_>,
+    original_task: TaskRef<'_>,
     record: &mut OpenRecord,
 ) -> Result<JobSuccess, JobFailure> {
-    let whole = AttemptDeadlines::new(asked, asker.gateway.deadlines(asker.caller.group_name()).image);
-    let mut abandoned = pin!(asker.abandoned());
-    let (mut lowered, mut plain): (Option<Job>, Option<ResponseJob>) = (None, None);
+    let request_deadlines =
+        AttemptDeadlines::new(original_task, context.gateway.deadlines(context.caller.group_name()).image);
+    let mut abandoned = pin!(context.abandoned());
+    let (mut fallback_job, mut plain): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = AttemptHistory::default();
-    let sheet = SharedRecord::new(record);
+    let shared_record = SharedRecord::new(record);
     loop {
-        let task = lowered.as_ref().map(TaskRef::from).or(plain.as_ref().map(TaskRef::from)).unwrap_or(asked);
-        let mut step = AttemptRound::new(asker, task, asker.terms(task, whole), &mut history);
-        match (step.take(&sheet, None, abandoned.as_mut()).await?, task) {
-            (RoundOutcome::Begun { proven, lease, simulated, .. }, _) => {
-                let (plain, charged) = (plain.is_some(), history.usage);
-                return Ok(JobSuccess { proven, lease: Some(lease), simulated, missing: 0, lowered, plain, charged });
+        let changed_task = fallback_job.as_ref().map(TaskRef::from).or(plain.as_ref().map(TaskRef::from));
+        let task = changed_task.unwrap_or(original_task);
+        let deadlines = context.round_deadlines(task, request_deadlines);
+        let mut round = AttemptRound::new(context, task, deadlines, &mut history);
+        match (round.run(&shared_record, None, abandoned.as_mut()).await?, task) {
+            (RoundOutcome::ImageBegun { proven, lease, simulated, .. }, _) => {
+                return Ok(JobSuccess {
+                    proven,
+                    lease: Some(lease),
+                    is_simulated: simulated,
+                    missing_images: 0,
+                    fallback_job,
+                    was_tool_removed: plain.is_some(),
+                    failed_call_usage: history.charged_usage,
+                });
             }
-            (RoundOutcome::Each(lease), TaskRef::Images(job)) => {
-                if let Some(won) = Box::pin(parts::make(&mut step, job, &sheet, lease)).await {
-                    return Ok(JobSuccess { lowered, charged: history.usage, ..won });
+            (RoundOutcome::OneImagePerCall(lease), TaskRef::Images(job)) => {
+                if let Some(success) = Box::pin(fan_out::make_images(&mut round, job, &shared_record, lease)).await {
+                    return Ok(JobSuccess { fallback_job, failed_call_usage: history.charged_usage, ..success });
                 }
             }
-            (RoundOutcome::Each(_) | RoundOutcome::Nothing, _) => {}
+            (RoundOutcome::OneImagePerCall(_) | RoundOutcome::NoAccountLeft, _) => {}
         }
         match task {
-            TaskRef::Images(job) if asker.may_step_down(&history, &whole) => lowered = ladder::below(job),
-            TaskRef::Response(job) if job.injected() && history.blames_tools() => plain = Some(job.without_tool()),
-            TaskRef::Images(_) | TaskRef::Response(_) => (lowered, plain) = (None, None),
+            TaskRef::Images(job) if context.may_fall_back(&history, &request_deadlines) => {
+                fallback_job = fallback_order::next_fallback(job);
+            }
+            TaskRef::Response(job) if job.is_tool_injected() && history.blames_tools() => {
+                plain = Some(job.without_injected_tool());
+            }
+            TaskRef::Images(_) | TaskRef::Response(_) => (fallback_job, plain) = (None, None),
         }
-        if let Some(below) = &lowered {
-            let maybe_paid_twice = history.maybe_paid();
+        if let Some(below) = &fallback_job {
+            let maybe_paid_twice = history.may_be_paid();
             tracing::info!(
-                to = ladder::name(below),
+                to = fallback_order::size_and_quality(below),
                 maybe_paid_twice,
                 "no account made the image: trying the next fallback"
             );
             if maybe_paid_twice {
-                sheet.expect_second_payment();
+                shared_record.mark_maybe_paid_twice();
             }
         } else if plain.is_some() {
             tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
-            sheet.note(|record| history.usage.into_iter().for_each(|usage| record.set_usage(outcome::usage(usage))));
-            return Err(history.end());
+            shared_record.with_record(|record| {
+                history.charged_usage.into_iter().for_each(|usage| record.set_usage(outcome::model_usage(usage)));
+            });
+            return Err(history.into_failure());
         }
     }
 }
 
 /// One pass over the accounts for one size and quality.
 pub(super) struct AttemptRound<'a> {
-    pub(super) asker: AttemptContext<'a>,
+    pub(super) context: AttemptContext<'a>,
     pub(super) task: TaskRef<'a>,
     /// Set if the round makes one image of several.
-    pub(super) part: Option<FanOutBranch<'a>>,
-    pub(super) terms: AttemptDeadlines,
+    pub(super) branch: Option<FanOutBranch<'a>>,
+    pub(super) deadlines: AttemptDeadlines,
     pub(super) history: &'a mut AttemptHistory,
     /// The moment at which the last call began.
-    pub(super) called: Instant,
+    pub(super) call_started: Instant,
     /// Feedback that is held against accounts as soon as another account does better.
-    suspected: Vec<(LeaseGrant, AccountFeedback)>,
+    suspected_feedback: Vec<(LeaseGrant, AccountFeedback)>,
 }
 
 /// The result of a round.
 pub(super) enum RoundOutcome {
     /// An image has begun.
-    Begun { proven: ProvenAnswer, lease: Lease, call: AttemptHandle, simulated: bool },
+    ImageBegun { proven: ProvenAnswer, lease: Lease, call: AttemptHandle, simulated: bool },
     /// This account makes one image for each call, and several are asked for: nothing was sent yet.
-    Each(Lease),
+    OneImagePerCall(Lease),
     /// No further account may be asked.
-    Nothing,
+    NoAccountLeft,
 }
 
 // === impl AttemptRound ===
 
 impl<'a> AttemptRound<'a> {
     pub(super) fn new(
-        asker: AttemptContext<'a>,
+        context: AttemptContext<'a>,
         task: TaskRef<'a>,
-        terms: AttemptDeadlines,
+        deadlines: AttemptDeadlines,
         history: &'a mut AttemptHistory,
     ) -> Self {
-        Self { asker, task, part: None, terms, history, called: Instant::now(), suspected: Vec::new() }
+        Self {
+            context,
+            task,
+            branch: None,
+            deadlines,
+            history,
+            call_started: Instant::now(),
+            suspected_feedback: Vec::new(),
+        }
     }
 
     /// Asks accounts in the order of choice, the `kept` one first, until one gives an image or none may be asked.
-    pub(super) async fn take(
+    pub(super) async fn run(
         &mut self,
-        sheet: &SharedRecord<'_>,
-        kept: Option<Lease>,
+        shared_record: &SharedRecord<'_>,
+        first_lease: Option<Lease>,
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<RoundOutcome, JobFailure> {
-        let took = self.ask(sheet, kept, abandoned).await;
-        match took {
-            Ok(RoundOutcome::Begun { .. }) => self.confirm().await,
-            Ok(RoundOutcome::Each(_) | RoundOutcome::Nothing) | Err(_) => self.doubt().await,
+        let round_outcome = self.run_attempts(shared_record, first_lease, abandoned).await;
+        match round_outcome {
+            Ok(RoundOutcome::ImageBegun { .. }) => self.apply_suspected_feedback().await,
+            Ok(RoundOutcome::OneImagePerCall(_) | RoundOutcome::NoAccountLeft) | Err(_) => {
+                self.weaken_suspected_feedback().await;
+            }
         }
-        took
+        round_outcome
     }
 
-    async fn ask(
+    async fn run_attempts(
         &mut self,
-        sheet: &SharedRecord<'_>,
-        mut kept: Option<Lease>,
+        shared_record: &SharedRecord<'_>,
+        mut next_lease: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<RoundOutcome, JobFailure> {
-        let (mut tried, before) = (Vec::new(), self.history.failures.len());
-        self.history.stop = StopReason::default();
+        let (mut tried_accounts, before) = (Vec::new(), self.history.failures.len());
+        self.history.stop_reason = StopReason::default();
         loop {
-            let lease = match kept.take() {
+            let lease = match next_lease.take() {
                 Some(lease) => Ok(lease),
-                None => self.lease(&tried, abandoned.as_mut()).await?,
+                None => self.wait_for_lease(&tried_accounts, abandoned.as_mut()).await?,
             };
             let lease = match lease {
                 Ok(lease) => lease,
                 Err(none) => {
-                    self.history.stop.shut = Some(none);
-                    return Ok(RoundOutcome::Nothing);
+                    self.history.stop_reason.refusal = Some(none);
+                    return Ok(RoundOutcome::NoAccountLeft);
                 }
             };
-            if lease.endpoint().makes_one() && matches!(self.task, TaskRef::Images(job) if job.count() > 1) {
-                return Ok(RoundOutcome::Each(lease));
+            if lease.endpoint().makes_single_image() && matches!(self.task, TaskRef::Images(job) if job.count() > 1) {
+                return Ok(RoundOutcome::OneImagePerCall(lease));
             }
-            if let Some(part) = self.part.as_mut()
-                && !part.prepare(self.asker.gateway, self.history).await
+            if let Some(part) = self.branch.as_mut()
+                && !part.prepare_call(self.context.gateway, self.history).await
             {
-                return Ok(RoundOutcome::Nothing);
+                return Ok(RoundOutcome::NoAccountLeft);
             }
-            let call = sheet.begin_attempt(lease.account().name());
-            sheet.keep_attempts().await;
-            self.called = Instant::now();
-            let siblings = self.part.as_ref().map(|part| part.siblings);
-            let made = Box::pin(call::make(self.asker, &lease, self.task, siblings, &self.terms));
-            let lost = match made.await {
-                Ok(ProvenCall { proven, simulated, request_id }) => {
-                    sheet.note(|record| record.end_attempt(call, None, Some(200)));
-                    sheet.note(|record| record.set_upstream_id(call, request_id));
-                    siblings.into_iter().for_each(FanOutProgress::begun);
-                    return Ok(RoundOutcome::Begun { proven, lease, call, simulated });
+            let call = shared_record.begin_attempt(lease.account().name());
+            shared_record.persist_attempts().await;
+            self.call_started = Instant::now();
+            let fan_out = self.branch.as_ref().map(|part| part.progress);
+            let made = Box::pin(account_call::make_call(self.context, &lease, self.task, fan_out, &self.deadlines));
+            let failed_call = match made.await {
+                Ok(ProvenCall { proven, is_simulated: simulated, request_id }) => {
+                    shared_record.with_record(|record| record.end_attempt(call, None, Some(200)));
+                    shared_record.with_record(|record| record.set_upstream_id(call, request_id));
+                    fan_out.into_iter().for_each(FanOutProgress::note_image_begun);
+                    return Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated });
                 }
                 Err(lost) => lost,
             };
-            let again = self.learn(sheet, call, &lease, lost).await;
-            let spent = self.part.as_ref().map_or_else(|| self.history.spent(), |part| part.siblings.spent());
-            self.history.stop.blames_request = outcome::blame_request(&self.history.failures[before..]);
-            if self.history.stop.blames_request || !self.history.may_try_again(spent) {
-                return Ok(RoundOutcome::Nothing);
+            let retry_target = self.record_failure(shared_record, call, &lease, failed_call).await;
+            let budget_spent =
+                self.branch.as_ref().map_or_else(|| self.history.budget_spent(), |part| part.progress.budget_spent());
+            self.history.stop_reason.blames_request = outcome::is_request_to_blame(&self.history.failures[before..]);
+            if self.history.stop_reason.blames_request || !self.history.may_try_again(budget_spent) {
+                return Ok(RoundOutcome::NoAccountLeft);
             }
-            match again {
-                RetryTarget::Same => kept = Some(lease),
-                RetryTarget::Other => tried.push(lease.account().name().to_owned()),
+            match retry_target {
+                RetryTarget::SameAccount => next_lease = Some(lease),
+                RetryTarget::OtherAccount => tried_accounts.push(lease.account().name().to_owned()),
             }
         }
     }
 
     /// Waits for a slot on an account. Before anything was sent, the wait ends if the image is no longer wanted.
-    async fn lease(
+    async fn wait_for_lease(
         &self,
-        tried: &[String],
+        tried_accounts: &[String],
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Result<Lease, LeaseRefusal>, JobFailure> {
-        let gateway = self.asker.gateway;
+        let gateway = self.context.gateway;
         let lease = async {
             tokio::select! {
                 biased;
-                lease = gateway.accounts().lease(self.task, self.asker.caller, tried) => lease,
+                lease = gateway.accounts().lease(self.task, self.context.caller, tried_accounts) => lease,
                 () = gateway.cutoff().cancelled() => Err(LeaseRefusal::Stopping),
             }
         };
@@ -245,51 +272,53 @@ impl<'a> AttemptRound<'a> {
     }
 
     /// Applies a failed attempt to the record, to its account and to the attempts after it.
-    pub(super) async fn learn(
+    pub(super) async fn record_failure(
         &mut self,
-        sheet: &SharedRecord<'_>,
+        shared_record: &SharedRecord<'_>,
         call: AttemptHandle,
         lease: &Lease,
-        lost: FailedCall,
+        failed_call: FailedCall,
     ) -> RetryTarget {
-        let (class, status) = (outcome::class(lost.failure.class), lost.failure.status);
-        let request_id = lost.failure.request_id.clone();
-        sheet.note(|record| {
+        let (class, status) = (outcome::attempt_class(failed_call.failure.class), failed_call.failure.status);
+        let request_id = failed_call.failure.request_id.clone();
+        shared_record.with_record(|record| {
             record.end_attempt(call, Some(class), status);
             // If the answer of a call had begun, its id is already known.
             if request_id.is_some() {
                 record.set_upstream_id(call, request_id);
             }
         });
-        if let Some(part) = &self.part {
-            part.siblings.lost(&lost.failure, self.called.elapsed());
+        if let Some(part) = &self.branch {
+            part.progress.note_call_failed(&failed_call.failure, self.call_started.elapsed());
         }
-        let again = match outcome::finding(&lost.failure) {
-            AccountFinding::Certain(lesson) => self.asker.gateway.accounts().learn(lease, lesson).await,
+        let retry_target = match outcome::account_finding(&failed_call.failure) {
+            AccountFinding::Certain(lesson) => self.context.gateway.accounts().apply_feedback(lease, lesson).await,
             AccountFinding::Suspected(lesson) => {
-                self.suspected.push((lease.granted(), lesson));
-                RetryTarget::Other
+                self.suspected_feedback.push((lease.grant(), lesson));
+                RetryTarget::OtherAccount
             }
         };
-        self.history.add(lost);
-        again
+        self.history.add_failed_call(failed_call);
+        retry_target
     }
 
     /// Applies the suspected feedback to its accounts, because another account has accepted the request.
-    async fn confirm(&mut self) {
-        for (granted, lesson) in self.suspected.drain(..) {
-            self.asker.gateway.accounts().learn_of(&granted, lesson).await;
+    async fn apply_suspected_feedback(&mut self) {
+        for (granted, lesson) in self.suspected_feedback.drain(..) {
+            self.context.gateway.accounts().apply_late_feedback(&granted, lesson).await;
         }
     }
 
     /// Weakens the suspected feedback, because no account has done better and the request may be the cause. Other
     /// requests, or a check of the credentials, decide then.
-    pub(super) async fn doubt(&mut self) {
-        let accounts = self.asker.gateway.accounts();
-        for (granted, lesson) in self.suspected.drain(..) {
+    pub(super) async fn weaken_suspected_feedback(&mut self) {
+        let accounts = self.context.gateway.accounts();
+        for (granted, lesson) in self.suspected_feedback.drain(..) {
             match lesson {
-                AccountFeedback::Faulty => accounts.learn_of(&granted, AccountFeedback::Doubtful).await,
-                AccountFeedback::Unauthorized { .. } if self.history.stop.blames_request => accounts.doubt(&granted),
+                AccountFeedback::Failed => accounts.apply_late_feedback(&granted, AccountFeedback::Doubtful).await,
+                AccountFeedback::Unauthorized { .. } if self.history.stop_reason.blames_request => {
+                    accounts.suspect_credentials(&granted);
+                }
                 _ => {}
             }
         }
@@ -299,24 +328,24 @@ impl<'a> AttemptRound<'a> {
 // === impl AttemptHistory ===
 
 impl AttemptHistory {
-    pub(super) fn add(&mut self, lost: FailedCall) {
-        self.usage = relay::sum(self.usage, lost.usage);
-        self.failures.push(lost.failure);
+    pub(super) fn add_failed_call(&mut self, failed_call: FailedCall) {
+        self.charged_usage = relay::sum_usage(self.charged_usage, failed_call.usage);
+        self.failures.push(failed_call.failure);
     }
 
     /// Applies the money rules: class N on another account, class F on one other, X and R never; all of it within the
     /// budget, of which `spent` calls are used.
-    fn may_try_again(&self, spent: usize) -> bool {
+    fn may_try_again(&self, budget_spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
             None | Some(FailureClass::N) => true,
-            Some(FailureClass::F) => self.admitted() < 2,
+            Some(FailureClass::F) => self.admitted_failures() < 2,
             Some(FailureClass::X | FailureClass::R) => false,
         };
-        allowed && spent < BUDGET
+        allowed && budget_spent < FAILED_CALL_BUDGET
     }
 
     /// True if one of the calls may have made an image that is lost.
-    pub(super) fn maybe_paid(&self) -> bool {
+    pub(super) fn may_be_paid(&self) -> bool {
         self.failures.iter().any(|failure| failure.class == FailureClass::X)
     }
 
@@ -325,23 +354,23 @@ impl AttemptHistory {
     fn blames_tools(&self) -> bool {
         let turned_away =
             self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
-        turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_something(failure))
+        turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
     }
 
     /// Returns the number of failures that an upstream itself admits.
-    fn admitted(&self) -> usize {
+    fn admitted_failures(&self) -> usize {
         self.failures.iter().filter(|failure| failure.class == FailureClass::F).count()
     }
 
-    fn spent(&self) -> usize {
-        self.failures.iter().filter(|failure| costs(failure)).count()
+    fn budget_spent(&self) -> usize {
+        self.failures.iter().filter(|failure| counts_against_budget(failure)).count()
     }
 
     /// Returns the error for the caller, and the last attempt for the record. A call that may have been paid for counts
     /// as the last one: the caller must learn of it before paying for another image, even if a smaller one failed.
-    fn end(mut self) -> JobFailure {
+    fn into_failure(mut self) -> JobFailure {
         self.failures.sort_by_key(|failure| failure.class == FailureClass::X);
-        let error = outcome::error(&self.failures, self.stop, Utc::now());
+        let error = outcome::caller_error(&self.failures, self.stop_reason, Utc::now());
         JobFailure::Failed(error, self.failures.pop().map(Box::new))
     }
 }
@@ -353,13 +382,13 @@ fn rejects_tools(failure: &AttemptFailure) -> bool {
 }
 
 /// True if the upstream refuses the request without naming the part at fault.
-fn rejects_something(failure: &AttemptFailure) -> bool {
+fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
     matches!(failure.cause, FailureCause::Declined { .. } | FailureCause::Unreachable)
         && matches!(failure.status, Some(400 | 422))
 }
 
 /// True if a failure counts against the budget. A refusal with a status costs nothing, so every account may be asked.
-pub(super) fn costs(failure: &AttemptFailure) -> bool {
+pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
     failure.class != FailureClass::N || failure.status.is_none()
 }
 
@@ -376,7 +405,7 @@ mod tests {
     }
 
     fn may_try_again(history: AttemptHistory) -> bool {
-        history.may_try_again(history.spent())
+        history.may_try_again(history.budget_spent())
     }
 
     #[test]
@@ -426,17 +455,17 @@ mod tests {
     fn the_budget_counts_calls_that_may_have_cost_something() {
         let turned_away = [(FailureClass::N, Some(429)); 20];
         assert!(may_try_again(after(&turned_away)));
-        assert!(!may_try_again(after(&[(FailureClass::N, None); BUDGET])));
+        assert!(!may_try_again(after(&[(FailureClass::N, None); FAILED_CALL_BUDGET])));
     }
 
     #[test]
     fn what_may_be_paid_decides_the_error_whatever_came_after_it() {
         let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
         for classes in [&[x, n][..], &[n, x, n], &[x]] {
-            let JobFailure::Failed(error, last) = after(classes).end() else { panic!("it has failed") };
+            let JobFailure::Failed(error, last) = after(classes).into_failure() else { panic!("it has failed") };
             assert!(!error.should_retry(), "{classes:?}: {error:?}");
             assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
         }
-        assert!(!after(&[n]).maybe_paid() && after(&[n, x]).maybe_paid());
+        assert!(!after(&[n]).may_be_paid() && after(&[n, x]).may_be_paid());
     }
 }

@@ -1,6 +1,6 @@
 //! The models: text models from the catalogue. An image model can be retrieved although the list omits it.
 
-use super::counted;
+use super::count_if_refused;
 use crate::error::{Error, MissingResource};
 use crate::gateway::Gateway;
 use crate::gateway::catalog::TextModel;
@@ -8,12 +8,12 @@ use crate::gateway::keys::Caller;
 use crate::wire::types;
 
 /// The day on which the service began to serve models, in Unix seconds: clients only need a number here.
-const CREATED: i64 = 1_776_729_600;
-const OWNER: &str = "imagate";
+const DEFAULT_CREATED: i64 = 1_776_729_600;
+const DEFAULT_OWNER: &str = "imagate";
 
 /// Handles `GET /v1/models`, in a stable order.
 pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::ModelList {
-    let data = text_models(gateway, caller).await.into_iter().map(text_model).collect();
+    let data = list_text_models(gateway, caller).await.into_iter().map(to_wire_text_model).collect();
     types::ModelList { object: types::ListObject::List, data, extra: serde_json::Map::new() }
 }
 
@@ -24,31 +24,31 @@ pub(crate) async fn list_models(gateway: &Gateway, caller: &Caller) -> types::Mo
 /// Returns 404 for an id that is not served.
 pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str) -> Result<types::Model, Error> {
     if gateway.image_models().contains(id) {
-        return Ok(model(id.to_owned(), None, None));
+        return Ok(to_wire_model(id.to_owned(), None, None));
     }
-    let found = text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
-    let found = found.map(text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
-    counted(gateway, caller, found)
+    let found = list_text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
+    let found = found.map(to_wire_text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
+    count_if_refused(gateway, caller, found)
 }
 
 /// Lists the text models. An upstream also lists image models, possibly those that the operator has added.
-async fn text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
+async fn list_text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
     let group = caller.group_name();
-    let mut models = gateway.catalog().of_group(group, gateway.text_models(group)).await;
+    let mut models = gateway.catalog().models_for_group(group, gateway.allowed_text_models(group)).await;
     models.retain(|model| !gateway.image_models().contains(&model.id));
     models
 }
 
-fn text_model(found: TextModel) -> types::Model {
-    model(found.id, found.created, found.owned_by)
+fn to_wire_text_model(found: TextModel) -> types::Model {
+    to_wire_model(found.id, found.created, found.owned_by)
 }
 
-fn model(id: String, created: Option<i64>, owned_by: Option<String>) -> types::Model {
+fn to_wire_model(id: String, created: Option<i64>, owned_by: Option<String>) -> types::Model {
     types::Model {
         id,
         object: types::ModelObject::Model,
-        created: created.unwrap_or(CREATED),
-        owned_by: owned_by.unwrap_or_else(|| OWNER.to_owned()),
+        created: created.unwrap_or(DEFAULT_CREATED),
+        owned_by: owned_by.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
         shutdown_date: None,
         extra: serde_json::Map::new(),
     }

@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::coding::BodyDecoder;
-use super::unread::UnreadBody;
+use super::content_coding::BodyDecoder;
+use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::Caller;
 use crate::gateway::people::Actor;
@@ -29,15 +29,15 @@ use crate::gateway::spool::{BudgetExceeded, Spool, SpooledBytes};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
 /// The minimum rate of a body, averaged over this window, from its first byte on.
-const RATE: u64 = CLIENT_BODY_BYTES_PER_SECOND;
-const WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
+const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
+const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
 /// The size that any compressed body may unpack to (ours): as much as the window of a decoder holds anyway.
-const LOOSE: u64 = 8 * 1024 * 1024;
+const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
 /// Above that size, a body may unpack to at most this multiple of its compressed size (ours). Otherwise a few
 /// kilobytes, sent many times at once, fill the disk. Long conversations that repeat themselves shrink to a thirtieth,
 /// images hardly.
-const DENSITY: u64 = 200;
+const EXPANSION_RATIO_MAX: u64 = 200;
 
 /// The proof of authentication, without which no body is read.
 pub(crate) trait AuthPrincipal {
@@ -61,23 +61,23 @@ impl AuthPrincipal for Actor {
 pub(crate) struct JsonBody<T> {
     request: hyper::Request<Body>,
     unread: UnreadBody,
-    most: usize,
+    max_bytes: usize,
     described: PhantomData<fn() -> T>,
 }
 
 /// A body on its way: unpacked, counted, and held to a minimum rate.
 pub(super) struct IncomingBody {
     body: Body,
-    unpacker: Option<BodyDecoder>,
+    decoder: Option<BodyDecoder>,
     /// The limit on the received bytes, and on the unpacked ones.
     most: u64,
     received: u64,
-    unpacked: u64,
+    decoded: u64,
     /// The time until which further bytes are awaited. Every byte extends it, but never beyond one window from now.
     deadline: Instant,
-    alarm: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
     /// The reason that is reported if the body does not arrive.
-    broken: RejectionReason,
+    error_reason: RejectionReason,
 }
 
 // === impl JsonBody ===
@@ -94,14 +94,14 @@ impl<T> JsonBody<T> {
     ///
     /// Returns 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the
     /// body does not arrive completely, 429 or 503 if bodies that are still arriving hold all the memory that they may.
-    pub(crate) async fn read(self, ticket: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
-        let mut arriving = self.arriving()?;
-        let (mut read, mut memory) = (BytesMut::new(), spool.owned_by(ticket.key()).memory());
-        while let Some(data) = arriving.data().await? {
-            memory.hold((read.len() + data.len()) as u64).map_err(|error| no_room(&error))?;
-            read.extend_from_slice(&data);
+    pub(crate) async fn read(self, principal: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
+        let mut incoming = self.into_incoming()?;
+        let (mut body, mut memory) = (BytesMut::new(), spool.owned_by(principal.key()).memory());
+        while let Some(data) = incoming.next_data().await? {
+            memory.set_bytes((body.len() + data.len()) as u64).map_err(|error| spool_error(&error))?;
+            body.extend_from_slice(&data);
         }
-        Ok(read.freeze())
+        Ok(body.freeze())
     }
 
     /// Reads a body that may be large: all but the beginning goes to the spool as it comes.
@@ -109,20 +109,24 @@ impl<T> JsonBody<T> {
     /// # Errors
     ///
     /// Returns the errors of [`JsonBody::read`], and 503 if the disk does not take the body.
-    pub(crate) async fn keep(self, ticket: &impl AuthPrincipal, spool: &Spool) -> Result<SpooledBytes, Error> {
-        let mut arriving = self.arriving()?;
-        let mut keeper = spool.owned_by(ticket.key()).keeper();
-        while let Some(data) = arriving.data().await? {
-            keeper.write(data).await.map_err(|error| no_room(&error))?;
+    pub(crate) async fn read_to_spool(
+        self,
+        principal: &impl AuthPrincipal,
+        spool: &Spool,
+    ) -> Result<SpooledBytes, Error> {
+        let mut incoming = self.into_incoming()?;
+        let mut writer = spool.owned_by(principal.key()).bytes_writer();
+        while let Some(data) = incoming.next_data().await? {
+            writer.write(data).await.map_err(|error| spool_error(&error))?;
         }
-        keeper.finish().await.map_err(|error| no_room(&error))
+        writer.finish().await.map_err(|error| spool_error(&error))
     }
 
-    fn arriving(self) -> Result<IncomingBody, Error> {
+    fn into_incoming(self) -> Result<IncomingBody, Error> {
         if !is_json(content_type(&self.request)) {
             return Err(Error::UnsupportedMedia("Expected the header 'Content-Type: application/json'.".to_owned()));
         }
-        IncomingBody::new(self.request, self.most as u64, RejectionReason::InvalidJson)
+        IncomingBody::new(self.request, self.max_bytes as u64, RejectionReason::InvalidJson)
     }
 }
 
@@ -134,17 +138,30 @@ impl IncomingBody {
     /// # Errors
     ///
     /// Returns 415 for an unknown content encoding, and 413 if the announced length is above the limit.
-    pub(super) fn new(request: hyper::Request<Body>, most: u64, broken: RejectionReason) -> Result<Self, Error> {
+    pub(super) fn new(
+        request: hyper::Request<Body>,
+        max_bytes: u64,
+        error_reason: RejectionReason,
+    ) -> Result<Self, Error> {
         let headers = request.headers();
-        let unpacker = BodyDecoder::of(headers)?;
+        let decoder = BodyDecoder::from_headers(headers)?;
         let announced =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
-        if announced.is_some_and(|length: u64| length > most) {
-            return Err(too_large(most));
+        if announced.is_some_and(|length: u64| length > max_bytes) {
+            return Err(too_large(max_bytes));
         }
-        let deadline = Instant::now() + WINDOW;
-        let alarm = Box::pin(sleep_until(deadline));
-        Ok(Self { body: request.into_body(), unpacker, most, received: 0, unpacked: 0, deadline, alarm, broken })
+        let deadline = Instant::now() + RATE_WINDOW;
+        let timer = Box::pin(sleep_until(deadline));
+        Ok(Self {
+            body: request.into_body(),
+            decoder,
+            most: max_bytes,
+            received: 0,
+            decoded: 0,
+            deadline,
+            timer,
+            error_reason,
+        })
     }
 
     /// The next bytes; `None` at the end.
@@ -152,39 +169,39 @@ impl IncomingBody {
     /// # Errors
     ///
     /// Returns 413 above the limit, 400 if the body breaks off, comes too slowly or cannot be unpacked.
-    pub(super) async fn data(&mut self) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn next_data(&mut self) -> Result<Option<Bytes>, Error> {
         poll_fn(|cx| self.poll_data(cx)).await.transpose()
     }
 
     /// Returns the next piece, like [`IncomingBody::data`].
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
-            if let Some(piece) = ready!(self.poll_unpack(cx)) {
+            if let Some(piece) = ready!(self.poll_decode(cx)) {
                 return Poll::Ready(Some(piece));
             }
-            let data = match ready!(self.poll_come(cx)) {
+            let data = match ready!(self.poll_receive(cx)) {
                 Some(Ok(data)) => data,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => {
-                    let rest = self.unpacker.take().map_or(Ok(None), BodyDecoder::finish);
-                    return Poll::Ready(self.come_out(rest).transpose());
+                    let rest = self.decoder.take().map_or(Ok(None), BodyDecoder::finish);
+                    return Poll::Ready(self.check_decoded(rest).transpose());
                 }
             };
-            match &mut self.unpacker {
+            match &mut self.decoder {
                 None => return Poll::Ready(Some(Ok(data))),
-                Some(unpacker) => unpacker.feed(data),
+                Some(decoder) => decoder.feed(data),
             }
         }
     }
 
     /// The next unpacked bytes; `None` if more must arrive first.
-    fn poll_unpack(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    fn poll_decode(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
-            let Some(unpacker) = &mut self.unpacker else { return Poll::Ready(None) };
+            let Some(decoder) = &mut self.decoder else { return Poll::Ready(None) };
             // The ratio of unpacked to received bytes varies widely, so other tasks run in between.
             ready!(pin!(consume_budget()).poll(cx));
-            let piece = unpacker.next();
-            match self.come_out(piece) {
+            let piece = decoder.next();
+            match self.check_decoded(piece) {
                 Ok(Some(piece)) if piece.is_empty() => {}
                 come => return Poll::Ready(come.transpose()),
             }
@@ -192,16 +209,16 @@ impl IncomingBody {
     }
 
     /// The next bytes as they arrive.
-    fn poll_come(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(self.broke_off("whole")))),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(self.incomplete_body_error("whole")))),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => return Poll::Ready(Some(self.count(data))),
+                    Ok(data) => return Poll::Ready(Some(self.count_received(data))),
                     Err(_trailers) => {}
                 },
-                Poll::Pending => match ready!(self.poll_late(cx)) {
+                Poll::Pending => match ready!(self.poll_deadline(cx)) {
                     Ok(()) => {}
                     Err(late) => return Poll::Ready(Some(Err(late))),
                 },
@@ -210,41 +227,45 @@ impl IncomingBody {
     }
 
     /// Counts an unpacked piece, and checks the limits.
-    fn come_out(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
+    fn check_decoded(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
         let piece = piece.map_err(|_| {
             let message = "The request body does not match its header 'Content-Encoding', is damaged, or consists of thousands of parts.";
-            Error::from(Rejection::whole(self.broken, message))
+            Error::from(Rejection::for_body(self.error_reason, message))
         })?;
-        self.unpacked += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        if self.unpacked > self.most {
+        self.decoded += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if self.decoded > self.most {
             return Err(too_large(self.most));
         }
-        if self.unpacked > LOOSE.max(self.received.saturating_mul(DENSITY)) { Err(too_dense()) } else { Ok(piece) }
+        if self.decoded > ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO_MAX)) {
+            Err(expands_too_much())
+        } else {
+            Ok(piece)
+        }
     }
 
     /// Ready when the alarm fires: an error if the body is late, and `Ok` if it has gained more time meanwhile.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        ready!(self.alarm.as_mut().poll(cx));
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        ready!(self.timer.as_mut().poll(cx));
         if self.deadline <= Instant::now() {
-            return Poll::Ready(Err(self.broke_off("in time")));
+            return Poll::Ready(Err(self.incomplete_body_error("in time")));
         }
-        self.alarm.as_mut().reset(self.deadline);
+        self.timer.as_mut().reset(self.deadline);
         Poll::Ready(Ok(()))
     }
 
-    fn count(&mut self, data: Bytes) -> Result<Bytes, Error> {
+    fn count_received(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
         // Each byte gains its share of a second. Time in which no reader asked for bytes does not count against the
         // sender, and a sender cannot gain more than one window ahead: a body that began quickly must not stall for
         // hours.
-        let paid = Duration::from_nanos(length.saturating_mul(1_000_000_000) / RATE);
-        self.deadline = (self.deadline.max(now) + paid).min(now + WINDOW);
+        let gained_time = Duration::from_nanos(length.saturating_mul(1_000_000_000) / MIN_BYTES_PER_SECOND);
+        self.deadline = (self.deadline.max(now) + gained_time).min(now + RATE_WINDOW);
         if self.received > self.most { Err(too_large(self.most)) } else { Ok(data) }
     }
 
-    fn broke_off(&self, how: &str) -> Error {
-        Rejection::whole(self.broken, format!("The request body did not arrive {how}.")).into()
+    fn incomplete_body_error(&self, how: &str) -> Error {
+        Rejection::for_body(self.error_reason, format!("The request body did not arrive {how}.")).into()
     }
 }
 
@@ -260,35 +281,35 @@ pub(super) fn is_json(content_type: &str) -> bool {
 }
 
 /// The error if the disk or a budget does not accept the body. A retry may succeed.
-pub(super) fn no_room(error: &io::Error) -> Error {
+pub(super) fn spool_error(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {
         tracing::debug!(%exceeded, "a request body was refused");
         return match exceeded {
-            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => Error::HoldsTooMuch(format!(
+            BudgetExceeded::KeyMemory | BudgetExceeded::KeyDisk => Error::BudgetExceeded(format!(
                 "Too much data at once: {exceeded}. Try again when other requests have ended."
             )),
-            BudgetExceeded::Memory | BudgetExceeded::Disk | BudgetExceeded::Free => Error::Unavailable,
+            BudgetExceeded::Memory | BudgetExceeded::Disk | BudgetExceeded::FreeSpace => Error::Unavailable,
         };
     }
     tracing::error!(%error, "an upload could not be written to the spool");
     Error::Unavailable
 }
 
-fn too_large(most: u64) -> Error {
+fn too_large(max_bytes: u64) -> Error {
     Error::TooLarge(Rejection {
         param: None,
         reason: None,
-        message: format!("The request body is larger than {most} bytes."),
+        message: format!("The request body is larger than {max_bytes} bytes."),
     })
 }
 
-fn too_dense() -> Error {
+fn expands_too_much() -> Error {
     Error::TooLarge(Rejection {
         param: None,
         reason: None,
         message: format!(
-            "The request body decompresses to more than {DENSITY} times its size. Send it uncompressed, without the header 'Content-Encoding'."
+            "The request body decompresses to more than {EXPANSION_RATIO_MAX} times its size. Send it uncompressed, without the header 'Content-Encoding'."
         ),
     })
 }
@@ -299,8 +320,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + Sync + 'static> ExclusiveExtracto
         context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::watch(request);
-        Ok(Self { request, unread, most: context.request_body_max_bytes(), described: PhantomData })
+        let (request, unread) = UnreadBody::capture_from(request);
+        Ok(Self { request, unread, max_bytes: context.request_body_max_bytes(), described: PhantomData })
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::activity::{ConnectionActivity, ConnectionDeadlines, ConnectionState};
+use super::connection_activity::{ConnectionActivity, ConnectionDeadlines, ConnectionState};
 use crate::gateway::config::{ConnectionLimits, TrustedProxies};
 use crate::gateway::telemetry::ConnectionMetrics;
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
@@ -25,15 +25,15 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than the 60 seconds for which load balancers commonly keep idle connections, so that they close first (ours).
 const IDLE_DEADLINE: Duration = Duration::from_secs(75);
 /// The maximum number of connections to the metrics listener (ours).
-const MEASURING_MAX: usize = 64;
+const METRICS_CONNECTIONS_MAX: usize = 64;
 /// A connection may need a file and an upstream connection in addition to its own descriptor.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
 /// A shortage closes at most one in `BATCH` of all connections at once.
-const BATCH: usize = 64;
+const EVICTION_BATCH_DIVISOR: usize = 64;
 /// A shortage is logged at most this often (ours).
-const LOG_INTERVAL: Duration = Duration::from_secs(5);
+const SHORTAGE_LOG_INTERVAL: Duration = Duration::from_secs(5);
 /// The time that a connection has to close after it was told to leave (ours).
-const LEAVING_PATIENCE: Duration = Duration::from_millis(50);
+const EVICTION_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The open connections of a listener.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct ConnectionTable {
     max_per_address: usize,
     pub(super) deadlines: ConnectionDeadlines,
     /// Proxies carry the traffic of many callers, so the limit for one address does not apply to them.
-    exempt: TrustedProxies,
+    exempt_proxies: TrustedProxies,
     metrics: ConnectionMetrics,
     epoch: Instant,
     open: Mutex<ConnectionTableState>,
@@ -55,17 +55,17 @@ pub(crate) struct ConnectionTable {
 struct ConnectionTableState {
     connections: HashMap<u64, Arc<ClientConnection>>,
     /// The number of connections of each address that have not been told to leave.
-    by_address: HashMap<IpAddr, usize>,
+    count_by_address: HashMap<IpAddr, usize>,
     /// The number of connections that have been told to leave.
-    leaving: usize,
-    next: u64,
+    leaving_count: usize,
+    last_id: u64,
     is_stopping: bool,
 }
 
 /// The events since the last line of the log about a shortage.
 #[derive(Debug, Default)]
 struct ShortageCounts {
-    logged: Option<Instant>,
+    last_logged: Option<Instant>,
     evicted: usize,
     refused: usize,
     failed: usize,
@@ -119,28 +119,29 @@ impl ConnectionTable {
             idle: IDLE_DEADLINE,
             write: Duration::from_secs(CLIENT_WRITE_STALL_SECONDS),
         };
-        Arc::new(Self::with(max, max_per_address, deadlines, exempt.clone(), metrics))
+        Arc::new(Self::with_limits(max, max_per_address, deadlines, exempt.clone(), metrics))
     }
 
     /// The connections of metrics collectors: few, and counted apart from the callers', so that a shortage there can be
     /// observed.
-    pub(crate) fn measuring() -> Arc<Self> {
-        let limits = ConnectionLimits { max: Some(MEASURING_MAX), max_per_address: Some(MEASURING_MAX) };
+    pub(crate) fn for_metrics() -> Arc<Self> {
+        let limits =
+            ConnectionLimits { max: Some(METRICS_CONNECTIONS_MAX), max_per_address: Some(METRICS_CONNECTIONS_MAX) };
         Self::new(limits, u64::MAX, &TrustedProxies::default(), ConnectionMetrics::default())
     }
 
-    pub(super) fn with(
+    pub(super) fn with_limits(
         max: usize,
         max_per_address: usize,
         deadlines: ConnectionDeadlines,
-        exempt: TrustedProxies,
+        exempt_proxies: TrustedProxies,
         metrics: ConnectionMetrics,
     ) -> Self {
         Self {
             max,
             max_per_address,
             deadlines,
-            exempt,
+            exempt_proxies,
             metrics,
             epoch: Instant::now(),
             open: Mutex::default(),
@@ -150,7 +151,7 @@ impl ConnectionTable {
     }
 
     /// Reports the number of connections in each state to the metrics.
-    pub(crate) fn measure(&self) {
+    pub(crate) fn report_to_metrics(&self) {
         let mut counts = ConnectionState::ALL.map(|state| (state.as_str(), 0));
         for connection in self.lock().connections.values() {
             counts[connection.activity.state().0 as usize].1 += 1;
@@ -170,31 +171,31 @@ impl ConnectionTable {
 
     /// Admits a new connection; `None` if all others are being served.
     pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<ConnectionSlot> {
-        let address = network(remote.ip());
-        let is_exempt = self.exempt.trusts(remote.ip());
+        let address = network_prefix(remote.ip());
+        let is_exempt = self.exempt_proxies.trusts(remote.ip());
         let mut open = self.lock();
         let mut evicted = 0;
         let has_room = !open.is_stopping
             && (is_exempt
-                || open.of(address) < self.max_per_address
+                || open.count_for_address(address) < self.max_per_address
                 || self.evict(&mut open, Some(address), &mut evicted))
-            && (open.staying() < self.max || self.evict(&mut open, None, &mut evicted));
-        let admission = has_room.then(|| self.place(&mut open, address, is_exempt));
+            && (open.staying_count() < self.max || self.evict(&mut open, None, &mut evicted));
+        let admission = has_room.then(|| self.insert(&mut open, address, is_exempt));
         drop(open);
         let refused = usize::from(!has_room);
         if refused > 0 {
-            self.metrics.closed("refused");
+            self.metrics.count_closed("refused");
         }
         if evicted + refused > 0 {
-            self.report(ShortageCounts { evicted, refused, ..ShortageCounts::default() }, None);
+            self.log_shortage(ShortageCounts { evicted, refused, ..ShortageCounts::default() }, None);
         }
         admission
     }
 
-    fn place(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
-        open.next += 1;
+    fn insert(self: &Arc<Self>, open: &mut ConnectionTableState, address: IpAddr, is_exempt: bool) -> ConnectionSlot {
+        open.last_id += 1;
         let connection = Arc::new(ClientConnection {
-            id: open.next,
+            id: open.last_id,
             address,
             is_exempt,
             activity: ConnectionActivity::new(self.now()),
@@ -203,24 +204,24 @@ impl ConnectionTable {
             waker: Mutex::default(),
         });
         open.connections.insert(connection.id, Arc::clone(&connection));
-        *open.by_address.entry(address).or_default() += 1;
+        *open.count_by_address.entry(address).or_default() += 1;
         ConnectionSlot { connections: Arc::clone(self), connection }
     }
 
     /// Handles a connection that could not be accepted; if descriptors are short, others are closed.
     pub(super) fn accept_failed(&self, error: &std::io::Error) {
-        self.metrics.accept_failed();
+        self.metrics.count_accept_error();
         let mut evicted = 0;
         self.evict(&mut self.lock(), None, &mut evicted);
-        self.report(ShortageCounts { evicted, failed: 1, ..ShortageCounts::default() }, Some(error));
+        self.log_shortage(ShortageCounts { evicted, failed: 1, ..ShortageCounts::default() }, Some(error));
     }
 
     /// Waits while too many connections have been told to leave and have not left yet.
-    pub(super) async fn catch_up(&self) {
-        let is_behind = || self.lock().leaving > self.max / BATCH + 8;
-        while is_behind() {
+    pub(super) async fn wait_for_evicted(&self) {
+        let has_backlog = || self.lock().leaving_count > self.max / EVICTION_BATCH_DIVISOR + 8;
+        while has_backlog() {
             let closed = self.closed.notified();
-            if is_behind() && timeout(LEAVING_PATIENCE, closed).await.is_err() {
+            if has_backlog() && timeout(EVICTION_TIMEOUT, closed).await.is_err() {
                 return;
             }
         }
@@ -249,21 +250,23 @@ impl ConnectionTable {
     }
 
     /// Tells the connections that are next in rank to leave, and counts them; `false` if there are none.
-    fn evict(&self, open: &mut ConnectionTableState, of: Option<IpAddr>, evicted: &mut usize) -> bool {
+    fn evict(&self, open: &mut ConnectionTableState, only_address: Option<IpAddr>, evicted: &mut usize) -> bool {
         let now = self.now();
         let candidates = open.connections.values().filter(|connection| {
-            !connection.is_leaving.load(Ordering::Relaxed) && of.is_none_or(|address| connection.address == address)
+            !connection.is_leaving.load(Ordering::Relaxed)
+                && only_address.is_none_or(|address| connection.address == address)
         });
         let mut candidates: Vec<_> = candidates
             .filter_map(|connection| {
-                let (rank, since) = connection.activity.rank(now)?;
-                let held = if connection.is_exempt { 0 } else { open.of(connection.address) };
-                Some((rank, Reverse(held), since, connection.id))
+                let (rank, since) = connection.activity.eviction_rank(now)?;
+                let connections_of_address =
+                    if connection.is_exempt { 0 } else { open.count_for_address(connection.address) };
+                Some((rank, Reverse(connections_of_address), since, connection.id))
             })
             .collect();
         candidates.sort_unstable();
         let Some(&(first, ..)) = candidates.first() else { return false };
-        let batch = (self.max / BATCH).max(1);
+        let batch = (self.max / EVICTION_BATCH_DIVISOR).max(1);
         let victims: Vec<u64> = candidates
             .into_iter()
             .take_while(|(rank, ..)| *rank == first)
@@ -271,23 +274,23 @@ impl ConnectionTable {
             .take(if first.is_batched() { batch } else { 1 })
             .collect();
         for id in &victims {
-            open.tell_to_go(*id);
+            open.mark_leaving(*id);
         }
         *evicted += victims.len();
         true
     }
 
     /// Adds these events to the counts, and logs the counts from time to time.
-    fn report(&self, new: ShortageCounts, error: Option<&std::io::Error>) {
+    fn log_shortage(&self, new: ShortageCounts, error: Option<&std::io::Error>) {
         let mut shortage = self.shortage.lock().unwrap_or_else(PoisonError::into_inner);
         shortage.evicted += new.evicted;
         shortage.refused += new.refused;
         shortage.failed += new.failed;
-        if shortage.logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
+        if shortage.last_logged.is_some_and(|logged| logged.elapsed() < SHORTAGE_LOG_INTERVAL) {
             return;
         }
         let ShortageCounts { evicted, refused, failed, .. } = *shortage;
-        *shortage = ShortageCounts { logged: Some(Instant::now()), ..ShortageCounts::default() };
+        *shortage = ShortageCounts { last_logged: Some(Instant::now()), ..ShortageCounts::default() };
         drop(shortage);
         let error = error.map(tracing::field::display);
         let (max, max_per_address) = (self.max, self.max_per_address);
@@ -316,27 +319,27 @@ impl ConnectionTable {
 
 impl ConnectionTableState {
     /// The number of connections of an address that have not been told to leave.
-    fn of(&self, address: IpAddr) -> usize {
-        self.by_address.get(&address).copied().unwrap_or_default()
+    fn count_for_address(&self, address: IpAddr) -> usize {
+        self.count_by_address.get(&address).copied().unwrap_or_default()
     }
 
-    fn staying(&self) -> usize {
-        self.connections.len().saturating_sub(self.leaving)
+    fn staying_count(&self) -> usize {
+        self.connections.len().saturating_sub(self.leaving_count)
     }
 
-    fn tell_to_go(&mut self, id: u64) {
+    fn mark_leaving(&mut self, id: u64) {
         let Some(connection) = self.connections.get(&id).cloned() else { return };
-        self.leaving += 1;
-        self.release(connection.address);
+        self.leaving_count += 1;
+        self.release_address(connection.address);
         connection.is_leaving.store(true, Ordering::Release);
         connection.wake();
     }
 
-    fn release(&mut self, address: IpAddr) {
-        if let Some(count) = self.by_address.get_mut(&address) {
+    fn release_address(&mut self, address: IpAddr) {
+        if let Some(count) = self.count_by_address.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
-                self.by_address.remove(&address);
+                self.count_by_address.remove(&address);
             }
         }
     }
@@ -356,7 +359,7 @@ impl ClientConnection {
     }
 
     /// Registers the task to be woken when the connection is told to leave or to stop.
-    pub(super) fn listen(&self, cx: &Context<'_>) {
+    pub(super) fn register_waker(&self, cx: &Context<'_>) {
         let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -384,16 +387,16 @@ impl ConnectionSlot {
     }
 
     /// Keeps a connection that was told to leave but serves a request by now.
-    pub(super) fn stay(&self) {
+    pub(super) fn cancel_eviction(&self) {
         let mut open = self.connections.lock();
         self.connection.is_leaving.store(false, Ordering::Release);
-        open.leaving -= 1;
-        *open.by_address.entry(self.connection.address).or_default() += 1;
+        open.leaving_count -= 1;
+        *open.count_by_address.entry(self.connection.address).or_default() += 1;
     }
 
     /// Counts the reason for which the connection is closed.
-    pub(super) fn closed(&self, reason: &'static str) {
-        self.connections.metrics.closed(reason);
+    pub(super) fn count_closed(&self, reason: &'static str) {
+        self.connections.metrics.count_closed(reason);
     }
 }
 
@@ -402,9 +405,9 @@ impl Drop for ConnectionSlot {
         let mut open = self.connections.lock();
         if open.connections.remove(&self.connection.id).is_some() {
             if self.connection.is_leaving.load(Ordering::Relaxed) {
-                open.leaving -= 1;
+                open.leaving_count -= 1;
             } else {
-                open.release(self.connection.address);
+                open.release_address(self.connection.address);
             }
         }
         drop(open);
@@ -413,7 +416,7 @@ impl Drop for ConnectionSlot {
 }
 
 /// The network that an address belongs to: an IPv6 customer gets at least 2^64 addresses.
-fn network(address: IpAddr) -> IpAddr {
+fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
         address @ IpAddr::V4(_) => address,

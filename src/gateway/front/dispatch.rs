@@ -20,17 +20,17 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::answer::{NO_STORE, PanicCatcher, ResponseCounter, panic_text, refusal};
-use super::context::request_context;
+use super::request_context::build_request_context;
+use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, panic_text};
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 
 /// The time limit on the request over loopback (ours).
-const LOOPBACK_PATIENCE: Duration = Duration::from_secs(10);
+const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A path segment of at least this length may be a secret: all secrets of the gateway are longer.
-const SECRET_LENGTH: usize = 16;
+const SECRET_MIN_LENGTH: usize = 16;
 /// Answers of the operators' API must not be stored.
-const OPERATORS: &str = "/admin/";
+const ADMIN_PATH_PREFIX: &str = "/admin/";
 
 /// The routes of a server, with the state that their handlers are given.
 pub(super) struct RequestDispatcher<C: ServerContext> {
@@ -50,7 +50,7 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
         let (sender, context_of_request) = oneshot::channel();
         let sender = Mutex::new(Some(sender));
         let take_context = move |context: RequestContext<C>| {
-            hand_over(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
+            send_context(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
         };
         // The path cannot be guessed, and only the first request to it gets a context.
         let path = format!("/{}", Uuid::new_v4());
@@ -70,13 +70,13 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
             stream.write_all(head.as_bytes()).await?;
             context_of_request.await.map_err(std::io::Error::other)
         };
-        let context = timeout(LOOPBACK_PATIENCE, request).await.map_err(std::io::Error::from).flatten();
+        let context = timeout(LOOPBACK_TIMEOUT, request).await.map_err(std::io::Error::from).flatten();
         // Dropping the server closes its port.
         Ok(Self { context: context.map_err(ServerError::Loopback)? })
     }
 
     /// Answers a request, even if its handler panics.
-    pub(super) async fn answer(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
+    pub(super) async fn dispatch(&self, request: Request<Body>, remote: SocketAddr) -> Response<Body> {
         let request_id = Uuid::new_v4().to_string();
         let header = HeaderValue::try_from(&request_id);
         let mut response = self.route(request, request_id, remote).await;
@@ -90,26 +90,26 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
         let server = &self.context.server;
         let found = match server.router.lookup_route(request.method(), request.uri().path().into(), None) {
             Ok(found) => found,
-            Err(error) => return counted(&server.private, no_route(&request, &error)),
+            Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
         };
         let info = RequestInfo::new(&request, remote);
-        let context = request_context(&self.context, found.endpoint, request_id, info);
+        let context = build_request_context(&self.context, found.endpoint, request_id, info);
         match PanicCatcher(found.handler.handle_request(context, request)).await {
             Ok(Ok(response)) => return response,
             // The gateway's handlers and extractors return their errors as answers, so this does not happen.
             Ok(Err(_)) => tracing::error!("a handler returned no answer"),
             Err(panic) => tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked"),
         }
-        counted(&server.private, refusal(&Error::Internal))
+        counted_response(&server.private, error_response(&Error::Internal))
     }
 }
 
 /// Answers the request that is made to obtain its context.
-async fn hand_over<C: ResponseCounter>(
+async fn send_context<C: ResponseCounter>(
     context: RequestContext<C>,
     receiver: Option<oneshot::Sender<RequestContext<C>>>,
 ) -> Result<Response<Body>, HttpError> {
-    let Some(receiver) = receiver else { return nothing_here(context).await };
+    let Some(receiver) = receiver else { return not_found(context).await };
     drop(receiver.send(context));
     Ok(Response::new(Body::empty()))
 }
@@ -119,36 +119,36 @@ async fn hand_over<C: ResponseCounter>(
 /// # Errors
 ///
 /// None; dropshot requires the type.
-pub(crate) async fn nothing_here<C: ResponseCounter>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
+pub(crate) async fn not_found<C: ResponseCounter>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let request = &context.request;
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    let is_of_operators = path.starts_with(OPERATORS);
-    let mut response = refusal(&Error::NotFound(MissingResource::Url { method, path }));
-    if is_of_operators {
+    let is_admin_path = path.starts_with(ADMIN_PATH_PREFIX);
+    let mut response = error_response(&Error::NotFound(MissingResource::Url { method, path }));
+    if is_admin_path {
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
-    Ok(counted(context.context(), response))
+    Ok(counted_response(context.context(), response))
 }
 
 /// The refusal of a request for which the router returned `error`.
-fn no_route(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
+fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
     let path = request.uri().path();
     let allowed = error.headers.iter().flat_map(|headers| headers.get_all(ALLOW));
     let mut allowed: Vec<&str> = allowed.filter_map(|method| method.to_str().ok()).collect();
     allowed.sort_unstable();
-    let (method, whole) = (request.method().to_string(), path.to_owned());
-    let refused = match error.status_code {
+    let (method, full_path) = (request.method().to_string(), path.to_owned());
+    let gateway_error = match error.status_code {
         status if !status.is_client_error() => Error::Internal,
         // The root is reported as an unknown address, not as a wrong method: a request for it comes from a person or
         // from a client with a wrong address.
-        _ if path != "/" && !allowed.is_empty() => Error::NotFound(MissingResource::Method { method, path: whole }),
+        _ if path != "/" && !allowed.is_empty() => Error::NotFound(MissingResource::Method { method, path: full_path }),
         status if status.as_status() == StatusCode::BAD_REQUEST => {
-            Rejection::whole(RejectionReason::InvalidValue, error.external_message.clone()).into()
+            Rejection::for_body(RejectionReason::InvalidValue, error.external_message.clone()).into()
         }
-        _ => Error::NotFound(MissingResource::Url { method, path: whole }),
+        _ => Error::NotFound(MissingResource::Url { method, path: full_path }),
     };
-    let mut response = refusal(&refused);
-    if path.starts_with(OPERATORS) {
+    let mut response = error_response(&gateway_error);
+    if path.starts_with(ADMIN_PATH_PREFIX) {
         response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     }
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -171,14 +171,14 @@ fn wants_websocket(headers: &HeaderMap) -> bool {
     protocols.into_iter().any(|protocol| protocol.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
-fn counted<C: ResponseCounter>(server: &C, response: Response<Bytes>) -> Response<Body> {
-    server.answered("none", response.status().as_u16());
+fn counted_response<C: ResponseCounter>(server: &C, response: Response<Bytes>) -> Response<Body> {
+    server.count_response("none", response.status().as_u16());
     response.map(Body::from)
 }
 
 /// Returns a path without its long segments: a segment may be a one-time link, or a key in the wrong place.
 fn without_secrets(path: &str) -> String {
-    let segments = path.split('/').map(|segment| if segment.len() < SECRET_LENGTH { segment } else { "…" });
+    let segments = path.split('/').map(|segment| if segment.len() < SECRET_MIN_LENGTH { segment } else { "…" });
     segments.collect::<Vec<_>>().join("/")
 }
 

@@ -7,10 +7,10 @@
 //! Carries section 3 of the contract: names, order, limits, and both encodings of an image.
 
 mod data_url;
-mod fields;
+mod edit_fields;
+mod edit_lexer;
 mod form_buffer;
 mod json;
-mod lexer;
 mod multipart;
 
 #[cfg(test)]
@@ -22,15 +22,15 @@ use dropshot::{
     ServerContext,
 };
 
-use super::body::{IncomingBody, content_type, is_json, no_room};
-use super::unread::UnreadBody;
+use super::body::{IncomingBody, content_type, is_json, spool_error};
+use super::unread_body::UnreadBody;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::keys::Caller;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
 /// The limit for everything that is no image: as much as a request without images may have.
-const TEXT_MAX: u64 = MAX_JSON_BODY_BYTES;
+const NON_IMAGE_MAX_BYTES: u64 = MAX_JSON_BODY_BYTES;
 
 /// The body of an edit, unread: multipart form data, or JSON.
 pub(crate) struct EditBody {
@@ -67,8 +67,8 @@ impl EditBody {
 
 async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, Error> {
     if is_json(content_type(&request)) {
-        let arriving = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
-        return json::read(arriving, spool).await;
+        let incoming = IncomingBody::new(request, MAX_EDIT_JSON_BODY_BYTES, RejectionReason::InvalidJson)?;
+        return json::read(incoming, spool).await;
     }
     let Some(boundary) = multipart::boundary(content_type(&request)) else {
         return Err(Error::UnsupportedMedia(
@@ -86,7 +86,7 @@ async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, 
 
 impl EditImages {
     /// Returns an error if no further image is allowed.
-    fn room(&self, param: &str) -> Result<(), Error> {
+    fn check_image_count(&self, param: &str) -> Result<(), Error> {
         if (self.images.len() as u64) < MAX_EDIT_IMAGES {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl EditImages {
     }
 
     /// Completes the form after the last part.
-    fn finish(self, param: &str, fields: fields::EditFields) -> Result<EditForm, Error> {
+    fn finish(self, param: &str, fields: edit_fields::EditFields) -> Result<EditForm, Error> {
         if self.images.is_empty() {
             let message = format!("Missing required parameter: '{param}'.");
             return Err(Rejection::new(param, RejectionReason::MissingParameter, message).into());
@@ -110,7 +110,7 @@ impl ExclusiveExtractor for EditBody {
         _context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::watch(request);
+        let (request, unread) = UnreadBody::capture_from(request);
         Ok(Self { request, unread })
     }
 

@@ -8,7 +8,7 @@ use dropshot::{
 };
 
 use super::body::{IncomingBody, content_type};
-use super::unread::UnreadBody;
+use super::unread_body::UnreadBody;
 use crate::error::{Error, RejectionReason};
 
 /// An unread form. It is read before authentication, because it may be the sign-in form; therefore it must be small.
@@ -30,17 +30,17 @@ impl FormBody {
     /// # Errors
     ///
     /// Returns 415 for a body that is no form, 413 above the limit, 400 if it does not arrive completely.
-    pub(crate) async fn read(self, most: u64) -> Result<Bytes, Error> {
+    pub(crate) async fn read(self, max_bytes: u64) -> Result<Bytes, Error> {
         let kind = content_type(&self.request).split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(Error::UnsupportedMedia("Expected a form.".to_owned()));
         }
-        let mut arriving = IncomingBody::new(self.request, most, RejectionReason::InvalidValue)?;
-        let mut read = BytesMut::new();
-        while let Some(data) = arriving.data().await? {
-            read.extend_from_slice(&data);
+        let mut incoming = IncomingBody::new(self.request, max_bytes, RejectionReason::InvalidValue)?;
+        let mut body = BytesMut::new();
+        while let Some(data) = incoming.next_data().await? {
+            body.extend_from_slice(&data);
         }
-        Ok(read.freeze())
+        Ok(body.freeze())
     }
 }
 
@@ -50,7 +50,7 @@ impl ExclusiveExtractor for FormBody {
         _context: &RequestContext<C>,
         request: hyper::Request<Body>,
     ) -> Result<Self, HttpError> {
-        let (request, unread) = UnreadBody::watch(request);
+        let (request, unread) = UnreadBody::capture_from(request);
         Ok(Self { request, unread })
     }
 

@@ -28,7 +28,7 @@ pub(crate) trait Parameters: DeserializeOwned + JsonSchema + Send + Sync + 'stat
 
 /// An unread query. It is described as a `T`.
 pub(crate) struct Query<T> {
-    text: String,
+    raw_query: String,
     described: PhantomData<fn() -> T>,
 }
 
@@ -41,9 +41,9 @@ impl<T: Parameters> Query<T> {
     ///
     /// Returns 400 for the first parameter that is invalid, by its name.
     pub(crate) fn get(self) -> Result<T, Error> {
-        let mut given = pairs(T::TABLE, &self.text)?;
-        check_fields("", T::TABLE, &mut given)?;
-        serde_json::from_value(Value::Object(given)).map_err(|error| {
+        let mut parameters = parse_pairs(T::TABLE, &self.raw_query)?;
+        check_fields("", T::TABLE, &mut parameters)?;
+        serde_json::from_value(Value::Object(parameters)).map_err(|error| {
             tracing::error!(%error, "the table of an operation does not fit its parameters");
             Error::Internal
         })
@@ -60,14 +60,14 @@ pub(crate) fn check_query(context: &RequestContext<impl ServerContext>) -> Resul
     if operations.any(|operation| operation.queries) {
         return Ok(());
     }
-    let mut given = pairs(&[], context.request.uri().query().unwrap_or_default())?;
-    Ok(check_fields("", &[], &mut given)?)
+    let mut parameters = parse_pairs(&[], context.request.uri().query().unwrap_or_default())?;
+    Ok(check_fields("", &[], &mut parameters)?)
 }
 
 /// The parameters by name, as far as their kinds can be read. A parameter without a value counts as absent.
-fn pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Rejection> {
-    let mut given = Map::new();
-    let mut seen = Vec::new();
+fn parse_pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Rejection> {
+    let mut parameters = Map::new();
+    let mut seen_names = Vec::new();
     let pieces = text.split('&').filter(|piece| !piece.is_empty());
     for (piece, (name, value)) in pieces.zip(form_urlencoded::parse(text.as_bytes())) {
         // With replacement characters the value would be searched for, and not found.
@@ -75,22 +75,22 @@ fn pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Reje
             let message = format!("Invalid '{name}': the text is not UTF-8.");
             return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
         }
-        if seen.contains(&name) {
+        if seen_names.contains(&name) {
             let message = format!("Duplicate parameter: '{name}' may be given once.");
             return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
         }
         let known = table.iter().find(|field| field.name == name);
         if known.is_none() || !value.is_empty() {
-            given.insert(name.to_string(), typed(known, &value));
+            parameters.insert(name.to_string(), to_typed_value(known, &value));
         }
-        seen.push(name);
+        seen_names.push(name);
     }
-    Ok(given)
+    Ok(parameters)
 }
 
 /// Converts a text to the kind that the table requires. A text that is not of this kind stays as it is, and the table
 /// refuses it.
-fn typed(field: Option<&Field>, text: &str) -> Value {
+fn to_typed_value(field: Option<&Field>, text: &str) -> Value {
     match field.map(|field| field.kind) {
         Some(FieldKind::Integer { .. }) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
         Some(FieldKind::Boolean) => text.parse::<bool>().map_or_else(|_| text.into(), Value::from),
@@ -101,8 +101,8 @@ fn typed(field: Option<&Field>, text: &str) -> Value {
 #[async_trait]
 impl<T: Parameters> SharedExtractor for Query<T> {
     async fn from_request<C: ServerContext>(context: &RequestContext<C>) -> Result<Self, HttpError> {
-        let text = context.request.uri().query().unwrap_or_default().to_owned();
-        Ok(Self { text, described: PhantomData })
+        let raw_query = context.request.uri().query().unwrap_or_default().to_owned();
+        Ok(Self { raw_query, described: PhantomData })
     }
 
     fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
@@ -117,7 +117,7 @@ mod tests {
     use crate::wire::admin::types;
 
     fn read<T: Parameters>(text: &str) -> Result<T, Error> {
-        Query { text: text.to_owned(), described: PhantomData }.get()
+        Query { raw_query: text.to_owned(), described: PhantomData }.get()
     }
 
     #[track_caller]

@@ -14,11 +14,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::answer::{ResponseCounter, refusal};
 use super::connections::ConnectionTable;
 use super::dispatch::RequestDispatcher;
 use super::listener;
-use super::serving::serve;
+use super::response::{ResponseCounter, error_response};
+use super::served_connection::serve;
 use crate::error::Error;
 
 /// Pause before the next attempt to accept when descriptors or memory are short (ours).
@@ -29,7 +29,7 @@ pub(crate) struct HttpServer {
     address: SocketAddr,
     connections: Arc<ConnectionTable>,
     stop: oneshot::Sender<()>,
-    accepting: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 /// The server could not start.
@@ -65,12 +65,12 @@ struct ConnectionAcceptor<C: ResponseCounter> {
 ///
 /// Returns an error if the address cannot be listened on.
 pub(crate) async fn start<C: ResponseCounter>(
-    describe: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
+    build_api: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
     context: C,
     listen: SocketAddr,
     connections: Arc<ConnectionTable>,
 ) -> Result<HttpServer, ServerError> {
-    let api = describe().map_err(|error| ServerError::Routes(error.to_string()))?;
+    let api = build_api().map_err(|error| ServerError::Routes(error.to_string()))?;
     let failed = |source| ServerError::Listen { address: listen, source };
     let listener = listener::bind(listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -78,7 +78,7 @@ pub(crate) async fn start<C: ResponseCounter>(
     let acceptor = ConnectionAcceptor { listener, connections: Arc::clone(&connections), dispatcher };
     let (stop, stopped) = oneshot::channel();
     let accepting = Handle::current().spawn(acceptor.run(stopped));
-    Ok(HttpServer { address, connections, stop, accepting })
+    Ok(HttpServer { address, connections, stop, accept_task: accepting })
 }
 
 // === impl HttpServer ===
@@ -91,8 +91,8 @@ impl HttpServer {
 
     /// Refuses new connections at once and waits at most `patience` for running requests. Returns `false` if the time
     /// ran out.
-    pub(crate) async fn stop(self, patience: Duration) -> bool {
-        let Self { connections, stop, accepting, .. } = self;
+    pub(crate) async fn stop(self, time_limit: Duration) -> bool {
+        let Self { connections, stop, accept_task: accepting, .. } = self;
         drop(stop);
         let stopped = async {
             if let Err(error) = accepting.await {
@@ -100,7 +100,7 @@ impl HttpServer {
             }
             connections.shut_down().await;
         };
-        timeout(patience, stopped).await.is_ok()
+        timeout(time_limit, stopped).await.is_ok()
     }
 }
 
@@ -116,8 +116,8 @@ impl<C: ResponseCounter> ConnectionAcceptor<C> {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, remote)) => self.take(stream, remote).await,
-                Err(error) if is_of_peer(&error) => {}
+                Ok((stream, remote)) => self.handle_connection(stream, remote).await,
+                Err(error) if is_peer_error(&error) => {}
                 Err(error) => {
                     self.connections.accept_failed(&error);
                     sleep(ACCEPT_PAUSE).await;
@@ -126,27 +126,27 @@ impl<C: ResponseCounter> ConnectionAcceptor<C> {
         }
     }
 
-    async fn take(&self, stream: TcpStream, remote: SocketAddr) {
+    async fn handle_connection(&self, stream: TcpStream, remote: SocketAddr) {
         match self.connections.admit(remote) {
             Some(admission) => {
                 drop(Handle::current().spawn(serve(stream, remote, admission, Arc::clone(&self.dispatcher))));
             }
-            None => refuse(&stream, no_place().as_bytes()),
+            None => refuse_connection(&stream, unavailable_response().as_bytes()),
         }
         // Connections that were just accepted read their request before the next one may take their place.
         tokio::task::yield_now().await;
-        self.connections.catch_up().await;
+        self.connections.wait_for_evicted().await;
     }
 }
 
 /// True if only this one connection failed, before it was accepted.
-fn is_of_peer(error: &std::io::Error) -> bool {
+fn is_peer_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// Answers and closes the connection without waiting for anything.
-fn refuse(stream: &TcpStream, answer: &[u8]) {
+fn refuse_connection(stream: &TcpStream, answer: &[u8]) {
     // If the socket were closed with unread bytes, the system would reset the connection and drop the answer.
     let mut request = [0; 4096];
     drop(stream.try_read(&mut request));
@@ -154,8 +154,8 @@ fn refuse(stream: &TcpStream, answer: &[u8]) {
 }
 
 /// The answer to a connection that cannot be admitted.
-fn no_place() -> String {
-    let answer = refusal(&Error::Unavailable);
+fn unavailable_response() -> String {
+    let answer = error_response(&Error::Unavailable);
     let mut text =
         format!("HTTP/1.1 {}\r\nconnection: close\r\ncontent-length: {}\r\n", answer.status(), answer.body().len());
     for (name, value) in answer.headers() {

@@ -21,7 +21,7 @@ pub(crate) enum AdmissionError {
 pub(crate) enum KeyError {
     /// A value cannot be used.
     #[error("{why}")]
-    Field {
+    InvalidField {
         /// `name`, `user`, `group`, `expires_at` or `grace_seconds`.
         field: &'static str,
         /// The problem, as a sentence for the author of the request.
@@ -31,7 +31,7 @@ pub(crate) enum KeyError {
     #[error("the key does not exist")]
     Unknown,
     /// Its owner can neither enable nor rotate it.
-    #[error("{}", because(*.0))]
+    #[error("{}", lock_message(*.0))]
     Locked(KeyLock),
     /// Its owner cannot set its end later than this.
     #[error("an admin has set the expiry of this key: it cannot be later than {0}")]
@@ -48,11 +48,11 @@ pub(crate) enum KeyError {
 
 impl KeyError {
     pub(super) fn field(field: &'static str, why: &str) -> Self {
-        Self::Field { field, why: why.to_owned() }
+        Self::InvalidField { field, why: why.to_owned() }
     }
 }
 
-const fn because(lock: KeyLock) -> &'static str {
+const fn lock_message(lock: KeyLock) -> &'static str {
     match lock {
         KeyLock::Admin => "an admin has disabled this key: only an admin can enable or rotate it",
         KeyLock::LeftGroup => {
@@ -62,11 +62,11 @@ const fn because(lock: KeyLock) -> &'static str {
 }
 
 /// Returns the name as it is stored, or an error if it cannot be used.
-pub(super) fn check_name(field: &'static str, of: &str, name: &str) -> Result<String, KeyError> {
-    names::name(name).ok_or_else(|| KeyError::Field { field, why: names::bad_name(of) })
+pub(super) fn check_name(field: &'static str, noun: &str, name: &str) -> Result<String, KeyError> {
+    names::parse_name(name).ok_or_else(|| KeyError::InvalidField { field, why: names::invalid_name_message(noun) })
 }
 
-pub(super) fn check_end(end: Option<Timestamp>, now: Timestamp) -> Result<(), KeyError> {
+pub(super) fn check_expiry(end: Option<Timestamp>, now: Timestamp) -> Result<(), KeyError> {
     match end {
         Some(end) if end <= now => Err(KeyError::field("expires_at", "the expiry of the key must be in the future")),
         Some(end) if end > Timestamp::LAST => {

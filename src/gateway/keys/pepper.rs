@@ -28,7 +28,7 @@ impl Pepper {
 
     /// Returns the stored hash of another long random text. The purpose is part of the hash, so that a text for one
     /// purpose is not accepted for another.
-    pub(crate) fn hash_of(&self, purpose: &str, text: &[u8]) -> SecretHash {
+    pub(crate) fn hash_for_purpose(&self, purpose: &str, text: &[u8]) -> SecretHash {
         let mut context = hmac::Context::with_key(&self.0);
         for part in [b"imagate ".as_slice(), purpose.as_bytes(), b"\0", text] {
             context.update(part);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_an_older_installation_stay_good() {
-        let pepper = Pepper::new(&PepperKey::of_older(&MasterKey::for_test(7)));
+        let pepper = Pepper::new(&PepperKey::for_legacy_installation(&MasterKey::for_test(7)));
         let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz012345";
         let secret = BearerSecret::parse(BearerSecretKind::Key, &[text.as_slice(), b"2OVSXj"].concat()).unwrap();
         let hash = pepper.hash(&secret).0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

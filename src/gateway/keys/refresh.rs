@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use super::{ApiKeys, Caller};
 
 /// The interval at which counts of refused requests are written (ours).
-const WRITE_EVERY: Duration = Duration::from_secs(2);
+const COUNT_WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time within which a change by another process takes effect here.
-const REFRESH_EVERY: Duration = Duration::from_millis(250);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The longest wait for the store at a stop (ours): it answers in milliseconds, or not at all.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The task that keeps the key cache up to date.
 pub(super) struct KeyRefreshTask {
@@ -28,28 +28,28 @@ pub(super) struct KeyRefreshTask {
 
 impl ApiKeys {
     /// Keeps the key cache up to date as long as these keys are in use.
-    pub(crate) fn watch(self: &Arc<Self>) {
+    pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
         let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
         let stopped = stopping.clone();
         let task = tokio::runtime::Handle::current().spawn(async move {
-            let (mut well, mut written, mut stops) = (true, Instant::now(), false);
+            let (mut is_readable, mut written, mut stops) = (true, Instant::now(), false);
             while !stops && let Some(keys) = keys.upgrade() {
-                well = keys.round(well).await;
+                is_readable = keys.refresh_once(is_readable).await;
                 written = keys.write_when_due(written).await;
                 drop(keys);
-                stops = timeout(REFRESH_EVERY, stopped.cancelled()).await.is_ok();
+                stops = timeout(REFRESH_INTERVAL, stopped.cancelled()).await.is_ok();
             }
         });
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefreshTask { stopping, task });
+        *self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefreshTask { stopping, task });
     }
 
     /// Ends the watch and writes the counts, because the store is about to be closed.
     pub(crate) async fn stop(&self) {
-        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(KeyRefreshTask { stopping, mut task }) = watch {
+        let refresh_task = self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(KeyRefreshTask { stopping, mut task }) = refresh_task {
             stopping.cancel();
             // The task is not ended in the middle of a write, because its counts would be lost.
-            if timeout(STOP_PATIENCE, &mut task).await.is_err() {
+            if timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }
         }
@@ -58,12 +58,12 @@ impl ApiKeys {
 
     /// Counts a request of this caller that was refused before it became a job.
     pub(crate) fn note_refusal(&self, caller: &Caller) {
-        self.refusals.of_caller(caller);
+        self.refusals.count_caller(caller);
     }
 
     /// Writes the counts if the last time was long enough ago, and returns the time of the last write.
     async fn write_when_due(&self, written: Instant) -> Instant {
-        if written.elapsed() < WRITE_EVERY {
+        if written.elapsed() < COUNT_WRITE_INTERVAL {
             return written;
         }
         self.write_refusals().await;
@@ -81,11 +81,11 @@ impl ApiKeys {
 
     /// Runs one round. Returns true if the store answered, so that an outage is logged once and not four times a
     /// second.
-    pub(super) async fn round(&self, was_well: bool) -> bool {
-        match self.book.refresh().await {
+    pub(super) async fn refresh_once(&self, was_readable: bool) -> bool {
+        match self.cache.refresh().await {
             Ok(()) => true,
             Err(error) => {
-                if was_well {
+                if was_readable {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(error, "changes of keys could not be read; the known keys stay as they are");
                 }

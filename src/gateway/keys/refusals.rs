@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::book::KeyCacheEntry;
+use super::key_cache::KeyCacheEntry;
 use super::{Caller, KeyId, UserId};
 use crate::gateway::store::{RefusalCount, Store, StoreError, Timestamp, UtcDay};
 
@@ -18,17 +18,17 @@ pub(super) struct RefusalCounter(Mutex<HashMap<(UtcDay, KeyId), RefusalCount>>);
 
 impl RefusalCounter {
     /// Counts a request with this key that was not accepted.
-    pub(super) fn of_caller(&self, caller: &Caller) {
+    pub(super) fn count_caller(&self, caller: &Caller) {
         self.count(caller.key(), caller.user(), caller.group_name());
     }
 
     /// Counts a request with a known key that is disabled or expired.
-    pub(super) fn of_entry(&self, entry: &KeyCacheEntry) {
+    pub(super) fn count_entry(&self, entry: &KeyCacheEntry) {
         self.count(&entry.id, &entry.user, &entry.group_name);
     }
 
     /// Counts a request without a known key.
-    pub(super) fn of_stranger(&self) {
+    pub(super) fn count_unknown(&self) {
         self.count(&KeyId::from(RefusalCount::NO_KEY), &UserId::from(UserId::NOBODY), "");
     }
 
@@ -45,7 +45,7 @@ impl RefusalCounter {
         if counts.is_empty() {
             return Ok(());
         }
-        let written = store.add_refused(&counts).await;
+        let written = store.add_refusals(&counts).await;
         if written.is_err() {
             let mut kept = self.lock();
             for refused in counts {

@@ -45,7 +45,7 @@ impl BearerSecret {
     }
 
     /// Generates another key with the same public id.
-    pub(super) fn under(public_id: &PublicId) -> Result<Self, StoreError> {
+    pub(super) fn generate_for_public_id(public_id: &PublicId) -> Result<Self, StoreError> {
         let letters = public_id.as_str().as_bytes().try_into();
         let letters = letters.map_err(|_| StoreError::Refused("the public id of a key has another length".into()))?;
         Self::with_public_id(BearerSecretKind::Key, letters)

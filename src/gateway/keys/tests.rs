@@ -1,6 +1,6 @@
 //! Authentication with keys: the requests that are accepted and refused, the cost, and the messages.
 
-mod book;
+mod key_cache;
 mod refusals;
 
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::gateway::names::MAX_NAME_CHARS;
-use crate::gateway::store::testing::{StoreDouble, fresh, older};
+use crate::gateway::store::testing::{StoreDouble, legacy_installation, new_store};
 use crate::gateway::store::{KeyStore as _, PeopleStore as _, PepperKey, SqliteStore, UserChange, UserChangeOutcome};
 
 struct Fixture {
@@ -21,8 +21,8 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let (dir, sqlite) = fresh().await;
-        let store = StoreDouble::of(Arc::clone(&sqlite) as Arc<dyn Store>);
+        let (dir, sqlite) = new_store().await;
+        let store = StoreDouble::wrapping(Arc::clone(&sqlite) as Arc<dyn Store>);
         let pepper = Pepper::new(sqlite.pepper_key());
         let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, pepper);
         Self { keys, store, sqlite, dir }
@@ -150,7 +150,7 @@ fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
         user: "usr_1".into(),
         group_name: "default".into(),
         hash: keys.pepper.hash(secret),
-        previous: None,
+        previous_hash: None,
         expires_at: None,
         refused: false,
     }
@@ -162,9 +162,9 @@ async fn a_key_is_good_until_the_moment_it_expires() {
     let Fixture { keys, .. } = Fixture::new().await;
     let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
     let key = KeyCacheEntry { expires_at: Some(moment("2026-06-01T00:00:00Z")), ..entry(&keys, &secret) };
-    assert!(is_good(&key, moment("2026-05-31T23:59:59.999Z")));
-    assert!(!is_good(&key, moment("2026-06-01T00:00:00Z")));
-    assert!(!is_good(&KeyCacheEntry { refused: true, ..key }, moment("2026-05-31T00:00:00Z")));
+    assert!(is_valid(&key, moment("2026-05-31T23:59:59.999Z")));
+    assert!(!is_valid(&key, moment("2026-06-01T00:00:00Z")));
+    assert!(!is_valid(&KeyCacheEntry { refused: true, ..key }, moment("2026-05-31T00:00:00Z")));
 }
 
 #[tokio::test]
@@ -173,14 +173,14 @@ async fn the_former_secret_is_good_until_the_grace_is_over() {
     let Fixture { keys, .. } = Fixture::new().await;
     let [old, new] = [0; 2].map(|_| BearerSecret::generate(BearerSecretKind::Key).unwrap());
     let until = moment("2026-06-01T00:00:00Z");
-    let key = KeyCacheEntry { previous: Some((keys.pepper.hash(&old), until)), ..entry(&keys, &new) };
+    let key = KeyCacheEntry { previous_hash: Some((keys.pepper.hash(&old), until)), ..entry(&keys, &new) };
     for (secret, now, good) in [
         (&old, "2026-05-31T23:59:59.999Z", true),
         (&old, "2026-06-01T00:00:00Z", false),
         (&new, "2026-05-31T23:59:59.999Z", true),
         (&new, "2026-06-01T00:00:00Z", true),
     ] {
-        assert_eq!(keys.is_its_secret(secret, &key, moment(now)), good, "{now}");
+        assert_eq!(keys.matches_secret(secret, &key, moment(now)), good, "{now}");
     }
 }
 
@@ -210,7 +210,7 @@ async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
     let id = first.id.as_str();
     let too_long = LONGEST_GRACE + Duration::from_secs(1);
     let refused = fixture.keys.rotate(&AuditContext::command(), id, None, too_long).await.unwrap_err();
-    assert!(matches!(refused, KeyError::Field { field: "grace_seconds", .. }));
+    assert!(matches!(refused, KeyError::InvalidField { field: "grace_seconds", .. }));
     let stranger = UserId::from("usr_2");
     let refused = fixture.keys.rotate(&AuditContext::command(), id, Some(&stranger), Duration::ZERO).await.unwrap_err();
     assert!(matches!(refused, KeyError::Unknown));
@@ -226,7 +226,7 @@ async fn members_make_keys_in_the_groups_that_an_admin_allows() {
     let as_herself = AuditContext { kind: ActorKind::User, user: Some(ada.id.clone()), ..AuditContext::command() };
     let as_admin = AuditContext { kind: ActorKind::User, user: Some("usr_admin".into()), ..AuditContext::command() };
     let create = async |act: &AuditContext, user: &UserRow, group: &str| {
-        let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None, at_most: None }).await;
+        let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None, max_keys: None }).await;
         made.map(|made| made.group_name).map_err(|error| error.to_string())
     };
     let none = Err("the group does not exist".to_owned());
@@ -318,7 +318,7 @@ async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
     let disabled = UserRow { disabled_at: Some(act.at), ..user.clone() };
     let long = "x".repeat(MAX_NAME_CHARS + 1);
     let asked = fixture.calls();
-    let new = |name, group, expires_at| NewKey { name, user: &user, group, expires_at, at_most: None };
+    let new = |name, group, expires_at| NewKey { name, user: &user, group, expires_at, max_keys: None };
     for (new, of) in [
         (new("", "b", None), "name"),
         (new("a\n", "b", None), "name"),
@@ -330,11 +330,11 @@ async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
         (NewKey { user: &disabled, ..new("a", "b", None) }, "user"),
     ] {
         let error = fixture.keys.create(&act, new).await.unwrap_err();
-        assert!(matches!(error, KeyError::Field { field, .. } if field == of), "{error:?}");
+        assert!(matches!(error, KeyError::InvalidField { field, .. } if field == of), "{error:?}");
     }
     for (change, of) in [(KeyChange::Rename(long), "name"), (KeyChange::Expire(Some(act.at)), "expires_at")] {
         let error = fixture.keys.change(&act, "key_1", None, change).await.unwrap_err();
-        assert!(matches!(error, KeyError::Field { field, .. } if field == of), "{error:?}");
+        assert!(matches!(error, KeyError::InvalidField { field, .. } if field == of), "{error:?}");
     }
     assert_eq!(fixture.calls(), asked);
 }
@@ -347,7 +347,7 @@ async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotati
         .chunks(2)
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
         .collect();
-    let dir = older([7; 32], &hash).await;
+    let dir = legacy_installation([7; 32], &hash).await;
     for _ in 0..2 {
         let store = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
         let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));

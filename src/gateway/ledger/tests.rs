@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::open::CommitFuture;
+use super::open_record::CommitFuture;
 use super::*;
-use crate::gateway::store::testing::{POISON, StoreDouble, child_dir, fresh, spawn_child};
+use crate::gateway::store::testing::{POISON, StoreDouble, child_dir, new_store, spawn_child};
 use crate::gateway::store::{RecordFilter, SqliteStore};
 
 struct Fixture {
@@ -21,8 +21,8 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
-        let (dir, sqlite) = fresh().await;
-        let store = StoreDouble::of(sqlite);
+        let (dir, sqlite) = new_store().await;
+        let store = StoreDouble::wrapping(sqlite);
         let ledger = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
         Self { ledger, store, dir }
     }
@@ -129,7 +129,7 @@ async fn a_record_names_no_account_that_was_not_asked_and_says_what_is_missing()
 async fn a_call_that_goes_on_when_the_job_ends_is_ambiguous() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
-    open.when_dropped(JobOutcome::cancelled());
+    open.set_drop_outcome(JobOutcome::cancelled());
     open.begin_attempt("primary");
     drop(open);
     fixture.ledger.drain().await;
@@ -174,7 +174,7 @@ async fn an_outcome_is_durable_when_closing_resolves() {
     let fixture = Fixture::new().await;
     fixture.open("r1").await.close(JobOutcome::refused("moderation_blocked")).await.unwrap();
     assert_eq!(fixture.states().await, BTreeMap::from([("r1".to_owned(), JobState::Refused)]));
-    assert_eq!(fixture.ledger.unsettled(), 0);
+    assert_eq!(fixture.ledger.unsettled_records(), 0);
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn a_dropped_record_is_interrupted() {
     let fixture = Fixture::new().await;
     drop(fixture.open("panicked").await);
     let mut streaming = fixture.open("left").await;
-    streaming.when_dropped(JobOutcome::cancelled());
+    streaming.set_drop_outcome(JobOutcome::cancelled());
     drop(streaming);
     drop(fixture.open("closed").await.close(JobOutcome::succeeded()));
     fixture.ledger.drain().await;
@@ -198,7 +198,7 @@ async fn a_dropped_record_is_interrupted() {
 async fn what_gathers_during_a_commit_shares_the_next_one() {
     const CROWD: usize = 100;
     let fixture = Fixture::new().await;
-    fixture.store.hold();
+    fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
     let spawn = |jobs: &mut JoinSet<OpenRecord>, id: usize| {
         let ledger = fixture.ledger.clone();
@@ -209,14 +209,14 @@ async fn what_gathers_during_a_commit_shares_the_next_one() {
     for id in 1..CROWD {
         spawn(&mut jobs, id);
     }
-    fixture.until(|fixture| fixture.ledger.unsettled() == CROWD).await;
-    fixture.store.gate.add_permits(2);
+    fixture.until(|fixture| fixture.ledger.unsettled_records() == CROWD).await;
+    fixture.store.write_permits.add_permits(2);
     let open = jobs.join_all().await;
     assert_eq!(fixture.commits(), 2);
 
     // The outcomes of all of them fit into two more commits: one for the first, and one for the rest.
     let closing: Vec<_> = open.into_iter().map(|open| open.close(JobOutcome::succeeded())).collect();
-    fixture.store.gate.add_permits(2);
+    fixture.store.write_permits.add_permits(2);
     for closing in closing {
         closing.await.unwrap();
     }
@@ -227,10 +227,10 @@ async fn what_gathers_during_a_commit_shares_the_next_one() {
 #[tokio::test]
 async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
     let fixture = Fixture::new().await;
-    fixture.store.hold();
+    fixture.store.hold_writes();
     let abandon = async |id: &str, sent: usize| {
         let mut job = Box::pin(fixture.ledger.open(draft(id)));
-        let until = fixture.until(|fixture| fixture.ledger.unsettled() == sent && fixture.commits() == 1);
+        let until = fixture.until(|fixture| fixture.ledger.unsettled_records() == sent && fixture.commits() == 1);
         tokio::select! {
             _ = &mut job => panic!("the store is held"),
             () = until => drop(job),
@@ -239,7 +239,7 @@ async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
     // The first is abandoned during its commit, the second before.
     abandon("during", 1).await;
     abandon("before", 2).await;
-    fixture.store.gate.add_permits(100);
+    fixture.store.write_permits.add_permits(100);
     fixture.ledger.drain().await;
     assert_eq!(fixture.states().await, BTreeMap::from([("during".to_owned(), JobState::Cancelled)]));
 }
@@ -248,12 +248,13 @@ async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
 async fn an_answer_waits_for_its_record_but_not_for_ever() {
     let fixture = Fixture::new().await;
     let record = fixture.open("slow").await;
-    fixture.store.hold();
+    fixture.store.hold_writes();
     tokio::time::pause();
-    let settled = tokio::time::timeout(Duration::from_secs(60), record.close(JobOutcome::succeeded()).in_time()).await;
+    let settled =
+        tokio::time::timeout(Duration::from_secs(60), record.close(JobOutcome::succeeded()).with_timeout()).await;
     assert!(matches!(settled, Ok(Err(LedgerError::Overloaded))), "{settled:?}");
     tokio::time::resume();
-    fixture.store.gate.add_permits(10);
+    fixture.store.write_permits.add_permits(10);
     fixture.ledger.drain().await;
     assert_eq!(fixture.states().await, BTreeMap::from([("slow".to_owned(), JobState::Succeeded)]));
 }
@@ -261,11 +262,11 @@ async fn an_answer_waits_for_its_record_but_not_for_ever() {
 #[tokio::test]
 async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
     let fixture = Fixture::new().await;
-    fixture.store.hold();
+    fixture.store.hold_writes();
     tokio::time::pause();
     assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
     tokio::time::resume();
-    fixture.store.gate.add_permits(100);
+    fixture.store.write_permits.add_permits(100);
     fixture.ledger.drain().await;
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
     assert_eq!((record.state, record.attempts.len()), (JobState::Cancelled, 0));
@@ -274,9 +275,9 @@ async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
 #[tokio::test]
 async fn an_intent_that_cannot_be_stored_is_refused_and_leaves_nothing() {
     let fixture = Fixture::new().await;
-    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    fixture.store.set_failure(Some(|| StoreError::Busy));
     assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Store(_))));
-    fixture.store.set_trouble(None);
+    fixture.store.set_failure(None);
     fixture.ledger.drain().await;
     assert_eq!(fixture.states().await, BTreeMap::new());
     assert_eq!(fixture.commits(), 1);
@@ -285,14 +286,14 @@ async fn an_intent_that_cannot_be_stored_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn one_row_that_no_database_takes_does_not_hold_back_the_others() {
     let fixture = Fixture::new().await;
-    fixture.store.hold();
+    fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
     for (id, sent) in [("first", 1), ("good", 2), (POISON, 3), ("better", 4)] {
         let ledger = fixture.ledger.clone();
         jobs.spawn(async move { (id, ledger.open(draft(id)).await.is_ok()) });
-        fixture.until(|fixture| fixture.ledger.unsettled() == sent && fixture.commits() == 1).await;
+        fixture.until(|fixture| fixture.ledger.unsettled_records() == sent && fixture.commits() == 1).await;
     }
-    fixture.store.gate.add_permits(100);
+    fixture.store.write_permits.add_permits(100);
     let opened: BTreeMap<_, _> = jobs.join_all().await.into_iter().collect();
     assert_eq!(opened, BTreeMap::from([("first", true), ("good", true), (POISON, false), ("better", true)]));
     fixture.ledger.drain().await;
@@ -301,16 +302,16 @@ async fn one_row_that_no_database_takes_does_not_hold_back_the_others() {
 #[tokio::test]
 async fn more_than_can_wait_is_refused_at_once() {
     let fixture = Fixture::new().await;
-    fixture.store.hold();
+    fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
     for id in 0..MAX_WAITING_INTENTS {
         let ledger = fixture.ledger.clone();
         jobs.spawn(async move { ledger.open(draft(&id.to_string())).await });
     }
-    fixture.until(|fixture| fixture.ledger.unsettled() == MAX_WAITING_INTENTS).await;
+    fixture.until(|fixture| fixture.ledger.unsettled_records() == MAX_WAITING_INTENTS).await;
     assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
     jobs.shutdown().await;
-    fixture.store.gate.add_permits(100);
+    fixture.store.write_permits.add_permits(100);
     fixture.ledger.drain().await;
     drop(fixture.open("later").await);
 }
@@ -329,14 +330,14 @@ async fn a_taken_request_id_is_refused_and_its_record_untouched() {
 async fn an_outcome_outlives_any_trouble_of_the_database() {
     let fixture = Fixture::new().await;
     let (told, dropped) = (fixture.open("told").await, fixture.open("dropped").await);
-    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    fixture.store.set_failure(Some(|| StoreError::Busy));
     drop(dropped);
     let before = fixture.commits();
     assert!(matches!(told.close(JobOutcome::succeeded()).await, Err(LedgerError::Store(_))));
     assert!(fixture.commits() - before >= 3);
-    assert_eq!(fixture.ledger.unsettled(), 2);
+    assert_eq!(fixture.ledger.unsettled_records(), 2);
 
-    fixture.store.set_trouble(None);
+    fixture.store.set_failure(None);
     fixture.ledger.drain().await;
     let expected = [("dropped".to_owned(), JobState::Interrupted), ("told".to_owned(), JobState::Succeeded)];
     assert_eq!(fixture.states().await, BTreeMap::from(expected));
@@ -349,20 +350,20 @@ async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
     fixture.open("r1").await.close(JobOutcome::succeeded()).await.unwrap();
     assert_eq!(trouble(3600), None);
 
-    fixture.store.set_trouble(Some(|| StoreError::Busy));
+    fixture.store.set_failure(Some(|| StoreError::Busy));
     assert!(fixture.ledger.open(draft("r2")).await.is_err());
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
-    fixture.store.set_trouble(None);
+    fixture.store.set_failure(None);
     // The writer detects this by itself, without any request.
     fixture.until(|_| trouble(0).is_none()).await;
 
-    fixture.store.hold();
+    fixture.store.hold_writes();
     let mut waiting = JoinSet::new();
     let ledger = fixture.ledger.clone();
     waiting.spawn(async move { ledger.open(draft("r3")).await.is_ok() });
     fixture.until(|_| trouble(3600).is_some()).await;
     assert_eq!((trouble(0), trouble(3600)), (None, Some(WriteTrouble::Slow)));
-    fixture.store.gate.add_permits(100);
+    fixture.store.write_permits.add_permits(100);
     assert_eq!(waiting.join_all().await, [true]);
     fixture.ledger.drain().await;
     assert_eq!(trouble(3600), None);
@@ -384,7 +385,7 @@ const ROUNDS: usize = 6;
 #[tokio::test]
 async fn a_kill_loses_and_doubles_nothing() {
     for round in 0..ROUNDS {
-        let (dir, store) = fresh().await;
+        let (dir, store) = new_store().await;
         let mut child = spawn_child(module_path!(), "child_that_records_until_it_is_killed", &dir);
         let said = kill_after(&mut child, 40 + 70 * round);
 

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::health::WriteHealth;
-use super::open::{OpenRecord, OpenRecordState};
+use super::open_record::{OpenRecord, OpenRecordState};
 use super::{LedgerError, NodeId, Record};
 use crate::gateway::store::{ReplayWrite, RowWrite, RowWriteOutcome, Store, StoreError};
 use crate::gateway::telemetry::LogThrottle;
@@ -21,7 +21,7 @@ use crate::gateway::telemetry::LogThrottle;
 const MAX_BATCH: usize = 512;
 
 /// The number of tries of an outcome before its job is told. The store itself waits for locks in each try.
-const TRIES_BEFORE_TELLING: u32 = 3;
+const TRIES_BEFORE_REPLY: u32 = 3;
 
 /// The pause between two tries, unless a new message arrives.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ impl ClosedRecord {
         Self { entry, reply, tries: 0 }
     }
 
-    fn tell(&mut self, result: Result<(), LedgerError>) {
+    fn send_reply(&mut self, result: Result<(), LedgerError>) {
         if let Some(reply) = self.reply.take() {
             // The send fails if the caller has left; the result is not needed then.
             let _ = reply.send(result);
@@ -72,7 +72,7 @@ pub(super) struct LedgerWriter {
     node: NodeId,
     inbox: mpsc::UnboundedReceiver<LedgerMessage>,
     /// Outcomes that failed, oldest first.
-    again: Vec<ClosedRecord>,
+    failed_outcomes: Vec<ClosedRecord>,
     health: Arc<WriteHealth>,
     throttle: LogThrottle,
 }
@@ -84,41 +84,44 @@ impl LedgerWriter {
         inbox: mpsc::UnboundedReceiver<LedgerMessage>,
         health: Arc<WriteHealth>,
     ) -> Self {
-        Self { store, node, inbox, again: Vec::new(), health, throttle: LogThrottle::default() }
+        Self { store, node, inbox, failed_outcomes: Vec::new(), health, throttle: LogThrottle::default() }
     }
 
     /// Runs until every ledger and every open record is gone and nothing is left to write.
     pub(super) async fn run(mut self) {
-        while let Some(batch) = self.gather().await {
+        while let Some(batch) = self.next_batch().await {
             if batch.is_empty() {
-                self.check().await;
+                self.check_database().await;
             } else {
-                self.commit(batch).await;
+                self.commit_batch(batch).await;
             }
         }
     }
 
     /// Returns the waiting messages, or the next one if there are none. The batch is empty if no message comes for a
     /// while; `None` means that the channel is closed and nothing is left to write.
-    async fn gather(&mut self) -> Option<Vec<LedgerMessage>> {
-        let mut batch: Vec<_> = self.again.drain(..self.again.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();
-        let room = MAX_BATCH.saturating_sub(batch.len()).max(1);
+    async fn next_batch(&mut self) -> Option<Vec<LedgerMessage>> {
+        let mut batch: Vec<_> =
+            self.failed_outcomes.drain(..self.failed_outcomes.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();
+        let capacity = MAX_BATCH.saturating_sub(batch.len()).max(1);
         if batch.is_empty() {
-            let patience = if self.health.is_failing() { CHECK_WHILE_FAILING } else { CHECK_WHILE_IDLE };
-            let received = timeout(patience, self.inbox.recv_many(&mut batch, room)).await;
+            let check_interval = if self.health.is_failing() { CHECK_WHILE_FAILING } else { CHECK_WHILE_IDLE };
+            let received = timeout(check_interval, self.inbox.recv_many(&mut batch, capacity)).await;
             return (received != Ok(0)).then_some(batch);
         }
         // After a failure the writer pauses; a new message ends the pause, because it may succeed.
-        let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, room)).await;
+        let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, capacity)).await;
         Some(batch)
     }
 
-    async fn commit(&mut self, mut batch: Vec<LedgerMessage>) {
+    async fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
         batch.retain(|message| !message.is_abandoned());
-        match self.write(&batch).await {
-            Ok(written) => batch.into_iter().zip(written).for_each(|(message, written)| settle(message, written)),
-            Err(error) if error.blames_the_row() && batch.len() > 1 => self.commit_singly(batch).await,
-            Err(error) => self.fail(batch, error),
+        match self.write_batch(&batch).await {
+            Ok(written) => {
+                batch.into_iter().zip(written).for_each(|(message, written)| reply_with_outcome(message, written));
+            }
+            Err(error) if error.is_row_fault() && batch.len() > 1 => self.commit_singly(batch).await,
+            Err(error) => self.fail_batch(batch, error),
         }
     }
 
@@ -126,57 +129,59 @@ impl LedgerWriter {
     async fn commit_singly(&mut self, batch: Vec<LedgerMessage>) {
         for message in batch {
             let batch = vec![message];
-            match self.write(&batch).await {
-                Ok(written) => batch.into_iter().zip(written).for_each(|(message, written)| settle(message, written)),
-                Err(error) => self.fail(batch, error),
+            match self.write_batch(&batch).await {
+                Ok(written) => {
+                    batch.into_iter().zip(written).for_each(|(message, written)| reply_with_outcome(message, written));
+                }
+                Err(error) => self.fail_batch(batch, error),
             }
         }
     }
 
-    async fn write(&mut self, batch: &[LedgerMessage]) -> Result<Vec<RowWriteOutcome>, StoreError> {
+    async fn write_batch(&mut self, batch: &[LedgerMessage]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         let writes: Vec<_> = batch.iter().map(LedgerMessage::as_write).collect();
         if writes.is_empty() {
             return Ok(Vec::new());
         }
         self.health.commit_begins();
         let written = self.store.write_rows(&self.node, &writes).await;
-        self.note(written.as_ref().err());
+        self.note_commit_result(written.as_ref().err());
         written
     }
 
     /// Checks that the database accepts writes.
-    async fn check(&mut self) {
+    async fn check_database(&mut self) {
         self.health.commit_begins();
         let checked = self.store.check_writable().await;
-        self.note(checked.as_ref().err());
+        self.note_commit_result(checked.as_ref().err());
         if let Err(error) = checked {
-            self.tell(&error, 0);
+            self.log_failure(&error, 0);
         }
     }
 
-    fn note(&mut self, error: Option<&StoreError>) {
+    fn note_commit_result(&mut self, error: Option<&StoreError>) {
         // A row that no database would accept says nothing about this database.
-        let failed = error.is_none_or(|error| !error.blames_the_row()).then_some(error.is_some());
+        let failed = error.is_none_or(|error| !error.is_row_fault()).then_some(error.is_some());
         self.health.commit_ended(failed);
         if failed == Some(false)
-            && let Some(failures) = self.throttle.worked()
+            && let Some(failures) = self.throttle.record_success()
         {
             tracing::info!(failures, "writing records works again");
         }
     }
 
-    fn tell(&mut self, error: &StoreError, records: usize) {
-        if let Some(failures) = self.throttle.failed(Instant::now()) {
+    fn log_failure(&mut self, error: &StoreError, records: usize) {
+        if let Some(failures) = self.throttle.record_failure(Instant::now()) {
             tracing::error!(error = %display_chain(error), records, failures, "records could not be written");
         }
     }
 
-    fn fail(&mut self, batch: Vec<LedgerMessage>, error: StoreError) {
-        let hopeless = error.blames_the_row();
-        if hopeless {
+    fn fail_batch(&mut self, batch: Vec<LedgerMessage>, error: StoreError) {
+        let is_unwritable = error.is_row_fault();
+        if is_unwritable {
             tracing::error!(error = %display_chain(&error), "the database refused a record");
         } else {
-            self.tell(&error, batch.len());
+            self.log_failure(&error, batch.len());
         }
         let cause = LedgerError::Store(Arc::new(error));
         for message in batch {
@@ -184,20 +189,20 @@ impl LedgerWriter {
                 LedgerMessage::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 LedgerMessage::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 LedgerMessage::Replay { reply, .. } => drop(reply.send(Err(cause.clone()))),
-                LedgerMessage::Close(outgoing) => self.keep(outgoing, &cause, hopeless),
+                LedgerMessage::Close(outgoing) => self.retry_later(outgoing, &cause, is_unwritable),
             }
         }
     }
 
-    fn keep(&mut self, mut outgoing: ClosedRecord, cause: &LedgerError, hopeless: bool) {
-        outgoing.tries += 1;
-        if hopeless || outgoing.tries >= TRIES_BEFORE_TELLING {
-            outgoing.tell(Err(cause.clone()));
+    fn retry_later(&mut self, mut closed_record: ClosedRecord, cause: &LedgerError, is_unwritable: bool) {
+        closed_record.tries += 1;
+        if is_unwritable || closed_record.tries >= TRIES_BEFORE_REPLY {
+            closed_record.send_reply(Err(cause.clone()));
         }
-        if hopeless {
-            tracing::error!(request_id = %outgoing.entry.record.request_id, "the outcome of a job cannot be stored");
+        if is_unwritable {
+            tracing::error!(request_id = %closed_record.entry.record.request_id, "the outcome of a job cannot be stored");
         } else {
-            self.again.push(outgoing);
+            self.failed_outcomes.push(closed_record);
         }
     }
 }
@@ -206,7 +211,7 @@ impl LedgerMessage {
     fn as_write(&self) -> RowWrite<'_> {
         match self {
             Self::Open { intent, .. } => RowWrite::Open(&intent.record),
-            Self::Note { record, .. } => RowWrite::Note(record),
+            Self::Note { record, .. } => RowWrite::RecordAttempts(record),
             Self::Close(outgoing) => RowWrite::Close(&outgoing.entry.record),
             Self::Replay { write, .. } => RowWrite::Replay(write),
         }
@@ -217,18 +222,18 @@ impl LedgerMessage {
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Open { reply, .. } => reply.is_closed(),
-            Self::Replay { write, reply, .. } => !matches!(**write, ReplayWrite::Forget { .. }) && reply.is_closed(),
+            Self::Replay { write, reply, .. } => !matches!(**write, ReplayWrite::Remove { .. }) && reply.is_closed(),
             Self::Note { .. } | Self::Close(_) => false,
         }
     }
 }
 
-fn settle(message: LedgerMessage, written: RowWriteOutcome) {
+fn reply_with_outcome(message: LedgerMessage, written: RowWriteOutcome) {
     match message {
         LedgerMessage::Open { intent, reply, .. } => {
             let opened = match written {
                 RowWriteOutcome::Done => Ok(OpenRecord::new(intent)),
-                RowWriteOutcome::NoEffect | RowWriteOutcome::Taken(_) => Err(LedgerError::Duplicate),
+                RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => Err(LedgerError::Duplicate),
             };
             // If no caller waits any more, the open record comes back and is dropped, which closes it.
             drop(reply.send(opened));
@@ -239,7 +244,7 @@ fn settle(message: LedgerMessage, written: RowWriteOutcome) {
                 // An earlier try whose answer was lost has written it, or another process has closed the record.
                 tracing::warn!(request_id = %outgoing.entry.record.request_id, "the record was already closed");
             }
-            outgoing.tell(Ok(()));
+            outgoing.send_reply(Ok(()));
         }
         LedgerMessage::Replay { reply, .. } => drop(reply.send(Ok(written))),
     }

@@ -16,10 +16,10 @@ use crate::gateway::store::{
 pub(crate) const FIRST_KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
 
 /// The name of a file that exists once the first key was handed out; it holds the key's id until the key is disabled.
-const WELCOMED: &str = "welcomed";
+const FIRST_KEY_FILE: &str = "welcomed";
 
 /// True if calls to the account can cost something.
-pub(crate) fn is_real(account: &AccountConfig) -> bool {
+pub(crate) fn is_billable(account: &AccountConfig) -> bool {
     !matches!(account.upstream, UpstreamConfig::Simulator)
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn is_real(account: &AccountConfig) -> bool {
 /// # Errors
 ///
 /// Returns an error if the data directory cannot be read.
-pub(crate) fn was_welcomed(config: &Config) -> std::io::Result<bool> {
-    marker(config).try_exists()
+pub(crate) fn was_first_key_issued(config: &Config) -> std::io::Result<bool> {
+    first_key_file(config).try_exists()
 }
 
 /// Records the id of the first key.
@@ -37,12 +37,12 @@ pub(crate) fn was_welcomed(config: &Config) -> std::io::Result<bool> {
 /// # Errors
 ///
 /// Returns an error if the data directory cannot be written to.
-pub(crate) fn remember_first_key(config: &Config, key: &KeyId) -> std::io::Result<()> {
-    std::fs::write(marker(config), key.as_str())
+pub(crate) fn record_first_key(config: &Config, key: &KeyId) -> std::io::Result<()> {
+    std::fs::write(first_key_file(config), key.as_str())
 }
 
 /// The expiry of a first key that is created now.
-pub(crate) fn first_key_end() -> Timestamp {
+pub(crate) fn first_key_expiry() -> Timestamp {
     Timestamp::from(Utc::now() + FIRST_KEY_LIFE)
 }
 
@@ -52,12 +52,12 @@ pub(crate) fn first_key_end() -> Timestamp {
 /// # Errors
 ///
 /// Returns an error if the store or the data directory cannot be used; the account must not be used then.
-pub(crate) async fn retire_first_key(
+pub(crate) async fn disable_first_key(
     config: &Config,
     store: &SqliteStore,
-    act: &AuditContext,
+    audit: &AuditContext,
 ) -> Result<bool, StoreError> {
-    let marker = marker(config);
+    let marker = first_key_file(config);
     let id = match std::fs::read_to_string(&marker) {
         Ok(id) if id.is_empty() => return Ok(false),
         Ok(id) => id,
@@ -71,7 +71,7 @@ pub(crate) async fn retire_first_key(
     let key = store.find_key(&id, None).await?;
     let active = key.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active);
     if active {
-        store.change_key(act, &id, None, &[KeyChange::Disable]).await?;
+        store.change_key(audit, &id, None, &[KeyChange::Disable]).await?;
         tracing::warn!(
             "the key that the first start printed is disabled, because there is an upstream account that can incur costs"
         );
@@ -82,6 +82,6 @@ pub(crate) async fn retire_first_key(
     Ok(active)
 }
 
-fn marker(config: &Config) -> PathBuf {
-    config.data_dir.join(WELCOMED)
+fn first_key_file(config: &Config) -> PathBuf {
+    config.data_dir.join(FIRST_KEY_FILE)
 }

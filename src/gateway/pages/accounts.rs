@@ -4,10 +4,10 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
-use super::frame::PageLayout;
-use super::visit::PageResponse;
+use super::http_messages::PageResponse;
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::wire::admin::types;
 
 #[derive(Template)]
@@ -18,14 +18,22 @@ struct AccountsPage {
 }
 
 /// Shows the list.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let accounts = desk.console().list_accounts(desk.actor()?).await?.data;
-    Ok(rendered(StatusCode::OK, &AccountsPage { page: desk.page("accounts"), accounts }))
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let accounts = context.console().list_accounts(context.actor()?).await?.data;
+    Ok(render(StatusCode::OK, &AccountsPage { page: context.layout("accounts"), accounts }))
 }
 
 /// Disables or enables an account.
-pub(super) async fn change(desk: &PageContext<'_>, name: &str, enabled: bool) -> Result<PageResponse, PageError> {
+pub(super) async fn set_enabled(
+    context: &PageContext<'_>,
+    name: &str,
+    enabled: bool,
+) -> Result<PageResponse, PageError> {
     let body = json!({ "enabled": enabled }).to_string();
-    desk.console().update_account(desk.actor()?, name, body.as_bytes()).await?;
-    Ok(PageResponse::see(if enabled { "/accounts?done=account-enabled" } else { "/accounts?done=account-disabled" }))
+    context.console().update_account(context.actor()?, name, body.as_bytes()).await?;
+    Ok(PageResponse::redirect(if enabled {
+        "/accounts?done=account-enabled"
+    } else {
+        "/accounts?done=account-disabled"
+    }))
 }

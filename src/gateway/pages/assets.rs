@@ -10,14 +10,14 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, ETAG};
 
-use super::visit::{PageRequest, PageResponse};
+use super::http_messages::{PageRequest, PageResponse};
 
 /// One file.
 struct StaticAsset {
     /// The name, such as `style-0123456789ab.css`.
     name: String,
-    tag: String,
-    kind: &'static str,
+    entity_tag: String,
+    content_type: &'static str,
     bytes: &'static [u8],
 }
 
@@ -46,23 +46,25 @@ pub(super) static LINKS: LazyLock<AssetLinks> = LazyLock::new(|| {
 });
 
 /// The file with this name; `None` if there is none.
-pub(super) fn show(visit: &PageRequest, name: &str) -> Option<PageResponse> {
+pub(super) fn serve_asset(request: &PageRequest, name: &str) -> Option<PageResponse> {
     let asset = ASSETS.iter().find(|asset| asset.name == name)?;
-    let is_known = visit.known_tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == asset.tag);
+    let is_known = request.if_none_match.split(',').any(|tag| tag.trim().trim_start_matches("W/") == asset.entity_tag);
     let (status, bytes) = if is_known { (StatusCode::NOT_MODIFIED, &[][..]) } else { (StatusCode::OK, asset.bytes) };
-    let shown = PageResponse::of(status, asset.kind, Bytes::from_static(bytes));
-    Some(shown.with(ETAG, &asset.tag).with(CACHE_CONTROL, "public, max-age=31536000, immutable"))
+    let response = PageResponse::new(status, asset.content_type, Bytes::from_static(bytes));
+    Some(
+        response.with_header(ETAG, &asset.entity_tag).with_header(CACHE_CONTROL, "public, max-age=31536000, immutable"),
+    )
 }
 
 // === impl StaticAsset ===
 
 impl StaticAsset {
-    fn new(stem: &str, ending: &str, kind: &'static str, bytes: &'static [u8]) -> Self {
+    fn new(stem: &str, ending: &str, content_type: &'static str, bytes: &'static [u8]) -> Self {
         let mut hex = String::new();
         for byte in digest(&SHA256, bytes).as_ref().iter().take(8) {
             // Writing to a string cannot fail.
             let _ = write!(hex, "{byte:02x}");
         }
-        Self { name: format!("{stem}-{hex}.{ending}"), tag: format!("\"{hex}\""), kind, bytes }
+        Self { name: format!("{stem}-{hex}.{ending}"), entity_tag: format!("\"{hex}\""), content_type, bytes }
     }
 }

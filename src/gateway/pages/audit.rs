@@ -3,12 +3,12 @@
 use askama::Template;
 use http::StatusCode;
 
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
 use super::form::PageForm;
-use super::frame::PageLayout;
-use super::keys::after;
-use super::visit::PageResponse;
+use super::http_messages::PageResponse;
+use super::keys::older_page_link;
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::wire::admin::server::ListAuditQuery;
 use crate::wire::admin::types;
 
@@ -28,31 +28,31 @@ struct AuditPage {
 }
 
 /// Shows the list.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let visit = desk.visit;
-    let asked = |name: &str| visit.asked(name).map(str::to_owned);
-    let before = visit.asked("before").and_then(|text| text.parse().ok());
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let request = context.request;
+    let query_param = |name: &str| request.query_param(name).map(str::to_owned);
+    let before = request.query_param("before").and_then(|text| text.parse().ok());
     let query = ListAuditQuery {
-        action: asked("action"),
-        actor: asked("actor"),
+        action: query_param("action"),
+        actor: query_param("actor"),
         before: before.and_then(|seq| types::AuditSeq::new(seq).ok()),
         limit: types::PageLimit::new(PER_PAGE).ok(),
-        target: asked("target"),
+        target: query_param("target"),
     };
-    let list = desk.console().list_audit(desk.actor()?, &query).await?;
+    let list = context.console().list_audit(context.actor()?, &query).await?;
     let mut form = PageForm::default();
     for name in ["actor", "action", "target"] {
-        form = form.with(name, visit.asked(name).unwrap_or_default());
+        form = form.with_value(name, request.query_param(name).unwrap_or_default());
     }
     let older = list.data.last().filter(|_| list.has_more);
     let template = AuditPage {
-        page: desk.page("audit"),
-        older: older.map(|last| after(visit, "/audit", &last.seq.get().to_string())),
-        newer: visit.asked("before").map(|_| format!("/audit?{}", visit.query.with("before", None))),
-        is_filtered: ["actor", "action", "target"].iter().any(|name| visit.asked(name).is_some()),
+        page: context.layout("audit"),
+        older: older.map(|last| older_page_link(request, "/audit", &last.seq.get().to_string())),
+        newer: request.query_param("before").map(|_| format!("/audit?{}", request.query.to_query_with("before", None))),
+        is_filtered: ["actor", "action", "target"].iter().any(|name| request.query_param(name).is_some()),
         total: list.total,
         entries: list.data,
         form,
     };
-    Ok(rendered(StatusCode::OK, &template))
+    Ok(render(StatusCode::OK, &template))
 }

@@ -49,33 +49,45 @@ pub(super) struct ChartLabel {
 
 impl UsageChart {
     /// Draws these days. Days without requests have a place too.
-    pub(super) fn of(usage: &Usage) -> Self {
-        let days = days(usage);
+    pub(super) fn from_usage(usage: &Usage) -> Self {
+        let days = all_days(usage);
         let most = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
-        let step = step(most);
+        let step = grid_step(most);
         let top = (most.max(1) + step - 1) / step * step;
-        let room = HEIGHT - TOP - BOTTOM;
-        let height = |count: i64| float(count) / float(top) * room;
-        let slot = (WIDTH - LEFT) / float(days.len().max(1).count());
-        let width = (slot * 0.72).min(BAR_MAX);
+        let plot_height = HEIGHT - TOP - BOTTOM;
+        let height = |count: i64| to_f64(count) / to_f64(top) * plot_height;
+        let day_width = (WIDTH - LEFT) / to_f64(days.len().max(1).count());
+        let width = (day_width * 0.72).min(BAR_MAX);
         let base = HEIGHT - BOTTOM;
         let mut chart = Self { bars: Vec::new(), lines: Vec::new(), labels: Vec::new() };
         for value in (0..=top).step_by(usize::try_from(step).unwrap_or(1)) {
             let y = base - height(value);
-            chart.lines.push(ChartGridLine { y: point(y), text_y: point(y + 4.0), text: format::grouped(value) });
+            chart.lines.push(ChartGridLine {
+                y: svg_number(y),
+                text_y: svg_number(y + 4.0),
+                text: format::with_thousands_separators(value),
+            });
         }
-        let every = days.len().div_ceil(8).max(1);
-        for (at, (day, succeeded, failed)) in days.iter().enumerate() {
-            let middle = LEFT + slot * (float(at.count()) + 0.5);
-            let (good, bad) = (height(*succeeded), height(*failed));
-            let parts = [("good", base - good, good, *succeeded), ("bad", base - good - bad, bad, *failed)];
-            for (kind, y, tall, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
-                let title = format!("{day} · {}", format::grouped(count));
-                let (x, width) = (point(middle - width / 2.0), point(width));
-                chart.bars.push(ChartBar { kind, x, y: point(y), width, height: point(tall.max(1.0)), title });
+        let label_interval = days.len().div_ceil(8).max(1);
+        for (index, (day, succeeded, failed)) in days.iter().enumerate() {
+            let middle = LEFT + day_width * (to_f64(index.count()) + 0.5);
+            let (good, failed_height) = (height(*succeeded), height(*failed));
+            let parts =
+                [("good", base - good, good, *succeeded), ("bad", base - good - failed_height, failed_height, *failed)];
+            for (kind, y, bar_height, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
+                let title = format!("{day} · {}", format::with_thousands_separators(count));
+                let (x, width) = (svg_number(middle - width / 2.0), svg_number(width));
+                chart.bars.push(ChartBar {
+                    kind,
+                    x,
+                    y: svg_number(y),
+                    width,
+                    height: svg_number(bar_height.max(1.0)),
+                    title,
+                });
             }
-            if (days.len() - 1 - at).is_multiple_of(every) {
-                chart.labels.push(ChartLabel { x: point(middle), text: day.format("%m-%d").to_string() });
+            if (days.len() - 1 - index).is_multiple_of(label_interval) {
+                chart.labels.push(ChartLabel { x: svg_number(middle), text: day.format("%m-%d").to_string() });
             }
         }
         chart
@@ -83,20 +95,20 @@ impl UsageChart {
 }
 
 /// Every day with its succeeded and failed requests, the oldest first.
-fn days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
-    let known = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
+fn all_days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
+    let days_with_usage = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
     let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();
     if days.len() > DAYS_MAX {
         days.clear();
     }
-    let mut all: Vec<_> = known.collect();
+    let mut all: Vec<_> = days_with_usage.collect();
     all.extend(days.into_iter().filter(|day| usage.days.iter().all(|known| known.day != *day)).map(|day| (day, 0, 0)));
     all.sort_unstable();
     all
 }
 
 /// The distance between the lines: 1, 2 or 5 times a power of ten, so that there are at most five.
-fn step(most: i64) -> i64 {
+fn grid_step(most: i64) -> i64 {
     let mut power = 1_i64;
     loop {
         for factor in [1, 2, 5] {
@@ -109,12 +121,12 @@ fn step(most: i64) -> i64 {
     }
 }
 
-fn point(value: f64) -> String {
+fn svg_number(value: f64) -> String {
     format!("{value:.1}")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a drawing is not that fine")]
-const fn float(count: i64) -> f64 {
+const fn to_f64(count: i64) -> f64 {
     count as f64
 }
 
@@ -142,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_day_is_a_bar_of_what_went_well_with_what_failed_on_top() {
-        let chart = UsageChart::of(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
+        let chart = UsageChart::from_usage(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
         let kinds: Vec<&str> = chart.bars.iter().map(|bar| bar.kind).collect();
         assert_eq!(kinds, ["good", "bad"]);
         let number = |text: &str| text.parse::<f64>().unwrap();
@@ -157,9 +169,9 @@ mod tests {
     #[test]
     fn the_lines_are_few_and_round_whatever_the_numbers_are() {
         for (most, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
-            let chart = UsageChart::of(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", most, 0)]));
+            let chart = UsageChart::from_usage(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", most, 0)]));
             assert_eq!(chart.lines.len(), lines, "{most}");
         }
-        assert!(UsageChart::of(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
+        assert!(UsageChart::from_usage(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
     }
 }

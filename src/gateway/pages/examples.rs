@@ -1,10 +1,10 @@
 //! "Use this key": the same image requested in five ways, with the address that the reader has reached.
 
-use super::host::SiteOrigin;
+use super::site_origin::SiteOrigin;
 
 /// The variable that stands for the secret if it is not shown.
-const VARIABLE: &str = "IMAGATE_API_KEY";
-const BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
+const API_KEY_VARIABLE: &str = "IMAGATE_API_KEY";
+const REQUEST_BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
 
 /// One way to use a key.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(super) struct CodeExample {
 }
 
 /// All ways, with the secret filled in if it is available.
-pub(super) fn examples(home: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExample> {
-    let base = format!("{}/v1", home.origin());
+pub(super) fn examples(site: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExample> {
+    let base = format!("{}/v1", site.origin());
     let example = |id, name, note, code| CodeExample { id, name, note, code };
     vec![
         example("curl", "curl", "use.curl", curl(&base, secret)),
@@ -31,17 +31,17 @@ pub(super) fn examples(home: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExamp
 
 /// A command line that runs as it is if the variable is set or the secret is filled in.
 fn curl(base: &str, secret: Option<&str>) -> String {
-    let key = secret.map_or_else(|| format!("${VARIABLE}"), str::to_owned);
+    let key = secret.map_or_else(|| format!("${API_KEY_VARIABLE}"), str::to_owned);
     format!(
         "curl -sS {base}/images/generations \\\n  -H \"Authorization: Bearer {key}\" \\\n  \
-         -H 'Content-Type: application/json' \\\n  -d '{BODY}'"
+         -H 'Content-Type: application/json' \\\n  -d '{REQUEST_BODY}'"
     )
 }
 
 fn python(base: &str, secret: Option<&str>) -> String {
     let (import, key) = match secret {
         Some(secret) => ("import base64", format!("\"{secret}\"")),
-        None => ("import base64, os", format!("os.environ[\"{VARIABLE}\"]")),
+        None => ("import base64, os", format!("os.environ[\"{API_KEY_VARIABLE}\"]")),
     };
     format!(
         "{import}\nfrom openai import OpenAI\n\nclient = OpenAI(base_url=\"{base}\", api_key={key})\n\
@@ -53,7 +53,7 @@ fn python(base: &str, secret: Option<&str>) -> String {
 }
 
 fn node(base: &str, secret: Option<&str>) -> String {
-    let key = secret.map_or_else(|| format!("process.env.{VARIABLE}"), |secret| format!("\"{secret}\""));
+    let key = secret.map_or_else(|| format!("process.env.{API_KEY_VARIABLE}"), |secret| format!("\"{secret}\""));
     format!(
         "import {{ writeFile }} from \"node:fs/promises\";\nimport OpenAI from \"openai\";\n\n\
          const client = new OpenAI({{ baseURL: \"{base}\", apiKey: {key} }});\n\
@@ -64,7 +64,8 @@ fn node(base: &str, secret: Option<&str>) -> String {
 }
 
 fn rust(base: &str, secret: Option<&str>) -> String {
-    let key = secret.map_or_else(|| format!("std::env::var(\"{VARIABLE}\")?"), |secret| format!("\"{secret}\""));
+    let key =
+        secret.map_or_else(|| format!("std::env::var(\"{API_KEY_VARIABLE}\")?"), |secret| format!("\"{secret}\""));
     format!(
         "use imagate::client::{{Client, GenerateRequest}};\n\n#[tokio::main]\n\
          async fn main() -> Result<(), Box<dyn std::error::Error>> {{\n    \
@@ -77,10 +78,10 @@ fn rust(base: &str, secret: Option<&str>) -> String {
 
 /// Codex reads the secret from the environment, so the line that sets it precedes its settings.
 fn codex(base: &str, secret: Option<&str>) -> String {
-    let set = secret.map_or_else(String::new, |secret| format!("# export {VARIABLE}={secret}\n\n"));
+    let export_line = secret.map_or_else(String::new, |secret| format!("# export {API_KEY_VARIABLE}={secret}\n\n"));
     format!(
-        "{set}model = \"gpt-5.5\"\nmodel_provider = \"imagate\"\n\n[model_providers.imagate]\nname = \"imagate\"\n\
-         base_url = \"{base}\"\nenv_key = \"{VARIABLE}\"\nwire_api = \"responses\"\n"
+        "{export_line}model = \"gpt-5.5\"\nmodel_provider = \"imagate\"\n\n[model_providers.imagate]\nname = \"imagate\"\n\
+         base_url = \"{base}\"\nenv_key = \"{API_KEY_VARIABLE}\"\nwire_api = \"responses\"\n"
     )
 }
 
@@ -92,13 +93,13 @@ mod tests {
 
     #[test]
     fn every_example_names_the_address_and_the_secret_only_where_it_is_shown() {
-        let home = SiteOrigin::of(Some("127.0.0.1:8080"), None).unwrap();
+        let home = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
         for example in examples(&home, Some(SECRET)) {
             assert!(example.code.contains("http://127.0.0.1:8080/v1"), "{}", example.code);
             assert!(example.code.contains(SECRET), "{}", example.code);
         }
         for example in examples(&home, None) {
-            assert!(example.code.contains(VARIABLE), "{}", example.code);
+            assert!(example.code.contains(API_KEY_VARIABLE), "{}", example.code);
             assert!(!example.code.contains("sk-img-"), "{}", example.code);
         }
     }

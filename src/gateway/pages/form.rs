@@ -1,12 +1,12 @@
 //! A form as it is shown: the values of its fields, and their errors.
 
-use super::failure::{PageError, conflict_text};
+use super::http_messages::PageRequest;
 use super::language::PageTexts;
-use super::visit::PageRequest;
+use super::page_error::{PageError, conflict_text};
 use crate::error::{AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 
 /// The field name of an error that no single field has caused.
-pub(super) const WHOLE: &str = "form";
+pub(super) const WHOLE_FORM: &str = "form";
 
 /// Values and errors by the names of the fields.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct PageForm {
 }
 
 /// The fields by the names that the console has for them, and the text for a value that cannot be used.
-const FIELDS: [(&str, &str, &str); 8] = [
+const CONSOLE_FIELDS: [(&str, &str, &str); 8] = [
     ("name", "name", "error.name"),
     ("group", "group", "error.group"),
     ("user", "user", "error.user"),
@@ -31,19 +31,19 @@ const FIELDS: [(&str, &str, &str); 8] = [
 
 impl PageForm {
     /// The values that were sent in these fields.
-    pub(super) fn sent(visit: &PageRequest, names: &[&'static str]) -> Self {
-        let values = names.iter().map(|name| (*name, visit.sent(name).to_owned())).collect();
+    pub(super) fn from_request(request: &PageRequest, names: &[&'static str]) -> Self {
+        let values = names.iter().map(|name| (*name, request.form_field(name).to_owned())).collect();
         Self { values, errors: Vec::new() }
     }
 
     /// The same form with one more value.
-    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(super) fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.values.push((name, value.into()));
         self
     }
 
     /// The same form with one more error.
-    pub(super) fn wrong(mut self, name: &'static str, text: impl Into<String>) -> Self {
+    pub(super) fn with_error(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.errors.push((name, text.into()));
         self
     }
@@ -53,33 +53,33 @@ impl PageForm {
     /// # Errors
     ///
     /// Returns an error if the console's error is not about the form.
-    pub(super) fn refused(self, texts: PageTexts, error: Error) -> Result<Self, PageError> {
+    pub(super) fn with_console_error(self, texts: PageTexts, error: Error) -> Result<Self, PageError> {
         match error {
             Error::Invalid(rejection) => {
-                let (field, text) = spoken(texts, &rejection);
-                Ok(self.wrong(field, text))
+                let (field, text) = field_and_message(texts, &rejection);
+                Ok(self.with_error(field, text))
             }
-            Error::NotFound(MissingResource::Named { .. } | MissingResource::User(_)) => {
-                Ok(self.wrong("user", texts.of("error.user")))
+            Error::NotFound(MissingResource::UserParam { .. } | MissingResource::User(_)) => {
+                Ok(self.with_error("user", texts.get("error.user")))
             }
-            Error::NotFound(MissingResource::Group(_)) => Ok(self.wrong("group", texts.of("error.group"))),
+            Error::NotFound(MissingResource::Group(_)) => Ok(self.with_error("group", texts.get("error.group"))),
             Error::AdminDecision(AdminDecision::LatestEnd(_)) => {
-                Ok(self.wrong("expires_on", texts.of("error.latest_end")))
+                Ok(self.with_error("expires_on", texts.get("error.latest_end")))
             }
-            Error::AdminDecision(_) => Ok(self.wrong(WHOLE, texts.of("error.key_locked"))),
+            Error::AdminDecision(_) => Ok(self.with_error(WHOLE_FORM, texts.get("error.key_locked"))),
             Error::Conflict(conflict) => {
                 let is_name = matches!(
                     conflict,
                     ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_) | ResourceConflict::Exists(_)
                 );
-                Ok(self.wrong(if is_name { "name" } else { WHOLE }, texts.of(conflict_text(&conflict))))
+                Ok(self.with_error(if is_name { "name" } else { WHOLE_FORM }, texts.get(conflict_text(&conflict))))
             }
             other => Err(other.into()),
         }
     }
 
     /// True if the form has an error.
-    pub(super) fn is_wrong(&self) -> bool {
+    pub(super) fn has_error(&self) -> bool {
         !self.errors.is_empty()
     }
 
@@ -97,11 +97,11 @@ impl PageForm {
 }
 
 /// The field and the text for an error of the console.
-fn spoken(texts: PageTexts, rejection: &Rejection) -> (&'static str, String) {
+fn field_and_message(texts: PageTexts, rejection: &Rejection) -> (&'static str, String) {
     let param = rejection.param.as_deref().unwrap_or_default();
     let param = param.split('[').next().unwrap_or_default();
-    let Some((_, field, text)) = FIELDS.iter().find(|(name, _, _)| *name == param) else {
-        return (WHOLE, texts.of("error.form").to_owned());
+    let Some((_, field, text)) = CONSOLE_FIELDS.iter().find(|(name, _, _)| *name == param) else {
+        return (WHOLE_FORM, texts.get("error.form").to_owned());
     };
     let text = match rejection.reason {
         Some(RejectionReason::MissingParameter | RejectionReason::StringBelowMin) => "error.missing",
@@ -109,5 +109,5 @@ fn spoken(texts: PageTexts, rejection: &Rejection) -> (&'static str, String) {
         Some(RejectionReason::StringAboveMax) if *field != "reason" => "error.too_long",
         _ => text,
     };
-    (field, texts.of(text).to_owned())
+    (field, texts.get(text).to_owned())
 }

@@ -11,13 +11,13 @@ pub(super) trait CountValue {
 /// A count that may be missing.
 pub(super) trait OptionalCountValue {
     /// The count.
-    fn maybe(&self) -> Option<i64>;
+    fn optional_count(&self) -> Option<i64>;
 }
 
 /// A time.
 pub(super) trait DateTimeValue {
     /// The time.
-    fn moment(&self) -> DateTime<Utc>;
+    fn date_time(&self) -> DateTime<Utc>;
 }
 
 macro_rules! numbers {
@@ -39,35 +39,35 @@ impl<T: CountValue + ?Sized> CountValue for &T {
 }
 
 impl<T: CountValue> OptionalCountValue for Option<T> {
-    fn maybe(&self) -> Option<i64> {
+    fn optional_count(&self) -> Option<i64> {
         self.as_ref().map(CountValue::count)
     }
 }
 
 impl<T: OptionalCountValue + ?Sized> OptionalCountValue for &T {
-    fn maybe(&self) -> Option<i64> {
-        (**self).maybe()
+    fn optional_count(&self) -> Option<i64> {
+        (**self).optional_count()
     }
 }
 
 impl DateTimeValue for DateTime<Utc> {
-    fn moment(&self) -> DateTime<Utc> {
+    fn date_time(&self) -> DateTime<Utc> {
         *self
     }
 }
 
 impl<T: DateTimeValue + ?Sized> DateTimeValue for &T {
-    fn moment(&self) -> DateTime<Utc> {
-        (**self).moment()
+    fn date_time(&self) -> DateTime<Utc> {
+        (**self).date_time()
     }
 }
 
 /// Formats `1234567` as `1,234,567`.
-pub(super) fn grouped(number: i64) -> String {
+pub(super) fn with_thousands_separators(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::from(if number < 0 { "-" } else { "" });
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -111,8 +111,8 @@ const SYSTEMS: [(&str, &str); 6] = [
 
 /// A browser and its system, such as `Chrome 156, Linux`.
 pub(super) fn browser(agent: &str) -> Option<String> {
-    let (sign, name) = BROWSERS.iter().find(|(sign, _)| agent.contains(sign))?;
-    let version = agent.split_once(sign).map(|(_, rest)| rest.split(|letter: char| !letter.is_ascii_digit()));
+    let (marker, name) = BROWSERS.iter().find(|(sign, _)| agent.contains(sign))?;
+    let version = agent.split_once(marker).map(|(_, rest)| rest.split(|letter: char| !letter.is_ascii_digit()));
     let version = version.and_then(|mut parts| parts.next()).filter(|version| !version.is_empty())?;
     let system = SYSTEMS.iter().find(|(sign, _)| agent.contains(sign)).map(|(_, system)| format!(", {system}"));
     Some(format!("{name} {version}{}", system.unwrap_or_default()))
@@ -135,7 +135,7 @@ mod tests {
     fn numbers_have_a_comma_every_three_digits() {
         for (number, text) in [(0, "0"), (999, "999"), (-1_000, "-1,000"), (1_000, "1,000"), (12_345_678, "12,345,678")]
         {
-            assert_eq!(grouped(number), text);
+            assert_eq!(with_thousands_separators(number), text);
         }
     }
 

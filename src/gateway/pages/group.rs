@@ -5,11 +5,11 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
-use super::form::{PageForm, WHOLE};
-use super::frame::PageLayout;
-use super::visit::{PageRequest, PageResponse};
+use super::form::{PageForm, WHOLE_FORM};
+use super::http_messages::{PageRequest, PageResponse};
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::error::Error;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
@@ -18,7 +18,7 @@ use crate::wire::admin::types;
 struct PolicyField {
     name: &'static str,
     label: &'static str,
-    setting: &'static str,
+    pointer: &'static str,
     kind: PolicyFieldKind,
 }
 
@@ -28,37 +28,37 @@ enum PolicyFieldKind {
     /// A text or a word.
     Text,
     /// A checkbox.
-    Tick,
+    Checkbox,
     /// A list, one item on each line.
     Lines,
     /// The name of a variable that holds a secret.
-    Variable,
+    SecretVariable,
 }
 
-const FIELDS: [PolicyField; 14] = [
+const POLICY_FIELDS: [PolicyField; 14] = [
     PolicyField::new("delivery", "group.delivery", "/delivery", PolicyFieldKind::Text),
     PolicyField::new("image_deadline", "group.image_deadline", "/image_deadline", PolicyFieldKind::Text),
     PolicyField::new("fallback", "group.fallback", "/fallback", PolicyFieldKind::Text),
-    PolicyField::new("inject_image_tool", "group.inject", "/inject_image_tool", PolicyFieldKind::Tick),
+    PolicyField::new("inject_image_tool", "group.inject", "/inject_image_tool", PolicyFieldKind::Checkbox),
     PolicyField::new("text_models", "group.text_models", "/text_models", PolicyFieldKind::Lines),
     PolicyField::new("tools", "group.tools", "/tools", PolicyFieldKind::Lines),
     PolicyField::new("words", "group.words", "/filter/words", PolicyFieldKind::Lines),
     PolicyField::new("patterns", "group.patterns", "/filter/patterns", PolicyFieldKind::Lines),
     PolicyField::new("base_url", "group.base_url", "/filter/moderation/base_url", PolicyFieldKind::Text),
-    PolicyField::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", PolicyFieldKind::Tick),
-    PolicyField::new("api_key", "group.api_key", "/filter/moderation/api_key", PolicyFieldKind::Variable),
+    PolicyField::new("allow_http", "group.allow_http", "/filter/moderation/allow_http", PolicyFieldKind::Checkbox),
+    PolicyField::new("api_key", "group.api_key", "/filter/moderation/api_key", PolicyFieldKind::SecretVariable),
     PolicyField::new("model", "group.model", "/filter/moderation/model", PolicyFieldKind::Text),
     PolicyField::new("on_error", "group.on_error", "/filter/moderation/on_error", PolicyFieldKind::Text),
     PolicyField::new("timeout", "group.timeout", "/filter/moderation/timeout", PolicyFieldKind::Text),
 ];
 /// Lists that can be empty, which allows nothing, and the checkboxes that say so.
-const NONE: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
+const EMPTY_LIST_CHECKBOXES: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
 /// The digest of the stored policy that the form was filled in from.
-const SHOWN: &str = "shown";
+const DIGEST_FIELD: &str = "shown";
 /// The checkbox that allows the loss of settings that the form does not show.
-const REPLACE: &str = "replace";
+const REPLACE_FIELD: &str = "replace";
 /// The value of a checked box.
-const TICKED: &str = "yes";
+const CHECKED: &str = "yes";
 
 #[derive(Template)]
 #[template(path = "group.html", config = "src/gateway/pages/askama.toml")]
@@ -78,149 +78,160 @@ struct GroupPage {
 }
 
 /// Shows the page of a group.
-pub(super) async fn show(desk: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
-    if !desk.is_admin() {
+pub(super) async fn show(context: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
+    if !context.is_admin() {
         return Err(PageError::Denied);
     }
-    let (group, stored) = desk.console().retrieve_stored_group(desk.actor()?, name).await?;
-    let form = form_of(&parsed(&stored)).with(SHOWN, digest(&stored));
-    let stored = hidden(&stored);
-    Ok(show_with(desk, StatusCode::OK, (group, stored), form))
+    let (group, stored) = context.console().retrieve_stored_group(context.actor()?, name).await?;
+    let form = form_from_policy(&parse_policy(&stored)).with_value(DIGEST_FIELD, policy_digest(&stored));
+    let stored = settings_lost_by_form(&stored);
+    Ok(render_page(context, StatusCode::OK, (group, stored), form))
 }
 
 /// Shows the page, with the stored settings if the form cannot express them.
-fn show_with(
-    desk: &PageContext<'_>,
+fn render_page(
+    context: &PageContext<'_>,
     status: StatusCode,
     (group, stored): (types::Group, Option<String>),
     form: PageForm,
 ) -> PageResponse {
-    let words = Console::words_of_groups;
+    let setting_values = Console::group_setting_values;
     let template = GroupPage {
-        page: desk.page("groups"),
+        page: context.layout("groups"),
         of_file: group.source == types::GroupSource::File,
-        facts: facts_of(&policy_of(&group)),
-        path: format!("/groups/{}", super::visit::encoded(&group.name)),
+        facts: labelled_settings(&policy_as_json(&group)),
+        path: format!("/groups/{}", super::http_messages::encode_path_segment(&group.name)),
         group,
         stored,
         form,
-        deliveries: words("delivery"),
-        fallbacks: words("fallback"),
-        on_errors: words("filter.moderation.on_error"),
+        deliveries: setting_values("delivery"),
+        fallbacks: setting_values("fallback"),
+        on_errors: setting_values("filter.moderation.on_error"),
     };
-    rendered(status, &template)
+    render(status, &template)
 }
 
 /// Sets the policy of a group from the form.
-pub(super) async fn change(desk: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
-    let (group, stored) = desk.console().retrieve_stored_group(desk.actor()?, name).await?;
+pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
+    let (group, stored) = context.console().retrieve_stored_group(context.actor()?, name).await?;
     let of_file = group.source == types::GroupSource::File;
-    if !of_file && desk.visit.sent(SHOWN) != digest(&stored) {
-        let form = sent(desk.visit).with(SHOWN, digest(&stored)).wrong(WHOLE, desk.texts.of("group.changed"));
-        return Ok(show_with(desk, StatusCode::CONFLICT, (group, Some(pretty(&stored))), form));
+    if !of_file && context.request.form_field(DIGEST_FIELD) != policy_digest(&stored) {
+        let form = submitted_form(context.request)
+            .with_value(DIGEST_FIELD, policy_digest(&stored))
+            .with_error(WHOLE_FORM, context.texts.get("group.changed"));
+        return Ok(render_page(context, StatusCode::CONFLICT, (group, Some(pretty_json(&stored))), form));
     }
-    let hidden = hidden(&stored);
-    if !of_file && hidden.is_some() && desk.visit.sent(REPLACE) != TICKED {
-        let form = sent(desk.visit).with(SHOWN, digest(&stored)).wrong(REPLACE, desk.texts.of("group.replace_needed"));
-        return Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, (group, hidden), form));
+    let lost_settings = settings_lost_by_form(&stored);
+    if !of_file && lost_settings.is_some() && context.request.form_field(REPLACE_FIELD) != CHECKED {
+        let form = submitted_form(context.request)
+            .with_value(DIGEST_FIELD, policy_digest(&stored))
+            .with_error(REPLACE_FIELD, context.texts.get("group.replace_needed"));
+        return Ok(render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form));
     }
-    let policy = read(&|name| desk.visit.sent_as_is(name));
+    let policy = policy_from_form(&|name| context.request.raw_form_field(name));
     let body = json!({ "policy": policy }).to_string();
-    let error = match desk.console().update_group(desk.actor()?, name, body.as_bytes()).await {
-        Ok(_) => return Ok(PageResponse::see(&format!("/groups/{}?done=policy", super::visit::encoded(&group.name)))),
+    let error = match context.console().update_group(context.actor()?, name, body.as_bytes()).await {
+        Ok(_) => {
+            return Ok(PageResponse::redirect(&format!(
+                "/groups/{}?done=policy",
+                super::http_messages::encode_path_segment(&group.name)
+            )));
+        }
         Err(error) => error,
     };
-    let form = sent(desk.visit).with(SHOWN, digest(&stored));
+    let form = submitted_form(context.request).with_value(DIGEST_FIELD, policy_digest(&stored));
     let form = match error {
         Error::Invalid(rejection) => {
-            let field = field_of(rejection.param.as_deref().unwrap_or_default());
-            form.wrong(field, rejection.message)
+            let field = form_field_for(rejection.param.as_deref().unwrap_or_default());
+            form.with_error(field, rejection.message)
         }
-        other => form.refused(desk.texts, other)?,
+        other => form.with_console_error(context.texts, other)?,
     };
-    Ok(show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, (group, hidden), form))
+    Ok(render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form))
 }
 
 /// The stored settings; none if they cannot be read.
-fn parsed(stored: &str) -> Value {
+fn parse_policy(stored: &str) -> Value {
     serde_json::from_str(stored).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
 /// The stored settings, if the form would lose some of them.
-fn hidden(stored: &str) -> Option<String> {
-    let policy = parsed(stored);
-    let form = form_of(&policy);
-    let said = Value::Object(read(&|name| form.value(name)));
+fn settings_lost_by_form(stored: &str) -> Option<String> {
+    let policy = parse_policy(stored);
+    let form = form_from_policy(&policy);
+    let expressed = Value::Object(policy_from_form(&|name| form.value(name)));
     let is_read = serde_json::from_str::<Map<String, Value>>(stored).is_ok();
-    (!is_read || said != essential(policy)).then(|| pretty(stored))
+    (!is_read || expressed != without_defaults(policy)).then(|| pretty_json(stored))
 }
 
 /// The same settings without those that equal the default, which no form shows.
-fn essential(mut policy: Value) -> Value {
-    let is_nothing = |value: &Value| *value == json!(false) || *value == json!([]) || *value == json!({});
+fn without_defaults(mut policy: Value) -> Value {
+    let is_default = |value: &Value| *value == json!(false) || *value == json!([]) || *value == json!({});
     if let Some(filter) = policy.get_mut("filter").and_then(Value::as_object_mut) {
-        filter.retain(|_, value| !is_nothing(value));
+        filter.retain(|_, value| !is_default(value));
         if let Some(service) = filter.get_mut("moderation").and_then(Value::as_object_mut) {
             service.retain(|_, value| *value != json!(false));
         }
     }
     if let Some(policy) = policy.as_object_mut() {
-        policy.retain(|name, value| !is_nothing(value) || NONE.iter().any(|(list, _)| list == name));
+        policy.retain(|name, value| !is_default(value) || EMPTY_LIST_CHECKBOXES.iter().any(|(list, _)| list == name));
     }
     policy
 }
 
-fn pretty(stored: &str) -> String {
+fn pretty_json(stored: &str) -> String {
     let read = serde_json::from_str::<Value>(stored);
     read.map_or_else(|_| stored.to_owned(), |policy| format!("{policy:#}"))
 }
 
 /// A digest that tells one stored policy from another.
-fn digest(stored: &str) -> String {
+fn policy_digest(stored: &str) -> String {
     Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The settings of a group as the console returns them.
-fn policy_of(group: &types::Group) -> Value {
+fn policy_as_json(group: &types::Group) -> Value {
     serde_json::to_value(&group.policy).unwrap_or_default()
 }
 
 /// The form, filled in from the policy.
-fn form_of(policy: &Value) -> PageForm {
+fn form_from_policy(policy: &Value) -> PageForm {
     let mut form = PageForm::default();
-    for field in &FIELDS {
-        form = form.with(field.name, field.shown(policy));
+    for field in &POLICY_FIELDS {
+        form = form.with_value(field.name, field.form_value(policy));
     }
-    for (list, none) in NONE {
+    for (list, checkbox) in EMPTY_LIST_CHECKBOXES {
         let is_empty = policy.get(list).and_then(Value::as_array).is_some_and(Vec::is_empty);
-        form = form.with(none, if is_empty { TICKED } else { "" });
+        form = form.with_value(checkbox, if is_empty { CHECKED } else { "" });
     }
     form
 }
 
 /// The form as it was sent.
-fn sent(visit: &PageRequest) -> PageForm {
-    let form = FIELDS.iter().fold(PageForm::default(), |form, field| form.with(field.name, visit.sent(field.name)));
-    let form = form.with(REPLACE, visit.sent(REPLACE));
-    NONE.iter().fold(form, |form, (_, none)| form.with(none, visit.sent(none)))
+fn submitted_form(request: &PageRequest) -> PageForm {
+    let form = POLICY_FIELDS
+        .iter()
+        .fold(PageForm::default(), |form, field| form.with_value(field.name, request.form_field(field.name)));
+    let form = form.with_value(REPLACE_FIELD, request.form_field(REPLACE_FIELD));
+    EMPTY_LIST_CHECKBOXES.iter().fold(form, |form, (_, none)| form.with_value(none, request.form_field(none)))
 }
 
 /// The settings with their labels.
-fn facts_of(policy: &Value) -> Vec<(&'static str, String)> {
-    let shown = FIELDS.iter().filter(|field| policy.pointer(field.setting).is_some());
-    shown.map(|field| (field.label, field.shown(policy))).collect()
+fn labelled_settings(policy: &Value) -> Vec<(&'static str, String)> {
+    let set_fields = POLICY_FIELDS.iter().filter(|field| policy.pointer(field.pointer).is_some());
+    set_fields.map(|field| (field.label, field.form_value(policy))).collect()
 }
 
 /// The policy that a form expresses. A field that is left empty is not set.
-fn read<'a>(sent: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
+fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
     let mut policy = Map::new();
-    for field in &FIELDS {
-        if let Some(value) = field.read(sent(field.name)) {
-            put(&mut policy, field.setting, value);
+    for field in &POLICY_FIELDS {
+        if let Some(value) = field.parse_value(submitted_value(field.name)) {
+            insert_at_path(&mut policy, field.pointer, value);
         }
     }
-    for (list, none) in NONE {
-        if sent(none).trim() == TICKED && !policy.contains_key(list) {
+    for (list, none) in EMPTY_LIST_CHECKBOXES {
+        if submitted_value(none).trim() == CHECKED && !policy.contains_key(list) {
             policy.insert(list.to_owned(), json!([]));
         }
     }
@@ -228,62 +239,62 @@ fn read<'a>(sent: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
 }
 
 /// Puts a value at its place, and creates the tables around it if necessary.
-fn put(table: &mut Map<String, Value>, setting: &str, value: Value) {
-    let setting = setting.trim_start_matches('/');
+fn insert_at_path(table: &mut Map<String, Value>, path: &str, value: Value) {
+    let setting = path.trim_start_matches('/');
     let Some((name, rest)) = setting.split_once('/') else {
         table.insert(setting.to_owned(), value);
         return;
     };
     let inner = table.entry(name).or_insert_with(|| json!({}));
     if let Some(inner) = inner.as_object_mut() {
-        put(inner, rest, value);
+        insert_at_path(inner, rest, value);
     }
 }
 
 /// The form field for a console parameter such as `policy.filter.words[3]`.
-fn field_of(param: &str) -> &'static str {
+fn form_field_for(param: &str) -> &'static str {
     let setting = param.strip_prefix("policy").unwrap_or_default().replace('.', "/");
     let setting = setting.split('[').next().unwrap_or_default();
-    let found = FIELDS.iter().find(|field| field.setting == setting);
-    found.map_or(WHOLE, |field| field.name)
+    let found = POLICY_FIELDS.iter().find(|field| field.pointer == setting);
+    found.map_or(WHOLE_FORM, |field| field.name)
 }
 
 // === impl PolicyField ===
 
 impl PolicyField {
-    const fn new(name: &'static str, label: &'static str, setting: &'static str, kind: PolicyFieldKind) -> Self {
-        Self { name, label, setting, kind }
+    const fn new(name: &'static str, label: &'static str, pointer: &'static str, kind: PolicyFieldKind) -> Self {
+        Self { name, label, pointer, kind }
     }
 
     /// The setting as a text.
-    fn shown(&self, policy: &Value) -> String {
-        let Some(value) = policy.pointer(self.setting) else { return String::new() };
+    fn form_value(&self, policy: &Value) -> String {
+        let Some(value) = policy.pointer(self.pointer) else { return String::new() };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match self.kind {
             PolicyFieldKind::Text => text(value),
-            PolicyFieldKind::Tick => if *value == Value::Bool(true) { TICKED } else { "" }.to_owned(),
+            PolicyFieldKind::Checkbox => if *value == Value::Bool(true) { CHECKED } else { "" }.to_owned(),
             PolicyFieldKind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
             // A secret from a file is shown by the path of the file.
-            PolicyFieldKind::Variable => {
+            PolicyFieldKind::SecretVariable => {
                 ["env", "file"].into_iter().find_map(|from| value.get(from)).map(text).unwrap_or_default()
             }
         }
     }
 
     /// The setting that the form expresses; `None` if the field is empty.
-    fn read(&self, sent: &str) -> Option<Value> {
+    fn parse_value(&self, sent: &str) -> Option<Value> {
         let text = sent.trim();
         if text.is_empty() {
             return None;
         }
         Some(match self.kind {
             PolicyFieldKind::Text => text.into(),
-            PolicyFieldKind::Tick => (text == TICKED).into(),
+            PolicyFieldKind::Checkbox => (text == CHECKED).into(),
             PolicyFieldKind::Lines => {
                 let lines = sent.lines().map(|line| line.trim_end_matches('\r'));
                 lines.filter(|line| !line.trim().is_empty()).collect()
             }
-            PolicyFieldKind::Variable => json!({ "env": text }),
+            PolicyFieldKind::SecretVariable => json!({ "env": text }),
         })
     }
 }
@@ -306,16 +317,17 @@ mod tests {
             },
         });
         for policy in [policy, json!({}), json!({"tools": []}), json!({"filter": {"words": ["a"]}})] {
-            let form = form_of(&policy);
-            let names = FIELDS.iter().map(|field| field.name).chain(NONE.iter().map(|(_, none)| *none));
+            let form = form_from_policy(&policy);
+            let names =
+                POLICY_FIELDS.iter().map(|field| field.name).chain(EMPTY_LIST_CHECKBOXES.iter().map(|(_, none)| *none));
             let mut body = url::form_urlencoded::Serializer::new(String::new());
             for name in names {
                 // A browser ends each line of a text with CR and LF.
                 body.append_pair(name, &form.value(name).replace('\n', "\r\n"));
             }
             let visit = PageRequest::with_form(body.finish().as_bytes());
-            assert_eq!(Value::Object(read(&|name| visit.sent_as_is(name))), policy);
-            assert_eq!(hidden(&policy.to_string()), None);
+            assert_eq!(Value::Object(policy_from_form(&|name| visit.raw_form_field(name))), policy);
+            assert_eq!(settings_lost_by_form(&policy.to_string()), None);
         }
     }
 
@@ -331,15 +343,15 @@ lines"]}}"#,
             "no JSON",
             "[]",
         ] {
-            assert!(hidden(lost).is_some(), "{lost}");
+            assert!(settings_lost_by_form(lost).is_some(), "{lost}");
         }
         for said in [
             r#"{"inject_image_tool":false,"filter":{"words":[],"patterns":["x"]}}"#,
             r#"{"filter":{"moderation":{"base_url":"https://j.example","allow_http":false,"on_error":"open"}}}"#,
         ] {
-            assert_eq!(hidden(said), None, "{said}");
+            assert_eq!(settings_lost_by_form(said), None, "{said}");
         }
-        assert_ne!(digest("{}"), digest("{ }"));
+        assert_ne!(policy_digest("{}"), policy_digest("{ }"));
     }
 
     #[test]
@@ -354,12 +366,12 @@ lines"]}}"#,
             let settings = names(table).into_iter().map(|name| format!("{place}/{name}"));
             let inner = ["/name", "/filter", "/filter/moderation"];
             missing.extend(settings.filter(|setting| {
-                !inner.contains(&setting.as_str()) && FIELDS.iter().all(|field| field.setting != setting)
+                !inner.contains(&setting.as_str()) && POLICY_FIELDS.iter().all(|field| field.pointer != setting)
             }));
         }
         assert!(missing.is_empty(), "no field of the form: {missing:?}");
         for word in ["delivery", "fallback", "filter.moderation.on_error"] {
-            assert!(Console::words_of_groups(word).len() >= 2, "{word}");
+            assert!(Console::group_setting_values(word).len() >= 2, "{word}");
         }
     }
 
@@ -373,7 +385,7 @@ lines"]}}"#,
             ("policy", "form"),
             ("", "form"),
         ] {
-            assert_eq!(field_of(param), field, "{param}");
+            assert_eq!(form_field_for(param), field, "{param}");
         }
     }
 }

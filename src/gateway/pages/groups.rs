@@ -4,11 +4,11 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
 use super::form::PageForm;
-use super::frame::PageLayout;
-use super::visit::{PageResponse, encoded};
+use super::http_messages::{PageResponse, encode_path_segment};
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::wire::admin::types;
 
 #[derive(Template)]
@@ -25,36 +25,38 @@ fn has_policy(group: &types::Group) -> bool {
 }
 
 /// Shows the list.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    show_with(desk, StatusCode::OK, PageForm::default()).await
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    render_page(context, StatusCode::OK, PageForm::default()).await
 }
 
-async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
-    if !desk.is_admin() {
+async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
+    if !context.is_admin() {
         return Err(PageError::Denied);
     }
-    let groups = desk.console().list_groups(desk.actor()?).await?.data;
-    Ok(rendered(status, &GroupsPage { page: desk.page("groups"), groups, form }))
+    let groups = context.console().list_groups(context.actor()?).await?.data;
+    Ok(render(status, &GroupsPage { page: context.layout("groups"), groups, form }))
 }
 
 /// Creates a group.
-pub(super) async fn create(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let form = PageForm::sent(desk.visit, &["name"]);
+pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::from_request(context.request, &["name"]);
     let body = json!({ "name": form.value("name") }).to_string();
-    match desk.console().create_group(desk.actor()?, body.as_bytes()).await {
-        Ok(group) => Ok(PageResponse::see(&format!("/groups/{}?done=group", encoded(&group.name)))),
-        Err(error) => show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form.refused(desk.texts, error)?).await,
+    match context.console().create_group(context.actor()?, body.as_bytes()).await {
+        Ok(group) => Ok(PageResponse::redirect(&format!("/groups/{}?done=group", encode_path_segment(&group.name)))),
+        Err(error) => {
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form.with_console_error(context.texts, error)?).await
+        }
     }
 }
 
 /// Deletes a group that no key uses.
-pub(super) async fn delete(desk: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
-    match desk.console().delete_group(desk.actor()?, name).await {
-        Ok(_) => Ok(PageResponse::see("/groups?done=group-deleted")),
+pub(super) async fn delete(context: &PageContext<'_>, name: &str) -> Result<PageResponse, PageError> {
+    match context.console().delete_group(context.actor()?, name).await {
+        Ok(_) => Ok(PageResponse::redirect("/groups?done=group-deleted")),
         Err(error @ crate::error::Error::NotFound(_)) => Err(error.into()),
         Err(error) => {
-            let form = PageForm::default().refused(desk.texts, error)?;
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await
+            let form = PageForm::default().with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
         }
     }
 }

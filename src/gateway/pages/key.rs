@@ -4,14 +4,14 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::{PageContext, day_of, end_of};
 use super::examples::{CodeExample, examples};
-use super::failure::{PageError, rendered};
-use super::form::{PageForm, WHOLE};
-use super::frame::PageLayout;
-use super::keys::{FormRefusal, first_turn, show_secret};
-use super::route::KeyFormAction;
-use super::visit::PageResponse;
+use super::form::{PageForm, WHOLE_FORM};
+use super::http_messages::PageResponse;
+use super::keys::{FormRefusal, check_first_use, show_secret};
+use super::page_context::{PageContext, end_of_day, last_valid_day};
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use super::routes::KeyFormAction;
 use crate::wire::admin::types;
 
 /// The time for which the former secret of a rotated key stays valid.
@@ -20,7 +20,7 @@ struct GracePeriod {
     label: &'static str,
 }
 
-const GRACES: [GracePeriod; 5] = [
+const GRACE_PERIODS: [GracePeriod; 5] = [
     GracePeriod { seconds: 0, label: "grace.none" },
     GracePeriod { seconds: 3_600, label: "grace.hour" },
     GracePeriod { seconds: 86_400, label: "grace.day" },
@@ -54,108 +54,115 @@ pub(super) struct DeletePage {
 }
 
 /// Shows the page of a key.
-pub(super) async fn show(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let key = desk.console().retrieve_key(desk.actor()?, id).await?;
-    show_with(desk, StatusCode::OK, key, None)
+pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let key = context.console().retrieve_key(context.actor()?, id).await?;
+    render_page(context, StatusCode::OK, key, None)
 }
 
-fn show_with(
-    desk: &PageContext<'_>,
+fn render_page(
+    context: &PageContext<'_>,
     status: StatusCode,
     key: types::Key,
     form: Option<PageForm>,
 ) -> Result<PageResponse, PageError> {
-    let as_it_is = || {
-        let day = key.expires_at.map(day_of).unwrap_or_default();
-        PageForm::default().with("name", key.name.clone()).with("expires_on", day)
+    let current_values = || {
+        let day = key.expires_at.map(last_valid_day).unwrap_or_default();
+        PageForm::default().with_value("name", key.name.clone()).with_value("expires_on", day)
     };
     let template = KeyPage {
-        page: desk.page("keys"),
+        page: context.layout("keys"),
         path: format!("/keys/{}", key.id),
-        form: form.unwrap_or_else(as_it_is),
-        once: desk.issue_once()?,
-        graces: &GRACES,
-        examples: examples(desk.home, None),
+        form: form.unwrap_or_else(current_values),
+        once: context.issue_form_nonce()?,
+        graces: &GRACE_PERIODS,
+        examples: examples(context.site, None),
         is_good: key.state == types::KeyState::Active,
-        is_locked: key.locked.is_some() && !desk.is_admin(),
+        is_locked: key.locked.is_some() && !context.is_admin(),
         key,
     };
-    Ok(rendered(status, &template))
+    Ok(render(status, &template))
 }
 
 /// Asks for confirmation before a key is deleted.
-pub(super) async fn ask_delete(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let key = desk.console().retrieve_key(desk.actor()?, id).await?;
+pub(super) async fn confirm_delete(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let key = context.console().retrieve_key(context.actor()?, id).await?;
     let back = format!("/keys/{}", key.id);
-    let template = DeletePage { page: desk.page("keys"), name: key.name, action: format!("{back}/delete"), back };
-    Ok(rendered(StatusCode::OK, &template))
+    let template = DeletePage { page: context.layout("keys"), name: key.name, action: format!("{back}/delete"), back };
+    Ok(render(StatusCode::OK, &template))
 }
 
 /// Carries out a form on a key.
-pub(super) async fn act(desk: &PageContext<'_>, id: &str, act: KeyFormAction) -> Result<PageResponse, PageError> {
-    match act {
-        KeyFormAction::Disable => enable(desk, id, false).await,
-        KeyFormAction::Enable => enable(desk, id, true).await,
-        KeyFormAction::Change => change(desk, id).await,
-        KeyFormAction::Rotate => rotate(desk, id).await,
+pub(super) async fn perform(
+    context: &PageContext<'_>,
+    id: &str,
+    action: KeyFormAction,
+) -> Result<PageResponse, PageError> {
+    match action {
+        KeyFormAction::Disable => set_enabled(context, id, false).await,
+        KeyFormAction::Enable => set_enabled(context, id, true).await,
+        KeyFormAction::Change => submit_change(context, id).await,
+        KeyFormAction::Rotate => rotate(context, id).await,
         KeyFormAction::Delete => {
-            desk.console().delete_key(desk.actor()?, id).await?;
-            Ok(PageResponse::see("/keys?done=deleted"))
+            context.console().delete_key(context.actor()?, id).await?;
+            Ok(PageResponse::redirect("/keys?done=deleted"))
         }
     }
 }
 
-async fn enable(desk: &PageContext<'_>, id: &str, enabled: bool) -> Result<PageResponse, PageError> {
+async fn set_enabled(context: &PageContext<'_>, id: &str, enabled: bool) -> Result<PageResponse, PageError> {
     let body = json!({ "enabled": enabled }).to_string();
-    let key = desk.console().update_key(desk.actor()?, id, body.as_bytes()).await?;
-    Ok(PageResponse::see(&format!("/keys/{}?done={}", key.id, if enabled { "enabled" } else { "disabled" })))
+    let key = context.console().update_key(context.actor()?, id, body.as_bytes()).await?;
+    Ok(PageResponse::redirect(&format!("/keys/{}?done={}", key.id, if enabled { "enabled" } else { "disabled" })))
 }
 
-async fn change(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let before = desk.console().retrieve_key(desk.actor()?, id).await?;
-    let form = PageForm::sent(desk.visit, &["name", "expires_on"]);
+async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let before = context.console().retrieve_key(context.actor()?, id).await?;
+    let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let day = form.value("expires_on");
     let mut body = json!({ "name": form.value("name") });
     // A day that was not changed is not sent, so that the exact time within it is kept.
-    if day != before.expires_at.map(day_of).unwrap_or_default() {
-        match (day, end_of(day)) {
+    if day != before.expires_at.map(last_valid_day).unwrap_or_default() {
+        match (day, end_of_day(day)) {
             ("", _) => body["never_expires"] = true.into(),
             (_, Some(end)) => body["expires_at"] = json!(end),
             (_, None) => {
-                let form = form.wrong("expires_on", desk.texts.of("error.expires_on"));
-                return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
+                let form = form.with_error("expires_on", context.texts.get("error.expires_on"));
+                return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
             }
         }
     }
-    match desk.console().update_key(desk.actor()?, id, body.to_string().as_bytes()).await {
-        Ok(key) => Ok(PageResponse::see(&format!("/keys/{}?done=saved", key.id))),
+    match context.console().update_key(context.actor()?, id, body.to_string().as_bytes()).await {
+        Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
-            let form = form.refused(desk.texts, error)?;
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
+            let form = form.with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
         }
     }
 }
 
-async fn rotate(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let before = desk.console().retrieve_key(desk.actor()?, id).await?;
+async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let before = context.console().retrieve_key(context.actor()?, id).await?;
     let path = format!("/keys/{}", before.id);
-    let turn = match first_turn(desk, "again.rotate", "again.to_key", &path) {
+    let nonce = match check_first_use(context, "again.rotate", "again.to_key", &path) {
         Ok(turn) => turn,
-        Err(FormRefusal::Again(shown)) => return Ok(*shown),
-        Err(FormRefusal::Stale) => {
-            let form = PageForm::default().with("name", before.name.clone()).wrong(WHOLE, desk.texts.of("error.stale"));
-            return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
+        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
+        Err(FormRefusal::Expired) => {
+            let form = PageForm::default()
+                .with_value("name", before.name.clone())
+                .with_error(WHOLE_FORM, context.texts.get("error.stale"));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
         }
     };
-    let grace = desk.visit.sent("grace");
+    let grace = context.request.form_field("grace");
     let body =
         grace.parse::<i64>().map_or_else(|_| json!({ "grace_seconds": grace }), |n| json!({ "grace_seconds": n }));
-    match desk.console().rotate_key(desk.actor()?, id, body.to_string().as_bytes()).await {
-        Ok(created) => Ok(show_secret(desk, created, "rotated.title")),
+    match context.console().rotate_key(context.actor()?, id, body.to_string().as_bytes()).await {
+        Ok(created) => Ok(show_secret(context, created, "rotated.title")),
         Err(error) => {
-            desk.once().undo(&turn);
-            let form = PageForm::default().with("name", before.name.clone()).refused(desk.texts, error)?;
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
+            context.nonces().release(&nonce);
+            let form =
+                PageForm::default().with_value("name", before.name.clone()).with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
         }
     }
 }

@@ -4,13 +4,13 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::desk::{PageContext, end_of};
 use super::examples::{CodeExample, examples};
-use super::failure::{PageError, rendered};
 use super::form::PageForm;
-use super::frame::PageLayout;
-use super::once::FormNonceStatus;
-use super::visit::{PageResponse, UrlEncodedFields};
+use super::form_nonce::FormNonceStatus;
+use super::http_messages::{PageResponse, UrlEncodedFields};
+use super::page_context::{PageContext, end_of_day};
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::error::Error;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
@@ -67,83 +67,83 @@ struct RepeatedFormPage {
 }
 
 /// Shows the list.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    show_with(desk, StatusCode::OK, PageForm::default().with("group", "default")).await
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    render_page(context, StatusCode::OK, PageForm::default().with_value("group", "default")).await
 }
 
-async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
-    let visit = desk.visit;
-    let asked = |name: &str| visit.asked(name).map(str::to_owned);
+async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
+    let request = context.request;
+    let query_param = |name: &str| request.query_param(name).map(str::to_owned);
     let query = ListKeysQuery {
-        before: asked("before"),
-        group: asked("group"),
+        before: query_param("before"),
+        group: query_param("group"),
         limit: types::PageLimit::new(PER_PAGE).ok(),
-        search: asked("search"),
-        state: visit.asked("state").and_then(|word| word.parse().ok()),
-        user: asked("user"),
+        search: query_param("search"),
+        state: request.query_param("state").and_then(|word| word.parse().ok()),
+        user: query_param("user"),
     };
-    let keys = desk.console().list_keys(desk.actor()?, &query).await?;
-    let groups = desk.console().list_groups(desk.actor()?).await?.data;
-    let older = keys.data.last().filter(|_| keys.has_more).map(|last| after(visit, "/keys", &last.id));
-    let is_filtered = ["search", "state", "group", "user"].iter().any(|name| visit.asked(name).is_some());
+    let keys = context.console().list_keys(context.actor()?, &query).await?;
+    let groups = context.console().list_groups(context.actor()?).await?.data;
+    let older = keys.data.last().filter(|_| keys.has_more).map(|last| older_page_link(request, "/keys", &last.id));
+    let is_filtered = ["search", "state", "group", "user"].iter().any(|name| request.query_param(name).is_some());
     let template = KeysPage {
-        is_open: form.is_wrong() || (keys.data.is_empty() && !is_filtered),
-        newer: visit.asked("before").map(|_| format!("/keys?{}", visit.query.with("before", None))),
-        query: visit.query.clone(),
+        is_open: form.has_error() || (keys.data.is_empty() && !is_filtered),
+        newer: request.query_param("before").map(|_| format!("/keys?{}", request.query.to_query_with("before", None))),
+        query: request.query.clone(),
         states: &STATES,
-        once: desk.issue_once()?,
-        page: desk.page("keys"),
+        once: context.issue_form_nonce()?,
+        page: context.layout("keys"),
         keys,
         groups,
         is_filtered,
         form,
         older,
     };
-    Ok(rendered(status, &template))
+    Ok(render(status, &template))
 }
 
 /// The address of the page with the rows that are older than this one.
-pub(super) fn after(visit: &super::PageRequest, path: &str, id: &str) -> String {
-    format!("{path}?{}", visit.query.with("before", Some(id)))
+pub(super) fn older_page_link(request: &super::PageRequest, path: &str, id: &str) -> String {
+    format!("{path}?{}", request.query.to_query_with("before", Some(id)))
 }
 
 /// Creates a key, and shows its secret in this answer and never again.
-pub(super) async fn create(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let form = PageForm::sent(desk.visit, &["name", "group", "expires_on", "user"]);
-    let body = match body(&form) {
+pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::from_request(context.request, &["name", "group", "expires_on", "user"]);
+    let body = match request_body(&form) {
         Ok(body) => body,
         Err(()) => {
-            let form = form.wrong("expires_on", desk.texts.of("error.expires_on"));
-            return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
+            let form = form.with_error("expires_on", context.texts.get("error.expires_on"));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
-    let turn = match first_turn(desk, "again.key", "again.to_key", "/keys") {
+    let nonce = match check_first_use(context, "again.key", "again.to_key", "/keys") {
         Ok(turn) => turn,
-        Err(FormRefusal::Again(shown)) => return Ok(*shown),
-        Err(FormRefusal::Stale) => {
-            let form = form.wrong(super::form::WHOLE, desk.texts.of("error.stale"));
-            return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
+        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
+        Err(FormRefusal::Expired) => {
+            let form = form.with_error(super::form::WHOLE_FORM, context.texts.get("error.stale"));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
     let body = Value::Object(body).to_string();
-    match desk.console().create_key(desk.actor()?, body.as_bytes()).await {
+    match context.console().create_key(context.actor()?, body.as_bytes()).await {
         Ok(created) => {
-            desk.once().made(&turn, &created.key.id);
-            Ok(show_secret(desk, created, "made.title"))
+            context.nonces().record_created(&nonce, &created.key.id);
+            Ok(show_secret(context, created, "made.title"))
         }
         Err(error) => {
-            desk.once().undo(&turn);
-            refused(desk, form, error).await
+            context.nonces().release(&nonce);
+            render_refusal(context, form, error).await
         }
     }
 }
 
-async fn refused(desk: &PageContext<'_>, form: PageForm, error: Error) -> Result<PageResponse, PageError> {
-    let form = form.refused(desk.texts, error)?;
-    show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await
+async fn render_refusal(context: &PageContext<'_>, form: PageForm, error: Error) -> Result<PageResponse, PageError> {
+    let form = form.with_console_error(context.texts, error)?;
+    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
 }
 
-fn body(form: &PageForm) -> Result<Map<String, Value>, ()> {
+fn request_body(form: &PageForm) -> Result<Map<String, Value>, ()> {
     let mut body = Map::new();
     for name in ["name", "group", "user"] {
         if !form.value(name).is_empty() {
@@ -151,7 +151,7 @@ fn body(form: &PageForm) -> Result<Map<String, Value>, ()> {
         }
     }
     if !form.value("expires_on").is_empty() {
-        body.insert("expires_at".to_owned(), json!(end_of(form.value("expires_on")).ok_or(())?));
+        body.insert("expires_at".to_owned(), json!(end_of_day(form.value("expires_on")).ok_or(())?));
     }
     Ok(body)
 }
@@ -159,33 +159,33 @@ fn body(form: &PageForm) -> Result<Map<String, Value>, ()> {
 /// The reason why a form creates nothing.
 pub(super) enum FormRefusal {
     /// The form was already used; this page says so.
-    Again(Box<PageResponse>),
+    AlreadyUsed(Box<PageResponse>),
     /// The form is too old.
-    Stale,
+    Expired,
 }
 
 /// Returns the head of the nonce if a form that creates something is sent for the first time.
-pub(super) fn first_turn(
-    desk: &PageContext<'_>,
+pub(super) fn check_first_use(
+    context: &PageContext<'_>,
     text: &'static str,
     link_label: &'static str,
     path: &str,
 ) -> Result<String, FormRefusal> {
-    match desk.turn() {
-        FormNonceStatus::First(head) => Ok(head),
-        FormNonceStatus::Stale => Err(FormRefusal::Stale),
-        FormNonceStatus::Again(made) => {
-            let link = made.map_or_else(|| path.to_owned(), |id| format!("{path}/{id}"));
-            let page = RepeatedFormPage { page: desk.page(""), text, link, link_label };
-            Err(FormRefusal::Again(Box::new(rendered(StatusCode::CONFLICT, &page))))
+    match context.use_form_nonce() {
+        FormNonceStatus::FirstUse(nonce) => Ok(nonce),
+        FormNonceStatus::Expired => Err(FormRefusal::Expired),
+        FormNonceStatus::AlreadyUsed(created_id) => {
+            let link = created_id.map_or_else(|| path.to_owned(), |id| format!("{path}/{id}"));
+            let page = RepeatedFormPage { page: context.layout(""), text, link, link_label };
+            Err(FormRefusal::AlreadyUsed(Box::new(render(StatusCode::CONFLICT, &page))))
         }
     }
 }
 
 /// The only page with the secret of a key.
-pub(super) fn show_secret(desk: &PageContext<'_>, created: types::CreatedKey, title: &'static str) -> PageResponse {
+pub(super) fn show_secret(context: &PageContext<'_>, created: types::CreatedKey, title: &'static str) -> PageResponse {
     let secret = created.secret.expose().to_owned();
-    let mut page = desk.page("keys");
+    let mut page = context.layout("keys");
     // A change of language would load another page, and the secret would be lost.
     page.back = None;
     let template = SecretPage {
@@ -195,11 +195,11 @@ pub(super) fn show_secret(desk: &PageContext<'_>, created: types::CreatedKey, ti
         warning: "made.once",
         until: created.key.previous_until,
         until_label: "made.previous",
-        examples: examples(desk.home, Some(&secret)),
+        examples: examples(context.site, Some(&secret)),
         next: format!("/keys/{}", created.key.id),
         next_label: "made.to_key",
         name: created.key.name,
         secret,
     };
-    rendered(StatusCode::OK, &template)
+    render(StatusCode::OK, &template)
 }

@@ -22,12 +22,12 @@ pub(super) struct PageTexts(pub(super) Language);
 
 type TextCatalogue = HashMap<String, String>;
 
-static EN: LazyLock<TextCatalogue> = LazyLock::new(|| read(include_str!("texts/en.json")));
-static ZH: LazyLock<TextCatalogue> = LazyLock::new(|| read(include_str!("texts/zh.json")));
+static EN: LazyLock<TextCatalogue> = LazyLock::new(|| parse_catalogue(include_str!("texts/en.json")));
+static ZH: LazyLock<TextCatalogue> = LazyLock::new(|| parse_catalogue(include_str!("texts/zh.json")));
 
 /// Reads a catalogue. If it cannot be read it is empty, and every text is then its key; the tests check that it can be
 /// read.
-fn read(json: &str) -> TextCatalogue {
+fn parse_catalogue(json: &str) -> TextCatalogue {
     serde_json::from_str(json).unwrap_or_default()
 }
 
@@ -38,7 +38,7 @@ impl Language {
     pub(super) const ALL: [Self; 2] = [Self::En, Self::Zh];
 
     /// The language of a request: the chosen one, else the first of those that the browser accepts, else English.
-    pub(super) fn of(chosen: Option<&str>, accepted: &str) -> Self {
+    pub(super) fn choose(chosen: Option<&str>, accepted: &str) -> Self {
         chosen.and_then(Self::from_code).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
     }
 
@@ -90,7 +90,7 @@ impl Language {
 
 impl PageTexts {
     /// The text of a key.
-    pub(super) fn of<'k>(self, key: &'k str) -> &'k str
+    pub(super) fn get<'k>(self, key: &'k str) -> &'k str
     where
         'static: 'k,
     {
@@ -102,14 +102,14 @@ impl PageTexts {
     }
 
     /// The text of a key with a value in its one place.
-    pub(super) fn put(self, key: &str, place: &str, value: impl Display) -> String {
-        self.of(key).replace(&format!("{{{place}}}"), &value.to_string())
+    pub(super) fn get_with(self, key: &str, placeholder: &str, value: impl Display) -> String {
+        self.get(key).replace(&format!("{{{placeholder}}}"), &value.to_string())
     }
 
     /// The text of a key for a number: `key.one` or `key.other`, with the number in the place `{n}`.
     pub(super) fn count(self, key: &str, number: i64) -> String {
         let form = if number == 1 { "one" } else { "other" };
-        self.put(&format!("{key}.{form}"), "n", super::format::grouped(number))
+        self.get_with(&format!("{key}.{form}"), "n", super::format::with_thousands_separators(number))
     }
 }
 
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn the_chosen_language_wins_then_what_the_browser_likes_best() {
-        assert_eq!(Language::of(Some("zh"), "en"), Language::Zh);
-        assert_eq!(Language::of(Some("klingon"), "zh-CN,zh;q=0.9,en;q=0.8"), Language::Zh);
-        assert_eq!(Language::of(None, "de-DE,de;q=0.9,en;q=0.5,zh;q=0.4"), Language::En);
-        assert_eq!(Language::of(None, "en;q=0.3, ZH-tw;q=0.4"), Language::Zh);
+        assert_eq!(Language::choose(Some("zh"), "en"), Language::Zh);
+        assert_eq!(Language::choose(Some("klingon"), "zh-CN,zh;q=0.9,en;q=0.8"), Language::Zh);
+        assert_eq!(Language::choose(None, "de-DE,de;q=0.9,en;q=0.5,zh;q=0.4"), Language::En);
+        assert_eq!(Language::choose(None, "en;q=0.3, ZH-tw;q=0.4"), Language::Zh);
         for nothing in ["", "*", "de", "zh;q=0", ";;;,,,", "zh;q=nan"] {
-            assert_eq!(Language::of(None, nothing), Language::En, "{nothing}");
+            assert_eq!(Language::choose(None, nothing), Language::En, "{nothing}");
         }
     }
 }

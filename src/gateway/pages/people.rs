@@ -4,12 +4,12 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
-use super::form::{PageForm, WHOLE};
-use super::frame::PageLayout;
-use super::keys::{FormRefusal, SecretPage, after, first_turn};
-use super::visit::PageResponse;
+use super::form::{PageForm, WHOLE_FORM};
+use super::http_messages::PageResponse;
+use super::keys::{FormRefusal, SecretPage, check_first_use, older_page_link};
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::wire::admin::server::ListUsersQuery;
 use crate::wire::admin::types;
 
@@ -31,78 +31,84 @@ struct PeoplePage {
 }
 
 /// Shows the list.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let form = PageForm::default().with("role", "member").with("groups", "default");
-    show_with(desk, StatusCode::OK, form).await
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::default().with_value("role", "member").with_value("groups", "default");
+    render_page(context, StatusCode::OK, form).await
 }
 
-async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
-    let visit = desk.visit;
+async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
+    let request = context.request;
     let query = ListUsersQuery {
-        before: visit.asked("before").map(str::to_owned),
+        before: request.query_param("before").map(str::to_owned),
         limit: types::PageLimit::new(PER_PAGE).ok(),
         role: None,
-        search: visit.asked("search").map(str::to_owned),
+        search: request.query_param("search").map(str::to_owned),
     };
-    let users = desk.console().list_users(desk.actor()?, &query).await?;
-    let groups = desk.console().list_groups(desk.actor()?).await?.data;
+    let users = context.console().list_users(context.actor()?, &query).await?;
+    let groups = context.console().list_groups(context.actor()?).await?.data;
     let template = PeoplePage {
-        page: desk.page("people"),
-        older: users.data.last().filter(|_| users.has_more).map(|last| after(visit, "/people", &last.id)),
-        newer: visit.asked("before").map(|_| format!("/people?{}", visit.query.with("before", None))),
+        page: context.layout("people"),
+        older: users.data.last().filter(|_| users.has_more).map(|last| older_page_link(request, "/people", &last.id)),
+        newer: request
+            .query_param("before")
+            .map(|_| format!("/people?{}", request.query.to_query_with("before", None))),
         search: query.search.unwrap_or_default(),
-        is_open: form.is_wrong(),
-        once: desk.issue_once()?,
+        is_open: form.has_error(),
+        once: context.issue_form_nonce()?,
         users,
         groups,
         form,
     };
-    Ok(rendered(status, &template))
+    Ok(render(status, &template))
 }
 
 /// Invites a user, and shows the link in this answer and never again.
-pub(super) async fn invite(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let mut form = PageForm::sent(desk.visit, &["name", "role"]);
-    let groups: Vec<String> = chosen_groups(desk);
+pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let mut form = PageForm::from_request(context.request, &["name", "role"]);
+    let groups: Vec<String> = chosen_groups(context);
     for group in &groups {
-        form = form.with("groups", group.clone());
+        form = form.with_value("groups", group.clone());
     }
-    let turn = match first_turn(desk, "again.user", "again.to_user", "/people") {
+    let nonce = match check_first_use(context, "again.user", "again.to_user", "/people") {
         Ok(turn) => turn,
-        Err(FormRefusal::Again(shown)) => return Ok(*shown),
-        Err(FormRefusal::Stale) => {
-            let form = form.wrong(WHOLE, desk.texts.of("error.stale"));
-            return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
+        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
+        Err(FormRefusal::Expired) => {
+            let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
     let body = json!({ "name": form.value("name"), "role": form.value("role"), "groups": groups }).to_string();
-    match desk.console().create_user(desk.actor()?, body.as_bytes()).await {
+    match context.console().create_user(context.actor()?, body.as_bytes()).await {
         Ok(created) => {
-            desk.once().made(&turn, &created.user.id);
-            Ok(show_link(desk, &created.user.id, created.user.name, &created.link, "invited.title"))
+            context.nonces().record_created(&nonce, &created.user.id);
+            Ok(render_link(context, &created.user.id, created.user.name, &created.link, "invited.title"))
         }
         Err(error) => {
-            desk.once().undo(&turn);
-            let form = form.refused(desk.texts, error)?;
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await
+            context.nonces().release(&nonce);
+            let form = form.with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
         }
     }
 }
 
 /// The groups that are selected.
-pub(super) fn chosen_groups(desk: &PageContext<'_>) -> Vec<String> {
-    desk.visit.form.as_ref().map_or_else(|_| Vec::new(), |form| form.all("groups").map(str::to_owned).collect())
+pub(super) fn chosen_groups(context: &PageContext<'_>) -> Vec<String> {
+    context
+        .request
+        .form
+        .as_ref()
+        .map_or_else(|_| Vec::new(), |form| form.get_all("groups").map(str::to_owned).collect())
 }
 
 /// The only page with a one-time link.
-pub(super) fn show_link(
-    desk: &PageContext<'_>,
+pub(super) fn render_link(
+    context: &PageContext<'_>,
     user: &str,
     name: String,
     link: &types::OneTimeLink,
     title: &'static str,
 ) -> PageResponse {
-    let mut page = desk.page("people");
+    let mut page = context.layout("people");
     page.back = None;
     let template = SecretPage {
         page,
@@ -110,12 +116,12 @@ pub(super) fn show_link(
         name,
         label: "link.label",
         warning: "link.once",
-        secret: format!("{}{}", desk.home.origin(), link.path.expose()),
+        secret: format!("{}{}", context.site.origin(), link.path.expose()),
         until: Some(link.expires_at),
         until_label: "link.until",
         examples: Vec::new(),
         next: format!("/people/{user}"),
         next_label: "link.to_user",
     };
-    rendered(StatusCode::OK, &template)
+    render(StatusCode::OK, &template)
 }

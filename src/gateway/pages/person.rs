@@ -4,14 +4,14 @@ use askama::Template;
 use http::StatusCode;
 use serde_json::json;
 
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
-use super::form::{PageForm, WHOLE};
-use super::frame::PageLayout;
-use super::keys::{FormRefusal, first_turn};
-use super::people::{chosen_groups, show_link};
-use super::route::PersonFormAction;
-use super::visit::PageResponse;
+use super::form::{PageForm, WHOLE_FORM};
+use super::http_messages::PageResponse;
+use super::keys::{FormRefusal, check_first_use};
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use super::people::{chosen_groups, render_link};
+use super::routes::PersonFormAction;
 use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 
@@ -29,98 +29,103 @@ struct PersonPage {
 }
 
 /// Shows the page of a user.
-pub(super) async fn show(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    if !desk.is_admin() {
+pub(super) async fn show(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    if !context.is_admin() {
         return Err(PageError::Denied);
     }
-    let user = desk.console().retrieve_user(desk.actor()?, id).await?;
-    show_with(desk, StatusCode::OK, user, None).await
+    let user = context.console().retrieve_user(context.actor()?, id).await?;
+    render_page(context, StatusCode::OK, user, None).await
 }
 
-async fn show_with(
-    desk: &PageContext<'_>,
+async fn render_page(
+    context: &PageContext<'_>,
     status: StatusCode,
     user: types::User,
     form: Option<PageForm>,
 ) -> Result<PageResponse, PageError> {
-    let as_it_is = || {
-        let form = PageForm::default().with("role", user.role.to_string());
-        user.groups.iter().fold(form, |form, group| form.with("groups", group.clone()))
+    let current_values = || {
+        let form = PageForm::default().with_value("role", user.role.to_string());
+        user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()))
     };
-    let groups = desk.console().list_groups(desk.actor()?).await?.data;
+    let groups = context.console().list_groups(context.actor()?).await?.data;
     let template = PersonPage {
-        page: desk.page("people"),
+        page: context.layout("people"),
         path: format!("/people/{}", user.id),
-        stopped: stopped(desk, &user).await?,
-        form: form.unwrap_or_else(as_it_is),
-        once: desk.issue_once()?,
+        stopped: stopped_keys(context, &user).await?,
+        form: form.unwrap_or_else(current_values),
+        once: context.issue_form_nonce()?,
         groups,
         user,
     };
-    Ok(rendered(status, &template))
+    Ok(render(status, &template))
 }
 
 /// Enough for this page; the list of keys shows all of them.
-const MOST_STOPPED: i64 = 100;
+const STOPPED_KEYS_MAX: i64 = 100;
 
-async fn stopped(desk: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
+async fn stopped_keys(context: &PageContext<'_>, user: &types::User) -> Result<Vec<types::Key>, PageError> {
     let query = ListKeysQuery {
         before: None,
         group: None,
-        limit: types::PageLimit::new(MOST_STOPPED).ok(),
+        limit: types::PageLimit::new(STOPPED_KEYS_MAX).ok(),
         search: None,
         state: Some(types::KeyState::Disabled),
         user: Some(user.id.clone()),
     };
-    let disabled = desk.console().list_keys(desk.actor()?, &query).await?.data;
+    let disabled = context.console().list_keys(context.actor()?, &query).await?.data;
     Ok(disabled.into_iter().filter(|key| key.locked == Some(types::KeyLock::LeftGroup)).collect())
 }
 
 /// Carries out a form on a user.
-pub(super) async fn act(desk: &PageContext<'_>, id: &str, act: PersonFormAction) -> Result<PageResponse, PageError> {
-    let (console, actor) = (desk.console(), desk.actor()?);
+pub(super) async fn perform(
+    context: &PageContext<'_>,
+    id: &str,
+    action: PersonFormAction,
+) -> Result<PageResponse, PageError> {
+    let (console, actor) = (context.console(), context.actor()?);
     let user = console.retrieve_user(actor, id).await?;
-    let done = |word: &str| Ok(PageResponse::see(&format!("/people/{}?done={word}", user.id)));
-    match act {
-        PersonFormAction::Reset => return reset(desk, user).await,
+    let done = |word: &str| Ok(PageResponse::redirect(&format!("/people/{}?done={word}", user.id)));
+    match action {
+        PersonFormAction::Reset => return reset(context, user).await,
         PersonFormAction::SignOut => {
             console.sign_out_user(actor, id).await?;
             return done("ended");
         }
         PersonFormAction::Change | PersonFormAction::Disable | PersonFormAction::Enable => {}
     }
-    let (body, word) = match act {
+    let (body, word) = match action {
         PersonFormAction::Disable => (json!({ "enabled": false }), "user-disabled"),
         PersonFormAction::Enable => (json!({ "enabled": true }), "user-enabled"),
-        _ => (json!({ "role": desk.visit.sent("role"), "groups": chosen_groups(desk) }), "saved"),
+        _ => (json!({ "role": context.request.form_field("role"), "groups": chosen_groups(context) }), "saved"),
     };
     match console.update_user(actor, id, body.to_string().as_bytes()).await {
         Ok(_) => done(word),
         Err(error) => {
-            let form = PageForm::default().with("role", user.role.to_string());
-            let form = user.groups.iter().fold(form, |form, group| form.with("groups", group.clone()));
-            let form = form.refused(desk.texts, error)?;
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
+            let form = PageForm::default().with_value("role", user.role.to_string());
+            let form = user.groups.iter().fold(form, |form, group| form.with_value("groups", group.clone()));
+            let form = form.with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
         }
     }
 }
 
 /// Creates a link for a new password, and shows it in this answer and never again.
-async fn reset(desk: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
+async fn reset(context: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
     let path = format!("/people/{}", user.id);
-    match first_turn(desk, "again.reset", "again.to_user", &path) {
-        Ok(turn) => match desk.console().reset_user(desk.actor()?, &user.id).await {
-            Ok(link) => Ok(show_link(desk, &user.id, user.name, &link, "reset_made.title")),
+    match check_first_use(context, "again.reset", "again.to_user", &path) {
+        Ok(nonce) => match context.console().reset_user(context.actor()?, &user.id).await {
+            Ok(link) => Ok(render_link(context, &user.id, user.name, &link, "reset_made.title")),
             Err(error) => {
-                desk.once().undo(&turn);
+                context.nonces().release(&nonce);
                 Err(error.into())
             }
         },
-        Err(FormRefusal::Again(shown)) => Ok(*shown),
-        Err(FormRefusal::Stale) => {
-            let form =
-                PageForm::default().with("role", user.role.to_string()).wrong(WHOLE, desk.texts.of("error.stale"));
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
+        Err(FormRefusal::AlreadyUsed(response)) => Ok(*response),
+        Err(FormRefusal::Expired) => {
+            let form = PageForm::default()
+                .with_value("role", user.role.to_string())
+                .with_error(WHOLE_FORM, context.texts.get("error.stale"));
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, user, Some(form)).await
         }
     }
 }

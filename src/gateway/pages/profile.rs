@@ -5,13 +5,13 @@ use chrono::{DateTime, Utc};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::desk::{PageContext, end_of};
-use super::door::refused;
-use super::failure::{PageError, rendered};
-use super::form::{PageForm, WHOLE};
-use super::frame::PageLayout;
-use super::keys::{FormRefusal, SecretPage, first_turn};
-use super::visit::PageResponse;
+use super::form::{PageForm, WHOLE_FORM};
+use super::http_messages::PageResponse;
+use super::keys::{FormRefusal, SecretPage, check_first_use};
+use super::page_context::{PageContext, end_of_day};
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use super::sign_in::with_identity_error;
 use crate::gateway::people::IdentityError;
 use crate::wire::admin::server::ListTokensQuery;
 use crate::wire::admin::types;
@@ -40,21 +40,21 @@ struct SessionView {
 }
 
 /// Shows the page.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    show_with(desk, StatusCode::OK, PageForm::default()).await
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    render_page(context, StatusCode::OK, PageForm::default()).await
 }
 
-async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
-    let session = desk.session()?;
+async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageForm) -> Result<PageResponse, PageError> {
+    let session = context.session()?;
     let user = session.actor.user().ok_or(PageError::NotFound)?;
-    let seen = desk.people().sessions(&user.id).await?;
+    let sessions = context.people().sessions(&user.id).await?;
     let tokens = ListTokensQuery { user: Some(user.id.to_string()) };
     let template = ProfilePage {
-        page: desk.page("profile"),
+        page: context.layout("profile"),
         name: user.name.clone(),
         role: if session.actor.is_admin() { types::Role::Admin } else { types::Role::Member },
         groups: user.groups.clone(),
-        sessions: seen
+        sessions: sessions
             .into_iter()
             .map(|row| SessionView {
                 is_this: row.id == session.id,
@@ -64,68 +64,69 @@ async fn show_with(desk: &PageContext<'_>, status: StatusCode, form: PageForm) -
                 last_seen_at: row.last_seen_at.into(),
             })
             .collect(),
-        tokens: desk.console().list_tokens(&session.actor, &tokens).await?.data,
-        once: desk.issue_once()?,
+        tokens: context.console().list_tokens(&session.actor, &tokens).await?.data,
+        once: context.issue_form_nonce()?,
         form,
     };
-    Ok(rendered(status, &template))
+    Ok(render(status, &template))
 }
 
 /// Sets another password, which ends every other session.
-pub(super) async fn change_password(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let wrong = |field: &'static str, key: &'static str| PageForm::default().wrong(field, desk.texts.of(key));
-    let new = desk.visit.sent_as_is("password");
-    let form = if new == desk.visit.sent_as_is("again") {
-        match desk.people().change_password(desk.session()?, desk.visit.sent_as_is("old"), new).await {
-            Ok(()) => return Ok(PageResponse::see("/profile?done=password")),
-            Err(IdentityError::Wrong) => wrong("old", "error.old"),
-            Err(error) => refused(desk, PageForm::default(), error)?,
+pub(super) async fn change_password(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form_with_error =
+        |field: &'static str, key: &'static str| PageForm::default().with_error(field, context.texts.get(key));
+    let new = context.request.raw_form_field("password");
+    let form = if new == context.request.raw_form_field("again") {
+        match context.people().change_password(context.session()?, context.request.raw_form_field("old"), new).await {
+            Ok(()) => return Ok(PageResponse::redirect("/profile?done=password")),
+            Err(IdentityError::WrongCredentials) => form_with_error("old", "error.old"),
+            Err(error) => with_identity_error(context, PageForm::default(), error)?,
         }
     } else {
-        wrong("again", "error.again")
+        form_with_error("again", "error.again")
     };
-    show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await
+    render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
 }
 
 /// Ends every session, including this one.
-pub(super) async fn sign_out_everywhere(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let actor = desk.actor()?;
+pub(super) async fn sign_out_everywhere(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let actor = context.actor()?;
     let user = actor.user().ok_or(PageError::NotFound)?;
-    desk.people().sign_out_everywhere(actor, &user.id.to_string()).await?;
-    Ok(PageResponse::see("/sign-in?done=signed-out").set(&desk.session_cookie(None)))
+    context.people().sign_out_everywhere(actor, &user.id.to_string()).await?;
+    Ok(PageResponse::redirect("/sign-in?done=signed-out").with_cookie(&context.session_cookie(None)))
 }
 
 /// Creates an admin token, and shows it in this answer and never again.
-pub(super) async fn create_token(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let form = PageForm::sent(desk.visit, &["name", "expires_on"]);
+pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let mut body = Map::from_iter([("name".to_owned(), Value::from(form.value("name")))]);
-    match (form.value("expires_on"), end_of(form.value("expires_on"))) {
+    match (form.value("expires_on"), end_of_day(form.value("expires_on"))) {
         ("", _) => {}
         (_, Some(end)) => drop(body.insert("expires_at".to_owned(), json!(end))),
         (_, None) => {
-            let form = form.wrong("expires_on", desk.texts.of("error.expires_on"));
-            return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
+            let form = form.with_error("expires_on", context.texts.get("error.expires_on"));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     }
-    let turn = match first_turn(desk, "again.token", "again.to_profile", "/profile") {
+    let nonce = match check_first_use(context, "again.token", "again.to_profile", "/profile") {
         Ok(turn) => turn,
-        Err(FormRefusal::Again(shown)) => return Ok(*shown),
-        Err(FormRefusal::Stale) => {
-            let form = form.wrong(WHOLE, desk.texts.of("error.stale"));
-            return show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form).await;
+        Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
+        Err(FormRefusal::Expired) => {
+            let form = form.with_error(WHOLE_FORM, context.texts.get("error.stale"));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
-    match desk.console().create_token(desk.actor()?, Value::Object(body).to_string().as_bytes()).await {
-        Ok(created) => Ok(show_token(desk, created)),
+    match context.console().create_token(context.actor()?, Value::Object(body).to_string().as_bytes()).await {
+        Ok(created) => Ok(render_token(context, created)),
         Err(error) => {
-            desk.once().undo(&turn);
-            show_with(desk, StatusCode::UNPROCESSABLE_ENTITY, form.refused(desk.texts, error)?).await
+            context.nonces().release(&nonce);
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form.with_console_error(context.texts, error)?).await
         }
     }
 }
 
-fn show_token(desk: &PageContext<'_>, created: types::CreatedToken) -> PageResponse {
-    let mut page = desk.page("profile");
+fn render_token(context: &PageContext<'_>, created: types::CreatedToken) -> PageResponse {
+    let mut page = context.layout("profile");
     page.back = None;
     let template = SecretPage {
         page,
@@ -140,11 +141,11 @@ fn show_token(desk: &PageContext<'_>, created: types::CreatedToken) -> PageRespo
         next: "/profile".to_owned(),
         next_label: "token_made.next",
     };
-    rendered(StatusCode::OK, &template)
+    render(StatusCode::OK, &template)
 }
 
 /// Revokes an admin token.
-pub(super) async fn revoke_token(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    desk.console().delete_token(desk.actor()?, id).await?;
-    Ok(PageResponse::see("/profile?done=revoked"))
+pub(super) async fn revoke_token(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    context.console().delete_token(context.actor()?, id).await?;
+    Ok(PageResponse::redirect("/profile?done=revoked"))
 }

@@ -4,13 +4,13 @@ use askama::Template;
 use chrono::{DateTime, NaiveTime, Utc};
 use http::StatusCode;
 
-use super::desk::{PageContext, end_of};
-use super::failure::{PageError, rendered};
 use super::form::PageForm;
-use super::frame::PageLayout;
-use super::keys::after;
-use super::usage::file;
-use super::visit::PageResponse;
+use super::http_messages::PageResponse;
+use super::keys::older_page_link;
+use super::page_context::{PageContext, end_of_day};
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use super::usage::csv_download;
 use crate::gateway::console::Console;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
@@ -19,7 +19,7 @@ use crate::wire::admin::types;
 const PER_PAGE: i64 = 50;
 
 /// The fields of the form.
-const FILTERS: [&str; 6] = ["key", "user", "end_user", "state", "since", "until"];
+const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "state", "since", "until"];
 
 const STATES: [types::RecordState; 6] = [
     types::RecordState::Succeeded,
@@ -68,71 +68,77 @@ struct TokenBreakdown {
 }
 
 /// Shows the list.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, form) = query(desk, PER_PAGE);
-    let records = desk.console().list_records(desk.actor()?, &query).await?;
-    let visit = desk.visit;
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let (query, form) = read_query(context, PER_PAGE);
+    let records = context.console().list_records(context.actor()?, &query).await?;
+    let request = context.request;
     let template = RecordsPage {
-        page: desk.page("records"),
-        older: records.data.last().filter(|_| records.has_more).map(|last| after(visit, "/records", &last.request_id)),
-        newer: visit.asked("before").map(|_| format!("/records?{}", visit.query.with("before", None))),
-        download: format!("/records.csv?{}", visit.query.with("before", None)),
-        is_filtered: FILTERS.iter().any(|name| visit.asked(name).is_some()),
+        page: context.layout("records"),
+        older: records
+            .data
+            .last()
+            .filter(|_| records.has_more)
+            .map(|last| older_page_link(request, "/records", &last.request_id)),
+        newer: request
+            .query_param("before")
+            .map(|_| format!("/records?{}", request.query.to_query_with("before", None))),
+        download: format!("/records.csv?{}", request.query.to_query_with("before", None)),
+        is_filtered: FILTER_FIELDS.iter().any(|name| request.query_param(name).is_some()),
         states: &STATES,
         records,
         form,
     };
-    Ok(rendered(StatusCode::OK, &template))
+    Ok(render(StatusCode::OK, &template))
 }
 
 /// Shows one record with all its details.
-pub(super) async fn one(desk: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let record = desk.console().retrieve_record(desk.actor()?, id).await?;
+pub(super) async fn show_record(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
+    let record = context.console().retrieve_record(context.actor()?, id).await?;
     let template = RecordPage {
-        page: desk.page("records"),
-        images: images(&record),
+        page: context.layout("records"),
+        images: describe_images(&record),
         cost: record.cost_usd.map(|cost| format!("{cost:.4} USD")),
-        tokens: record.usage.as_ref().map(TokenBreakdown::of),
-        host_tokens: record.host_usage.as_ref().map(TokenBreakdown::of),
+        tokens: record.usage.as_ref().map(TokenBreakdown::from_usage),
+        host_tokens: record.host_usage.as_ref().map(TokenBreakdown::from_usage),
         record,
     };
-    Ok(rendered(StatusCode::OK, &template))
+    Ok(render(StatusCode::OK, &template))
 }
 
 /// Returns the list as a file.
-pub(super) async fn table(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, _) = query(desk, PER_PAGE);
-    let csv = desk.console().sheet_of_records(desk.actor()?, &query).await?;
-    Ok(file(&csv, "records.csv"))
+pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let (query, _) = read_query(context, PER_PAGE);
+    let csv = context.console().records_csv(context.actor()?, &query).await?;
+    Ok(csv_download(&csv, "records.csv"))
 }
 
-fn query(desk: &PageContext<'_>, limit: i64) -> (ListRecordsQuery, PageForm) {
-    let visit = desk.visit;
-    let asked = |name: &str| visit.asked(name).map(str::to_owned);
+fn read_query(context: &PageContext<'_>, limit: i64) -> (ListRecordsQuery, PageForm) {
+    let request = context.request;
+    let query_param = |name: &str| request.query_param(name).map(str::to_owned);
     let query = ListRecordsQuery {
-        before: asked("before"),
-        end_user: visit.exactly("end_user"),
-        group: asked("group"),
-        key: asked("key"),
+        before: query_param("before"),
+        end_user: request.raw_query_param("end_user"),
+        group: query_param("group"),
+        key: query_param("key"),
         limit: types::PageLimit::new(limit).ok(),
-        since: visit.asked("since").and_then(beginning_of),
-        state: visit.asked("state").and_then(|word| word.parse().ok()),
-        until: visit.asked("until").and_then(end_of),
-        user: asked("user").filter(|_| desk.is_admin()),
+        since: request.query_param("since").and_then(beginning_of_day),
+        state: request.query_param("state").and_then(|word| word.parse().ok()),
+        until: request.query_param("until").and_then(end_of_day),
+        user: query_param("user").filter(|_| context.is_admin()),
     };
     let mut form = PageForm::default();
-    for name in FILTERS {
-        form = form.with(name, visit.query.get(name));
+    for name in FILTER_FIELDS {
+        form = form.with_value(name, request.query.get(name));
     }
     (query, form)
 }
 
-fn beginning_of(day: &str) -> Option<DateTime<Utc>> {
+fn beginning_of_day(day: &str) -> Option<DateTime<Utc>> {
     Some(day.parse::<chrono::NaiveDate>().ok()?.and_time(NaiveTime::MIN).and_utc())
 }
 
 /// The actual properties of the images, in their order.
-fn images(record: &types::Record) -> String {
+fn describe_images(record: &types::Record) -> String {
     let image = |image: &types::RecordImage| {
         let parts = [image.size.as_deref(), image.output_format.as_deref(), image.quality.as_deref()];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -143,7 +149,7 @@ fn images(record: &types::Record) -> String {
 // === impl TokenBreakdown ===
 
 impl TokenBreakdown {
-    fn of(usage: &types::RecordUsage) -> Self {
+    fn from_usage(usage: &types::RecordUsage) -> Self {
         let (input, output) = (usage.input_tokens_details.as_ref(), usage.output_tokens_details.as_ref());
         Self {
             input: usage.input_tokens,

@@ -7,18 +7,18 @@ use http::StatusCode;
 use http::header::CONTENT_DISPOSITION;
 
 use super::chart::UsageChart;
-use super::desk::PageContext;
-use super::failure::{PageError, rendered};
 use super::form::PageForm;
-use super::frame::PageLayout;
-use super::visit::PageResponse;
+use super::http_messages::PageResponse;
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
 /// The number of days that are shown by default (ours).
-const DAYS: u64 = 29;
+const DEFAULT_DAYS: u64 = 29;
 
-const FILTERS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];
+const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];
 
 #[derive(Template)]
 #[template(path = "usage.html", config = "src/gateway/pages/askama.toml")]
@@ -34,55 +34,55 @@ struct UsagePage {
 }
 
 /// Shows the page.
-pub(super) async fn show(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, form) = query(desk);
-    let usage = desk.console().retrieve_usage(desk.actor()?, &query).await?;
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let (query, form) = read_query(context);
+    let usage = context.console().retrieve_usage(context.actor()?, &query).await?;
     let template = UsagePage {
-        page: desk.page("usage"),
+        page: context.layout("usage"),
         form,
-        chart: UsageChart::of(&usage),
-        download: format!("/usage.csv?{}", desk.visit.query.with("done", None)),
-        is_filtered: FILTERS.iter().any(|name| desk.visit.asked(name).is_some()),
+        chart: UsageChart::from_usage(&usage),
+        download: format!("/usage.csv?{}", context.request.query.to_query_with("done", None)),
+        is_filtered: FILTER_FIELDS.iter().any(|name| context.request.query_param(name).is_some()),
         is_empty: usage.totals.requests == 0 && usage.totals.refused == 0,
         usage,
     };
-    Ok(rendered(StatusCode::OK, &template))
+    Ok(render(StatusCode::OK, &template))
 }
 
 /// Returns the days as a file.
-pub(super) async fn table(desk: &PageContext<'_>) -> Result<PageResponse, PageError> {
-    let (query, _) = query(desk);
-    let csv = desk.console().sheet_of_usage(desk.actor()?, &query).await?;
-    Ok(file(&csv, "usage.csv"))
+pub(super) async fn download_csv(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let (query, _) = read_query(context);
+    let csv = context.console().usage_csv(context.actor()?, &query).await?;
+    Ok(csv_download(&csv, "usage.csv"))
 }
 
 /// A table as a download, behind the mark by which spreadsheets recognize UTF-8.
-pub(super) fn file(csv: &str, name: &str) -> PageResponse {
+pub(super) fn csv_download(csv: &str, name: &str) -> PageResponse {
     let body = Bytes::from(format!("\u{feff}{csv}"));
-    let shown = PageResponse::of(StatusCode::OK, "text/csv; charset=utf-8; header=present", body);
-    shown.with(CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}\""))
+    let response = PageResponse::new(StatusCode::OK, "text/csv; charset=utf-8; header=present", body);
+    response.with_header(CONTENT_DISPOSITION, &format!("attachment; filename=\"{name}\""))
 }
 
 /// The requested query, and the form that shows it.
-fn query(desk: &PageContext<'_>) -> (RetrieveUsageQuery, PageForm) {
+fn read_query(context: &PageContext<'_>) -> (RetrieveUsageQuery, PageForm) {
     let today = Utc::now().date_naive();
-    let day = |name: &str| desk.visit.asked(name).and_then(|text| text.parse::<NaiveDate>().ok());
+    let day = |name: &str| context.request.query_param(name).and_then(|text| text.parse::<NaiveDate>().ok());
     let until = day("until").unwrap_or(today);
-    let since = day("since").or_else(|| until.checked_sub_days(Days::new(DAYS))).unwrap_or(until).min(until);
-    let asked = |name: &str| desk.visit.asked(name).map(str::to_owned);
+    let since = day("since").or_else(|| until.checked_sub_days(Days::new(DEFAULT_DAYS))).unwrap_or(until).min(until);
+    let query_param = |name: &str| context.request.query_param(name).map(str::to_owned);
     let query = RetrieveUsageQuery {
-        end_user: desk.visit.exactly("end_user"),
-        group: asked("group"),
-        key: asked("key"),
+        end_user: context.request.raw_query_param("end_user"),
+        group: query_param("group"),
+        key: query_param("key"),
         since: Some(since),
         until: Some(until),
-        user: asked("user").filter(|_| desk.is_admin()),
+        user: query_param("user").filter(|_| context.is_admin()),
     };
     let form = PageForm::default()
-        .with("since", since.to_string())
-        .with("until", until.to_string())
-        .with("key", query.key.clone().unwrap_or_default())
-        .with("user", query.user.clone().unwrap_or_default())
-        .with("end_user", query.end_user.clone().unwrap_or_default());
+        .with_value("since", since.to_string())
+        .with_value("until", until.to_string())
+        .with_value("key", query.key.clone().unwrap_or_default())
+        .with_value("user", query.user.clone().unwrap_or_default())
+        .with_value("end_user", query.end_user.clone().unwrap_or_default());
     (query, form)
 }

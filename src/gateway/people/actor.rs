@@ -16,17 +16,17 @@ pub(crate) struct Actor {
 // === impl Actor ===
 
 impl Actor {
-    pub(super) fn of_user(kind: ActorKind, user: UserRow) -> Self {
+    pub(super) fn from_user(kind: ActorKind, user: UserRow) -> Self {
         Self { kind, user: Some(user), address: None }
     }
 
     /// Returns the actor with the admin token of the settings. To be called only after that token was checked.
-    pub(crate) const fn of_settings() -> Self {
+    pub(crate) const fn from_settings() -> Self {
         Self { kind: ActorKind::Settings, user: None, address: None }
     }
 
     /// Returns the same actor, with the address that its request comes from.
-    pub(crate) fn at(self, address: IpAddr) -> Self {
+    pub(crate) fn with_address(self, address: IpAddr) -> Self {
         Self { address: Some(address), ..self }
     }
 
@@ -57,7 +57,7 @@ impl Actor {
     }
 
     /// Returns the audit context for a change that the actor makes now.
-    pub(crate) fn act(&self) -> AuditContext {
+    pub(crate) fn audit_context(&self) -> AuditContext {
         let address = self.address.map(|address| address.to_string());
         match &self.user {
             None => AuditContext::settings(address),

@@ -10,19 +10,19 @@ pub(crate) enum IdentityError {
     /// The name or the password is wrong, or the user may not sign in. There are no finer kinds, because they would
     /// reveal which users exist.
     #[error("the name or the password is wrong")]
-    Wrong,
+    WrongCredentials,
     /// There were too many attempts.
     #[error("too many attempts; try again in {} seconds", retry_after.as_secs())]
-    Slow {
+    TooManyAttempts {
         /// The time until the next attempt is allowed, in whole seconds.
         retry_after: Duration,
     },
     /// The link was used, has expired, or never existed.
     #[error("the link is invalid, used or expired")]
-    Link,
+    InvalidLink,
     /// A value cannot be used.
     #[error("{why}")]
-    Field {
+    InvalidField {
         /// The field, such as `name`, `password` or `groups`.
         field: &'static str,
         /// The problem, as a sentence for the author of the request.
@@ -33,13 +33,13 @@ pub(crate) enum IdentityError {
     LastAdmin,
     /// The name is already used.
     #[error("the name is already used")]
-    Taken,
+    NameTaken,
     /// There is no such object, or it belongs to another user.
     #[error("nothing has this name or id")]
     Unknown,
     /// It is in the settings file, and only the file can change it.
     #[error("it is defined in the settings file and can only be changed there")]
-    OfFile,
+    DefinedInFile,
     /// The group has keys.
     #[error("the group has keys")]
     InUse,
@@ -52,6 +52,6 @@ pub(crate) enum IdentityError {
 
 impl IdentityError {
     pub(super) fn field(field: &'static str, why: impl Into<String>) -> Self {
-        Self::Field { field, why: why.into() }
+        Self::InvalidField { field, why: why.into() }
     }
 }

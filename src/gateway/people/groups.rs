@@ -26,7 +26,7 @@ impl IdentityService {
     /// Returns an error if the store cannot be read.
     pub(crate) async fn groups(&self) -> Result<Vec<KeyGroup>, IdentityError> {
         let rows = self.store.list_groups().await?;
-        Ok(rows.into_iter().map(|row| self.group(row)).collect())
+        Ok(rows.into_iter().map(|row| self.with_origin(row)).collect())
     }
 
     /// Returns true if the store has settings for the group with this name.
@@ -56,13 +56,14 @@ impl IdentityService {
     /// [`IdentityError::Taken`] if a group has that name; [`IdentityError::Field`] for a name that cannot be used.
     pub(crate) async fn make_group(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         policy: Option<&str>,
     ) -> Result<KeyGroup, IdentityError> {
-        let name = names::name(name).ok_or_else(|| IdentityError::field("name", names::bad_name("group")))?;
-        let made = self.store.create_group(act, &name, policy).await?;
-        made.map(|row| self.group(row)).ok_or(IdentityError::Taken)
+        let name = names::parse_name(name)
+            .ok_or_else(|| IdentityError::field("name", names::invalid_name_message("group")))?;
+        let made = self.store.create_group(audit, &name, policy).await?;
+        made.map(|row| self.with_origin(row)).ok_or(IdentityError::NameTaken)
     }
 
     /// Replaces the settings of the group with this id or name by these, which were checked before.
@@ -72,16 +73,16 @@ impl IdentityService {
     /// [`IdentityError::OfFile`] for a group of the settings file.
     pub(crate) async fn change_group(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         policy: &str,
     ) -> Result<KeyGroup, IdentityError> {
         let group = self.find_group(handle).await?;
         if group.of_file {
-            return Err(IdentityError::OfFile);
+            return Err(IdentityError::DefinedInFile);
         }
-        let changed = self.store.change_group(act, group.row.id.as_str(), policy).await?;
-        changed.map(|row| self.group(row)).ok_or(IdentityError::Unknown)
+        let changed = self.store.change_group(audit, group.row.id.as_str(), policy).await?;
+        changed.map(|row| self.with_origin(row)).ok_or(IdentityError::Unknown)
     }
 
     /// Deletes the group with this id or name.
@@ -90,23 +91,23 @@ impl IdentityService {
     ///
     /// [`IdentityError::OfFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has keys, and
     /// for the default group, which always exists.
-    pub(crate) async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
+    pub(crate) async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
         let group = self.find_group(handle).await?;
         if group.of_file {
-            return Err(IdentityError::OfFile);
+            return Err(IdentityError::DefinedInFile);
         }
         if group.row.name == DEFAULT_GROUP {
             return Err(IdentityError::InUse);
         }
-        match self.store.delete_group(act, group.row.id.as_str()).await? {
+        match self.store.delete_group(audit, group.row.id.as_str()).await? {
             GroupDeletionOutcome::Done(group) => Ok(group),
             GroupDeletionOutcome::Unknown => Err(IdentityError::Unknown),
             GroupDeletionOutcome::InUse(_) => Err(IdentityError::InUse),
         }
     }
 
-    fn group(&self, row: GroupRow) -> KeyGroup {
-        let of_file = self.of_file.read().unwrap_or_else(PoisonError::into_inner).contains(&row.name);
+    fn with_origin(&self, row: GroupRow) -> KeyGroup {
+        let of_file = self.file_groups.read().unwrap_or_else(PoisonError::into_inner).contains(&row.name);
         KeyGroup { row, of_file }
     }
 }

@@ -8,10 +8,10 @@ use crate::gateway::store::{
 };
 
 /// Short, because the operator sees the link in a terminal at once (ours).
-const SETUP: Duration = Duration::from_secs(30 * 60);
+const SETUP_LINK_LIFETIME: Duration = Duration::from_secs(30 * 60);
 /// Long, because the invited person may be away (ours).
-pub(super) const INVITATION: Duration = Duration::from_secs(72 * 3600);
-pub(super) const RESET: Duration = Duration::from_secs(24 * 3600);
+pub(super) const INVITATION_LIFETIME: Duration = Duration::from_secs(72 * 3600);
+pub(super) const RESET_LINK_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// 43 letters of base62 are 256 bits.
 const LETTERS: usize = 43;
@@ -62,7 +62,7 @@ impl IdentityService {
         if self.store.is_set_up().await? {
             return Ok(None);
         }
-        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Setup, SETUP)?;
+        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Setup, SETUP_LINK_LIFETIME)?;
         let act = AuditContext { at: self.clock.now(), ..AuditContext::system() };
         Ok(self.store.make_setup_link(&act, &link).await?.then_some(one_time))
     }
@@ -72,11 +72,12 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::Link`] if the link is not valid.
-    pub(crate) async fn look(&self, token: &str) -> Result<LinkDetails, IdentityError> {
+    pub(crate) async fn link_details(&self, token: &str) -> Result<LinkDetails, IdentityError> {
         if !is_random_text(token) {
-            return Err(IdentityError::Link);
+            return Err(IdentityError::InvalidLink);
         }
-        let link = self.store.find_link(&self.link_hash(token), self.clock.now()).await?.ok_or(IdentityError::Link)?;
+        let link =
+            self.store.find_link(&self.link_hash(token), self.clock.now()).await?.ok_or(IdentityError::InvalidLink)?;
         Ok(LinkDetails { purpose: link.purpose, name: link.user.map(|user| user.name) })
     }
 
@@ -86,19 +87,19 @@ impl IdentityService {
     ///
     /// [`IdentityError::Link`] if the link is not valid, also if another browser was faster; [`IdentityError::Field`]
     /// for a name or password that cannot be used, and then the link stays valid.
-    pub(crate) async fn set_up(
+    pub(crate) async fn create_first_admin(
         &self,
         token: &str,
         name: &str,
         password: &str,
         origin: &SignInOrigin,
     ) -> Result<IssuedSession, IdentityError> {
-        if self.look(token).await?.purpose != OneTimeLinkPurpose::Setup {
-            return Err(IdentityError::Link);
+        if self.link_details(token).await?.purpose != OneTimeLinkPurpose::Setup {
+            return Err(IdentityError::InvalidLink);
         }
         let name = users::check_name(name)?;
-        passwords::check(password, &name)?;
-        self.redeem(token, Some(&name), password, origin).await
+        passwords::check_password(password, &name)?;
+        self.redeem_link(token, Some(&name), password, origin).await
     }
 
     /// Sets the password of the user that the link is for, ends its former sessions, and signs it in.
@@ -106,19 +107,19 @@ impl IdentityService {
     /// # Errors
     ///
     /// The errors of [`Self::set_up`].
-    pub(crate) async fn accept(
+    pub(crate) async fn accept_link(
         &self,
         token: &str,
         password: &str,
         origin: &SignInOrigin,
     ) -> Result<IssuedSession, IdentityError> {
-        let link = self.look(token).await?;
-        let name = link.name.ok_or(IdentityError::Link)?;
-        passwords::check(password, &name)?;
-        self.redeem(token, None, password, origin).await
+        let link = self.link_details(token).await?;
+        let name = link.name.ok_or(IdentityError::InvalidLink)?;
+        passwords::check_password(password, &name)?;
+        self.redeem_link(token, None, password, origin).await
     }
 
-    async fn redeem(
+    async fn redeem_link(
         &self,
         token: &str,
         name: Option<&str>,
@@ -127,7 +128,7 @@ impl IdentityService {
     ) -> Result<IssuedSession, IdentityError> {
         // The link was checked before, so that a client without one cannot cause a hash.
         let password = self.passwords.hash(password).await?;
-        let act = self.act_of(None, origin);
+        let act = self.audit_context(None, origin);
         let (session, cookie) = self.new_session(origin, act.at)?;
         let redeemed = LinkRedemption {
             link: self.link_hash(token),
@@ -135,8 +136,8 @@ impl IdentityService {
             password,
             session: session.clone(),
         };
-        let user = self.store.redeem(&act, &redeemed).await?.ok_or(IdentityError::Link)?;
-        Ok(self.opened(user, &session, cookie))
+        let user = self.store.redeem_link(&act, &redeemed).await?.ok_or(IdentityError::InvalidLink)?;
+        Ok(self.issued_session(user, &session, cookie))
     }
 
     pub(super) fn new_link(
@@ -151,7 +152,7 @@ impl IdentityService {
     }
 
     fn link_hash(&self, token: &str) -> SecretHash {
-        self.pepper.hash_of("link", token.as_bytes())
+        self.pepper.hash_for_purpose("link", token.as_bytes())
     }
 }
 

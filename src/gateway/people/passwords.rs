@@ -16,13 +16,13 @@ use super::IdentityError;
 use crate::gateway::store::{PasswordHash, StoreError};
 
 /// The number of hashes that are computed at once (ours).
-const AT_ONCE: usize = 2;
+const CONCURRENT_HASHES: usize = 2;
 /// The length of a password in characters. The upper bound keeps clients from making the gateway hash megabytes.
-const LENGTH: std::ops::RangeInclusive<usize> = 12..=256;
+const PASSWORD_LENGTH: std::ops::RangeInclusive<usize> = 12..=256;
 
 /// Computes hashes, a few at a time.
 pub(super) struct PasswordHashService {
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// The number of hashes that were computed.
     #[cfg(test)]
     pub(super) computed: AtomicUsize,
@@ -33,7 +33,7 @@ pub(super) struct PasswordHashService {
 impl PasswordHashService {
     pub(super) fn new() -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(CONCURRENT_HASHES)),
             #[cfg(test)]
             computed: AtomicUsize::new(0),
         }
@@ -66,12 +66,13 @@ impl PasswordHashService {
 
     async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
         // The semaphore is never closed.
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|error| StoreError::Refused(error.into()))?;
+        let permit =
+            Arc::clone(&self.permits).acquire_owned().await.map_err(|error| StoreError::Refused(error.into()))?;
         #[cfg(test)]
         self.computed.fetch_add(1, Ordering::Relaxed);
         // The permit moves into the work, which goes on if the caller leaves.
         let work = move || {
-            let _turn = turn;
+            let _turn = permit;
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Refused(error.into()))
@@ -79,9 +80,9 @@ impl PasswordHashService {
 }
 
 /// Returns an error if a password cannot be chosen by the user with this name.
-pub(super) fn check(password: &str, name: &str) -> Result<(), IdentityError> {
+pub(super) fn check_password(password: &str, name: &str) -> Result<(), IdentityError> {
     if !has_length(password) {
-        let (least, most) = (LENGTH.start(), LENGTH.end());
+        let (least, most) = (PASSWORD_LENGTH.start(), PASSWORD_LENGTH.end());
         return Err(IdentityError::field("password", format!("the password must have {least} to {most} characters")));
     }
     if password.to_lowercase() == name.to_lowercase() {
@@ -91,7 +92,7 @@ pub(super) fn check(password: &str, name: &str) -> Result<(), IdentityError> {
 }
 
 fn has_length(password: &str) -> bool {
-    LENGTH.contains(&password.chars().count())
+    PASSWORD_LENGTH.contains(&password.chars().count())
 }
 
 fn refused(message: String) -> StoreError {
@@ -117,8 +118,8 @@ mod tests {
             assert!(first.is_pending());
         }
         begun.recv().unwrap();
-        assert_eq!(passwords.turns.available_permits(), AT_ONCE - 1);
+        assert_eq!(passwords.permits.available_permits(), CONCURRENT_HASHES - 1);
         go.send(()).unwrap();
-        let _all = passwords.turns.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap();
+        let _all = passwords.permits.acquire_many(u32::try_from(CONCURRENT_HASHES).unwrap()).await.unwrap();
     }
 }

@@ -5,18 +5,18 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::links::{is_random_text, random_text};
-use super::sign_in::slow;
+use super::sign_in::too_many_attempts;
 use super::{Actor, IdentityError, IdentityService, SecretText, SignInOrigin, passwords};
 use crate::gateway::store::{
     ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
 };
 
 /// The time without use after which a session ends (ours).
-const IDLE: Duration = Duration::from_secs(12 * 3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 /// The longest life of a session (ours).
-const ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
+const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The precision of the stored time of the last use.
-const TOUCH_EVERY: Duration = Duration::from_secs(60);
+const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 /// The number of characters of a user agent that are stored.
 const AGENT_CHARS: usize = 200;
 
@@ -52,17 +52,17 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns an error if the store fails.
-    pub(crate) async fn session(&self, cookie: &str) -> Result<Option<UserSession>, IdentityError> {
+    pub(crate) async fn find_session(&self, cookie: &str) -> Result<Option<UserSession>, IdentityError> {
         if !is_random_text(cookie) {
             return Ok(None);
         }
         let now = self.clock.now();
         let found = self.store.find_session(&self.cookie_hash(cookie)).await?;
         let Some((row, user)) = found.filter(|(row, user)| is_live(row, user, now)) else { return Ok(None) };
-        if row.last_seen_at + TOUCH_EVERY <= now {
-            self.store.touch_session(&row.id, now).await?;
+        if row.last_seen_at + LAST_USED_PRECISION <= now {
+            self.store.record_session_use(&row.id, now).await?;
         }
-        Ok(Some(self.session_of(row.id, user, cookie)))
+        Ok(Some(self.user_session(row.id, user, cookie)))
     }
 
     /// Ends this session.
@@ -71,7 +71,7 @@ impl IdentityService {
     ///
     /// Returns an error if the store cannot be written.
     pub(crate) async fn sign_out(&self, session: &UserSession) -> Result<(), IdentityError> {
-        Ok(self.store.end_session(&session.actor.act(), &session.id).await?)
+        Ok(self.store.end_session(&session.actor.audit_context(), &session.id).await?)
     }
 
     /// Ends every session of a user, and returns their number. A member can end only its own.
@@ -80,8 +80,8 @@ impl IdentityService {
     ///
     /// [`IdentityError::Unknown`] if there is no such user, or if a member names another user.
     pub(crate) async fn sign_out_everywhere(&self, actor: &Actor, user: &str) -> Result<u64, IdentityError> {
-        let user = self.find_for(actor, user).await?;
-        Ok(self.store.end_sessions(&actor.act(), &user.id).await?)
+        let user = self.find_visible_user(actor, user).await?;
+        Ok(self.store.end_sessions(&actor.audit_context(), &user.id).await?)
     }
 
     /// Returns the sessions of a user that are not over, newest first.
@@ -92,7 +92,7 @@ impl IdentityService {
     pub(crate) async fn sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, IdentityError> {
         let now = self.clock.now();
         let mut sessions = self.store.list_sessions(user).await?;
-        sessions.retain(|row| lasts(row, now));
+        sessions.retain(|row| is_unexpired(row, now));
         Ok(sessions)
     }
 
@@ -109,15 +109,15 @@ impl IdentityService {
         new: &str,
     ) -> Result<(), IdentityError> {
         let user = session.actor.user().ok_or(IdentityError::Unknown)?;
-        passwords::check(new, &user.name)?;
-        let address = session.actor.address().ok_or(IdentityError::Wrong)?;
-        let tried = self.limits.begin(&user.name, address, self.clock.instant()).map_err(slow)?;
-        let act = AuditContext { at: self.clock.now(), ..session.actor.act() };
-        if !self.passwords.verify(old, self.store.password_of(&user.id).await?).await? {
-            self.store.note_refusal(&act, Some(user)).await?;
-            return Err(IdentityError::Wrong);
+        passwords::check_password(new, &user.name)?;
+        let address = session.actor.address().ok_or(IdentityError::WrongCredentials)?;
+        let permit = self.limits.count_attempt(&user.name, address, self.clock.instant()).map_err(too_many_attempts)?;
+        let act = AuditContext { at: self.clock.now(), ..session.actor.audit_context() };
+        if !self.passwords.verify(old, self.store.password_hash(&user.id).await?).await? {
+            self.store.record_refused_sign_in(&act, Some(user)).await?;
+            return Err(IdentityError::WrongCredentials);
         }
-        self.limits.forgive(tried);
+        self.limits.take_back_attempt(permit);
         let hash = self.passwords.hash(new).await?;
         Ok(self.store.set_password(&act, &user.id, &hash, &session.id).await?)
     }
@@ -134,7 +134,7 @@ impl IdentityService {
 
     /// Returns the token that every form must send that was given to a browser with this cookie.
     pub(crate) fn form_token(&self, cookie: &str) -> String {
-        let hash = self.pepper.hash_of("form", cookie.as_bytes());
+        let hash = self.pepper.hash_for_purpose("form", cookie.as_bytes());
         hash.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
@@ -149,40 +149,40 @@ impl IdentityService {
             hash: self.cookie_hash(cookie.expose()),
             address: origin.address.to_string(),
             agent: origin.agent.chars().filter(|letter| !letter.is_control()).take(AGENT_CHARS).collect(),
-            idle_since: now - IDLE,
-            oldest: now - ABSOLUTE,
+            idle_since: now - IDLE_TIMEOUT,
+            opened_since: now - SESSION_LIFETIME_MAX,
         };
         Ok((session, cookie))
     }
 
-    pub(super) fn opened(&self, user: UserRow, new: &NewSession, cookie: SecretText) -> IssuedSession {
-        IssuedSession { session: self.session_of(new.id.clone(), user, cookie.expose()), cookie }
+    pub(super) fn issued_session(&self, user: UserRow, new: &NewSession, cookie: SecretText) -> IssuedSession {
+        IssuedSession { session: self.user_session(new.id.clone(), user, cookie.expose()), cookie }
     }
 
-    fn session_of(&self, id: SessionId, user: UserRow, cookie: &str) -> UserSession {
-        let actor = Actor::of_user(ActorKind::User, user);
+    fn user_session(&self, id: SessionId, user: UserRow, cookie: &str) -> UserSession {
+        let actor = Actor::from_user(ActorKind::User, user);
         UserSession { id, actor, csrf: self.form_token(cookie) }
     }
 
     fn cookie_hash(&self, cookie: &str) -> SecretHash {
-        self.pepper.hash_of("session", cookie.as_bytes())
+        self.pepper.hash_for_purpose("session", cookie.as_bytes())
     }
 }
 
 fn is_live(row: &SessionRow, user: &UserRow, now: Timestamp) -> bool {
-    user.disabled_at.is_none() && lasts(row, now)
+    user.disabled_at.is_none() && is_unexpired(row, now)
 }
 
-fn lasts(row: &SessionRow, now: Timestamp) -> bool {
-    now < row.last_seen_at + IDLE && now < row.created_at + ABSOLUTE
+fn is_unexpired(row: &SessionRow, now: Timestamp) -> bool {
+    now < row.last_seen_at + IDLE_TIMEOUT && now < row.created_at + SESSION_LIFETIME_MAX
 }
 
 // === impl Session ===
 
 impl UserSession {
     /// Returns the same session, with the address that this request comes from.
-    pub(crate) fn at(self, address: IpAddr) -> Self {
-        Self { actor: self.actor.at(address), ..self }
+    pub(crate) fn with_address(self, address: IpAddr) -> Self {
+        Self { actor: self.actor.with_address(address), ..self }
     }
 }
 

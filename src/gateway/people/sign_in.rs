@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::limits::RateLimitPermit;
+use super::rate_limit::RateLimitPermit;
 use super::{IdentityError, IdentityService, IssuedSession};
 use crate::gateway::names;
 use crate::gateway::store::{ActorKind, AuditContext, UserRow};
@@ -32,50 +32,55 @@ impl IdentityService {
         password: &str,
         origin: &SignInOrigin,
     ) -> Result<IssuedSession, IdentityError> {
-        let composed = names::composed(name);
-        let account = short(&composed);
-        let tried = self.limits.begin(account, origin.address, self.clock.instant()).map_err(slow)?;
+        let composed = names::to_nfc(name);
+        let account = counted_name(&composed);
+        let permit =
+            self.limits.count_attempt(account, origin.address, self.clock.instant()).map_err(too_many_attempts)?;
         let user = match self.user_named(name).await? {
             None if composed != name => self.user_named(&composed).await?,
             user => user,
         };
-        let tried = self.widen(tried, account, user.as_ref(), origin).await?;
-        let act = self.act_of(user.as_ref(), origin);
+        let tried = self.count_for_account(permit, account, user.as_ref(), origin).await?;
+        let act = self.audit_context(user.as_ref(), origin);
         let hash = match &user {
-            Some(user) if user.disabled_at.is_none() => self.store.password_of(&user.id).await?,
+            Some(user) if user.disabled_at.is_none() => self.store.password_hash(&user.id).await?,
             _ => None,
         };
         let right = self.passwords.verify(password, hash.clone()).await?;
         if let (Some(user), Some(hash), true) = (&user, hash, right) {
             let (session, cookie) = self.new_session(origin, act.at)?;
             if self.store.open_session(&act, &user.id, &hash, &session).await? {
-                self.limits.forgive(tried);
-                return Ok(self.opened(user.clone(), &session, cookie));
+                self.limits.take_back_attempt(tried);
+                return Ok(self.issued_session(user.clone(), &session, cookie));
             }
         }
-        self.store.note_refusal(&act, user.as_ref()).await?;
-        Err(IdentityError::Wrong)
+        self.store.record_refused_sign_in(&act, user.as_ref()).await?;
+        Err(IdentityError::WrongCredentials)
     }
 
     async fn user_named(&self, name: &str) -> Result<Option<UserRow>, IdentityError> {
         Ok(self.store.find_user(name).await?.filter(|user| user.name == name))
     }
 
-    async fn widen(
+    async fn count_for_account(
         &self,
-        tried: RateLimitPermit,
+        permit: RateLimitPermit,
         account: &str,
         user: Option<&UserRow>,
         origin: &SignInOrigin,
     ) -> Result<RateLimitPermit, IdentityError> {
         let known = match user {
-            Some(user) => self.store.knows_address(&user.id, &origin.address.to_string()).await?,
+            Some(user) => self.store.has_signed_in_from(&user.id, &origin.address.to_string()).await?,
             None => false,
         };
-        if known { Ok(tried) } else { self.limits.widen(tried, account, self.clock.instant()).map_err(slow) }
+        if known {
+            Ok(permit)
+        } else {
+            self.limits.count_for_account(permit, account, self.clock.instant()).map_err(too_many_attempts)
+        }
     }
 
-    pub(super) fn act_of(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {
+    pub(super) fn audit_context(&self, user: Option<&UserRow>, origin: &SignInOrigin) -> AuditContext {
         AuditContext {
             kind: ActorKind::User,
             user: user.map(|user| user.id.clone()),
@@ -87,13 +92,13 @@ impl IdentityService {
     }
 }
 
-pub(super) fn slow(wait: Duration) -> IdentityError {
+pub(super) fn too_many_attempts(wait: Duration) -> IdentityError {
     let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    IdentityError::Slow { retry_after: Duration::from_secs(whole.max(1)) }
+    IdentityError::TooManyAttempts { retry_after: Duration::from_secs(whole.max(1)) }
 }
 
 /// Returns the beginning of a name, which is what the limits count; valid names are not longer.
-fn short(name: &str) -> &str {
+fn counted_name(name: &str) -> &str {
     let end = name.char_indices().nth(names::MAX_NAME_CHARS).map_or(name.len(), |(place, _)| place);
     &name[..end]
 }

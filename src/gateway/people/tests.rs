@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
-use crate::gateway::store::testing::fresh;
+use crate::gateway::store::testing::new_store;
 use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, UserChange, UserFilter, UserRole, UserRow};
 
 const PASSWORD: &str = "correct horse battery";
@@ -41,7 +41,7 @@ fn home() -> SignInOrigin {
 
 impl Fixture {
     async fn new() -> Self {
-        let (dir, store) = fresh().await;
+        let (dir, store) = new_store().await;
         Self { people: people_of(&store), store, dir }
     }
 
@@ -49,18 +49,18 @@ impl Fixture {
     async fn set_up() -> (Self, IssuedSession) {
         let fixture = Self::new().await;
         let link = fixture.people.setup_link().await.unwrap().unwrap();
-        let opened = fixture.people.set_up(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
+        let opened = fixture.people.create_first_admin(link.token.expose(), "ada", PASSWORD, &home()).await.unwrap();
         (fixture, opened)
     }
 
     /// Invites a user and accepts the invitation.
     async fn join(&self, name: &str, role: UserRole) -> IssuedSession {
         let (_, link) = self.people.invite(&AuditContext::command(), name, role, &[]).await.unwrap();
-        self.people.accept(link.token.expose(), PASSWORD, &home()).await.unwrap()
+        self.people.accept_link(link.token.expose(), PASSWORD, &home()).await.unwrap()
     }
 
     async fn is_open(&self, opened: &IssuedSession) -> bool {
-        self.people.session(opened.cookie.expose()).await.unwrap().is_some()
+        self.people.find_session(opened.cookie.expose()).await.unwrap().is_some()
     }
 
     async fn sign_in(&self, name: &str, password: &str, address: &str) -> Result<IssuedSession, IdentityError> {
@@ -70,7 +70,7 @@ impl Fixture {
     /// Returns the rows of the audit trail, oldest first.
     async fn trail(&self) -> Vec<AuditRow> {
         let filter = AuditFilter { limit: 1000, ..AuditFilter::default() };
-        let mut rows = self.people.audit(&filter).await.unwrap().items;
+        let mut rows = self.people.audit_page(&filter).await.unwrap().items;
         rows.reverse();
         rows
     }

@@ -11,7 +11,7 @@ use crate::gateway::names;
 use crate::gateway::store::{ActorKind, AdminTokenRow, AuditContext, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
 /// The precision of the stored time of the last use.
-const TOUCH_EVERY: Duration = Duration::from_secs(60);
+const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 
 // === impl IdentityService ===
 
@@ -23,13 +23,14 @@ impl IdentityService {
     /// [`IdentityError::Field`] for a name or an expiry time that cannot be used.
     pub(crate) async fn make_token(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &UserRow,
         name: &str,
         expires_at: Option<Timestamp>,
     ) -> Result<(AdminTokenRow, SecretText), IdentityError> {
-        let name = names::name(name).ok_or_else(|| IdentityError::field("name", names::bad_name("token")))?;
-        if expires_at.is_some_and(|end| end <= act.at || end > Timestamp::LAST) {
+        let name = names::parse_name(name)
+            .ok_or_else(|| IdentityError::field("name", names::invalid_name_message("token")))?;
+        if expires_at.is_some_and(|end| end <= audit.at || end > Timestamp::LAST) {
             return Err(IdentityError::field("expires_at", "the expiry of the token must be in the future"));
         }
         if user.disabled_at.is_some() {
@@ -42,11 +43,11 @@ impl IdentityService {
             name,
             user: user.id.clone(),
             user_name: user.name.clone(),
-            created_at: act.at,
+            created_at: audit.at,
             expires_at,
             last_used_at: None,
         };
-        self.store.insert_admin_token(act, &token, &self.token_hash(&secret)).await?;
+        self.store.insert_admin_token(audit, &token, &self.token_hash(&secret)).await?;
         Ok((token, SecretText::new(secret.expose().to_owned())))
     }
 
@@ -64,13 +65,13 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::Unknown`] if there is none, or if it belongs to another user.
-    pub(crate) async fn revoke(
+    pub(crate) async fn revoke_token(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<AdminTokenRow, IdentityError> {
-        self.store.delete_admin_token(act, handle, owner).await?.ok_or(IdentityError::Unknown)
+        self.store.delete_admin_token(audit, handle, owner).await?.ok_or(IdentityError::Unknown)
     }
 
     /// Returns the actor that an admin token stands for; `None` if it is not valid. A text of another form costs no
@@ -87,30 +88,30 @@ impl IdentityService {
         let stored = found.as_ref().map_or(&SecretHash([0; 32]), |(_, hash, _)| hash);
         let genuine = verify_slices_are_equal(&presented.0, &stored.0).is_ok();
         let now = self.clock.now();
-        let Some((token, _, user)) = found.filter(|(token, _, user)| genuine && is_good(token, user, now)) else {
+        let Some((token, _, user)) = found.filter(|(token, _, user)| genuine && is_valid(token, user, now)) else {
             return Ok(None);
         };
         self.note_use(&token.id, now).await?;
-        Ok(Some(Actor::of_user(ActorKind::Token, user)))
+        Ok(Some(Actor::from_user(ActorKind::Token, user)))
     }
 
     async fn note_use(&self, token: &TokenId, now: Timestamp) -> Result<(), IdentityError> {
         {
-            let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut touched = self.token_uses.lock().unwrap_or_else(PoisonError::into_inner);
             let last = touched.get(token).copied();
-            if last.is_some_and(|last| now < last + TOUCH_EVERY) {
+            if last.is_some_and(|last| now < last + LAST_USED_PRECISION) {
                 return Ok(());
             }
             touched.insert(token.clone(), now);
         }
-        Ok(self.store.touch_admin_token(token, now).await?)
+        Ok(self.store.record_admin_token_use(token, now).await?)
     }
 
     fn token_hash(&self, secret: &BearerSecret) -> SecretHash {
-        self.pepper.hash_of("admin token", secret.expose().as_bytes())
+        self.pepper.hash_for_purpose("admin token", secret.expose().as_bytes())
     }
 }
 
-fn is_good(token: &AdminTokenRow, user: &UserRow, now: Timestamp) -> bool {
+fn is_valid(token: &AdminTokenRow, user: &UserRow, now: Timestamp) -> bool {
     user.disabled_at.is_none() && token.expires_at.is_none_or(|end| now < end)
 }

@@ -1,6 +1,6 @@
 //! Users: they are found, invited and changed here.
 
-use super::links::{INVITATION, RESET};
+use super::links::{INVITATION_LIFETIME, RESET_LINK_LIFETIME};
 use super::{Actor, IdentityError, IdentityService, IssuedLink};
 use crate::gateway::names;
 use crate::gateway::store::{
@@ -9,7 +9,7 @@ use crate::gateway::store::{
 };
 
 /// The prefix of the ids of users. A name with this prefix could be mistaken for an id.
-const ID: &str = "usr_";
+const USER_ID_PREFIX: &str = "usr_";
 
 /// The number of admins that are read to find two who can sign in.
 const MOST_ADMINS: u32 = 1000;
@@ -25,19 +25,19 @@ impl IdentityService {
     /// used, or a group that does not exist.
     pub(crate) async fn invite(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         role: UserRole,
         groups: &[String],
     ) -> Result<(UserRow, IssuedLink), IdentityError> {
         let name = check_name(name)?;
-        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Invitation, INVITATION)?;
+        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Invitation, INVITATION_LIFETIME)?;
         let new = NewUser { name, role, groups: groups.to_vec() };
-        let invited = self.store.invite_user(act, &new, &link).await.map_err(|error| match error {
-            StoreError::Conflict => IdentityError::Taken,
+        let invited = self.store.invite_user(audit, &new, &link).await.map_err(|error| match error {
+            StoreError::Conflict => IdentityError::NameTaken,
             error => error.into(),
         })?;
-        Ok((changed(invited)?.0, one_time))
+        Ok((change_result(invited)?.0, one_time))
     }
 
     /// Makes the link with which a user chooses another password. The current password stays valid until then.
@@ -45,10 +45,14 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::Unknown`] if there is no such user; [`IdentityError::Field`] if the user is disabled.
-    pub(crate) async fn reset(&self, act: &AuditContext, handle: &str) -> Result<(UserRow, IssuedLink), IdentityError> {
-        let user = self.find(handle).await?;
-        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Reset, RESET)?;
-        if !self.store.make_reset_link(act, &user.id, &link).await? {
+    pub(crate) async fn make_reset_link(
+        &self,
+        audit: &AuditContext,
+        handle: &str,
+    ) -> Result<(UserRow, IssuedLink), IdentityError> {
+        let user = self.find_user(handle).await?;
+        let (link, one_time) = self.new_link(OneTimeLinkPurpose::Reset, RESET_LINK_LIFETIME)?;
+        if !self.store.make_reset_link(audit, &user.id, &link).await? {
             return Err(IdentityError::field("user", "the user is disabled"));
         }
         Ok((user, one_time))
@@ -59,8 +63,8 @@ impl IdentityService {
     /// # Errors
     ///
     /// Returns an error if the store cannot be read.
-    pub(crate) async fn page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, IdentityError> {
-        Ok(self.store.page_users(filter).await?)
+    pub(crate) async fn user_page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, IdentityError> {
+        Ok(self.store.list_users_page(filter).await?)
     }
 
     /// Returns the user with this id or name.
@@ -68,7 +72,7 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::Unknown`] if there is none.
-    pub(crate) async fn find(&self, handle: &str) -> Result<UserRow, IdentityError> {
+    pub(crate) async fn find_user(&self, handle: &str) -> Result<UserRow, IdentityError> {
         self.store.find_user(handle).await?.ok_or(IdentityError::Unknown)
     }
 
@@ -77,8 +81,8 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::Unknown`] if there is none, or if the actor may not see the user.
-    pub(crate) async fn find_for(&self, actor: &Actor, handle: &str) -> Result<UserRow, IdentityError> {
-        let user = self.find(handle).await?;
+    pub(crate) async fn find_visible_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, IdentityError> {
+        let user = self.find_user(handle).await?;
         if actor.owner().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(IdentityError::Unknown) }
     }
 
@@ -88,11 +92,11 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::Field`] for a name that cannot be used.
-    pub(crate) async fn ensure(&self, act: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
+    pub(crate) async fn find_or_create_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
         // A user whose name was stored before the rules for names can still be found.
         match self.store.find_user(name).await?.filter(|user| user.name == name) {
             Some(user) => Ok(user),
-            None => Ok(self.store.ensure_user(act, &check_name(name)?).await?),
+            None => Ok(self.store.ensure_user(audit, &check_name(name)?).await?),
         }
     }
 
@@ -101,13 +105,13 @@ impl IdentityService {
     /// # Errors
     ///
     /// [`IdentityError::LastAdmin`] if no admin would be left; then nothing has changed.
-    pub(crate) async fn change(
+    pub(crate) async fn change_user(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         change: UserChange,
     ) -> Result<UserRow, IdentityError> {
-        self.change_all(act, handle, &[change]).await
+        self.apply_user_changes(audit, handle, &[change]).await
     }
 
     /// Makes several changes, either all of them or none.
@@ -115,13 +119,13 @@ impl IdentityService {
     /// # Errors
     ///
     /// The errors of [`Self::change`].
-    pub(crate) async fn change_all(
+    pub(crate) async fn apply_user_changes(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         changes: &[UserChange],
     ) -> Result<UserRow, IdentityError> {
-        Ok(self.change_with_keys(act, handle, changes).await?.0)
+        Ok(self.apply_user_changes_with_keys(audit, handle, changes).await?.0)
     }
 
     /// Like [`Self::change_all`], and also returns the keys that were disabled because the user left their group.
@@ -129,13 +133,13 @@ impl IdentityService {
     /// # Errors
     ///
     /// The errors of [`Self::change`].
-    pub(crate) async fn change_with_keys(
+    pub(crate) async fn apply_user_changes_with_keys(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         changes: &[UserChange],
     ) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
-        changed(self.store.change_user(act, handle, changes).await?)
+        change_result(self.store.change_user(audit, handle, changes).await?)
     }
 
     /// Returns the owner of a key for which a command names none: the owner of unowned keys before there is an admin,
@@ -149,7 +153,7 @@ impl IdentityService {
             return Ok(UserRow::nobody());
         }
         let filter = UserFilter { role: Some(UserRole::Admin), limit: MOST_ADMINS, ..UserFilter::default() };
-        let admins = self.store.page_users(&filter).await?.items;
+        let admins = self.store.list_users_page(&filter).await?.items;
         let mut admins = admins.into_iter().filter(|user| user.has_password && user.disabled_at.is_none());
         match (admins.next(), admins.next()) {
             (Some(only), None) => Ok(only),
@@ -161,7 +165,7 @@ impl IdentityService {
     }
 }
 
-fn changed(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
+fn change_result(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), IdentityError> {
     match changed {
         UserChangeOutcome::Done(user, keys) => Ok((user, keys)),
         UserChangeOutcome::Unknown => Err(IdentityError::Unknown),
@@ -174,10 +178,13 @@ fn changed(changed: UserChangeOutcome) -> Result<(UserRow, Vec<KeyRow>), Identit
 
 /// Returns the name as it is stored, or an error if it cannot be used.
 pub(super) fn check_name(name: &str) -> Result<String, IdentityError> {
-    let checked = names::person(name);
-    let name = checked.map_err(|why| IdentityError::field("name", names::bad_because("user", why)))?;
-    if name.starts_with(ID) {
-        return Err(IdentityError::field("name", format!("the name of the user must not begin with {ID}, as ids do")));
+    let checked = names::parse_person_name(name);
+    let name = checked.map_err(|why| IdentityError::field("name", names::name_error_message("user", why)))?;
+    if name.starts_with(USER_ID_PREFIX) {
+        return Err(IdentityError::field(
+            "name",
+            format!("the name of the user must not begin with {USER_ID_PREFIX}, as ids do"),
+        ));
     }
     Ok(name)
 }

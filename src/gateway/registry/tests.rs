@@ -39,10 +39,10 @@ fn a_file_whose_length_and_time_stay_is_looked_at_again() {
     *bad.last_mut().expect("a byte") ^= 1;
     put(&bad);
     let registry = RegistryPublisher::new(folder.path());
-    registry.look();
+    registry.check_if_changed();
     assert!(registry.lock().published.is_none());
     put(&good);
-    registry.look();
+    registry.check_if_changed();
     assert!(registry.lock().published.is_some());
 }
 
@@ -54,11 +54,11 @@ fn a_folder_that_takes_the_place_of_a_link_to_it_is_looked_at_again() {
     fs::rename(&packages, &elsewhere).expect("it is moved");
     std::os::unix::fs::symlink("elsewhere", &packages).expect("a link");
     let registry = RegistryPublisher::new(folder.path());
-    registry.look();
+    registry.check_if_changed();
     assert!(registry.lock().published.is_none());
     fs::remove_file(&packages).expect("the link");
     fs::rename(&elsewhere, &packages).expect("it is moved back");
-    registry.look();
+    registry.check_if_changed();
     assert!(registry.lock().published.is_some());
 }
 
@@ -86,13 +86,13 @@ fn what_could_not_be_read_was_not_looked_at() {
     let (checkout, source) = registry.read().expect("a manifest");
     let full = Full(&checkout);
     let noting = TrackedFiles::new(&full);
-    assert!(publish(&noting, &source).is_err() && !noting.was_read());
+    assert!(publish(&noting, &source).is_err() && !noting.was_fully_read());
     let noting = TrackedFiles::new(&checkout);
-    assert!(publish(&noting, &source).is_ok() && noting.was_read());
+    assert!(publish(&noting, &source).is_ok() && noting.was_fully_read());
     // The manifest itself cannot be read: no stamp is kept that could avoid the next check.
     fs::remove_file(folder.path().join(MANIFEST)).expect("it was there");
-    registry.look();
-    assert!(registry.lock().seen.is_none());
+    registry.check_if_changed();
+    assert!(registry.lock().checked_stamps.is_none());
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn a_look_that_nobody_waits_for_any_more_is_still_the_only_one() {
         let mut asked = std::pin::pin!(registry.published());
         assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
-    assert!(registry.looking.try_lock().is_err(), "the caller is gone, and another look may begin");
+    assert!(registry.check_lock.try_lock().is_err(), "the caller is gone, and another look may begin");
     go.send(()).expect("it waits");
     runtime.block_on(async {
         taken.await.expect("it ends").expect("a word");
-        drop(registry.looking.lock().await);
+        drop(registry.check_lock.lock().await);
     });
     assert!(registry.lock().published.is_some());
 }

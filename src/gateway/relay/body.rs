@@ -10,11 +10,11 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::answer_relay::AnswerRelay;
 use super::caller_pace::CallerPace;
-use super::course::AnswerRelay;
-use super::prove::ProvenAnswer;
-use super::rewrite::AnswerSummary;
-use super::tap::{RelayError, RelayStep};
+use super::image_relay::{RelayError, RelayStep};
+use super::json_writer::AnswerSummary;
+use super::proof::ProvenAnswer;
 use crate::tables::HEARTBEAT_SECONDS;
 
 /// The way in which an answer ended.
@@ -23,7 +23,7 @@ pub(crate) enum RelayOutcome {
     /// The answer is complete, and the caller was there to the end.
     Complete,
     /// The caller had left.
-    Left,
+    CallerLeft,
     /// The answer broke off.
     Broken(RelayError),
 }
@@ -59,7 +59,7 @@ enum RelayBodyState {
     Ended,
 }
 
-const BEAT: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 
 // === impl RelayBody ===
 
@@ -68,25 +68,25 @@ impl RelayBody {
     /// data of the event that a caller of events gets if the answer breaks off.
     pub(crate) fn new(proven: ProvenAnswer, error: String, on_end: EndCallback) -> Self {
         Self {
-            state: RelayBodyState::Relaying(proven.course),
+            state: RelayBodyState::Relaying(proven.relay),
             queue: VecDeque::new(),
             on_end: Some(on_end),
             error,
-            heartbeat: Box::pin(tokio::time::sleep(BEAT)),
+            heartbeat: Box::pin(tokio::time::sleep(HEARTBEAT_INTERVAL)),
             cutoff: None,
             pace: CallerPace::default(),
         }
     }
 
     /// Ends the body early if `cutoff` is cancelled: with an event in a stream, otherwise by breaking off.
-    pub(crate) fn until(mut self, cutoff: &CancellationToken) -> Self {
+    pub(crate) fn with_cutoff(mut self, cutoff: &CancellationToken) -> Self {
         self.cutoff = Some(Box::pin(cutoff.clone().cancelled_owned()));
         self
     }
 
-    fn close(&mut self, ending: RelayOutcome, summary: AnswerSummary, last: Result<Bytes, RelayError>) {
+    fn start_closing(&mut self, outcome: RelayOutcome, summary: AnswerSummary, last: Result<Bytes, RelayError>) {
         let closing: ClosingFuture = match self.on_end.take() {
-            Some(on_end) => on_end(ending, summary),
+            Some(on_end) => on_end(outcome, summary),
             None => Box::pin(std::future::ready(())),
         };
         self.state = RelayBodyState::Closing(closing, last);
@@ -94,10 +94,10 @@ impl RelayBody {
 
     /// Notes that the caller asks for more, and gives the upstream the time that it was away. Returns whether the
     /// caller is fast enough.
-    fn come_back(&mut self) -> bool {
-        let (away, enough) = self.pace.come_back(Instant::now());
-        if let RelayBodyState::Relaying(course) = &mut self.state {
-            course.postpone(away);
+    fn note_caller_return(&mut self) -> bool {
+        let (away, enough) = self.pace.record_return(Instant::now());
+        if let RelayBodyState::Relaying(relay) = &mut self.state {
+            relay.extend_deadlines(away);
             return enough;
         }
         true
@@ -105,48 +105,52 @@ impl RelayBody {
 
     /// Continues without the caller. If the caller of an image stream was `slow`, the stream is read to its end, which
     /// reports the tokens.
-    fn leave(&mut self, slow: bool) {
+    fn detach_caller(&mut self, slow: bool) {
         let state = std::mem::replace(&mut self.state, RelayBodyState::Ended);
         match (state, self.on_end.take()) {
-            (RelayBodyState::Relaying(course), Some(on_end)) if course.streams() && !(slow && course.draws()) => {
-                let summary = course.summary();
+            (RelayBodyState::Relaying(relay), Some(on_end))
+                if relay.is_streaming() && !(slow && relay.is_image_answer()) =>
+            {
+                let summary = relay.summary();
                 // The drop closes the connection to the upstream at once.
-                drop(course);
-                alone(on_end(RelayOutcome::Left, summary));
+                drop(relay);
+                spawn_detached(on_end(RelayOutcome::CallerLeft, summary));
             }
             (RelayBodyState::Relaying(course), Some(on_end)) => {
-                alone(Box::pin(finish(course, self.cutoff.take(), on_end)));
+                spawn_detached(Box::pin(read_to_end(course, self.cutoff.take(), on_end)));
             }
             // The upstream is done. The record is closed even though the caller has left.
-            (RelayBodyState::Closing(closing, _), _) => alone(closing),
+            (RelayBodyState::Closing(closing, _), _) => spawn_detached(closing),
             (RelayBodyState::Relaying(_) | RelayBodyState::Ended, _) => {}
         }
     }
 
     /// Polls the upstream once. Ready if there is something new to handle here.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let RelayBodyState::Relaying(course) = &mut self.state else { return Poll::Ready(()) };
+        let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(()) };
         if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {
-            let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(RelayError::Cutoff));
-            self.close(RelayOutcome::Broken(RelayError::Cutoff), summary, last);
+            let (summary, last) = (relay.summary(), relay.finish_with_error(&self.error).ok_or(RelayError::Cutoff));
+            self.start_closing(RelayOutcome::Broken(RelayError::Cutoff), summary, last);
             return Poll::Ready(());
         }
-        match course.poll_step(cx) {
+        match relay.poll_step(cx) {
             Poll::Ready(Ok(RelayStep::Pieces(pieces))) => {
                 if !pieces.is_empty() {
-                    self.heartbeat.as_mut().reset(Instant::now() + BEAT);
+                    self.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT_INTERVAL);
                 }
                 self.queue.extend(pieces);
             }
-            Poll::Ready(Ok(RelayStep::End(tail, summary))) => self.close(RelayOutcome::Complete, *summary, Ok(tail)),
+            Poll::Ready(Ok(RelayStep::End(tail, summary))) => {
+                self.start_closing(RelayOutcome::Complete, *summary, Ok(tail));
+            }
             Poll::Ready(Err(broken)) => {
-                let (summary, last) = (course.summary(), course.break_off(&self.error).ok_or(broken));
-                self.close(RelayOutcome::Broken(broken), summary, last);
+                let (summary, last) = (relay.summary(), relay.finish_with_error(&self.error).ok_or(broken));
+                self.start_closing(RelayOutcome::Broken(broken), summary, last);
             }
             Poll::Pending => {
                 ready!(self.heartbeat.as_mut().poll(cx));
-                self.heartbeat.as_mut().reset(Instant::now() + BEAT);
-                self.queue.extend(course.heartbeat());
+                self.heartbeat.as_mut().reset(Instant::now() + HEARTBEAT_INTERVAL);
+                self.queue.extend(relay.heartbeat());
             }
         }
         Poll::Ready(())
@@ -159,17 +163,17 @@ impl Body for RelayBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let this = &mut *self;
-        if !this.come_back() {
+        if !this.note_caller_return() {
             tracing::warn!(
                 "a caller reads its answer too slowly and is disconnected; the rest of the answer is still read"
             );
             this.queue.clear();
-            this.leave(true);
-            return Poll::Ready(Some(Err(RelayError::Slow)));
+            this.detach_caller(true);
+            return Poll::Ready(Some(Err(RelayError::CallerTooSlow)));
         }
         loop {
             if let Some(piece) = this.queue.pop_front() {
-                this.pace.hand_over(piece.len(), Instant::now());
+                this.pace.record_sent(piece.len(), Instant::now());
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             match &mut this.state {
@@ -192,12 +196,12 @@ impl Body for RelayBody {
 
 impl Drop for RelayBody {
     fn drop(&mut self) {
-        self.leave(false);
+        self.detach_caller(false);
     }
 }
 
 /// Reads an answer to its end without a caller, so that its tokens are known.
-async fn finish(mut course: AnswerRelay, cutoff: Option<CutoffFuture>, on_end: EndCallback) {
+async fn read_to_end(mut relay: AnswerRelay, cutoff: Option<CutoffFuture>, on_end: EndCallback) {
     let cutoff = async move {
         match cutoff {
             Some(cutoff) => cutoff.await,
@@ -206,7 +210,7 @@ async fn finish(mut course: AnswerRelay, cutoff: Option<CutoffFuture>, on_end: E
     };
     let read = async {
         loop {
-            match std::future::poll_fn(|cx| course.poll_step(cx)).await {
+            match std::future::poll_fn(|cx| relay.poll_step(cx)).await {
                 Ok(RelayStep::Pieces(_)) => {}
                 Ok(RelayStep::End(_, summary)) => break Ok(*summary),
                 Err(broken) => break Err(broken),
@@ -217,17 +221,17 @@ async fn finish(mut course: AnswerRelay, cutoff: Option<CutoffFuture>, on_end: E
         read = read => read,
         () = cutoff => Err(RelayError::Cutoff),
     };
-    let (ending, summary) = match read {
-        Ok(summary) => (RelayOutcome::Left, summary),
-        Err(broken) => (RelayOutcome::Broken(broken), course.summary()),
+    let (outcome, summary) = match read {
+        Ok(summary) => (RelayOutcome::CallerLeft, summary),
+        Err(broken) => (RelayOutcome::Broken(broken), relay.summary()),
     };
-    on_end(ending, summary).await;
+    on_end(outcome, summary).await;
 }
 
 /// Continues work without the connection that it belonged to.
 ///
 /// The work holds an open record, so shutdown waits for it through the ledger, and the answer's own limits bound it.
-fn alone(work: ClosingFuture) {
+fn spawn_detached(work: ClosingFuture) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         drop(runtime.spawn(work));
     }

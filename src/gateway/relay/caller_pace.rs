@@ -15,7 +15,7 @@ const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallerPace {
     /// The time at which the last piece was handed over, until the caller comes back.
-    since: Option<Instant>,
+    sent_at: Option<Instant>,
     waited: Duration,
     bytes: u64,
 }
@@ -24,14 +24,14 @@ pub(super) struct CallerPace {
 
 impl CallerPace {
     /// Notes that a piece was handed over.
-    pub(super) fn hand_over(&mut self, bytes: usize, now: Instant) {
+    pub(super) fn record_sent(&mut self, bytes: usize, now: Instant) {
         self.bytes += bytes as u64;
-        self.since = Some(now);
+        self.sent_at = Some(now);
     }
 
     /// Notes that the caller comes back for more. Returns the time that it was away, and whether that is fast enough.
-    pub(super) fn come_back(&mut self, now: Instant) -> (Duration, bool) {
-        let away = self.since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+    pub(super) fn record_return(&mut self, now: Instant) -> (Duration, bool) {
+        let away = self.sent_at.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.waited += away;
         if self.waited < WINDOW {
             return (away, true);
@@ -50,8 +50,8 @@ mod tests {
     fn given_up(bytes: usize, pause: u64) -> Option<u64> {
         let (mut pace, begin) = (CallerPace::default(), Instant::now());
         (1..500).find_map(|count| {
-            pace.hand_over(bytes, begin + Duration::from_secs(pause * (count - 1)));
-            let (away, enough) = pace.come_back(begin + Duration::from_secs(pause * count));
+            pace.record_sent(bytes, begin + Duration::from_secs(pause * (count - 1)));
+            let (away, enough) = pace.record_return(begin + Duration::from_secs(pause * count));
             assert_eq!(away, Duration::from_secs(pause));
             (!enough).then_some(pause * count)
         })

@@ -17,7 +17,7 @@ const CAPTURE_ALL_MAX: usize = 256 * 1024;
 /// The number of bytes of each image that are checked one by one.
 const ALPHABET_SEEN: usize = 64;
 /// Members that decide if there is an image, its kind and its cost: they must be JSON.
-const DECISIVE: [&str; 4] = ["data", "error", "type", "usage"];
+const MUST_PARSE_KEYS: [&str; 4] = ["data", "error", "type", "usage"];
 /// The longest key that is kept. No member that is read has a longer one.
 const KEY_MAX: usize = 256;
 
@@ -26,13 +26,13 @@ pub(super) trait AnswerSink {
     /// Receives a member of the answer itself, other than the images.
     fn member(&mut self, key: String, value: Value);
     /// Announces an event as the next item, with the name that is outside its data, if there is one.
-    fn event(&mut self, name: Option<String>);
+    fn announce_event(&mut self, name: Option<String>);
     /// Begins an item.
     fn item_start(&mut self);
     /// Receives a member of the current item, other than the image.
     fn item_member(&mut self, key: String, value: Value);
     /// Notes a member of the current item that is too large to hold, or cannot be held.
-    fn item_unheld(&mut self, key: &str) {
+    fn item_member_dropped(&mut self, key: &str) {
         let _ = key;
     }
     /// Receives some bytes of the current item's base64, at least one.
@@ -108,7 +108,7 @@ enum AnswerCaptureKind {
     /// An object or array: its own closing bracket.
     Nested { depth: u32, in_text: bool, escaped: bool },
     /// A number or word: ends before the first byte that cannot be part of it.
-    Bare,
+    Literal,
 }
 
 /// The lexer. Each body needs its own.
@@ -120,9 +120,9 @@ pub(super) struct AnswerLexer {
     /// True if the value being captured is too large to keep.
     dropped: bool,
     /// The bytes captured so far, of all values.
-    kept: usize,
+    captured_total: usize,
     /// The base64 bytes seen so far, of the current image.
-    seen: usize,
+    base64_seen: usize,
     /// True if the outermost object is an item itself.
     event: bool,
 }
@@ -137,14 +137,14 @@ impl AnswerLexer {
             key: Vec::new(),
             captured: Vec::new(),
             dropped: false,
-            kept: 0,
-            seen: 0,
+            captured_total: 0,
+            base64_seen: 0,
             event: false,
         }
     }
 
     /// Makes a lexer for an event.
-    pub(super) const fn event() -> Self {
+    pub(super) const fn for_event() -> Self {
         let mut lexer = Self::new();
         lexer.event = true;
         lexer
@@ -155,16 +155,16 @@ impl AnswerLexer {
         let mut at = 0;
         while at < piece.len() {
             at = match self.state {
-                AnswerLexerState::Image { escaped } => self.image(piece, at, escaped, sink)?,
-                AnswerLexerState::Capture { level, kind } => match kind.text_in(&piece[at..]) {
-                    0 => at + usize::from(self.capture(piece[at], level, kind, sink)?),
+                AnswerLexerState::Image { escaped } => self.read_image(piece, at, escaped, sink)?,
+                AnswerLexerState::Capture { level, kind } => match kind.plain_text_length(&piece[at..]) {
+                    0 => at + usize::from(self.capture_byte(piece[at], level, kind, sink)?),
                     text => {
-                        self.keep(&piece[at..at + text]);
+                        self.extend_capture(&piece[at..at + text]);
                         at + text
                     }
                 },
-                AnswerLexerState::InKey { level, escaped } => self.key(piece, at, level, escaped)?,
-                _ => self.between(piece[at], at, sink)?,
+                AnswerLexerState::InKey { level, escaped } => self.read_key(piece, at, level, escaped)?,
+                _ => self.read_structure(piece[at], at, sink)?,
             };
         }
         Ok(())
@@ -176,7 +176,7 @@ impl AnswerLexer {
     }
 
     /// Reads base64, of which only the closing quote is searched for, so that megabytes cost next to nothing.
-    fn image(
+    fn read_image(
         &mut self,
         piece: &Bytes,
         at: usize,
@@ -196,7 +196,7 @@ impl AnswerLexer {
         let quote = piece.get(end) == Some(&b'"');
         let until = if end < piece.len() && !quote { end + 1 } else { end };
         if until > at {
-            check_base64(&mut self.seen, &piece[at..end])?;
+            check_base64(&mut self.base64_seen, &piece[at..end])?;
             sink.image(piece.slice(at..until));
         }
         if quote {
@@ -208,7 +208,7 @@ impl AnswerLexer {
         Ok(until)
     }
 
-    fn key(
+    fn read_key(
         &mut self,
         piece: &Bytes,
         at: usize,
@@ -229,7 +229,7 @@ impl AnswerLexer {
     }
 
     /// Reads one byte of a captured value. Returns true if it was part of the value.
-    fn capture(
+    fn capture_byte(
         &mut self,
         byte: u8,
         level: AnswerLexerLevel,
@@ -237,27 +237,27 @@ impl AnswerLexer {
         sink: &mut impl AnswerSink,
     ) -> Result<bool, AnswerSyntaxError> {
         let next = match kind {
-            AnswerCaptureKind::Bare if is_bare(byte) => Some(AnswerCaptureKind::Bare),
-            AnswerCaptureKind::Bare => {
+            AnswerCaptureKind::Literal if is_literal_byte(byte) => Some(AnswerCaptureKind::Literal),
+            AnswerCaptureKind::Literal => {
                 // This byte is not part of the value: it is read again as the start of the next part.
-                self.value(level, sink)?;
+                self.finish_value(level, sink)?;
                 return Ok(false);
             }
             AnswerCaptureKind::Text { escaped: true } => Some(AnswerCaptureKind::Text { escaped: false }),
             AnswerCaptureKind::Text { .. } if byte == b'"' => None,
             AnswerCaptureKind::Text { .. } => Some(AnswerCaptureKind::Text { escaped: byte == b'\\' }),
-            AnswerCaptureKind::Nested { depth, in_text, escaped } => nested(byte, depth, in_text, escaped),
+            AnswerCaptureKind::Nested { depth, in_text, escaped } => advance_nesting(byte, depth, in_text, escaped),
         };
-        self.keep(&[byte]);
+        self.extend_capture(&[byte]);
         match next {
             Some(kind) => self.state = AnswerLexerState::Capture { level, kind },
-            None => self.value(level, sink)?,
+            None => self.finish_value(level, sink)?,
         }
         Ok(true)
     }
 
     /// Reads white space, punctuation and the first byte of values.
-    fn between(&mut self, byte: u8, at: usize, sink: &mut impl AnswerSink) -> Result<usize, AnswerSyntaxError> {
+    fn read_structure(&mut self, byte: u8, at: usize, sink: &mut impl AnswerSink) -> Result<usize, AnswerSyntaxError> {
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
             return Ok(at + 1);
         }
@@ -269,9 +269,9 @@ impl AnswerLexer {
                 self.key.push(b'"');
                 AnswerLexerState::InKey { level, escaped: false }
             }
-            (AnswerLexerState::Key { level, first: true }, b'}') => self.close(level, sink),
+            (AnswerLexerState::Key { level, first: true }, b'}') => self.close_object(level, sink),
             (AnswerLexerState::Colon { level }, b':') => AnswerLexerState::Value { level },
-            (AnswerLexerState::Value { level }, _) => self.open(level, byte)?,
+            (AnswerLexerState::Value { level }, _) => self.start_value(level, byte)?,
             (AnswerLexerState::Element { .. }, b'{') => {
                 sink.item_start();
                 AnswerLexerState::Key { level: AnswerLexerLevel::Item, first: true }
@@ -280,12 +280,14 @@ impl AnswerLexer {
                 AnswerLexerState::Element { first: true } | AnswerLexerState::After { level: AnswerLexerLevel::Array },
                 b']',
             ) => AnswerLexerState::After { level: AnswerLexerLevel::Top },
-            (AnswerLexerState::Element { .. }, _) => self.begin(AnswerLexerLevel::Array, byte)?,
+            (AnswerLexerState::Element { .. }, _) => self.start_capture(AnswerLexerLevel::Array, byte)?,
             (AnswerLexerState::After { level: AnswerLexerLevel::Array }, b',') => {
                 AnswerLexerState::Element { first: false }
             }
             (AnswerLexerState::After { level }, b',') => AnswerLexerState::Key { level, first: false },
-            (AnswerLexerState::After { level }, b'}') if level != AnswerLexerLevel::Array => self.close(level, sink),
+            (AnswerLexerState::After { level }, b'}') if level != AnswerLexerLevel::Array => {
+                self.close_object(level, sink)
+            }
             (AnswerLexerState::Done, _) => return Err(AnswerSyntaxError::Surplus),
             (_, byte) => return Err(AnswerSyntaxError::Unexpected(byte)),
         };
@@ -304,7 +306,7 @@ impl AnswerLexer {
     }
 
     /// Ends an object.
-    fn close(&self, level: AnswerLexerLevel, sink: &mut impl AnswerSink) -> AnswerLexerState {
+    fn close_object(&self, level: AnswerLexerLevel, sink: &mut impl AnswerSink) -> AnswerLexerState {
         if level == AnswerLexerLevel::Item {
             sink.item_end();
         }
@@ -316,46 +318,46 @@ impl AnswerLexer {
     }
 
     /// Reads the first byte of a member's value: images are passed on, other values are captured.
-    fn open(&mut self, level: AnswerLexerLevel, byte: u8) -> Result<AnswerLexerState, AnswerSyntaxError> {
+    fn start_value(&mut self, level: AnswerLexerLevel, byte: u8) -> Result<AnswerLexerState, AnswerSyntaxError> {
         match (level, self.key.as_slice(), byte) {
             (AnswerLexerLevel::Top, br#""data""#, b'[') => Ok(AnswerLexerState::Element { first: true }),
             (AnswerLexerLevel::Item, br#""b64_json""#, b'"') => {
-                self.seen = 0;
+                self.base64_seen = 0;
                 Ok(AnswerLexerState::Image { escaped: false })
             }
-            _ => self.begin(level, byte),
+            _ => self.start_capture(level, byte),
         }
     }
 
     /// Begins to capture a value.
-    fn begin(&mut self, level: AnswerLexerLevel, byte: u8) -> Result<AnswerLexerState, AnswerSyntaxError> {
+    fn start_capture(&mut self, level: AnswerLexerLevel, byte: u8) -> Result<AnswerLexerState, AnswerSyntaxError> {
         self.captured.clear();
         self.dropped = false;
-        self.keep(&[byte]);
+        self.extend_capture(&[byte]);
         let kind = match byte {
             b'"' => AnswerCaptureKind::Text { escaped: false },
             b'{' | b'[' => AnswerCaptureKind::Nested { depth: 1, in_text: false, escaped: false },
-            _ if is_bare(byte) => AnswerCaptureKind::Bare,
+            _ if is_literal_byte(byte) => AnswerCaptureKind::Literal,
             _ => return Err(AnswerSyntaxError::Unexpected(byte)),
         };
         Ok(AnswerLexerState::Capture { level, kind })
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn extend_capture(&mut self, bytes: &[u8]) {
         if self.dropped {
             return;
         }
-        let room = (CAPTURE_MAX - self.captured.len()).min(CAPTURE_ALL_MAX - self.kept);
-        let kept = &bytes[..bytes.len().min(room)];
-        self.captured.extend_from_slice(kept);
-        self.kept += kept.len();
-        self.dropped = kept.len() < bytes.len();
+        let remaining = (CAPTURE_MAX - self.captured.len()).min(CAPTURE_ALL_MAX - self.captured_total);
+        let accepted = &bytes[..bytes.len().min(remaining)];
+        self.captured.extend_from_slice(accepted);
+        self.captured_total += accepted.len();
+        self.dropped = accepted.len() < bytes.len();
     }
 
     /// Ends a captured value.
-    fn value(&mut self, level: AnswerLexerLevel, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
+    fn finish_value(&mut self, level: AnswerLexerLevel, sink: &mut impl AnswerSink) -> Result<(), AnswerSyntaxError> {
         self.state = AnswerLexerState::After { level };
-        let value = if self.dropped { Ok(None) } else { read(&self.captured) };
+        let value = if self.dropped { Ok(None) } else { parse_captured(&self.captured) };
         let key: String = match level {
             // An element of `data` that is not an object has no image: there is nothing to pass on.
             AnswerLexerLevel::Array => return value.map(drop),
@@ -364,11 +366,11 @@ impl AnswerLexer {
             }
         };
         // An unreadable value does not cost an image that is paid for, unless it decides if there is one, or its cost.
-        let value =
-            value.or_else(|malformed| if DECISIVE.contains(&key.as_str()) { Err(malformed) } else { Ok(None) })?;
+        let value = value
+            .or_else(|malformed| if MUST_PARSE_KEYS.contains(&key.as_str()) { Err(malformed) } else { Ok(None) })?;
         match (level, value) {
             (AnswerLexerLevel::Item, Some(value)) => sink.item_member(key, value),
-            (AnswerLexerLevel::Item, None) => sink.item_unheld(&key),
+            (AnswerLexerLevel::Item, None) => sink.item_member_dropped(&key),
             (_, Some(value)) => sink.member(key, value),
             (_, None) => {}
         }
@@ -380,19 +382,19 @@ impl AnswerLexer {
 
 impl AnswerCaptureKind {
     /// Returns the number of these bytes that are only text. Only the end of the text is searched for, as with base64.
-    fn text_in(self, bytes: &[u8]) -> usize {
+    fn plain_text_length(self, bytes: &[u8]) -> usize {
         match self {
             Self::Text { escaped: false } | Self::Nested { in_text: true, escaped: false, .. } => {
                 memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len())
             }
-            Self::Text { .. } | Self::Nested { .. } | Self::Bare => 0,
+            Self::Text { .. } | Self::Nested { .. } | Self::Literal => 0,
         }
     }
 }
 
 /// Reads a captured value. `None` if it is JSON that cannot be held, such as a number out of range or too many levels,
 /// or one of the words that some upstreams write for no number: the image next to it is paid for.
-pub(super) fn read(json: &[u8]) -> Result<Option<Value>, AnswerSyntaxError> {
+pub(super) fn parse_captured(json: &[u8]) -> Result<Option<Value>, AnswerSyntaxError> {
     const NO_NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
     match serde_json::from_slice(json) {
         Ok(value) => Ok(Some(value)),
@@ -412,7 +414,7 @@ pub(super) fn check_base64(seen: &mut usize, base64: &[u8]) -> Result<(), Answer
 }
 
 /// Follows the brackets of a captured object or array; `None` at its end.
-fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<AnswerCaptureKind> {
+fn advance_nesting(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<AnswerCaptureKind> {
     let next = |depth, in_text, escaped| Some(AnswerCaptureKind::Nested { depth, in_text, escaped });
     match (in_text, escaped, byte) {
         (true, true, _) => next(depth, true, false),
@@ -427,7 +429,7 @@ fn nested(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<AnswerCa
 }
 
 /// True for bytes of numbers and of `true`, `false` and `null`.
-const fn is_bare(byte: u8) -> bool {
+const fn is_literal_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
 

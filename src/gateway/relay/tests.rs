@@ -1,7 +1,7 @@
 //! Tests of the relay with scripted answers: the bytes that go out, and the outcome.
 
 mod frame_sizes;
-mod later;
+mod later_contract;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::image::Format;
 
 const ERROR: &str = r#"{"type":"error","message":"m"}"#;
 const PNG_HEAD: &str = "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAIAAADwf7zU";
-fn asked(count: usize) -> RequestedAnswer {
+fn requested_answer(count: usize) -> RequestedAnswer {
     RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a red square".to_owned(),
         count,
         partials: 2,
-        events: "image_generation",
+        event_prefix: "image_generation",
         stream: false,
-        part: false,
+        is_single_element: false,
         quality: Some("low".to_owned()),
         size: Some("1024x1024".to_owned()),
         output_format: "png",
@@ -43,7 +43,7 @@ fn broken(body: &str) -> ReplyBody {
 
 fn limits() -> AnswerTimeouts {
     let [idle, event_idle, most] = [60, 150, 360].map(Duration::from_secs);
-    AnswerTimeouts { idle, event_idle, until: Instant::now() + most }
+    AnswerTimeouts { idle, event_idle, deadline: Instant::now() + most }
 }
 
 type RelayOutcomeLog = Arc<Mutex<Vec<(RelayOutcome, AnswerSummary)>>>;
@@ -65,7 +65,7 @@ fn relay(proven: ProvenAnswer) -> (RelayBody, RelayOutcomeLog) {
 async fn whole(body: &str, count: usize) -> (Value, AnswerSummary) {
     let mut seen: Option<(Value, AnswerSummary)> = None;
     for cut in [1, 3, 50, 100_000] {
-        let proven = prove(pieces(body, cut), asked(count), limits()).await.expect("an image");
+        let proven = prove(pieces(body, cut), requested_answer(count), limits()).await.expect("an image");
         let (body, told) = relay(proven);
         let bytes = body.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&bytes).expect("JSON");
@@ -97,7 +97,7 @@ async fn missing_fields_are_added_and_the_image_is_untouched() {
                       "output_tokens": 2, "output_tokens_details": {"image_tokens": 2, "text_tokens": 0}, "total_tokens": 3},
         })
     );
-    let facts = summary.delivered[0].facts.expect("a known head");
+    let facts = summary.delivered[0].properties.expect("a known head");
     assert_eq!((facts.format, facts.width, facts.height), (Format::Png, 1024, 1024));
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }
@@ -121,18 +121,24 @@ async fn an_answer_without_an_image_never_begins() {
         r#"{"data":[{"b64_json":""}],"usage":{}}"#,
         r#"{"error":{"code":"x"}}"#,
     ] {
-        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(ProofError::Ended(_))), "{body}");
+        assert!(
+            matches!(prove(pieces(body, 7), requested_answer(1), limits()).await, Err(ProofError::NoImage(_))),
+            "{body}"
+        );
     }
     for body in ["<html></html>", r#"{"data":["#, "", r#"{"data":[]}x"#] {
-        assert!(matches!(prove(pieces(body, 7), asked(1), limits()).await, Err(ProofError::Malformed)), "{body}");
+        assert!(
+            matches!(prove(pieces(body, 7), requested_answer(1), limits()).await, Err(ProofError::Malformed)),
+            "{body}"
+        );
     }
-    assert!(matches!(prove(broken(r#"{"created":1,"#), asked(1), limits()).await, Err(ProofError::Broken)));
+    assert!(matches!(prove(broken(r#"{"created":1,"#), requested_answer(1), limits()).await, Err(ProofError::Broken)));
 }
 
 #[tokio::test]
 async fn too_much_before_any_image_is_given_up() {
     let body = format!(r#"{{"x":"{}""#, "a".repeat(600 * 1024));
-    assert!(matches!(prove(pieces(&body, 4096), asked(1), limits()).await, Err(ProofError::Malformed)));
+    assert!(matches!(prove(pieces(&body, 4096), requested_answer(1), limits()).await, Err(ProofError::Malformed)));
 }
 
 #[tokio::test]
@@ -141,7 +147,7 @@ async fn an_answer_that_breaks_after_it_has_begun_breaks_the_callers_too() {
         (broken(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"#)), false),
         (pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]"#), 9), true),
     ] {
-        let proven = prove(body, asked(1), limits()).await.expect("an image");
+        let proven = prove(body, requested_answer(1), limits()).await.expect("an image");
         let (body, told) = relay(proven);
         assert!(body.collect().await.is_err(), "a cut answer must not look whole");
         let endings: Vec<RelayOutcome> = told.lock().unwrap().iter().map(|(ending, _)| *ending).collect();
@@ -151,9 +157,10 @@ async fn an_answer_that_breaks_after_it_has_begun_breaks_the_callers_too() {
 
 #[tokio::test]
 async fn the_record_is_closed_before_the_last_byte() {
-    let proven = prove(pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]}}"#), 1000), asked(1), limits())
-        .await
-        .expect("an image");
+    let proven =
+        prove(pieces(&format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}]}}"#), 1000), requested_answer(1), limits())
+            .await
+            .expect("an image");
     let (closed, closing) = tokio::sync::oneshot::channel::<()>();
     let mut body =
         RelayBody::new(proven, ERROR.to_owned(), Box::new(move |_, _| Box::pin(async { drop(closing.await) })));
@@ -174,7 +181,7 @@ async fn the_record_is_closed_before_the_last_byte() {
 #[tokio::test]
 async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
     let body = format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}"}}],"usage":{{"input_tokens":1,"output_tokens":2}}}}"#);
-    let proven = prove(pieces(&body, 60), asked(1), limits()).await.expect("an image");
+    let proven = prove(pieces(&body, 60), requested_answer(1), limits()).await.expect("an image");
     let (mut body, told) = relay(proven);
     body.frame().await.expect("a piece").expect("a good one");
     drop(body);
@@ -185,7 +192,7 @@ async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
         tokio::task::yield_now().await;
     }
     let told = told.lock().unwrap();
-    assert_eq!(told[0].0, RelayOutcome::Left);
+    assert_eq!(told[0].0, RelayOutcome::CallerLeft);
     assert_eq!(told[0].1.usage.map(|usage| usage.total), Some(3));
 }
 
@@ -194,7 +201,7 @@ async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
     // A body that sends a piece and then nothing for ever.
     let (writer, body) = silent();
     writer.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
-    let proven = prove(body, asked(1), limits()).await.expect("an image");
+    let proven = prove(body, requested_answer(1), limits()).await.expect("an image");
     let (body, _told) = relay(proven);
     let begun = Instant::now();
     assert!(body.collect().await.is_err());
@@ -208,7 +215,7 @@ fn silent() -> (tokio::sync::mpsc::Sender<Bytes>, ReplyBody) {
 }
 
 fn streaming(partials: u32) -> RequestedAnswer {
-    RequestedAnswer { partials, stream: true, ..asked(1) }
+    RequestedAnswer { partials, stream: true, ..requested_answer(1) }
 }
 
 fn event(name: &str, rest: &str) -> String {
@@ -329,12 +336,12 @@ async fn a_stream_that_breaks_off_ends_with_an_error_that_every_client_sees() {
 async fn events_without_an_image_never_begin() {
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"code\":\"moderation_blocked\"}}\n\n";
     assert!(
-        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(ProofError::Ended(without)) if without.members.contains_key("error"))
+        matches!(prove(pieces(error, 9), streaming(0), limits()).await, Err(ProofError::NoImage(without)) if without.members.contains_key("error"))
     );
     let empty = "event: image_generation.completed\ndata: {\"b64_json\":null}\n\n";
     // The event states neither a failure nor a reason, so it may be about an image that was made.
     let blank = prove(pieces(empty, 9), streaming(0), limits()).await;
-    assert!(matches!(blank, Err(ProofError::Ended(without)) if without.something));
+    assert!(matches!(blank, Err(ProofError::NoImage(without)) if without.has_image_substitute));
     assert!(matches!(prove(broken(": hi\n\n"), streaming(0), limits()).await, Err(ProofError::Broken)));
 }
 
@@ -380,15 +387,15 @@ async fn a_caller_of_events_who_leaves_cancels_the_upstream() {
     let proven = prove(body, streaming(2), limits()).await.expect("an image");
     let (body, told) = relay(proven);
     drop(body);
-    assert_eq!(told.lock().unwrap()[0].0, RelayOutcome::Left);
+    assert_eq!(told.lock().unwrap()[0].0, RelayOutcome::CallerLeft);
     assert!(writer.is_closed(), "the upstream's body is gone");
 }
 
 /// Returns the message of a complete answer without an image, in the form by which it is classified.
 async fn said(body: &str, stream: bool) -> (String, bool) {
-    let asked = RequestedAnswer { stream, ..asked(1) };
+    let asked = RequestedAnswer { stream, ..requested_answer(1) };
     match prove(pieces(body, 9), asked, limits()).await {
-        Err(ProofError::Ended(without)) => (Value::from(without.members).to_string(), without.something),
+        Err(ProofError::NoImage(without)) => (Value::from(without.members).to_string(), without.has_image_substitute),
         other => panic!("{body}: {other:?}"),
     }
 }
@@ -434,7 +441,9 @@ async fn a_blank_final_event_takes_no_image_away() {
     let good = format!(r#"{{"type":"image_generation.completed","b64_json":"{PNG_HEAD}"}}"#);
     let body = format!("data: {blank}\n\ndata: {good}\n\n");
     for stream in [true, false] {
-        let proven = prove(pieces(&body, 9), RequestedAnswer { stream, ..asked(1) }, limits()).await.expect("an image");
+        let proven = prove(pieces(&body, 9), RequestedAnswer { stream, ..requested_answer(1) }, limits())
+            .await
+            .expect("an image");
         let (body, told) = relay(proven);
         assert!(String::from_utf8_lossy(&body.collect().await.expect("whole").to_bytes()).contains(PNG_HEAD));
         assert_eq!(told.lock().unwrap().pop().expect("told").0, RelayOutcome::Complete);

@@ -34,59 +34,59 @@ pub(super) struct RequestIdentity {
 /// Returns an error if a file cannot be read.
 pub(super) async fn digest(task: &SharedTask) -> io::Result<ReplayDigest> {
     if is_in_memory(task) {
-        return digest_here(task);
+        return digest_blocking(task);
     }
     let task = task.clone();
-    tokio::task::spawn_blocking(move || digest_here(&task)).await.map_err(io::Error::other)?
+    tokio::task::spawn_blocking(move || digest_blocking(&task)).await.map_err(io::Error::other)?
 }
 
 /// True if the digest needs no file to be read.
 pub(super) fn is_in_memory(task: &SharedTask) -> bool {
     match task {
-        SharedTask::Images(job) => job.material().is_none(),
+        SharedTask::Images(job) => job.edit_input().is_none(),
         SharedTask::Response(job) => matches!(job.body(), SpooledBytes::Memory(_)),
     }
 }
 
-fn digest_here(task: &SharedTask) -> io::Result<ReplayDigest> {
+fn digest_blocking(task: &SharedTask) -> io::Result<ReplayDigest> {
     let mut context = Context::new(&SHA256);
-    part(&mut context, b"imagate job v1");
-    part(&mut context, task.operation().as_bytes());
+    update_with_part(&mut context, b"imagate job v1");
+    update_with_part(&mut context, task.operation_id().as_bytes());
     match task {
-        SharedTask::Images(job) => images(&mut context, job)?,
-        SharedTask::Response(job) => file(&mut context, job.body())?,
+        SharedTask::Images(job) => update_with_images(&mut context, job)?,
+        SharedTask::Response(job) => update_with_file(&mut context, job.body())?,
     }
     if let Some(turn) = task.turn() {
-        part(&mut context, turn.as_bytes());
+        update_with_part(&mut context, turn.as_bytes());
     }
-    Ok(bytes(context.finish().as_ref()))
+    Ok(digest_from_hash(context.finish().as_ref()))
 }
 
-fn images(context: &mut Context, job: &Job) -> io::Result<()> {
+fn update_with_images(context: &mut Context, job: &Job) -> io::Result<()> {
     // The fields are sorted here too, because the order of a JSON map depends on the features of a crate.
-    let mut fields: Vec<_> = job.fields().iter().collect();
+    let mut fields: Vec<_> = job.upstream_fields().iter().collect();
     fields.sort_unstable_by_key(|(name, _)| *name);
     context.update(&(fields.len() as u64).to_be_bytes());
     for (name, value) in fields {
-        part(context, name.as_bytes());
-        part(context, value.to_string().as_bytes());
+        update_with_part(context, name.as_bytes());
+        update_with_part(context, value.to_string().as_bytes());
     }
-    if let Some(material) = job.material() {
+    if let Some(material) = job.edit_input() {
         context.update(&(material.images.len() as u64).to_be_bytes());
         for upload in material.images.iter().chain(&material.mask) {
-            file(context, &*upload.file)?;
+            update_with_file(context, &*upload.file)?;
         }
     }
     Ok(())
 }
 
 /// Adds a part with its length, so that no two lists of parts give the same bytes.
-fn part(context: &mut Context, bytes: &[u8]) {
+fn update_with_part(context: &mut Context, bytes: &[u8]) {
     context.update(&(bytes.len() as u64).to_be_bytes());
     context.update(bytes);
 }
 
-fn file(context: &mut Context, file: &dyn ByteSource) -> io::Result<()> {
+fn update_with_file(context: &mut Context, file: &dyn ByteSource) -> io::Result<()> {
     let length = file.len();
     context.update(&length.to_be_bytes());
     let mut piece = vec![0; PIECE.min(usize::try_from(length).unwrap_or(PIECE))];
@@ -103,7 +103,7 @@ fn file(context: &mut Context, file: &dyn ByteSource) -> io::Result<()> {
     Ok(())
 }
 
-fn bytes(hash: &[u8]) -> ReplayDigest {
+fn digest_from_hash(hash: &[u8]) -> ReplayDigest {
     let mut digest = [0; 32];
     digest.copy_from_slice(hash);
     digest
@@ -114,27 +114,27 @@ fn bytes(hash: &[u8]) -> ReplayDigest {
 pub(super) fn scope(caller: &Caller, operation: &str, idempotency_key: &str) -> ReplayDigest {
     let mut context = Context::new(&SHA256);
     for text in ["imagate replay scope v1", caller.key().as_str(), operation, idempotency_key] {
-        part(&mut context, text.as_bytes());
+        update_with_part(&mut context, text.as_bytes());
     }
-    bytes(context.finish().as_ref())
+    digest_from_hash(context.finish().as_ref())
 }
 
 /// Returns the stored form of a digest. It is keyed with the caller's own random string, so that a stolen database
 /// cannot be searched for guessed prompts.
-pub(super) fn locked(digest: &ReplayDigest, idempotency_key: &str) -> ReplayDigest {
+pub(super) fn keyed_digest(digest: &ReplayDigest, idempotency_key: &str) -> ReplayDigest {
     let key = hmac::Key::new(hmac::HMAC_SHA256, idempotency_key.as_bytes());
-    bytes(hmac::sign(&key, digest).as_ref())
+    digest_from_hash(hmac::sign(&key, digest).as_ref())
 }
 
 /// Returns a cheap hash that is equal if the digest is: requests with different hashes need not read files.
-pub(super) fn rough(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
-    let known = (task.operation(), task.turn());
+pub(super) fn cheap_hash(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
+    let known = (task.operation_id(), task.turn());
     match task {
         SharedTask::Images(job) => {
-            let lengths: Vec<u64> = job.material().map_or_else(Vec::new, |material| {
+            let lengths: Vec<u64> = job.edit_input().map_or_else(Vec::new, |material| {
                 material.images.iter().chain(&material.mask).map(|upload| upload.file.len()).collect()
             });
-            hasher.hash_one((known, job.fields(), lengths))
+            hasher.hash_one((known, job.upstream_fields(), lengths))
         }
         SharedTask::Response(job) => hasher.hash_one((known, job.model(), job.body().len())),
     }
@@ -143,7 +143,7 @@ pub(super) fn rough(hasher: &std::hash::RandomState, task: &SharedTask) -> u64 {
 // === impl RequestIdentity ===
 
 impl RequestIdentity {
-    pub(super) fn of(task: SharedTask) -> Self {
+    pub(super) fn new(task: SharedTask) -> Self {
         Self { task: Mutex::new(Some(task)), digest: OnceCell::new() }
     }
 
@@ -168,10 +168,10 @@ mod tests {
     use chrono::Utc;
 
     use super::*;
-    use crate::gateway::rules::generation;
+    use crate::gateway::rules::check_generation;
 
     async fn of(body: &str) -> ReplayDigest {
-        digest(&generation(body.as_bytes(), Utc::now()).unwrap().into()).await.unwrap()
+        digest(&check_generation(body.as_bytes(), Utc::now()).unwrap().into()).await.unwrap()
     }
 
     #[tokio::test]
@@ -186,8 +186,8 @@ mod tests {
     #[tokio::test]
     async fn the_same_request_in_another_turn_of_an_agent_is_another_one() {
         let job = |turn: Option<&str>| {
-            let job = generation(br#"{"model":"gpt-image-2","prompt":"red"}"#, Utc::now()).unwrap();
-            SharedTask::from(job.within(turn.map(str::to_owned)))
+            let job = check_generation(br#"{"model":"gpt-image-2","prompt":"red"}"#, Utc::now()).unwrap();
+            SharedTask::from(job.with_turn(turn.map(str::to_owned)))
         };
         let hasher = std::hash::RandomState::new();
         for (one, other, same) in
@@ -195,13 +195,13 @@ mod tests {
         {
             let (one, other) = (job(one), job(other));
             assert_eq!(digest(&one).await.unwrap() == digest(&other).await.unwrap(), same);
-            assert_eq!(rough(&hasher, &one) == rough(&hasher, &other), same);
+            assert_eq!(cheap_hash(&hasher, &one) == cheap_hash(&hasher, &other), same);
         }
     }
 
     #[test]
     fn what_is_stored_depends_on_the_callers_own_string() {
-        assert_ne!(locked(&[1; 32], "a"), locked(&[1; 32], "b"));
-        assert_ne!(locked(&[1; 32], "a"), locked(&[2; 32], "a"));
+        assert_ne!(keyed_digest(&[1; 32], "a"), keyed_digest(&[1; 32], "b"));
+        assert_ne!(keyed_digest(&[1; 32], "a"), keyed_digest(&[2; 32], "a"));
     }
 }

@@ -5,9 +5,9 @@
 //! reads to the end removes the orphan; one that leaves earlier leaves an orphan again. A retry that arrives while
 //! others are reading follows as an additional reader. A remembered end is given to every retry.
 
-mod follow;
-mod hold;
 mod index;
+mod job_readers;
+mod orphan_hold;
 
 use std::hash::RandomState;
 use std::io;
@@ -17,17 +17,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::durable::PendingFile;
-use super::fingerprint::{RequestIdentity, rough};
-use super::follower::AnswerReader;
-use super::frames::SealedFile;
-use super::head::{AnswerHead, RecordableAnswer, is_final, written};
-use super::keyed::IdempotentAnswers;
-use super::pending::{PendingGuard, PendingWork};
-use super::recorder::AnswerRecorder;
-use super::room::{DiskBudget, EvictableStorage};
-use super::tape::{StoredAnswer, StoredAnswerEnd};
-use super::ticket::KEEP_PATIENCE;
+use super::answer_head::{AnswerHead, RecordableAnswer, error_answer, is_final};
+use super::answer_reader::AnswerReader;
+use super::answer_recorder::AnswerRecorder;
+use super::claim_guard::STORAGE_WAIT_MAX;
+use super::disk_budget::{DiskBudget, EvictableStorage};
+use super::durable_answers::PendingFile;
+use super::fingerprint::{RequestIdentity, cheap_hash};
+use super::idempotent_answers::IdempotentAnswers;
+use super::pending_work::{PendingGuard, PendingWork};
+use super::sealed_file::SealedFile;
+use super::stored_answer::{StoredAnswer, StoredAnswerEnd};
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::keys::Caller;
 use crate::gateway::rules::SharedTask;
@@ -46,7 +46,7 @@ const MAX_REMEMBERED: usize = 4096;
 /// Every job of this process that a retry may ask for.
 pub(super) struct RetryableJobs {
     window: Duration,
-    keyed: Arc<IdempotentAnswers>,
+    idempotent_answers: Arc<IdempotentAnswers>,
     budget: Arc<DiskBudget>,
     pending: PendingWork,
     hasher: RandomState,
@@ -59,9 +59,9 @@ pub(super) struct RetryableJobs {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerReaderExit {
     /// True if it has read all of the answer.
-    pub(super) whole: bool,
+    pub(super) has_read_all: bool,
     /// True if it was a retry, and not the caller for whom the job was begun.
-    pub(super) retry: bool,
+    pub(super) is_retry: bool,
 }
 
 // === impl RetryableJobs ===
@@ -69,13 +69,13 @@ pub(super) struct AnswerReaderExit {
 impl RetryableJobs {
     pub(super) fn new(
         window: Duration,
-        keyed: Arc<IdempotentAnswers>,
+        idempotent_answers: Arc<IdempotentAnswers>,
         max_bytes: u64,
         pending: PendingWork,
     ) -> Arc<Self> {
         Arc::new(Self {
             window,
-            keyed,
+            idempotent_answers,
             budget: DiskBudget::new(max_bytes),
             pending,
             hasher: RandomState::new(),
@@ -89,126 +89,139 @@ impl RetryableJobs {
     }
 
     /// Counts work that must end before the store is closed.
-    pub(super) fn pending(&self) -> PendingGuard {
+    pub(super) fn begin_work(&self) -> PendingGuard {
         self.pending.begin()
     }
 
     /// Registers a job whose caller waits for it. If the client marks its retries, the answer is written down from the
     /// beginning.
-    pub(super) fn attend(&self, caller: &Caller, task: SharedTask, expected: JobRegistration) -> RetryableJobId {
-        let mode = if expected.marks_retries { DeliveryMode::Written } else { DeliveryMode::Alone };
+    pub(super) fn register(&self, caller: &Caller, task: SharedTask, registration: JobRegistration) -> RetryableJobId {
+        let mode = if registration.marks_retries { DeliveryMode::Stored } else { DeliveryMode::CallerOnly };
         self.insert(task, |identity| RetryableJobEntry {
-            expected,
+            registration,
             ..RetryableJobEntry::new(caller.key(), identity, mode, Arc::default())
         })
     }
 
     fn insert(&self, task: SharedTask, entry: impl FnOnce(RequestIdentity) -> RetryableJobEntry) -> RetryableJobId {
-        let rough = rough(&self.hasher, &task);
-        let entry = entry(RequestIdentity::of(task));
+        let cheap_hash = cheap_hash(&self.hasher, &task);
+        let entry = entry(RequestIdentity::new(task));
         let mut index = self.index();
-        index.next += 1;
-        let place = (rough, index.next);
-        index.entries.insert(place, entry);
-        place
+        index.last_number += 1;
+        let job_id = (cheap_hash, index.last_number);
+        index.entries.insert(job_id, entry);
+        job_id
     }
 
     /// Decides which request gets the finished answer. If others want it too, or may want it, the own caller follows it
     /// like them. Otherwise it goes to the caller as it comes (`None`), and no other request can have it.
-    pub(super) fn follow_own(self: &Arc<Self>, place: RetryableJobId) -> Option<AnswerReader> {
-        let tape = {
+    pub(super) fn reader_for_caller(self: &Arc<Self>, job_id: RetryableJobId) -> Option<AnswerReader> {
+        let answer = {
             let mut index = self.index();
-            let entry = index.entries.get_mut(&place)?;
-            if entry.mode == DeliveryMode::Alone {
-                entry.mode = DeliveryMode::Given;
+            let entry = index.entries.get_mut(&job_id)?;
+            if entry.mode == DeliveryMode::CallerOnly {
+                entry.mode = DeliveryMode::Direct;
             }
-            (entry.mode == DeliveryMode::Written).then(|| Arc::clone(&entry.tape))?
+            (entry.mode == DeliveryMode::Stored).then(|| Arc::clone(&entry.answer))?
         };
-        Some(self.told(&tape, place, false))
+        Some(self.answer_reader(&answer, job_id, false))
     }
 
     /// Notes that the caller has received the answer: no other request gets it.
-    pub(super) fn delivered(&self, place: RetryableJobId) {
+    pub(super) fn note_delivered(&self, job_id: RetryableJobId) {
         let entry = {
             let mut index = self.index();
-            let given = index.entries.get(&place).is_some_and(|entry| entry.mode == DeliveryMode::Given);
-            given.then(|| index.entries.remove(&place))
+            let given = index.entries.get(&job_id).is_some_and(|entry| entry.mode == DeliveryMode::Direct);
+            given.then(|| index.entries.remove(&job_id))
         };
         drop(entry);
         self.changed.send_replace(());
     }
 
-    fn told(self: &Arc<Self>, tape: &Arc<StoredAnswer>, place: RetryableJobId, retry: bool) -> AnswerReader {
+    fn answer_reader(
+        self: &Arc<Self>,
+        answer: &Arc<StoredAnswer>,
+        job_id: RetryableJobId,
+        is_retry: bool,
+    ) -> AnswerReader {
         let orphans = Arc::clone(self);
-        AnswerReader::told(tape, Box::new(move |whole| orphans.leave(place, Some(AnswerReaderExit { whole, retry }))))
+        AnswerReader::with_leave_callback(
+            answer,
+            Box::new(move |has_read_all| {
+                orphans.note_reader_left(job_id, Some(AnswerReaderExit { has_read_all, is_retry }));
+            }),
+        )
     }
 
     /// Notes that a follower leaves, or the own caller before there was anything to follow.
-    pub(super) fn leave(self: &Arc<Self>, place: RetryableJobId, left: Option<AnswerReaderExit>) {
-        let (gone, unstored) = {
+    pub(super) fn note_reader_left(self: &Arc<Self>, job_id: RetryableJobId, exit: Option<AnswerReaderExit>) {
+        let (removed, unstored) = {
             let mut index = self.index();
-            let Some(entry) = index.entries.get_mut(&place) else { return };
-            let AnswerReaderExit { whole, retry } = left.unwrap_or(AnswerReaderExit { whole: false, retry: false });
+            let Some(entry) = index.entries.get_mut(&job_id) else { return };
+            let AnswerReaderExit { has_read_all, is_retry } =
+                exit.unwrap_or(AnswerReaderExit { has_read_all: false, is_retry: false });
             entry.readers = entry.readers.saturating_sub(1);
-            entry.retries = entry.retries.saturating_sub(usize::from(retry));
+            entry.retries = entry.retries.saturating_sub(usize::from(is_retry));
             // A retry that reads the complete answer settles one that an earlier reader left incomplete. The own caller
             // does not: a proxy alone may hold its connection open.
-            entry.owed = !whole || (entry.owed && !retry);
-            if matches!(entry.mode, DeliveryMode::Alone | DeliveryMode::Given) {
-                entry.mode = DeliveryMode::Written;
+            entry.is_undelivered = !has_read_all || (entry.is_undelivered && !is_retry);
+            if matches!(entry.mode, DeliveryMode::CallerOnly | DeliveryMode::Direct) {
+                entry.mode = DeliveryMode::Stored;
             }
             let over = entry.is_over();
             // An answer that was passed on without being kept cannot be read by new followers.
-            let lost = entry.readers == 0 && entry.mode == DeliveryMode::Written && entry.tape.has_gap();
+            let lost = entry.readers == 0 && entry.mode == DeliveryMode::Stored && entry.answer.has_gap();
             let unstored = entry.is_unstored();
             let gone = match (over, lost) {
-                (true, _) => index.entries.remove(&place).map(RetryableJobEntry::go),
-                (false, true) => Some(entry.lose()),
+                (true, _) => index.entries.remove(&job_id).map(RetryableJobEntry::into_removed),
+                (false, true) => Some(entry.drop_answer()),
                 (false, false) => None,
             };
             (gone.map(|gone| (over, gone)), unstored)
         };
-        match gone {
-            Some((true, RemovedAnswer { stored: Some(file), request, .. })) => self.forget(request, &file),
-            Some((_, gone)) => self.dispose(gone),
-            None if unstored => self.store_alone(place),
+        match removed {
+            Some((true, RemovedAnswer { stored: Some(file), registration, .. })) => {
+                self.remove_stored_orphan(registration, &file);
+            }
+            Some((_, gone)) => self.remove_files(gone),
+            None if unstored => self.spawn_make_durable(job_id),
             None => {}
         }
         self.changed.send_replace(());
-        self.bound();
+        self.enforce_limits();
     }
 
     /// Notes that the caller is about to be told to come back, so the job continues without it.
-    pub(super) fn expect_retry(&self, place: RetryableJobId) {
-        if let Some(entry) = self.index().entries.get_mut(&place) {
+    pub(super) fn note_retry_expected(&self, job_id: RetryableJobId) {
+        if let Some(entry) = self.index().entries.get_mut(&job_id) {
             entry.retry_expected = true;
         }
     }
 
     /// Removes an orphan for which nothing was spent, as if it had never existed, unless a retry follows it. Returns
     /// true if it was removed.
-    pub(super) fn give_up(&self, place: RetryableJobId) -> bool {
-        let gone = self.index().remove_unwanted(place);
-        let given_up = gone.is_some();
-        drop(gone);
+    pub(super) fn remove_if_unwanted(&self, job_id: RetryableJobId) -> bool {
+        let removed = self.index().remove_unwanted(job_id);
+        let given_up = removed.is_some();
+        drop(removed);
         self.changed.send_replace(());
         given_up
     }
 
     /// Returns true if a caller waits for the answer of the job, or was told to come back for it.
-    pub(super) fn is_wanted(&self, place: RetryableJobId) -> bool {
-        self.index().entries.get(&place).is_some_and(RetryableJobEntry::is_wanted)
+    pub(super) fn is_wanted(&self, job_id: RetryableJobId) -> bool {
+        self.index().entries.get(&job_id).is_some_and(RetryableJobEntry::is_wanted)
     }
 
     /// Returns the jobs that may have the same request: the same key and the same cheap hash.
     pub(super) fn candidates(&self, caller: &Caller, task: &SharedTask) -> Vec<RetryCandidate> {
-        let rough = rough(&self.hasher, task);
+        let cheap_hash = cheap_hash(&self.hasher, task);
         let index = self.index();
-        let entries = index.entries.range((rough, 0)..=(rough, u64::MAX));
-        let candidate = |place: &RetryableJobId, entry: &RetryableJobEntry| {
+        let entries = index.entries.range((cheap_hash, 0)..=(cheap_hash, u64::MAX));
+        let candidate = |job_id: &RetryableJobId, entry: &RetryableJobEntry| {
             let (identity, retries) = (Arc::clone(&entry.identity), entry.retries);
-            let (standing, retry_expected) = (entry.standing()?, entry.retry_expected);
-            Some(RetryCandidate { place: *place, identity, standing, retries, retry_expected })
+            let (state, retry_expected) = (entry.state()?, entry.retry_expected);
+            Some(RetryCandidate { job_id: *job_id, identity, state, retries, retry_expected })
         };
         let of_key = entries.filter(|(_, entry)| entry.key == *caller.key());
         of_key.filter_map(|(place, entry)| candidate(place, entry)).collect()
@@ -220,106 +233,110 @@ impl RetryableJobs {
 
     /// Remembers an end for every retry.
     pub(super) async fn remember(&self, caller: &Caller, task: SharedTask, error: &Error) {
-        let (head, body) = written(error);
-        let tape = Arc::new(StoredAnswer::from_bytes(head, body));
-        let place = self
-            .insert(task, |identity| RetryableJobEntry::new(caller.key(), identity, DeliveryMode::Remembered, tape));
-        self.let_task_go(place).await;
+        let (head, body) = error_answer(error);
+        let answer = Arc::new(StoredAnswer::from_bytes(head, body));
+        let job_id = self
+            .insert(task, |identity| RetryableJobEntry::new(caller.key(), identity, DeliveryMode::Remembered, answer));
+        self.release_task(job_id).await;
     }
 
     /// Closes a failed job. An end that may have been paid for is remembered; after any other end the job is removed as
     /// if it had never existed. Followers get the error, or see the answer break off.
-    pub(super) fn fail(&self, place: RetryableJobId, error: &Error) {
-        let (head, body) = written(error);
-        let before = {
+    pub(super) fn fail_job(&self, job_id: RetryableJobId, error: &Error) {
+        let (head, body) = error_answer(error);
+        let previous_answer = {
             let mut index = self.index();
-            let Some(entry) = index.entries.get_mut(&place) else { return };
+            let Some(entry) = index.entries.get_mut(&job_id) else { return };
             if is_final(error) {
                 (entry.mode, entry.ended) = (DeliveryMode::Remembered, Some(Instant::now()));
-                let tape = Arc::new(StoredAnswer::from_bytes(head.clone(), body.clone()));
-                Some(std::mem::replace(&mut entry.tape, tape))
+                let answer = Arc::new(StoredAnswer::from_bytes(head.clone(), body.clone()));
+                Some(std::mem::replace(&mut entry.answer, answer))
             } else {
-                index.entries.remove(&place).map(|entry| entry.tape)
+                index.entries.remove(&job_id).map(|entry| entry.answer)
             }
         };
-        if let Some(before) = before {
-            before.speak(head, body);
+        if let Some(before) = previous_answer {
+            before.set_complete(head, body);
             before.end(StoredAnswerEnd::Broken);
         }
         self.changed.send_replace(());
     }
 
     /// Writes down the answer of a job.
-    pub(super) async fn take_down<M: RecordableAnswer>(self: &Arc<Self>, place: RetryableJobId, made: M) {
-        let room = Arc::clone(self) as Arc<dyn EvictableStorage>;
-        self.write(place, made, room).await;
-        self.let_task_go(place).await;
+    pub(super) async fn record_answer<M: RecordableAnswer>(self: &Arc<Self>, job_id: RetryableJobId, output: M) {
+        let storage = Arc::clone(self) as Arc<dyn EvictableStorage>;
+        self.write(job_id, output, storage).await;
+        self.release_task(job_id).await;
     }
 
     async fn write<M: RecordableAnswer>(
         self: &Arc<Self>,
-        place: RetryableJobId,
-        made: M,
-        room: Arc<dyn EvictableStorage>,
+        job_id: RetryableJobId,
+        output: M,
+        storage: Arc<dyn EvictableStorage>,
     ) {
-        let (head, body) = made.into_parts();
-        let Some((tape, frames)) = self.file(place, &head).await else { return };
-        let mut recorder = AnswerRecorder::begin(tape, head, frames, room);
-        if let Err(error) = recorder.pump(body).await {
+        let (head, body) = output.into_parts();
+        let Some((answer, frames)) = self.create_file(job_id, &head).await else { return };
+        let mut recorder = AnswerRecorder::begin(answer, head, frames, storage);
+        if let Err(error) = recorder.record_body(body).await {
             tracing::warn!(%error, "an answer broke off while it was being stored");
-            self.fail(place, &Error::Upstream(UpstreamFault::Broken));
+            self.fail_job(job_id, &Error::Upstream(UpstreamFault::Broken));
             return;
         }
-        recorder.close().await;
-        self.ended(place);
-        self.store(place).await;
-        recorder.end();
+        recorder.finish_file().await;
+        self.note_complete(job_id);
+        self.make_durable(job_id).await;
+        recorder.mark_complete();
     }
 
     /// Returns the stored answer of the job and the file to write it to. The file gets a name if a fingerprint makes
     /// retries recognizable after a restart.
-    async fn file(
+    async fn create_file(
         &self,
-        place: RetryableJobId,
+        job_id: RetryableJobId,
         head: &AnswerHead,
     ) -> Option<(Arc<StoredAnswer>, io::Result<SealedFile>)> {
         let known =
-            |entry: &RetryableJobEntry| (Arc::clone(&entry.tape), entry.key.clone(), entry.expected.fingerprint);
-        let (tape, owner, fingerprint) = self.index().entries.get(&place).map(known)?;
-        let shelf = &self.keyed.shelf;
+            |entry: &RetryableJobEntry| (Arc::clone(&entry.answer), entry.key.clone(), entry.registration.fingerprint);
+        let (answer, owner, fingerprint) = self.index().entries.get(&job_id).map(known)?;
+        let folder = &self.idempotent_answers.folder;
         let frames = match fingerprint {
-            None => shelf.nameless().await,
-            Some(fingerprint) => shelf.begin(&owner, Some(fingerprint)).await.map(|(file, frames, key)| {
-                if let Some(entry) = self.index().entries.get_mut(&place) {
+            None => folder.create_nameless_file().await,
+            Some(fingerprint) => folder.create_file(&owner, Some(fingerprint)).await.map(|(file, frames, key)| {
+                if let Some(entry) = self.index().entries.get_mut(&job_id) {
                     entry.unfinished = Some(PendingFile { file, key, head: head.clone() });
                 }
                 frames
             }),
         };
-        Some((tape, frames))
+        Some((answer, frames))
     }
 
     /// Notes that an answer is complete. If it was not kept and has no follower, it is lost.
-    fn ended(&self, place: RetryableJobId) {
-        let gone = {
+    fn note_complete(&self, job_id: RetryableJobId) {
+        let removed = {
             let mut index = self.index();
-            let Some(entry) = index.entries.get_mut(&place) else { return };
+            let Some(entry) = index.entries.get_mut(&job_id) else { return };
             entry.ended = Some(Instant::now());
-            (entry.readers == 0 && entry.tape.has_gap()).then(|| entry.lose())
+            (entry.readers == 0 && entry.answer.has_gap()).then(|| entry.drop_answer())
         };
-        gone.into_iter().for_each(|gone| self.dispose(gone));
+        removed.into_iter().for_each(|gone| self.remove_files(gone));
     }
 
     /// Makes the answer of an orphan durable. If that fails, it is kept in this process only.
-    async fn store(self: &Arc<Self>, place: RetryableJobId) {
-        let Some((expected, answer, tape)) = self.index().unstored(place) else { return };
-        let (Some(fingerprint), Some(frames)) = (expected.fingerprint, tape.frames()) else { return };
+    async fn make_durable(self: &Arc<Self>, job_id: RetryableJobId) {
+        let Some((registration, answer, stored_answer)) = self.index().take_unstored(job_id) else { return };
+        let (Some(fingerprint), Some(frames)) = (registration.fingerprint, stored_answer.frames()) else { return };
         let expires_at = Timestamp::now() + self.window;
-        let row = self.keyed.orphan_row(fingerprint, expected.request_id.as_str().into(), expires_at);
+        let row = self.idempotent_answers.orphan_row(fingerprint, registration.request_id.as_str().into(), expires_at);
         let file = answer.file.clone();
-        let stored = timeout(KEEP_PATIENCE, self.keyed.finish_orphan(&row, answer, &frames, tape.length())).await;
+        let stored = timeout(
+            STORAGE_WAIT_MAX,
+            self.idempotent_answers.commit_orphan(&row, answer, &frames, stored_answer.length()),
+        )
+        .await;
         match stored.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
-            Ok(true) => self.note_stored(place, expected, file),
+            Ok(true) => self.note_stored(job_id, registration, file),
             Ok(false) => {
                 tracing::warn!("an orphan is kept in memory only: another orphan of the same request is stored");
             }
@@ -327,56 +344,56 @@ impl RetryableJobs {
                 tracing::warn!(error = &*error as &dyn std::error::Error, "an orphan is kept in memory only");
                 // The claim, or even the file, may exist nevertheless. Neither may outlive the entry.
                 frames.discard();
-                self.note_stored(place, expected, file);
+                self.note_stored(job_id, registration, file);
             }
         }
     }
 
     /// Notes the file that must be removed when the job is over. If it is over already, the file is removed now.
-    fn note_stored(&self, place: RetryableJobId, expected: JobRegistration, file: String) {
-        let mode = self.index().note_stored(place, &file);
+    fn note_stored(&self, job_id: RetryableJobId, registration: JobRegistration, file: String) {
+        let mode = self.index().note_stored(job_id, &file);
         match mode {
-            Some(DeliveryMode::Written) => {}
+            Some(DeliveryMode::Stored) => {}
             // The answer was dropped: the row shows this after a restart.
-            Some(_) => self.keyed.shelf.remove(&file),
+            Some(_) => self.idempotent_answers.folder.remove(&file),
             // A retry has read the answer in the meantime.
-            None => self.forget(expected, &file),
+            None => self.remove_stored_orphan(registration, &file),
         }
     }
 
     /// Runs [`Self::store`] in a task of its own.
-    fn store_alone(self: &Arc<Self>, place: RetryableJobId) {
-        let (orphans, pending) = (Arc::clone(self), self.pending());
+    fn spawn_make_durable(self: &Arc<Self>, job_id: RetryableJobId) {
+        let (orphans, pending) = (Arc::clone(self), self.begin_work());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             drop(runtime.spawn(async move {
-                orphans.store(place).await;
+                orphans.make_durable(job_id).await;
                 drop(pending);
             }));
         }
     }
 
-    fn forget(&self, request: JobRegistration, file: &str) {
-        if let Some(fingerprint) = request.fingerprint {
-            self.keyed.forget_orphan(fingerprint, request.request_id.as_str().into(), file);
+    fn remove_stored_orphan(&self, registration: JobRegistration, file: &str) {
+        if let Some(fingerprint) = registration.fingerprint {
+            self.idempotent_answers.remove_orphan(fingerprint, registration.request_id.as_str().into(), file);
         }
     }
 
     /// Removes the file of a dropped answer. Its row or an empty file remains, to show after a restart that it is lost.
-    fn dispose(&self, gone: RemovedAnswer) {
-        gone.note.iter().for_each(SealedFile::empty);
-        gone.stored.into_iter().for_each(|file| self.keyed.shelf.remove(&file));
+    fn remove_files(&self, removed: RemovedAnswer) {
+        removed.loss_marker.iter().for_each(SealedFile::truncate);
+        removed.stored.into_iter().for_each(|file| self.idempotent_answers.folder.remove(&file));
     }
 
     /// Releases the files of a job that is over and kept: their digest is enough.
-    pub(super) async fn let_task_go(&self, place: RetryableJobId) {
+    pub(super) async fn release_task(&self, job_id: RetryableJobId) {
         let over = |entry: &RetryableJobEntry| entry.ended.map(|_| Arc::clone(&entry.identity));
-        let Some(identity) = self.index().entries.get(&place).and_then(over) else { return };
+        let Some(identity) = self.index().entries.get(&job_id).and_then(over) else { return };
         if let Err(error) = identity.digest().await {
             tracing::error!(%error, "the files of a job cannot be read, so a retry will not be recognised");
-            let entry = self.index().entries.remove(&place);
+            let entry = self.index().entries.remove(&job_id);
             drop(entry);
         }
-        self.bound();
+        self.enforce_limits();
     }
 
     /// Removes jobs that are too old.
@@ -388,38 +405,38 @@ impl RetryableJobs {
             !read && age > self.window
         };
         // Their files are removed after the lock is released.
-        let gone: Vec<RetryableJobEntry> =
+        let removed: Vec<RetryableJobEntry> =
             self.index().entries.extract_if(.., |_, entry| old(entry)).map(|(_, entry)| entry).collect();
-        gone.into_iter().map(RetryableJobEntry::go).for_each(|gone| self.dispose(gone));
+        removed.into_iter().map(RetryableJobEntry::into_removed).for_each(|gone| self.remove_files(gone));
     }
 
-    fn bound(&self) {
-        while self.over(RetryableJobState::Orphan, MAX_FINISHED) && self.lose_one() {}
-        while self.over(RetryableJobState::Remembered, MAX_REMEMBERED) && self.forget_one() {}
+    fn enforce_limits(&self) {
+        while self.is_over_limit(RetryableJobState::Orphan, MAX_FINISHED) && self.drop_one_orphan() {}
+        while self.is_over_limit(RetryableJobState::Remembered, MAX_REMEMBERED) && self.drop_one_error() {}
     }
 
-    fn over(&self, standing: RetryableJobState, max: usize) -> bool {
+    fn is_over_limit(&self, state: RetryableJobState, max: usize) -> bool {
         let index = self.index();
-        index.entries.values().filter(|entry| entry.ended.is_some() && entry.standing() == Some(standing)).count() > max
+        index.entries.values().filter(|entry| entry.ended.is_some() && entry.state() == Some(state)).count() > max
     }
 
     /// Drops the answer of one orphan; its end is remembered, so that no retry pays for it again.
-    fn lose_one(&self) -> bool {
-        let lost = {
+    fn drop_one_orphan(&self) -> bool {
+        let removed = {
             let mut index = self.index();
-            let place = index.least_worthy(RetryableJobState::Orphan);
-            place.and_then(|place| index.entries.get_mut(&place)).map(RetryableJobEntry::lose)
+            let job_id = index.eviction_candidate(RetryableJobState::Orphan);
+            job_id.and_then(|place| index.entries.get_mut(&place)).map(RetryableJobEntry::drop_answer)
         };
-        let found = lost.is_some();
-        lost.into_iter().for_each(|gone| self.dispose(gone));
+        let found = removed.is_some();
+        removed.into_iter().for_each(|gone| self.remove_files(gone));
         found
     }
 
-    fn forget_one(&self) -> bool {
+    fn drop_one_error(&self) -> bool {
         let forgotten = {
             let mut index = self.index();
-            let place = index.least_worthy(RetryableJobState::Remembered);
-            place.and_then(|place| index.entries.remove(&place))
+            let job_id = index.eviction_candidate(RetryableJobState::Remembered);
+            job_id.and_then(|place| index.entries.remove(&place))
         };
         forgotten.is_some()
     }
@@ -431,11 +448,11 @@ impl EvictableStorage for RetryableJobs {
     }
 
     fn free(&self) -> &FreeSpace {
-        self.keyed.shelf.free()
+        self.idempotent_answers.folder.free()
     }
 
     /// Evicts an orphan, which has no reader.
     fn evict(&self) -> bool {
-        self.lose_one()
+        self.drop_one_orphan()
     }
 }

@@ -2,9 +2,9 @@
 
 mod commits;
 mod expected_retry;
-mod keyed;
+mod idempotent_answers;
 mod orphans;
-mod tape;
+mod stored_answer;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,25 +19,25 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::follower::AnswerReaderError;
+use super::answer_reader::AnswerReaderError;
 use super::*;
 use crate::error::UpstreamFault;
 use crate::gateway::keys::{ApiKeys, Pepper};
 use crate::gateway::rules::{self, Job};
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::gateway::store::SqliteStore;
-use crate::gateway::store::testing::{StoreDouble, fresh};
+use crate::gateway::store::testing::{StoreDouble, new_store};
 
 /// Answers come in pieces of this size.
 const PIECE: usize = 10_000;
 const MIB: u64 = 1024 * 1024;
 
 /// Returns an answer deadline that no test reaches.
-fn later() -> Instant {
+fn far_deadline() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-struct House {
+struct ReplayFixture {
     dir: TempDir,
     store: Arc<SqliteStore>,
     double: Arc<StoreDouble>,
@@ -47,9 +47,9 @@ struct House {
     bob: Caller,
 }
 
-impl House {
+impl ReplayFixture {
     async fn new() -> Self {
-        let (dir, store) = fresh().await;
+        let (dir, store) = new_store().await;
         let keys = ApiKeys::new(Arc::clone(&store) as Arc<dyn Store>, Pepper::new(store.pepper_key()));
         let mut callers = Vec::new();
         for name in ["ada", "bob"] {
@@ -63,7 +63,7 @@ impl House {
             idempotency_window: Duration::from_secs(86_400),
             max_bytes: 64 * MIB,
         };
-        let double = StoreDouble::of(Arc::clone(&store) as Arc<dyn Store>);
+        let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
         let ledger = Ledger::start_for_test(Arc::clone(&double) as Arc<dyn Store>).await;
         Self { dir, store, double, ledger, settings, ada, bob }
     }
@@ -97,7 +97,7 @@ impl House {
 
     /// Waits until no file is left: files are removed on threads of their own.
     async fn cleared(&self) {
-        cleared(&self.dir.path().join(FOLDER)).await;
+        wait_until_empty(&self.dir.path().join(FOLDER)).await;
     }
 
     fn edit(&self, image: u8) -> Arc<Job> {
@@ -108,15 +108,15 @@ impl House {
         // The image is not compressed, so that every image has the same length.
         encoder.set_compression(png::Compression::NoCompression);
         encoder.write_header().unwrap().write_image_data(&[image; 16]).unwrap();
-        let mut writer = spool.begin().unwrap();
+        let mut writer = spool.create_writer_blocking().unwrap();
         writer.write(&file).unwrap();
         let images = vec![ImageUpload::new("image", writer.finish())];
         let fields: Map<String, Value> = json!({"model": "gpt-image-2", "prompt": "red"}).as_object().unwrap().clone();
-        Arc::new(rules::edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
+        Arc::new(rules::check_edit(EditForm { fields, images, mask: None }, Utc::now()).unwrap())
     }
 }
 
-async fn cleared(folder: &Path) {
+async fn wait_until_empty(folder: &Path) {
     let left = || std::fs::read_dir(folder).unwrap().count();
     for _ in 0..1000 {
         if left() == 0 {
@@ -129,7 +129,7 @@ async fn cleared(folder: &Path) {
 
 fn job(prompt: &str) -> Arc<Job> {
     let body = json!({"model": "gpt-image-2", "prompt": prompt}).to_string();
-    Arc::new(rules::generation(body.as_bytes(), Utc::now()).unwrap())
+    Arc::new(rules::check_generation(body.as_bytes(), Utc::now()).unwrap())
 }
 
 fn head() -> AnswerHead {
@@ -154,7 +154,7 @@ impl ChannelAnswer {
     }
 
     /// The complete body at once.
-    fn whole(bytes: &[u8]) -> Self {
+    fn complete(bytes: &[u8]) -> Self {
         let (feed, made) = Self::new();
         for piece in bytes.chunks(PIECE) {
             feed.try_send(Ok(Bytes::copy_from_slice(piece))).unwrap();

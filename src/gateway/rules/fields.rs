@@ -19,22 +19,22 @@ pub(super) enum FieldRestriction<'a> {
 }
 
 /// Reads a body as a JSON object. Of duplicate keys the last one wins.
-pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
+pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(not_object(kind_of(&other))),
+        other => Err(not_object(type_name(&other))),
     }
 }
 
 /// Rejects a body that is not JSON.
 pub(super) fn not_json(error: &serde_json::Error) -> Rejection {
-    Rejection::whole(RejectionReason::InvalidJson, format!("The request body is not valid JSON: {error}."))
+    Rejection::for_body(RejectionReason::InvalidJson, format!("The request body is not valid JSON: {error}."))
 }
 
 /// Rejects a body that is JSON but not an object.
 pub(super) fn not_object(found: &str) -> Rejection {
-    Rejection::whole(
+    Rejection::for_body(
         RejectionReason::InvalidJson,
         format!("The request body must be a JSON object, but it is {found}."),
     )
@@ -45,27 +45,27 @@ pub(super) fn not_object(found: &str) -> Rejection {
 ///
 /// Such a body has no image fields: they have been read already. `place` is the prefix of the field names in the words
 /// of the caller: empty, or such as `tools[0].`.
-pub(crate) fn check(place: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
-    check_narrowed(place, table, |_| None, body)
+pub(crate) fn check(prefix: &str, table: &'static [Field], body: &mut Map<String, Value>) -> Result<(), Rejection> {
+    check_restricted(prefix, table, |_| None, body)
 }
 
 /// Checks every field like [`check`], with a restriction on some of the fields.
-pub(super) fn check_narrowed<'a>(
-    place: &str,
+pub(super) fn check_restricted<'a>(
+    prefix: &str,
     table: &'static [Field],
-    narrow: impl Fn(&str) -> Option<FieldRestriction<'a>>,
+    restriction: impl Fn(&str) -> Option<FieldRestriction<'a>>,
     body: &mut Map<String, Value>,
 ) -> Result<(), Rejection> {
     let table: Vec<&Field> =
         table.iter().filter(|field| !matches!(field.kind, FieldKind::Images | FieldKind::Image)).collect();
     body.retain(|name, value| !(value.is_null() && table.iter().any(|field| field.name == name && field.nullable)));
     if let Some(name) = body.keys().find(|name| table.iter().all(|field| field.name != name.as_str())) {
-        return Err(unknown(format!("{place}{name}")));
+        return Err(unknown_parameter(format!("{prefix}{name}")));
     }
     for field in table {
         match body.get_mut(field.name) {
-            Some(value) => check_one(&format!("{place}{}", field.name), field.kind, narrow(field.name), value)?,
-            None if field.required => return Err(missing(format!("{place}{}", field.name))),
+            Some(value) => check_field(&format!("{prefix}{}", field.name), field.kind, restriction(field.name), value)?,
+            None if field.required => return Err(missing_parameter(format!("{prefix}{}", field.name))),
             None => {}
         }
     }
@@ -73,13 +73,13 @@ pub(super) fn check_narrowed<'a>(
 }
 
 /// Rejects a parameter that does not exist.
-pub(super) fn unknown(name: String) -> Rejection {
+pub(super) fn unknown_parameter(name: String) -> Rejection {
     let message = format!("Unknown parameter: '{name}'.");
     Rejection::new(name, RejectionReason::UnknownParameter, message)
 }
 
 /// Rejects the absence of a required parameter.
-pub(super) fn missing(name: String) -> Rejection {
+pub(super) fn missing_parameter(name: String) -> Rejection {
     let message = format!("Missing required parameter: '{name}'.");
     Rejection::new(name, RejectionReason::MissingParameter, message)
 }
@@ -90,49 +90,49 @@ pub(super) fn wrong_type(name: &str, expected: &str, found: &str) -> Rejection {
     Rejection::new(name, RejectionReason::InvalidType, message)
 }
 
-fn check_one(
+fn check_field(
     name: &str,
     kind: FieldKind,
-    narrowed: Option<FieldRestriction<'_>>,
+    restriction: Option<FieldRestriction<'_>>,
     value: &mut Value,
 ) -> Result<(), Rejection> {
-    match (kind, narrowed) {
-        (FieldKind::Integer { min, .. }, Some(FieldRestriction::AtMost(max))) => integer(name, value, min, max),
-        (_, Some(FieldRestriction::Words(words))) => choice(name, value, &words),
-        (_, Some(FieldRestriction::Sizes(sizes))) => one_of_sizes(name, value, &sizes),
+    match (kind, restriction) {
+        (FieldKind::Integer { min, .. }, Some(FieldRestriction::AtMost(max))) => check_integer(name, value, min, max),
+        (_, Some(FieldRestriction::Words(words))) => check_choice(name, value, &words),
+        (_, Some(FieldRestriction::Sizes(sizes))) => check_available_size(name, value, &sizes),
         (kind, _) => check_kind(name, kind, value),
     }
 }
 
 fn check_kind(name: &str, kind: FieldKind, value: &mut Value) -> Result<(), Rejection> {
     match kind {
-        FieldKind::Text { min, max } => text(name, value, min, max),
-        FieldKind::Integer { min, max } => integer(name, value, min, max),
-        FieldKind::Choice(words) => choice(name, value, words),
-        FieldKind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", kind_of(value))),
-        FieldKind::Size => size(name, value),
-        FieldKind::Texts => texts(name, value),
-        FieldKind::TextMap => text_map(name, value),
-        FieldKind::Moment => moment(name, value),
-        FieldKind::Day => day(name, value),
+        FieldKind::Text { min, max } => check_text(name, value, min, max),
+        FieldKind::Integer { min, max } => check_integer(name, value, min, max),
+        FieldKind::Choice(words) => check_choice(name, value, words),
+        FieldKind::Boolean => value.as_bool().map(drop).ok_or_else(|| wrong_type(name, "a boolean", type_name(value))),
+        FieldKind::Size => check_size(name, value),
+        FieldKind::Texts => check_texts(name, value),
+        FieldKind::TextMap => check_text_map(name, value),
+        FieldKind::Moment => check_moment(name, value),
+        FieldKind::Day => check_day(name, value),
         FieldKind::Images | FieldKind::Image => Ok(()),
     }
 }
 
-fn texts(name: &str, value: &Value) -> Result<(), Rejection> {
-    let items = value.as_array().ok_or_else(|| wrong_type(name, "an array", kind_of(value)))?;
+fn check_texts(name: &str, value: &Value) -> Result<(), Rejection> {
+    let items = value.as_array().ok_or_else(|| wrong_type(name, "an array", type_name(value)))?;
     let wrong = items.iter().enumerate().find(|(_, item)| !item.is_string());
-    wrong.map_or(Ok(()), |(at, item)| Err(wrong_type(&format!("{name}[{at}]"), "a string", kind_of(item))))
+    wrong.map_or(Ok(()), |(at, item)| Err(wrong_type(&format!("{name}[{at}]"), "a string", type_name(item))))
 }
 
-fn text_map(name: &str, value: &Value) -> Result<(), Rejection> {
-    let members = value.as_object().ok_or_else(|| wrong_type(name, "an object", kind_of(value)))?;
+fn check_text_map(name: &str, value: &Value) -> Result<(), Rejection> {
+    let members = value.as_object().ok_or_else(|| wrong_type(name, "an object", type_name(value)))?;
     let wrong = members.iter().find(|(_, member)| !member.is_string());
-    wrong.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", kind_of(member))))
+    wrong.map_or(Ok(()), |(key, member)| Err(wrong_type(&format!("{name}.{key}"), "a string", type_name(member))))
 }
 
-fn moment(name: &str, value: &Value) -> Result<(), Rejection> {
-    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+fn check_moment(name: &str, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     DateTime::parse_from_rfc3339(text).map(drop).map_err(|_| {
         let message =
             format!("Invalid '{name}': expected a date and time with an offset, such as '2026-11-21T03:00:00Z'.");
@@ -140,16 +140,16 @@ fn moment(name: &str, value: &Value) -> Result<(), Rejection> {
     })
 }
 
-fn day(name: &str, value: &Value) -> Result<(), Rejection> {
-    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+fn check_day(name: &str, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     text.parse::<NaiveDate>().map(drop).map_err(|_| {
         let message = format!("Invalid '{name}': expected a date, such as '2026-11-21'.");
         Rejection::new(name, RejectionReason::InvalidValue, message)
     })
 }
 
-fn text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
-    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+fn check_text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     let length = text.chars().count() as u64;
     // White space alone says nothing: if a text is needed, it counts as empty.
     if length < min || (min > 0 && text.trim().is_empty()) {
@@ -167,8 +167,8 @@ fn text(name: &str, value: &Value, min: u64, max: u64) -> Result<(), Rejection> 
     Ok(())
 }
 
-fn integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
-    let number = whole(value).ok_or_else(|| wrong_type(name, "an integer", kind_of(value)))?;
+fn check_integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Rejection> {
+    let number = parse_whole_number(value).ok_or_else(|| wrong_type(name, "an integer", type_name(value)))?;
     if number < min {
         let message = format!(
             "Invalid '{name}': integer below minimum value. Expected a value >= {min}, but got {number} instead."
@@ -186,7 +186,7 @@ fn integer(name: &str, value: &mut Value, min: i64, max: i64) -> Result<(), Reje
 }
 
 /// Reads a whole number in any of JSON's spellings: `2`, `2.0`, `2e0`.
-fn whole(value: &Value) -> Option<i64> {
+fn parse_whole_number(value: &Value) -> Option<i64> {
     /// Beyond this number a float no longer represents every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let number = value.as_number()?;
@@ -200,17 +200,17 @@ fn whole(value: &Value) -> Option<i64> {
     })
 }
 
-fn choice(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
-    let word = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+fn check_choice(name: &str, value: &Value, words: &[&str]) -> Result<(), Rejection> {
+    let word = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     if words.contains(&word) {
         return Ok(());
     }
-    let message = format!("Invalid value: '{}'. Supported values are: {}.", clip(word), list(words));
+    let message = format!("Invalid value: '{}'. Supported values are: {}.", clip(word), join_words(words));
     Err(Rejection::new(name, RejectionReason::InvalidValue, message))
 }
 
-fn size(name: &str, value: &Value) -> Result<(), Rejection> {
-    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", kind_of(value)))?;
+fn check_size(name: &str, value: &Value) -> Result<(), Rejection> {
+    let text = value.as_str().ok_or_else(|| wrong_type(name, "a string", type_name(value)))?;
     let parsed = text.parse::<SizeRequest>();
     parsed.map(drop).map_err(|error| {
         Rejection::new(name, RejectionReason::InvalidValue, format!("Invalid size '{}'. {error}", clip(text)))
@@ -218,17 +218,17 @@ fn size(name: &str, value: &Value) -> Result<(), Rejection> {
 }
 
 /// Checks a size. One that breaks a rule is rejected by that rule; of the others, only these are available.
-fn one_of_sizes(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejection> {
-    size(name, value)?;
+fn check_available_size(name: &str, value: &Value, sizes: &[&str]) -> Result<(), Rejection> {
+    check_size(name, value)?;
     let text = value.as_str().unwrap_or_default();
     if sizes.contains(&text) {
         return Ok(());
     }
-    let message = format!("Invalid size '{}'. Supported values are: {}.", clip(text), list(sizes));
+    let message = format!("Invalid size '{}'. Supported values are: {}.", clip(text), join_words(sizes));
     Err(Rejection::new(name, RejectionReason::InvalidValue, message))
 }
 
-pub(super) fn kind_of(value: &Value) -> &'static str {
+pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -251,7 +251,7 @@ pub(super) fn clip(text: &str) -> String {
 }
 
 /// Joins words: `'a', 'b', and 'c'`.
-pub(super) fn list(words: &[&str]) -> String {
+pub(super) fn join_words(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [one] => format!("'{one}'"),

@@ -15,66 +15,66 @@ use crate::image::{ImageFileError, ImageHeader};
 use crate::tables::{Field, IMAGE_EDIT_FIELDS, IMAGE_GENERATION_FIELDS};
 
 /// Fields that the gateway understands and the upstream does not need.
-const OURS: &[&str] = &["response_format", "safety_identifier"];
+const GATEWAY_FIELDS: &[&str] = &["response_format", "safety_identifier"];
 /// Fields that have a meaning only in a stream.
-const STREAM: &[&str] = &["partial_images", "stream"];
+const STREAM_FIELDS: &[&str] = &["partial_images", "stream"];
 const TRANSPARENT: &str = "transparent";
 
 /// Checks a generation request.
-pub(super) fn generation(models: &ImageModels, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
-    let mut object = fields::object(body)?;
-    let model = settle(models, IMAGE_GENERATION_FIELDS, &mut object)?;
-    Ok(Job::new(model, &object, forward(&object), received, None))
+pub(super) fn check_generation(models: &ImageModels, body: &[u8], received: DateTime<Utc>) -> Result<Job, Rejection> {
+    let mut object = fields::parse_object(body)?;
+    let model = check_field_rules(models, IMAGE_GENERATION_FIELDS, &mut object)?;
+    Ok(Job::new(model, &object, upstream_fields(&object), received, None))
 }
 
 /// Checks an edit request. Its images were read when they came; here they are checked.
-pub(super) fn edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
+pub(super) fn check_edit(models: &ImageModels, form: EditForm, received: DateTime<Utc>) -> Result<Job, Error> {
     let mut object = form.fields;
-    let model = settle(models, IMAGE_EDIT_FIELDS, &mut object)?;
-    pictures(&form.images, form.mask.as_ref())?;
-    let material = EditInput { images: form.images, mask: form.mask };
-    Ok(Job::new(model, &object, forward(&object), received, Some(material)))
+    let model = check_field_rules(models, IMAGE_EDIT_FIELDS, &mut object)?;
+    check_input_images(&form.images, form.mask.as_ref())?;
+    let input = EditInput { images: form.images, mask: form.mask };
+    Ok(Job::new(model, &object, upstream_fields(&object), received, Some(input)))
 }
 
 /// Applies every rule on fields, alone and together. An edit and a generation differ only in the images.
-fn settle(
+fn check_field_rules(
     models: &ImageModels,
     table: &'static [Field],
     object: &mut Map<String, Value>,
 ) -> Result<Arc<ImageModelSpec>, Rejection> {
-    let model = models.of(object.get("model").and_then(Value::as_str));
-    fidelity("", &model, object)?;
-    transparency("", &model, object)?;
-    fields::check_narrowed("", table, |field| models.narrow(&model, field), object)?;
-    combinations(object)?;
-    together("", &model, object)?;
+    let model = models.model_or_default(object.get("model").and_then(Value::as_str));
+    remove_input_fidelity("", &model, object)?;
+    check_transparency("", &model, object)?;
+    fields::check_restricted("", table, |field| models.restriction(&model, field), object)?;
+    check_stream_combinations(object)?;
+    check_format_combinations("", &model, object)?;
     Ok(model)
 }
 
 /// Checks the input images: each must be an image; a mask must fit the first one and mark the region to change.
-fn pictures(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Result<(), Error> {
+fn check_input_images(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Result<(), Error> {
     let first = images.first().ok_or_else(|| {
         Rejection::new("image", RejectionReason::MissingParameter, "Missing required parameter: 'image'.")
     })?;
     for image in images {
-        header(image)?;
+        image_header(image)?;
     }
     let Some(mask) = mask else { return Ok(()) };
-    let (reference, found) = (header(first)?.facts, header(mask)?);
+    let (reference, found) = (image_header(first)?.properties, image_header(mask)?);
     let refuse =
         |message: String| Err(Rejection::new(mask.param.clone(), RejectionReason::InvalidValue, message).into());
-    if found.facts.format != reference.format {
-        let (mask, image) = (found.facts.format, reference.format);
+    if found.properties.format != reference.format {
+        let (mask, image) = (found.properties.format, reference.format);
         return refuse(format!("Invalid mask: it must have the format of the first image, {image}, but it is {mask}."));
     }
-    if (found.facts.width, found.facts.height) != (reference.width, reference.height) {
-        let (width, height) = (found.facts.width, found.facts.height);
+    if (found.properties.width, found.properties.height) != (reference.width, reference.height) {
+        let (width, height) = (found.properties.width, found.properties.height);
         let (wide, high) = (reference.width, reference.height);
         return refuse(format!(
             "Invalid mask: it must have the size of the first image, {wide}x{high}, but it is {width}x{height}."
         ));
     }
-    if !found.alpha {
+    if !found.has_alpha {
         return refuse(
             "Invalid mask: it must have an alpha channel; its transparent region is the region to change.".to_owned(),
         );
@@ -82,7 +82,7 @@ fn pictures(images: &[ImageUpload], mask: Option<&ImageUpload>) -> Result<(), Er
     Ok(())
 }
 
-fn header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
+fn image_header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
     upload.header.map_err(|flaw| match flaw {
         // Our own disk failed, which says nothing about the image.
         ImageFileError::Unreadable(kind) => {
@@ -96,7 +96,11 @@ fn header(upload: &ImageUpload) -> Result<ImageHeader, Error> {
 }
 
 /// Removes `input_fidelity`, which must be omitted; `null` and an empty text are ways to omit it.
-pub(super) fn fidelity(place: &str, model: &ImageModelSpec, object: &mut Map<String, Value>) -> Result<(), Rejection> {
+pub(super) fn remove_input_fidelity(
+    place: &str,
+    model: &ImageModelSpec,
+    object: &mut Map<String, Value>,
+) -> Result<(), Rejection> {
     match object.remove("input_fidelity") {
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(text)) if text.is_empty() => Ok(()),
@@ -108,20 +112,24 @@ pub(super) fn fidelity(place: &str, model: &ImageModelSpec, object: &mut Map<Str
 }
 
 /// Rejects a transparent background. It is requested so often that it has a message of its own.
-pub(super) fn transparency(place: &str, model: &ImageModelSpec, object: &Map<String, Value>) -> Result<(), Rejection> {
+pub(super) fn check_transparency(
+    place: &str,
+    model: &ImageModelSpec,
+    object: &Map<String, Value>,
+) -> Result<(), Rejection> {
     let asked = object.get("background").and_then(Value::as_str) == Some(TRANSPARENT);
     if !asked || model.backgrounds.iter().any(|word| word == TRANSPARENT) {
         return Ok(());
     }
     let message = format!(
         "Transparent background is not supported for this model. Supported values are: {}.",
-        models::backgrounds(model)
+        models::background_list(model)
     );
     Err(Rejection::new(format!("{place}background"), RejectionReason::InvalidValue, message))
 }
 
 /// Rejects fields that are allowed alone but not together with streaming, or not without it.
-fn combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
+fn check_stream_combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
     let number = |name: &str| object.get(name).and_then(Value::as_i64);
     let stream = object.get("stream") == Some(&Value::Bool(true));
     let (param, message) = if stream && number("n").unwrap_or(1) > 1 {
@@ -135,7 +143,11 @@ fn combinations(object: &Map<String, Value>) -> Result<(), Rejection> {
 }
 
 /// Rejects fields that do not fit the format: PNG has no lossy compression, and JPEG no transparency.
-pub(super) fn together(place: &str, model: &ImageModelSpec, object: &Map<String, Value>) -> Result<(), Rejection> {
+pub(super) fn check_format_combinations(
+    place: &str,
+    model: &ImageModelSpec,
+    object: &Map<String, Value>,
+) -> Result<(), Rejection> {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     let compression = object.get("output_compression").and_then(Value::as_i64).unwrap_or(100);
     let (param, message) = if compression != 100 && !model.compression {
@@ -153,11 +165,13 @@ pub(super) fn together(place: &str, model: &ImageModelSpec, object: &Map<String,
 }
 
 /// Returns the fields that go upstream: the caller's own, checked, without those that only the gateway understands.
-fn forward(object: &Map<String, Value>) -> Map<String, Value> {
+fn upstream_fields(object: &Map<String, Value>) -> Map<String, Value> {
     let mut forward = object.clone();
     let successor = forward.get("safety_identifier").cloned();
     let stream = forward.get("stream") == Some(&Value::Bool(true));
-    forward.retain(|name, _| !OURS.contains(&name.as_str()) && (stream || !STREAM.contains(&name.as_str())));
+    forward.retain(|name, _| {
+        !GATEWAY_FIELDS.contains(&name.as_str()) && (stream || !STREAM_FIELDS.contains(&name.as_str()))
+    });
     if let Some(identifier) = successor {
         forward.insert("user".to_owned(), identifier);
     }
@@ -167,7 +181,7 @@ fn forward(object: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::rules::generation;
+    use crate::gateway::rules::check_generation;
     use serde_json::json;
 
     fn with(patch: Value) -> Value {
@@ -181,7 +195,7 @@ mod tests {
     #[track_caller]
     fn refused(patch: Value, param: &str, reason: RejectionReason) {
         let body = with(patch).to_string();
-        let rejection = generation(body.as_bytes(), Utc::now()).expect_err(&body);
+        let rejection = check_generation(body.as_bytes(), Utc::now()).expect_err(&body);
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
             (Some(param), Some(reason)),
@@ -193,7 +207,7 @@ mod tests {
     #[track_caller]
     fn accepted(patch: Value) -> Job {
         let body = with(patch).to_string();
-        generation(body.as_bytes(), Utc::now()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
+        check_generation(body.as_bytes(), Utc::now()).unwrap_or_else(|rejection| panic!("{body}: {rejection:?}"))
     }
 
     #[test]
@@ -243,13 +257,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_and_what_is_no_object_is_refused() {
-        let rejection = generation(br#"{"model":"gpt-image-2"}"#, Utc::now()).expect_err("no prompt");
+        let rejection = check_generation(br#"{"model":"gpt-image-2"}"#, Utc::now()).expect_err("no prompt");
         assert_eq!(
             (rejection.param.as_deref(), rejection.reason),
             (Some("prompt"), Some(RejectionReason::MissingParameter))
         );
         for body in ["", "[]", "1", "{", "{\"model\":\"gpt-image-2\",\"prompt\":\"\\ud800\"}", "null"] {
-            let rejection = generation(body.as_bytes(), Utc::now()).expect_err(body);
+            let rejection = check_generation(body.as_bytes(), Utc::now()).expect_err(body);
             assert_eq!((rejection.param, rejection.reason), (None, Some(RejectionReason::InvalidJson)), "{body}");
         }
     }
@@ -257,7 +271,7 @@ mod tests {
     #[test]
     fn the_newer_name_of_the_end_user_wins() {
         let job = accepted(json!({"user": "u", "safety_identifier": "s"}));
-        assert_eq!((job.end_user(), &job.fields()["user"]), (Some("s"), &json!("s")));
+        assert_eq!((job.end_user(), &job.upstream_fields()["user"]), (Some("s"), &json!("s")));
         assert_eq!(accepted(json!({"user": "u", "safety_identifier": null})).end_user(), Some("u"));
     }
 
@@ -266,7 +280,7 @@ mod tests {
         let job = accepted(
             json!({"n": 2.0, "size": "auto", "response_format": "b64_json", "safety_identifier": "s", "quality": null}),
         );
-        let forward = Value::Object(job.fields().clone());
+        let forward = Value::Object(job.upstream_fields().clone());
         assert_eq!(forward, json!({"model": "gpt-image-2", "prompt": "red", "n": 2, "size": "auto", "user": "s"}));
         assert_eq!(job.end_user(), Some("s"));
     }

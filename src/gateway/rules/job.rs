@@ -20,14 +20,14 @@ pub(crate) struct Job {
     quality: Option<String>,
     format: Format,
     compression: u8,
-    stream: bool,
-    partials: u32,
+    is_stream: bool,
+    partial_images: u32,
     end_user: Option<String>,
     turn: Option<String>,
-    received: DateTime<Utc>,
-    fields: Map<String, Value>,
-    material: Option<EditInput>,
-    rules: Arc<ImageModelSpec>,
+    received_at: DateTime<Utc>,
+    upstream_fields: Map<String, Value>,
+    edit_input: Option<EditInput>,
+    model_spec: Arc<ImageModelSpec>,
 }
 
 /// The input of an edit.
@@ -44,11 +44,11 @@ pub(crate) struct EditInput {
 impl Job {
     /// Makes a job from an object that passed the rules of `model`, and from the fields that go upstream.
     pub(super) fn new(
-        model: Arc<ImageModelSpec>,
+        model_spec: Arc<ImageModelSpec>,
         object: &Map<String, Value>,
-        forward: Map<String, Value>,
-        received: DateTime<Utc>,
-        material: Option<EditInput>,
+        upstream_fields: Map<String, Value>,
+        received_at: DateTime<Utc>,
+        edit_input: Option<EditInput>,
     ) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str);
         let number = |key: &str| object.get(key).and_then(Value::as_u64);
@@ -61,40 +61,40 @@ impl Job {
             quality: text("quality").map(str::to_owned),
             format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
             compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
-            stream: object.get("stream") == Some(&Value::Bool(true)),
-            partials: count("partial_images").unwrap_or(0),
-            end_user: forward.get("user").and_then(Value::as_str).map(str::to_owned),
+            is_stream: object.get("stream") == Some(&Value::Bool(true)),
+            partial_images: count("partial_images").unwrap_or(0),
+            end_user: upstream_fields.get("user").and_then(Value::as_str).map(str::to_owned),
             turn: None,
-            received,
-            fields: forward,
-            material,
-            rules: model,
+            received_at,
+            upstream_fields,
+            edit_input,
+            model_spec,
         }
     }
 
     /// Returns the same job at another size and quality, if the model allows both.
-    pub(crate) fn lowered(&self, size: Size, quality: &str) -> Option<Self> {
-        if !models::allows(&self.rules, &size.to_string(), quality) {
+    pub(crate) fn with_size_and_quality(&self, size: Size, quality: &str) -> Option<Self> {
+        if !models::allows(&self.model_spec, &size.to_string(), quality) {
             return None;
         }
         let mut lowered = self.clone();
         lowered.size = SizeRequest::from(size);
         lowered.quality = Some(quality.to_owned());
-        lowered.fields.insert("size".to_owned(), Value::String(size.to_string()));
-        lowered.fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
+        lowered.upstream_fields.insert("size".to_owned(), Value::String(size.to_string()));
+        lowered.upstream_fields.insert("quality".to_owned(), Value::String(quality.to_owned()));
         Some(lowered)
     }
 
     /// Returns the same job for one image, as a part of this job.
-    pub(crate) fn alone(&self) -> Self {
+    pub(crate) fn for_single_image(&self) -> Self {
         let mut alone = self.clone();
         alone.count = 1;
-        alone.fields.remove("n");
+        alone.upstream_fields.remove("n");
         alone
     }
 
     /// Returns the same job as a part of this turn of an agent.
-    pub(crate) fn within(self, turn: Option<String>) -> Self {
+    pub(crate) fn with_turn(self, turn: Option<String>) -> Self {
         Self { turn, ..self }
     }
 
@@ -104,13 +104,13 @@ impl Job {
     }
 
     /// Returns the operation id in the document.
-    pub(crate) const fn operation(&self) -> &'static str {
-        if self.material.is_some() { "edit_image" } else { "create_image" }
+    pub(crate) const fn operation_id(&self) -> &'static str {
+        if self.edit_input.is_some() { "edit_image" } else { "create_image" }
     }
 
     /// Returns the prefix of its event names, before the dot.
-    pub(crate) const fn events(&self) -> &'static str {
-        if self.material.is_some() { "image_edit" } else { "image_generation" }
+    pub(crate) const fn event_prefix(&self) -> &'static str {
+        if self.edit_input.is_some() { "image_edit" } else { "image_generation" }
     }
 
     /// Returns the model id, verbatim.
@@ -154,13 +154,13 @@ impl Job {
     }
 
     /// True if the caller asked for events.
-    pub(crate) const fn stream(&self) -> bool {
-        self.stream
+    pub(crate) const fn is_stream(&self) -> bool {
+        self.is_stream
     }
 
     /// Returns the number of intermediate images that were requested.
-    pub(crate) const fn partials(&self) -> u32 {
-        self.partials
+    pub(crate) const fn partial_images(&self) -> u32 {
+        self.partial_images
     }
 
     /// Returns the caller's own name for the end user of the request.
@@ -169,17 +169,17 @@ impl Job {
     }
 
     /// Returns the time at which the request came.
-    pub(crate) const fn received(&self) -> DateTime<Utc> {
-        self.received
+    pub(crate) const fn received_at(&self) -> DateTime<Utc> {
+        self.received_at
     }
 
     /// Returns the fields that go upstream.
-    pub(crate) const fn fields(&self) -> &Map<String, Value> {
-        &self.fields
+    pub(crate) const fn upstream_fields(&self) -> &Map<String, Value> {
+        &self.upstream_fields
     }
 
     /// Returns the input of an edit; a generation has none.
-    pub(crate) const fn material(&self) -> Option<&EditInput> {
-        self.material.as_ref()
+    pub(crate) const fn edit_input(&self) -> Option<&EditInput> {
+        self.edit_input.as_ref()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fields::{FieldRestriction, list};
+use super::fields::{FieldRestriction, join_words};
 use crate::gateway::config::ImageModelSpec;
 
 /// The available image models: those of the document, then those that the operator has added.
@@ -24,18 +24,18 @@ impl ImageModels {
     }
 
     /// Returns the model with this id. The first model stands for an absent id, and for an unknown one until refused.
-    pub(super) fn of(&self, id: Option<&str>) -> Arc<ImageModelSpec> {
+    pub(super) fn model_or_default(&self, id: Option<&str>) -> Arc<ImageModelSpec> {
         let named = self.0.iter().find(|model| Some(model.id.as_str()) == id);
-        named.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::first()))
+        named.cloned().unwrap_or_else(|| Arc::new(ImageModelSpec::default_model()))
     }
 
     /// Returns the restriction on a field for this model, if it differs from the table of the document.
-    pub(super) fn narrow<'a>(&'a self, model: &'a ImageModelSpec, field: &str) -> Option<FieldRestriction<'a>> {
+    pub(super) fn restriction<'a>(&'a self, model: &'a ImageModelSpec, field: &str) -> Option<FieldRestriction<'a>> {
         match field {
             "model" => Some(FieldRestriction::Words(self.0.iter().map(|model| model.id.as_str()).collect())),
-            "quality" => Some(words(&model.qualities)),
-            "output_format" => Some(words(&model.formats)),
-            "background" => Some(words(&model.backgrounds)),
+            "quality" => Some(word_restriction(&model.qualities)),
+            "output_format" => Some(word_restriction(&model.formats)),
+            "background" => Some(word_restriction(&model.backgrounds)),
             "size" => {
                 model.sizes.as_deref().map(|sizes| FieldRestriction::Sizes(sizes.iter().map(String::as_str).collect()))
             }
@@ -52,13 +52,13 @@ impl Default for ImageModels {
     }
 }
 
-fn words(words: &[String]) -> FieldRestriction<'_> {
+fn word_restriction(words: &[String]) -> FieldRestriction<'_> {
     FieldRestriction::Words(words.iter().map(String::as_str).collect())
 }
 
 /// Lists the backgrounds of a model, for a message.
-pub(super) fn backgrounds(model: &ImageModelSpec) -> String {
-    list(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
+pub(super) fn background_list(model: &ImageModelSpec) -> String {
+    join_words(&model.backgrounds.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// True if the model can make this size and quality.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn asked(model: &str, patch: &Value) -> Result<Job, Rejection> {
-        ImageModels::new(&[sketch()]).generation(with(model, patch).to_string().as_bytes(), Utc::now())
+        ImageModels::new(&[sketch()]).check_generation(with(model, patch).to_string().as_bytes(), Utc::now())
     }
 
     #[track_caller]
@@ -121,7 +121,8 @@ mod tests {
             tool.remove("stream");
         }
         let body = json!({"model": "gpt-5.5", "input": "a", "tools": [tool]}).to_string();
-        let answer = ImageModels::new(&[sketch()]).response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        let answer =
+            ImageModels::new(&[sketch()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
         let rejection = answer.expect_err("breaks a rule");
         assert_eq!(rejection, Rejection::new(format!("tools[0].{param}"), reason, message).into(), "as a tool");
     }
@@ -185,7 +186,8 @@ mod tests {
     #[test]
     fn an_added_model_holds_no_conversation() {
         let body = json!({"model": "sketch-1", "input": "a"}).to_string();
-        let answer = ImageModels::new(&[sketch()]).response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
+        let answer =
+            ImageModels::new(&[sketch()]).check_response(Bytes::from(body).into(), &HeaderMap::new(), Utc::now());
         assert_eq!(answer.expect_err("it draws").param(), Some("model"));
     }
 
@@ -193,8 +195,8 @@ mod tests {
     fn a_lesser_image_is_one_that_the_model_makes() {
         let job = asked("sketch-1", &json!({"size": "3840x2160", "quality": "high"})).expect("within the rules");
         let size = Size::new(1024, 1024).expect("a legal size");
-        assert!(job.lowered(size, "draft").is_some());
-        assert!(job.lowered(size, "medium").is_none());
-        assert!(job.lowered(Size::new(1536, 1024).expect("a legal size"), "draft").is_none());
+        assert!(job.with_size_and_quality(size, "draft").is_some());
+        assert!(job.with_size_and_quality(size, "medium").is_none());
+        assert!(job.with_size_and_quality(Size::new(1536, 1024).expect("a legal size"), "draft").is_none());
     }
 }

@@ -6,23 +6,23 @@
 //! model and on the image tool.
 
 mod agent;
+mod body_members;
 mod data_url;
-mod headers;
+mod forwarded_headers;
 mod job;
-mod json;
+mod json_walker;
 mod mask;
+mod request_text;
 mod tool;
-mod walk;
-mod words;
 
 pub(crate) use job::{ImageTool, ResponseJob};
 
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
 
+use self::body_members::{BodyMember, JsonType, KnownMembers, ValueSpan};
 use self::job::{BodyLayout, ToolSummary};
-use self::json::{BodyMember, JsonType, KnownMembers, ValueSpan};
-use self::walk::JsonWalker;
+use self::json_walker::JsonWalker;
 use super::{ImageModels, fields};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::spool::SpooledBytes;
@@ -62,47 +62,47 @@ const OPTIONAL: [(&str, JsonType); 8] = [
 /// # Errors
 ///
 /// Returns the first broken rule, with the parameter at fault, or an error if the body cannot be read back from disk.
-pub(super) fn response(
+pub(super) fn check_response(
     models: &ImageModels,
     body: SpooledBytes,
     headers: &HeaderMap,
     received: DateTime<Utc>,
 ) -> Result<ResponseJob, Error> {
-    let (known, begin) = json::read(&body, MEMBERS)?;
-    let model = model(models, &known)?;
-    let input = input(&body, &known)?;
+    let (known, begin) = body_members::read_members(&body, MEMBERS)?;
+    let model = check_model(models, &known)?;
+    let input = check_input(&body, &known)?;
     for (name, expected) in OPTIONAL {
-        optional(&known, name, expected)?;
+        check_optional(&known, name, expected)?;
     }
     refuse_background(&known)?;
-    let previous = previous(&known)?;
-    let tools = tools(models, &body, &known)?;
+    let previous = previous_response_id(&known)?;
+    let tools = check_tools(models, &body, &known)?;
     let text = |name: &str| known.get(name).and_then(BodyMember::parsed::<String>);
     let member = known.get("tool_choice").and_then(BodyMember::raw);
     Ok(ResponseJob {
         model,
-        stream: known.get("stream").and_then(BodyMember::parsed).unwrap_or(false),
+        is_stream: known.get("stream").and_then(BodyMember::parsed).unwrap_or(false),
         end_user: text("safety_identifier").or_else(|| text("user")),
-        received,
+        received_at: received,
         tools,
-        places: BodyLayout { begin, input, tools: known.get("tools").map(|tools| tools.part) },
-        choice: member.map(<[u8]>::to_vec),
-        headers: headers::select(headers),
-        agent: agent::is_official(headers),
-        kept_prompt: known.get("prompt").is_some_and(|prompt| prompt.shape() != JsonType::Null),
-        injected: false,
-        previous,
-        account: None,
+        layout: BodyLayout { object_start: begin, input, tools: known.get("tools").map(|tools| tools.span) },
+        tool_choice: member.map(<[u8]>::to_vec),
+        headers: forwarded_headers::select_forwarded(headers),
+        is_agent: agent::is_official(headers),
+        has_stored_prompt: known.get("prompt").is_some_and(|prompt| prompt.json_type() != JsonType::Null),
+        is_tool_injected: false,
+        previous_response_id: previous,
+        only_account: None,
         turn: None,
-        pieces: vec![body.clone()],
+        body_pieces: vec![body.clone()],
         body,
     })
 }
 
-fn model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rejection> {
-    let member = known.get("model").ok_or_else(|| fields::missing("model".to_owned()))?;
-    if member.shape() != JsonType::Text {
-        return Err(fields::wrong_type("model", "a string", member.shape().as_str()));
+fn check_model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rejection> {
+    let member = known.get("model").ok_or_else(|| fields::missing_parameter("model".to_owned()))?;
+    if member.json_type() != JsonType::Text {
+        return Err(fields::wrong_type("model", "a string", member.json_type().as_str()));
     }
     let model: String = member.parsed().ok_or_else(|| tool::too_long("model"))?;
     if model.is_empty() {
@@ -121,21 +121,23 @@ fn model(models: &ImageModels, known: &KnownMembers) -> Result<String, Rejection
 }
 
 /// Checks the input: a text, or a conversation of objects. The upstream checks the content of these objects.
-fn input(body: &SpooledBytes, known: &KnownMembers) -> Result<ValueSpan, Error> {
-    let part = known.get("input").ok_or_else(|| fields::missing("input".to_owned()))?.part;
-    match part.shape {
+fn check_input(body: &SpooledBytes, known: &KnownMembers) -> Result<ValueSpan, Error> {
+    let part = known.get("input").ok_or_else(|| fields::missing_parameter("input".to_owned()))?.span;
+    match part.json_type {
         JsonType::Text => {}
-        JsonType::Array => JsonWalker::through(body, part).array(&mut |walk, index| match walk.value()?.shape {
-            JsonType::Object => Ok(()),
-            other => Err(fields::wrong_type(&format!("input[{index}]"), "an object", other.as_str()).into()),
-        })?,
+        JsonType::Array => {
+            JsonWalker::over_span(body, part).visit_array(&mut |walk, index| match walk.skip_value()?.json_type {
+                JsonType::Object => Ok(()),
+                other => Err(fields::wrong_type(&format!("input[{index}]"), "an object", other.as_str()).into()),
+            })?;
+        }
         other => return Err(fields::wrong_type("input", "a string or an array", other.as_str()).into()),
     }
     Ok(part)
 }
 
-fn optional(known: &KnownMembers, name: &str, expected: JsonType) -> Result<(), Rejection> {
-    match known.get(name).map(BodyMember::shape) {
+fn check_optional(known: &KnownMembers, name: &str, expected: JsonType) -> Result<(), Rejection> {
+    match known.get(name).map(BodyMember::json_type) {
         None | Some(JsonType::Null) => Ok(()),
         Some(found) if found == expected => Ok(()),
         Some(found) => Err(fields::wrong_type(name, expected.as_str(), found.as_str())),
@@ -152,23 +154,23 @@ fn refuse_background(known: &KnownMembers) -> Result<(), Rejection> {
 }
 
 /// Returns the id of the response that the request continues.
-fn previous(known: &KnownMembers) -> Result<Option<String>, Rejection> {
+fn previous_response_id(known: &KnownMembers) -> Result<Option<String>, Rejection> {
     let name = "previous_response_id";
-    match known.get(name).filter(|member| member.shape() == JsonType::Text) {
+    match known.get(name).filter(|member| member.json_type() == JsonType::Text) {
         Some(member) => member.parsed().map(Some).ok_or_else(|| tool::too_long(name)),
         None => Ok(None),
     }
 }
 
 /// Checks the tools: every tool has a type, and those that draw follow the image rules.
-fn tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) -> Result<ToolSummary, Error> {
+fn check_tools(models: &ImageModels, body: &SpooledBytes, known: &KnownMembers) -> Result<ToolSummary, Error> {
     let mut tools = ToolSummary::default();
-    let Some(part) = known.get("tools").map(|member| member.part) else { return Ok(tools) };
-    match part.shape {
+    let Some(part) = known.get("tools").map(|member| member.span) else { return Ok(tools) };
+    match part.json_type {
         JsonType::Null => {}
-        JsonType::Array => JsonWalker::through(body, part).array(&mut |walk, index| {
+        JsonType::Array => JsonWalker::over_span(body, part).visit_array(&mut |walk, index| {
             tools.count();
-            tool::check(models, &format!("tools[{index}]"), body, walk, &mut tools)
+            tool::check_tool(models, &format!("tools[{index}]"), body, walk, &mut tools)
         })?,
         other => return Err(fields::wrong_type("tools", "an array", other.as_str()).into()),
     }

@@ -50,18 +50,18 @@ impl<'a> From<&'a ResponseJob> for TaskRef<'a> {
 
 impl SharedTask {
     /// Returns the operation id in the document.
-    pub(crate) fn operation(&self) -> &'static str {
+    pub(crate) fn operation_id(&self) -> &'static str {
         match self {
-            Self::Images(job) => job.operation(),
+            Self::Images(job) => job.operation_id(),
             Self::Response(_) => "create_response",
         }
     }
 
     /// True if the caller asked for events.
-    pub(crate) fn stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         match self {
-            Self::Images(job) => job.stream(),
-            Self::Response(job) => job.stream(),
+            Self::Images(job) => job.is_stream(),
+            Self::Response(job) => job.is_stream(),
         }
     }
 

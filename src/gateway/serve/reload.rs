@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::ServeError;
 use crate::gateway::CurrentGateway;
 use crate::gateway::config::{Config, ConfigDifference, ConfigProblem};
-use crate::gateway::follow::GroupRefreshRequest;
+use crate::gateway::group_refresh::GroupRefreshRequest;
 use crate::gateway::manage;
 use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store as _, StoreError, Timestamp};
 
@@ -20,11 +20,11 @@ use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store a
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
 
 /// A refresh of the groups is given up after this time (ours), because a stop may wait for it.
-const FOLLOW_PATIENCE: Duration = Duration::from_secs(2);
+const GROUP_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The inputs of a reload, and the configuration in force.
 pub(super) struct ConfigReloader {
-    pub(super) read: ConfigReader,
+    pub(super) reader: ConfigReader,
     pub(super) store: Arc<SqliteStore>,
     pub(super) current: CurrentGateway,
     /// The configuration in force, without the groups of the store.
@@ -32,14 +32,14 @@ pub(super) struct ConfigReloader {
     /// The names and settings of the groups of the store that are in force.
     groups: Vec<(String, String)>,
     /// True if the last refresh succeeded: a failure is logged once.
-    well: bool,
+    last_refresh_succeeded: bool,
 }
 
 /// The reason why nothing was changed.
 enum ReloadError {
-    Settings(Vec<ConfigProblem>),
+    InvalidConfig(Vec<ConfigProblem>),
     /// The store already has accounts with these names.
-    Taken(Vec<String>),
+    NamesTaken(Vec<String>),
     Other(ServeError),
 }
 
@@ -47,45 +47,45 @@ enum ReloadError {
 
 impl ConfigReloader {
     pub(super) const fn new(
-        read: ConfigReader,
+        reader: ConfigReader,
         store: Arc<SqliteStore>,
         current: CurrentGateway,
         config: Config,
     ) -> Self {
-        Self { read, store, current, config, groups: Vec::new(), well: true }
+        Self { reader, store, current, config, groups: Vec::new(), last_refresh_succeeded: true }
     }
 
     /// The configuration in force, with the groups of the store.
-    pub(super) fn in_force(&self) -> Arc<Config> {
+    pub(super) fn current_config(&self) -> Arc<Config> {
         Arc::clone(self.current.get().config())
     }
 
     /// Refreshes the groups of the store, and tells those who wait for it. One that has left is told nothing.
-    pub(super) async fn follow_for(&mut self, waiting: Vec<GroupRefreshRequest>) {
-        let followed = self.follow_groups().await;
-        for change in waiting {
-            let _ = change.send(followed);
+    pub(super) async fn refresh_groups_for(&mut self, waiting: Vec<GroupRefreshRequest>) {
+        let is_in_force = self.refresh_groups().await;
+        for requester in waiting {
+            let _ = requester.send(is_in_force);
         }
     }
 
     /// Takes over the settings of the groups in the store if they have changed. Returns true if they are in force.
-    async fn follow_groups(&mut self) -> bool {
-        let followed = self.attempt_groups().await;
-        if let Err(error) = &followed
-            && self.well
+    async fn refresh_groups(&mut self) -> bool {
+        let refreshed = self.try_refresh_groups().await;
+        if let Err(error) = &refreshed
+            && self.last_refresh_succeeded
         {
             let problems = error.problems();
             tracing::error!(?problems, "the groups could not be read from the store; the known ones stay as they are");
         }
-        self.well = followed.is_ok();
-        self.well
+        self.last_refresh_succeeded = refreshed.is_ok();
+        self.last_refresh_succeeded
     }
 
-    async fn attempt_groups(&mut self) -> Result<(), ReloadError> {
-        let groups = timeout(FOLLOW_PATIENCE, self.store.group_policies()).await;
-        let groups = groups.map_err(|_| io(std::io::ErrorKind::TimedOut.into()))??;
+    async fn try_refresh_groups(&mut self) -> Result<(), ReloadError> {
+        let groups = timeout(GROUP_REFRESH_TIMEOUT, self.store.group_policies()).await;
+        let groups = groups.map_err(|_| read_error(std::io::ErrorKind::TimedOut.into()))??;
         if groups != self.groups {
-            let next = self.current.get().under(&self.config, &groups).await?;
+            let next = self.current.get().with_config(&self.config, &groups).await?;
             self.current.replace(next);
             self.groups = groups;
             tracing::info!("changed settings of groups in the store are now in effect");
@@ -94,12 +94,12 @@ impl ConfigReloader {
     }
 
     /// Takes over the current configuration. Returns a text that says what has changed, or why nothing has.
-    pub(super) async fn run(&mut self) -> Result<String, String> {
-        match self.attempt().await {
+    pub(super) async fn reload(&mut self) -> Result<String, String> {
+        match self.try_reload().await {
             Ok(difference) => {
                 tracing::info!(%difference, "the settings have been reloaded");
-                if !difference.needs_restart().is_empty() {
-                    tracing::warn!(settings = ?difference.needs_restart(), "these settings take effect after a restart");
+                if !difference.restart_settings().is_empty() {
+                    tracing::warn!(settings = ?difference.restart_settings(), "these settings take effect after a restart");
                 }
                 Ok(difference.to_string())
             }
@@ -113,27 +113,29 @@ impl ConfigReloader {
         }
     }
 
-    async fn attempt(&mut self) -> Result<ConfigDifference, ReloadError> {
-        let read = Arc::clone(&self.read);
+    async fn try_reload(&mut self) -> Result<ConfigDifference, ReloadError> {
+        let read = Arc::clone(&self.reader);
         let read = tokio::task::spawn_blocking(move || read()).await;
-        let mut config = read.map_err(|error| io(std::io::Error::other(error)))?.map_err(ReloadError::Settings)?;
+        let mut config =
+            read.map_err(|error| read_error(std::io::Error::other(error)))?.map_err(ReloadError::InvalidConfig)?;
         // An installation that has produced real images must not fall back to the simulator.
         if !self.config.accounts.iter().any(|account| account.implicit) {
             config.accounts.retain(|account| !account.implicit);
         }
-        manage::without_stand_in(&mut config, &self.store).await?;
-        let difference = config.take_over(&self.config);
-        let kept = manage::names_in_store(&self.store).await?;
-        let taken = config.accounts.iter().map(|account| account.name.clone()).filter(|name| kept.contains(name));
+        manage::remove_implicit_simulator(&mut config, &self.store).await?;
+        let difference = config.reconcile_with(&self.config);
+        let stored_names = manage::names_in_store(&self.store).await?;
+        let taken =
+            config.accounts.iter().map(|account| account.name.clone()).filter(|name| stored_names.contains(name));
         let taken: Vec<String> = taken.collect();
         if !taken.is_empty() {
-            return Err(ReloadError::Taken(taken));
+            return Err(ReloadError::NamesTaken(taken));
         }
         let current = self.current.get();
         let groups = self.store.group_policies().await?;
-        let next = current.under(&config, &groups).await?;
-        if config.accounts.iter().any(manage::is_real) {
-            manage::retire_first_key(&config, &self.store, &AuditContext::system()).await?;
+        let next = current.with_config(&config, &groups).await?;
+        if config.accounts.iter().any(manage::is_billable) {
+            manage::disable_first_key(&config, &self.store, &AuditContext::system()).await?;
         }
         for group in &config.groups {
             self.store.ensure_group(&AuditContext::system(), &group.name).await?;
@@ -144,7 +146,7 @@ impl ConfigReloader {
         let in_file: Vec<&str> = config.accounts.iter().map(|account| account.name.as_str()).collect();
         self.store.mark_absent(&in_file, Timestamp::now()).await?;
         current.accounts().configure(&self.config.accounts, &config.accounts).await?;
-        current.people().set_groups_of_file(config.groups_of_file());
+        current.people().set_file_groups(config.file_groups());
         self.current.replace(next);
         (self.config, self.groups) = (config, groups);
         Ok(difference)
@@ -156,8 +158,8 @@ impl ConfigReloader {
 impl ReloadError {
     fn problems(&self) -> Vec<String> {
         match self {
-            Self::Settings(problems) => problems.iter().map(ToString::to_string).collect(),
-            Self::Taken(names) => {
+            Self::InvalidConfig(problems) => problems.iter().map(ToString::to_string).collect(),
+            Self::NamesTaken(names) => {
                 names.iter().map(|name| format!("the account {name} already exists in the store")).collect()
             }
             Self::Other(error) => {
@@ -185,6 +187,6 @@ impl From<StoreError> for ReloadError {
     }
 }
 
-fn io(source: std::io::Error) -> ReloadError {
+fn read_error(source: std::io::Error) -> ReloadError {
     ReloadError::Other(ServeError::Io { doing: "reading the configuration", source })
 }

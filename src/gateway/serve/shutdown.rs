@@ -17,12 +17,12 @@ use crate::gateway::Gateway;
 use crate::gateway::config::Config;
 
 /// The shortest time limit on writing the records (ours): the database answers in milliseconds, or not at all.
-pub(super) const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time after the cutoff to write the answers and the records (ours).
-const CUTOFF_PATIENCE: Duration = Duration::from_secs(10);
+const CUTOFF_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time to close the store after everything is settled (ours).
-pub(super) const END_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a reload; `None` if the process is asked to stop before the reload has ended, which then has a short
 /// time left. Its last write is complete or absent, and the next start repeats it.
@@ -33,30 +33,30 @@ pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: imp
         result = &mut reload => return Some(result),
         () = stop => {}
     }
-    if timeout(LEDGER_PATIENCE, reload).await.is_err() {
+    if timeout(LEDGER_TIMEOUT, reload).await.is_err() {
         tracing::warn!("the settings could not be reloaded before the gateway stopped");
     }
     None
 }
 
 /// Runs the last work of the process until its time is over or a further signal comes. No paid work depends on it.
-pub(super) async fn within(patience: Duration, work: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
+pub(super) async fn run_within(time_limit: Duration, work: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
     tokio::select! {
         () = work => {}
-        () = sleep(patience) => tracing::warn!("the store could not be closed in time"),
+        () = sleep(time_limit) => tracing::warn!("the store could not be closed in time"),
         () = stop => tracing::warn!("the store was not closed because of a second signal"),
     }
 }
 
 /// Ends all running work. `close` closes the port and waits at most the given time for the connections. Returns when
 /// everything is settled, or when the time is over.
-pub(super) async fn leave(
+pub(super) async fn drain_and_stop(
     gateway: &Arc<Gateway>,
     close: impl AsyncFnOnce(Duration) -> bool,
     signals: &mut SignalListeners,
     config: &Config,
 ) {
-    gateway.leaving().cancel();
+    gateway.shutdown_requested().cancel();
     tracing::info!(
         delay = ?config.shutdown_delay,
         drain_timeout = ?config.drain_timeout,
@@ -64,31 +64,31 @@ pub(super) async fn leave(
     );
     if !config.shutdown_delay.is_zero() {
         // A second signal ends the delay early; the drain then has its own timeout.
-        let _ = timeout(config.shutdown_delay, signals.stop_asked()).await;
+        let _ = timeout(config.shutdown_delay, signals.stop_requested()).await;
     }
     gateway.accounts().stop();
-    let longest = config.drain_timeout + CUTOFF_PATIENCE;
-    let mut settled = pin!(async {
-        if !close(longest).await {
+    let connection_time_limit = config.drain_timeout + CUTOFF_TIMEOUT;
+    let mut all_ended = pin!(async {
+        if !close(connection_time_limit).await {
             tracing::warn!("some connections did not finish in time");
         }
         // Jobs whose callers have left are still read to their end.
         tokio::join!(gateway.ledger().drain(), gateway.replay().drain(), gateway.accounts().finish());
     });
-    let patience = tokio::select! {
-        () = &mut settled => return,
-        () = sleep(config.drain_timeout) => CUTOFF_PATIENCE,
-        () = signals.stop_asked() => LEDGER_PATIENCE,
+    let time_limit = tokio::select! {
+        () = &mut all_ended => return,
+        () = sleep(config.drain_timeout) => CUTOFF_TIMEOUT,
+        () = signals.stop_requested() => LEDGER_TIMEOUT,
     };
-    tracing::warn!(unsettled = gateway.ledger().unsettled(), "cutting off the requests that are still running");
+    tracing::warn!(unsettled = gateway.ledger().unsettled_records(), "cutting off the requests that are still running");
     gateway.cutoff().cancel();
     let settled = tokio::select! {
-        settled = timeout(patience, settled) => settled.is_ok(),
-        () = signals.stop_asked() => false,
+        settled = timeout(time_limit, all_ended) => settled.is_ok(),
+        () = signals.stop_requested() => false,
     };
     if !settled {
         tracing::warn!(
-            unsettled = gateway.ledger().unsettled(),
+            unsettled = gateway.ledger().unsettled_records(),
             "some jobs did not finish in time; the next start records them as interrupted"
         );
     }
@@ -121,10 +121,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_has_a_bound_and_a_signal_comes_before_it() {
         let begun = tokio::time::Instant::now();
-        within(END_PATIENCE, pending(), pending()).await;
-        assert_eq!(begun.elapsed(), END_PATIENCE);
-        within(END_PATIENCE, pending(), ready(())).await;
-        within(END_PATIENCE, ready(()), pending()).await;
-        assert_eq!(begun.elapsed(), END_PATIENCE);
+        run_within(STORE_CLOSE_TIMEOUT, pending(), pending()).await;
+        assert_eq!(begun.elapsed(), STORE_CLOSE_TIMEOUT);
+        run_within(STORE_CLOSE_TIMEOUT, pending(), ready(())).await;
+        run_within(STORE_CLOSE_TIMEOUT, ready(()), pending()).await;
+        assert_eq!(begun.elapsed(), STORE_CLOSE_TIMEOUT);
     }
 }

@@ -61,7 +61,7 @@ impl SignalListeners {
 
     /// Resolves at the next `SIGTERM` or `SIGINT`. Cancel safe: no signal is lost.
     #[cfg(unix)]
-    pub(super) async fn stop_asked(&mut self) {
+    pub(super) async fn stop_requested(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

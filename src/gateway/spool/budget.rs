@@ -27,7 +27,7 @@ pub(crate) enum BudgetExceeded {
     Disk,
     /// The free space of the file system that is reserved for the database.
     #[error("the free disk space is reserved for the database")]
-    Free,
+    FreeSpace,
 }
 
 /// The bytes held at this moment, and the number of refusals.
@@ -52,10 +52,10 @@ pub(super) struct SpoolBudgets {
 /// The budget of one kind of bytes.
 #[derive(Debug)]
 pub(super) struct ByteBudget {
-    most: u64,
-    most_per_key: u64,
-    all: BudgetExceeded,
-    key: BudgetExceeded,
+    max_bytes: u64,
+    max_bytes_per_key: u64,
+    total_exceeded: BudgetExceeded,
+    key_exceeded: BudgetExceeded,
     held: Mutex<HeldBytes>,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct BudgetShare {
 
 impl SpoolBudgets {
     pub(super) fn new(limits: &UploadLimits) -> Self {
-        let budget = |most, most_per_key, all, key| {
-            Arc::new(ByteBudget { most, most_per_key, all, key, held: Mutex::default() })
+        let budget = |max_bytes, max_bytes_per_key, total_exceeded, key_exceeded| {
+            Arc::new(ByteBudget { max_bytes, max_bytes_per_key, total_exceeded, key_exceeded, held: Mutex::default() })
         };
         Self {
             memory: budget(limits.memory, limits.memory_per_key, BudgetExceeded::Memory, BudgetExceeded::KeyMemory),
@@ -116,16 +116,16 @@ impl ByteBudget {
 
 impl BudgetShare {
     /// Sets the total number of bytes of this share. Refuses an increase beyond the budget.
-    pub(super) fn set(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
+    pub(super) fn set_bytes(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
         let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
         let mut held = self.budget.held();
         if let Some(owner) = &self.owner {
             let of_key = held.by_key.get(owner).copied().unwrap_or_default();
-            if more > 0 && of_key.saturating_add(more) > self.budget.most_per_key {
-                return Err(self.budget.key);
+            if more > 0 && of_key.saturating_add(more) > self.budget.max_bytes_per_key {
+                return Err(self.budget.key_exceeded);
             }
-            if more > 0 && held.all.saturating_add(more) > self.budget.most {
-                return Err(self.budget.all);
+            if more > 0 && held.all.saturating_add(more) > self.budget.max_bytes {
+                return Err(self.budget.total_exceeded);
             }
             match of_key.saturating_add(more).saturating_sub(less) {
                 0 => drop(held.by_key.remove(owner)),
@@ -141,6 +141,6 @@ impl BudgetShare {
 impl Drop for BudgetShare {
     fn drop(&mut self) {
         // A decrease is never refused.
-        let _: Result<(), BudgetExceeded> = self.set(0);
+        let _: Result<(), BudgetExceeded> = self.set_bytes(0);
     }
 }

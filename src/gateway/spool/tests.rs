@@ -11,7 +11,7 @@ fn spool() -> (TempDir, Spool) {
 }
 
 fn put(spool: &Spool, pieces: &[&[u8]]) -> Arc<SpooledFile> {
-    let mut writer = spool.begin().unwrap();
+    let mut writer = spool.create_writer_blocking().unwrap();
     for piece in pieces {
         writer.write(piece).unwrap();
     }
@@ -82,7 +82,7 @@ fn a_file_goes_back_with_its_last_copy_also_when_it_was_never_finished() {
     assert_eq!(idle(&spool), 0);
     drop(copy);
     assert_eq!(idle(&spool), 1);
-    let mut writer = spool.clone().begin().unwrap();
+    let mut writer = spool.clone().create_writer_blocking().unwrap();
     writer.write(b"half of a pict").unwrap();
     drop(writer);
     assert_eq!(idle(&spool), 1);
@@ -95,7 +95,7 @@ fn at_most_so_many_files_wait_and_none_of_them_is_large() {
     assert_eq!(idle(&spool), IDLE_MAX);
     let (_folder, spool) = self::spool();
     let large = vec![1; 1024 * 1024];
-    for (megabytes, kept) in [(32, KEPT_BYTES), (33, 0)] {
+    for (megabytes, kept) in [(32, IDLE_FILE_BYTES_MAX), (33, 0)] {
         drop(put(&spool, &vec![&large[..]; megabytes]));
         assert_eq!(spool.pool.idle()[0].file.metadata().unwrap().len(), kept);
     }
@@ -107,7 +107,7 @@ fn at_most_so_many_files_wait_and_none_of_them_is_large() {
 #[cfg(target_os = "linux")]
 fn no_file_has_a_name_while_it_is_used_or_afterwards() {
     let (folder, spool) = spool();
-    let mut writer = spool.begin().unwrap();
+    let mut writer = spool.create_writer_blocking().unwrap();
     writer.write(b"a").unwrap();
     let file = put(&spool, &[b"b"]);
     assert_eq!((names(&folder), open_files(&folder)), (0, 2));
@@ -153,7 +153,7 @@ fn a_full_disk_lets_go_of_the_files_that_wait_and_says_so_if_that_does_not_help(
 async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
     let (_folder, spool) = spool();
     let keep = async |pieces: &[usize]| {
-        let (mut keeper, mut all) = (spool.keeper(), Vec::new());
+        let (mut keeper, mut all) = (spool.bytes_writer(), Vec::new());
         for (number, length) in pieces.iter().enumerate() {
             let piece: Vec<u8> = (0..*length).map(|at| u8::try_from((at * 31 + number) % 256).unwrap()).collect();
             keeper.write(Bytes::copy_from_slice(&piece)).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
         assert_eq!((kept.len(), kept.read_at(0, &mut read).unwrap()), (all.len() as u64, all.len()));
         assert!(read == all);
         let (from, to) = (all.len() / 3, all.len() / 2);
-        let part = kept.part(from as u64, to as u64).part(1, u64::MAX);
+        let part = kept.slice(from as u64, to as u64).slice(1, u64::MAX);
         let mut read = vec![0; all.len() + 1];
         let count = part.read_at(0, &mut read).unwrap();
         assert_eq!((&read[..count], part.len()), (all.get(from + 1..to).unwrap_or_default(), count as u64));
@@ -196,7 +196,7 @@ fn what_a_key_holds_on_disk_is_bounded_and_comes_back() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::open_in(folder.path(), &limits()).unwrap();
     let [mut first, mut second, mut other] =
-        ["key_a", "key_a", "key_b"].map(|key| spool.owned_by(Some(key)).begin().unwrap());
+        ["key_a", "key_a", "key_b"].map(|key| spool.owned_by(Some(key)).create_writer_blocking().unwrap());
     first.write(&[0; 40]).unwrap();
     assert_eq!(why(second.write(&[0; 21])), Some(BudgetExceeded::KeyDisk));
     second.write(&[0; 20]).unwrap();
@@ -210,7 +210,7 @@ fn what_a_key_holds_on_disk_is_bounded_and_comes_back() {
     drop((second, other));
     assert_eq!(spool.usage().disk, 0);
     // Answers that were paid for are not refused.
-    spool.begin().unwrap().write(&[0; 1000]).unwrap();
+    spool.create_writer_blocking().unwrap().write(&[0; 1000]).unwrap();
 }
 
 #[test]
@@ -218,14 +218,14 @@ fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::open_in(folder.path(), &limits()).unwrap();
     let [mut first, mut second] = [(); 2].map(|()| spool.owned_by(Some("key_a")).memory());
-    first.hold(40).unwrap();
-    assert_eq!(why(second.hold(21)), Some(BudgetExceeded::KeyMemory));
-    first.hold(10).unwrap();
-    second.hold(21).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_b")).memory().hold(70)), Some(BudgetExceeded::KeyMemory));
+    first.set_bytes(40).unwrap();
+    assert_eq!(why(second.set_bytes(21)), Some(BudgetExceeded::KeyMemory));
+    first.set_bytes(10).unwrap();
+    second.set_bytes(21).unwrap();
+    assert_eq!(why(spool.owned_by(Some("key_b")).memory().set_bytes(70)), Some(BudgetExceeded::KeyMemory));
     let mut third = spool.owned_by(Some("key_b")).memory();
-    third.hold(60).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_c")).memory().hold(10)), Some(BudgetExceeded::Memory));
+    third.set_bytes(60).unwrap();
+    assert_eq!(why(spool.owned_by(Some("key_c")).memory().set_bytes(10)), Some(BudgetExceeded::Memory));
     drop((first, second, third));
     assert_eq!(spool.usage().memory, 0);
 }
@@ -235,7 +235,7 @@ fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
 fn the_last_free_space_belongs_to_the_database() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::on_short_disk(folder.path()).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_a")).begin().map(drop)), Some(BudgetExceeded::Free));
+    assert_eq!(why(spool.owned_by(Some("key_a")).create_writer_blocking().map(drop)), Some(BudgetExceeded::FreeSpace));
     assert_eq!(idle(&spool), 0, "the files that wait were let go first");
 }
 
@@ -244,16 +244,16 @@ fn the_last_free_space_belongs_to_the_database() {
 async fn an_answer_has_the_last_free_space_only_if_it_was_paid_for() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::on_short_disk(folder.path()).unwrap();
-    assert_eq!(why(spool.open_before_paying().await.map(drop)), Some(BudgetExceeded::Free));
-    let writer = spool.open().await.unwrap().append(Bytes::from_static(b"an image")).await.unwrap();
+    assert_eq!(why(spool.create_writer_within_free_space().await.map(drop)), Some(BudgetExceeded::FreeSpace));
+    let writer = spool.create_writer().await.unwrap().append(Bytes::from_static(b"an image")).await.unwrap();
     assert_eq!(bytes(&writer.finish()), b"an image");
 }
 
 #[tokio::test]
 async fn a_body_on_disk_is_read_on_a_thread_that_may_wait_and_one_in_memory_here() {
     let (here, reader) = (std::thread::current().id(), || std::thread::current().id());
-    assert_ne!(SpooledBytes::on_disk(b"a body").reading(reader).await.unwrap(), here);
-    assert_eq!(SpooledBytes::from(Bytes::from_static(b"a body")).reading(reader).await.unwrap(), here);
+    assert_ne!(SpooledBytes::on_disk(b"a body").read_with(reader).await.unwrap(), here);
+    assert_eq!(SpooledBytes::from(Bytes::from_static(b"a body")).read_with(reader).await.unwrap(), here);
 }
 
 /// The work of a request takes as long as its disk, and delays no other request.
@@ -261,7 +261,7 @@ async fn a_body_on_disk_is_read_on_a_thread_that_may_wait_and_one_in_memory_here
 async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
     let (stalled, disk) = std::sync::mpsc::channel::<()>();
     let body = SpooledBytes::on_disk(b"a body");
-    let waiting = body.reading(move || disk.recv());
+    let waiting = body.read_with(move || disk.recv());
     let others = async {
         tokio::task::yield_now().await;
         stalled.send(()).unwrap();

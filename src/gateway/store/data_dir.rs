@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::StoreError;
 
 /// The longest time that a second process waits while a first one creates or migrates the database.
-const OPEN_PATIENCE: Duration = Duration::from_secs(10);
-const OPEN_PAUSE: Duration = Duration::from_millis(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// An existing directory. It is closed to other users if this program made it.
 #[derive(Debug, Clone)]
@@ -25,24 +25,24 @@ pub(crate) struct ServeLock(File);
 #[derive(Debug)]
 pub(crate) struct ServingStatus {
     /// The id of the process.
-    pub(crate) process: i32,
+    pub(crate) process_id: i32,
     /// The number of times that it has read its configuration again.
     pub(crate) reloads: u64,
     /// The result of the last reload: the changes, or the reason why nothing has changed.
-    pub(crate) last: Result<String, String>,
+    pub(crate) last_reload: Result<String, String>,
 }
 
-const LOCK: &str = "serve.lock";
+const SERVE_LOCK_FILE: &str = "serve.lock";
 
 /// A file beside every database that was made, so that a loss of the database is noticed even if no master.key is
 /// there.
-const MARKER: &str = "imagate.db.marker";
+const MARKER_FILE: &str = "imagate.db.marker";
 const MARKER_TEXT: &str =
     "imagate.db belongs here. If it is missing, remove this file only to start with an empty database.\n";
 
 /// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first
 /// key, and stored answers. One of them without the database means that the database was lost.
-const TRACES: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
+const FILES_OF_DATABASE: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
 
 // === impl ServeLock ===
 
@@ -50,7 +50,7 @@ impl ServeLock {
     /// Publishes the process id, the number of reloads, and the result of the last one.
     ///
     /// Only `config reload` needs this, so a failure to write it is logged and otherwise ignored.
-    pub(crate) fn tell(&self, reloads: u64, last: &Result<String, String>) {
+    pub(crate) fn publish_status(&self, reloads: u64, last: &Result<String, String>) {
         let (word, text) = match last {
             Ok(text) => ("done", text),
             Err(text) => ("refused", text),
@@ -77,7 +77,7 @@ impl ServingStatus {
     ///
     /// Returns an error if the lock file cannot be read.
     pub(crate) fn find(data_dir: &Path) -> std::io::Result<Option<Self>> {
-        let mut file = match File::open(data_dir.join(LOCK)) {
+        let mut file = match File::open(data_dir.join(SERVE_LOCK_FILE)) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -97,13 +97,13 @@ impl ServingStatus {
         let mut lines = text.splitn(4, '\n');
         let (process, reloads, word) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?, lines.next()?);
         let text = lines.next()?.trim_end().to_owned();
-        Some(Self { process, reloads, last: if word == "done" { Ok(text) } else { Err(text) } })
+        Some(Self { process_id: process, reloads, last_reload: if word == "done" { Ok(text) } else { Err(text) } })
     }
 }
 
 impl DataDir {
     /// Creates the directory if it is missing. An existing one is left as its owner set it up.
-    pub(super) fn prepare(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn create_or_open(path: &Path) -> Result<Self, StoreError> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -112,18 +112,18 @@ impl DataDir {
         Ok(Self(path.to_owned()))
     }
 
-    pub(super) fn database(&self) -> PathBuf {
+    pub(super) fn database_path(&self) -> PathBuf {
         self.0.join("imagate.db")
     }
 
-    pub(super) fn master_key(&self) -> PathBuf {
+    pub(super) fn master_key_path(&self) -> PathBuf {
         self.0.join("master.key")
     }
 
     /// Marks that a database was made here. If the marker cannot be written, only a loss of the database stays
     /// unnoticed, so the failure is only logged.
-    pub(super) fn mark(&self) {
-        let path = self.0.join(MARKER);
+    pub(super) fn write_marker(&self) {
+        let path = self.0.join(MARKER_FILE);
         if path.exists() {
             return;
         }
@@ -134,18 +134,18 @@ impl DataDir {
             self.sync()
         };
         if let Err(error) = write() {
-            tracing::warn!(%error, "{MARKER} cannot be written");
+            tracing::warn!(%error, "{MARKER_FILE} cannot be written");
         }
     }
 
     /// Returns the names of the files that show that a database was here.
-    pub(super) fn traces(&self) -> Vec<&'static str> {
-        let there = |name: &&str| {
+    pub(super) fn files_of_lost_database(&self) -> Vec<&'static str> {
+        let is_present = |name: &&str| {
             let path = self.0.join(name);
             // An empty folder was made but never used, so it shows nothing.
             std::fs::read_dir(&path).map_or_else(|_| path.exists(), |mut entries| entries.next().is_some())
         };
-        [MARKER].into_iter().chain(TRACES).filter(there).collect()
+        [MARKER_FILE].into_iter().chain(FILES_OF_DATABASE).filter(is_present).collect()
     }
 
     /// Takes the lock for opening: only one process at a time creates or migrates the database or makes the master key.
@@ -160,7 +160,9 @@ impl DataDir {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if begun.elapsed() < OPEN_PATIENCE => std::thread::sleep(OPEN_PAUSE),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < OPEN_TIMEOUT => {
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
+                }
                 Err(TryLockError::WouldBlock) => return Err(StoreError::Busy),
                 Err(TryLockError::Error(source)) => return Err(StoreError::io("locking the data directory")(source)),
             }
@@ -169,7 +171,7 @@ impl DataDir {
 
     /// Takes the lock for serving: only one process at a time serves.
     pub(super) fn lock_for_serving(&self) -> Result<ServeLock, StoreError> {
-        let file = self.lock_file(LOCK)?;
+        let file = self.lock_file(SERVE_LOCK_FILE)?;
         match file.try_lock() {
             Ok(()) => Ok(ServeLock(file)),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse { data_dir: self.0.clone() }),
@@ -205,12 +207,12 @@ pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
     #[cfg(unix)]
-    close_to_others(&file)?;
+    restrict_to_owner(&file)?;
     Ok(file)
 }
 
 #[cfg(unix)]
-fn close_to_others(file: &File) -> std::io::Result<()> {
+fn restrict_to_owner(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
     let mut permissions = file.metadata()?.permissions();

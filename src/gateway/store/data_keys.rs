@@ -5,7 +5,7 @@ use super::secret_bytes::{LENGTH, SecretBytes};
 use super::{MasterKey, StoreError, Vault};
 
 /// The input of the pepper before there were data keys. A change would invalidate every key of an older installation.
-const FIRST_PEPPER: &[u8] = b"imagate key hash v1";
+const LEGACY_PEPPER_INPUT: &[u8] = b"imagate key hash v1";
 
 /// The purposes of the keys, as their rows name them.
 pub(super) const VAULT: &str = "vault";
@@ -28,8 +28,8 @@ impl PepperKey {
 
     /// Derives the pepper of an installation from before there were data keys.
     #[cfg(test)]
-    pub(crate) fn of_older(master: &MasterKey) -> Self {
-        Self(first_pepper(master))
+    pub(crate) fn for_legacy_installation(master: &MasterKey) -> Self {
+        Self(legacy_pepper(master))
     }
 }
 
@@ -47,24 +47,24 @@ impl DataKeys {
     }
 
     /// Makes the keys of an installation from before there were any: its API keys must stay valid.
-    pub(super) fn succeeding(master: &MasterKey) -> Result<Self, StoreError> {
-        Ok(Self { vault: SecretBytes::random()?, pepper: first_pepper(master) })
+    pub(super) fn for_legacy_installation(master: &MasterKey) -> Result<Self, StoreError> {
+        Ok(Self { vault: SecretBytes::random()?, pepper: legacy_pepper(master) })
     }
 
     /// Returns each purpose with its wrapped key.
     pub(super) fn wrap(&self, master: &MasterKey) -> Result<[(&'static str, Vec<u8>); 2], StoreError> {
-        let wrapping = master.wrapping()?;
+        let wrapping = master.wrapping_vault()?;
         Ok([
-            (VAULT, wrapping.seal(&context(VAULT), self.vault.expose())?),
-            (PEPPER, wrapping.seal(&context(PEPPER), self.pepper.expose())?),
+            (VAULT, wrapping.seal(&sealing_context(VAULT), self.vault.expose())?),
+            (PEPPER, wrapping.seal(&sealing_context(PEPPER), self.pepper.expose())?),
         ])
     }
 
     /// Returns the keys, or `None` if this is not the master key that has wrapped them.
     pub(super) fn unwrap(master: &MasterKey, wrapped: &WrappedDataKeys) -> Result<Option<Self>, StoreError> {
-        let wrapping = master.wrapping()?;
+        let wrapping = master.wrapping_vault()?;
         let open = |purpose, sealed: &[u8]| {
-            let mut plain = wrapping.try_open(&context(purpose), sealed)?;
+            let mut plain = wrapping.try_open(&sealing_context(purpose), sealed)?;
             let key = <[u8; LENGTH]>::try_from(plain.as_slice()).ok().map(SecretBytes::new);
             plain.fill(0);
             key
@@ -86,10 +86,10 @@ pub(super) struct WrappedDataKeys {
     pub(super) pepper: Vec<u8>,
 }
 
-fn context(purpose: &str) -> String {
+fn sealing_context(purpose: &str) -> String {
     format!("data key {purpose}")
 }
 
-fn first_pepper(master: &MasterKey) -> SecretBytes {
-    master.derive(FIRST_PEPPER)
+fn legacy_pepper(master: &MasterKey) -> SecretBytes {
+    master.derive(LEGACY_PEPPER_INPUT)
 }

@@ -61,7 +61,7 @@ pub(crate) enum StoreError {
 
 impl StoreError {
     /// True if the row itself is at fault, so that the same write can never succeed.
-    pub(crate) fn blames_the_row(&self) -> bool {
+    pub(crate) fn is_row_fault(&self) -> bool {
         matches!(self, Self::Conflict | Self::Refused(_))
     }
 

@@ -18,17 +18,17 @@ pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
 impl KeyFile<'_> {
     /// Reads the key. Returns `None` if there is no file.
     pub(super) fn read(&self) -> Result<Option<MasterKey>, StoreError> {
-        let Some(bytes) = read(&self.0.master_key())? else { return Ok(None) };
+        let Some(bytes) = read_key_bytes(&self.0.master_key_path())? else { return Ok(None) };
         bytes.map(|bytes| Some(MasterKey::from_bytes(bytes))).ok_or_else(|| {
             StoreError::damaged("master.key does not have exactly 32 bytes: restore it from the backup of the database")
         })
     }
 
     /// Makes the key of a new data directory: it appears under its name complete and durable, or not at all.
-    pub(super) fn make(&self) -> Result<MasterKey, StoreError> {
+    pub(super) fn create(&self) -> Result<MasterKey, StoreError> {
         let key = MasterKey::random()?;
-        self.lay_beside(&key)?;
-        self.adopt()?;
+        self.write_next(&key)?;
+        self.promote_next()?;
         Ok(key)
     }
 
@@ -39,14 +39,14 @@ impl KeyFile<'_> {
             && let Some(keys) = DataKeys::unwrap(key, wrapped)?
         {
             // The database was never wrapped by the other key.
-            self.remove_beside()?;
+            self.remove_next()?;
             return Ok(keys);
         }
-        let next = read(&self.beside())?.flatten().map(MasterKey::from_bytes);
+        let next = read_key_bytes(&self.next_path())?.flatten().map(MasterKey::from_bytes);
         if let Some(key) = next
             && let Some(keys) = DataKeys::unwrap(&key, wrapped)?
         {
-            self.adopt()?;
+            self.promote_next()?;
             return Ok(keys);
         }
         Err(StoreError::damaged(match current {
@@ -60,9 +60,9 @@ impl KeyFile<'_> {
     }
 
     /// Writes the next key beside the present one, complete and durable.
-    pub(super) fn lay_beside(&self, key: &MasterKey) -> Result<(), StoreError> {
+    pub(super) fn write_next(&self, key: &MasterKey) -> Result<(), StoreError> {
         let write = || {
-            let mut file = open_private(&self.beside())?;
+            let mut file = open_private(&self.next_path())?;
             file.set_len(0)?;
             file.write_all(key.expose())?;
             file.sync_all()?;
@@ -72,29 +72,29 @@ impl KeyFile<'_> {
     }
 
     /// Renames the file of the next key to the name of the present one.
-    pub(super) fn adopt(&self) -> Result<(), StoreError> {
+    pub(super) fn promote_next(&self) -> Result<(), StoreError> {
         let rename = || {
-            fs::rename(self.beside(), self.0.master_key())?;
+            fs::rename(self.next_path(), self.0.master_key_path())?;
             self.0.sync()
         };
         rename().map_err(StoreError::io("writing master.key"))
     }
 
-    fn remove_beside(&self) -> Result<(), StoreError> {
-        match fs::remove_file(self.beside()) {
+    fn remove_next(&self) -> Result<(), StoreError> {
+        match fs::remove_file(self.next_path()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::io("removing master.key.new")(error)),
             _ => Ok(()),
         }
     }
 
-    fn beside(&self) -> PathBuf {
-        self.0.master_key().with_extension("key.new")
+    fn next_path(&self) -> PathBuf {
+        self.0.master_key_path().with_extension("key.new")
     }
 }
 
 /// Returns `None` if there is no such file, and `Some(None)` if it does not hold a key.
 #[expect(clippy::option_option, reason = "no file and no key are two findings")]
-fn read(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
+fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
     let mut bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 
-use super::acts::UnknownWord;
+use super::audit::UnknownWord;
 use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, StoreError, Timestamp, UserId};
 
 /// The database operations on keys. Every change writes its row of the audit trail with it.
@@ -13,7 +13,7 @@ use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, StoreError, Timest
 pub(crate) trait KeyStore: Send + Sync {
     /// Adds a key. Returns [`StoreError::Conflict`] if the id or the public id is taken, and `false`, without a change,
     /// if its owner already has `at_most` keys that are not deleted.
-    async fn insert_key(&self, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError>;
+    async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError>;
 
     /// Returns the key with that id or public id, unless it is deleted or belongs to a user other than the owner.
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError>;
@@ -22,13 +22,13 @@ pub(crate) trait KeyStore: Send + Sync {
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError>;
 
     /// Returns a page of the keys that are not deleted, newest first.
-    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError>;
+    async fn list_keys_page(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError>;
 
     /// Makes these changes, all of them or none, to the key with that id or public id. With an owner, the owner makes
     /// them and cannot undo the decisions of an admin; without one, an admin makes them.
     async fn change_key(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
@@ -37,18 +37,18 @@ pub(crate) trait KeyStore: Send + Sync {
     /// Replaces the hash of a key, under the same rules as a change.
     async fn rotate_key(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         key: &KeyId,
         owner: Option<&UserId>,
-        next: SecretRotation,
+        rotation: SecretRotation,
     ) -> Result<KeyChangeOutcome, StoreError>;
 
     /// Returns the keys that have changed since this revision, in the order of their revisions. Deleted keys are
     /// included, except from revision 0, which returns all others.
-    async fn keys_after(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError>;
+    async fn keys_changed_since(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError>;
 
     /// Notes that keys were used. It changes nothing else, so a late call cannot revive a key.
-    async fn touch_keys(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
+    async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
 }
 
 /// A key with the names of its user and group. The secret itself is stored nowhere.
@@ -143,9 +143,9 @@ pub(crate) struct KeyCheck {
     /// The time from which the key is no longer valid.
     pub(crate) expires_at: Option<Timestamp>,
     /// True if the key is refused now: it or its user is disabled, or it is deleted.
-    pub(crate) refused: bool,
+    pub(crate) is_refused: bool,
     /// True if the key is deleted, so that a cache can remove it.
-    pub(crate) deleted: bool,
+    pub(crate) is_deleted: bool,
     /// The revision, which grows with every change of the fields above.
     pub(crate) revision: i64,
 }

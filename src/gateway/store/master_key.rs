@@ -44,7 +44,7 @@ impl MasterKey {
     }
 
     /// Returns the vault that wraps data keys.
-    pub(super) fn wrapping(&self) -> Result<Vault, StoreError> {
+    pub(super) fn wrapping_vault(&self) -> Result<Vault, StoreError> {
         Vault::new(&self.derive(WRAPPING))
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 
-use super::acts::UnknownWord;
+use super::audit::UnknownWord;
 use super::{
     AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, PublicId, SessionId, StoreError, Timestamp,
     TokenId, UserId,
@@ -15,24 +15,24 @@ use super::{
 #[async_trait]
 pub(crate) trait PeopleStore: Send + Sync {
     /// Returns the user of that name. If there is none, makes one as a member without a password.
-    async fn ensure_user(&self, act: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
+    async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
 
     /// Returns the group of that name. If there is none, makes it.
-    async fn ensure_group(&self, act: &AuditContext, name: &str) -> Result<GroupRow, StoreError>;
+    async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError>;
 
     /// Returns the user with that id or name.
     async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError>;
 
     /// Returns the hash of a user's password, if they have one.
-    async fn password_of(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError>;
+    async fn password_hash(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError>;
 
     /// Returns a page of the users, newest first.
-    async fn page_users(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError>;
+    async fn list_users_page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError>;
 
     /// Adds a user, and the link to choose a password. Returns [`StoreError::Conflict`] if the name is taken.
     async fn invite_user(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &NewUser,
         link: &NewLink,
     ) -> Result<UserChangeOutcome, StoreError>;
@@ -40,7 +40,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Makes these changes to a user, all of them or none.
     async fn change_user(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         changes: &[UserChange],
     ) -> Result<UserChangeOutcome, StoreError>;
@@ -48,34 +48,38 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Replaces the password of a user, and ends all of the user's sessions but this one.
     async fn set_password(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
-        keep: &SessionId,
+        kept_session: &SessionId,
     ) -> Result<(), StoreError>;
 
     /// Returns true if an admin has ever had a password.
     async fn is_set_up(&self) -> Result<bool, StoreError>;
 
     /// Makes the link for the first admin, in place of any former one. Returns `false` if there is an admin.
-    async fn make_setup_link(&self, act: &AuditContext, link: &NewLink) -> Result<bool, StoreError>;
+    async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError>;
 
     /// Makes a link for a new password, in place of any former one of that user. Returns `false` if there is no such
     /// user, or the user is disabled.
-    async fn make_reset_link(&self, act: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError>;
+    async fn make_reset_link(&self, audit: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError>;
 
     /// Returns the link with that hash, if it is valid at that time.
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError>;
 
     /// Consumes a link: sets the password, ends every former session, opens this one. Returns `None` and changes
     /// nothing if the link is not valid at the time of the act.
-    async fn redeem(&self, act: &AuditContext, redeemed: &LinkRedemption) -> Result<Option<UserRow>, StoreError>;
+    async fn redeem_link(
+        &self,
+        audit: &AuditContext,
+        redemption: &LinkRedemption,
+    ) -> Result<Option<UserRow>, StoreError>;
 
     /// Opens a session for a user whose password was checked against this hash. Returns `false` and changes nothing if
     /// the password has changed since, or the user is disabled.
     async fn open_session(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         session: &NewSession,
@@ -83,30 +87,30 @@ pub(crate) trait PeopleStore: Send + Sync {
 
     /// Notes a refused sign-in. The user is `None` if no user has the name that was entered: that text may be a
     /// password and is not stored.
-    async fn note_refusal(&self, act: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
+    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
 
     /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError>;
 
     /// Notes that a session was used.
-    async fn touch_session(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError>;
+    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the sessions of a user, newest first.
     async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError>;
 
     /// Ends one session.
-    async fn end_session(&self, act: &AuditContext, session: &SessionId) -> Result<(), StoreError>;
+    async fn end_session(&self, audit: &AuditContext, session: &SessionId) -> Result<(), StoreError>;
 
     /// Ends every session of a user, and returns their number.
-    async fn end_sessions(&self, act: &AuditContext, user: &UserId) -> Result<u64, StoreError>;
+    async fn end_sessions(&self, audit: &AuditContext, user: &UserId) -> Result<u64, StoreError>;
 
     /// Returns true if this user has signed in from that address before.
-    async fn knows_address(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
+    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError>;
 
     /// Adds an admin token.
     async fn insert_admin_token(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         token: &AdminTokenRow,
         hash: &SecretHash,
     ) -> Result<(), StoreError>;
@@ -118,7 +122,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     ) -> Result<Option<(AdminTokenRow, SecretHash, UserRow)>, StoreError>;
 
     /// Notes that an admin token was used.
-    async fn touch_admin_token(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError>;
+    async fn record_admin_token_use(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the admin tokens of one user or of all users, newest first.
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError>;
@@ -127,7 +131,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// user.
     async fn delete_admin_token(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError>;
@@ -135,7 +139,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Makes a group with these settings. Returns `None` if the name is taken.
     async fn create_group(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         policy: Option<&str>,
     ) -> Result<Option<GroupRow>, StoreError>;
@@ -143,7 +147,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Replaces the settings of the group with that id or name. Returns `None` if there is none.
     async fn change_group(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         policy: &str,
     ) -> Result<Option<GroupRow>, StoreError>;
@@ -155,10 +159,10 @@ pub(crate) trait PeopleStore: Send + Sync {
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError>;
 
     /// Deletes the group with that id or name.
-    async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError>;
+    async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError>;
 
     /// Returns a page of the audit trail, newest first.
-    async fn page_audit(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError>;
+    async fn list_audit_page(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError>;
 }
 
 /// A person or a program that owns keys.
@@ -203,7 +207,7 @@ pub(crate) struct GroupRow {
     /// The time at which the group was made.
     pub(crate) created_at: Timestamp,
     /// The number of keys in the group.
-    pub(crate) keys: u64,
+    pub(crate) key_count: u64,
 }
 
 /// The slow hash of a password, in the form that includes its parameters.
@@ -331,7 +335,7 @@ pub(crate) struct NewSession {
     /// The time of last use before which a session has expired.
     pub(crate) idle_since: Timestamp,
     /// The time of opening before which a session has expired.
-    pub(crate) oldest: Timestamp,
+    pub(crate) opened_since: Timestamp,
 }
 
 /// A session.
@@ -402,7 +406,7 @@ impl UserRow {
     }
 
     /// Returns the name, if it belongs to a person.
-    pub(crate) fn shown_name(&self) -> Option<String> {
+    pub(crate) fn display_name(&self) -> Option<String> {
         (!self.id.is_nobody()).then(|| self.name.clone())
     }
 }

@@ -89,7 +89,7 @@ impl Record {
     pub(crate) const MAX_TEXT_BYTES: usize = 256;
 
     /// Shortens a caller's text to the length that a record may hold.
-    pub(crate) fn clip(mut text: String) -> String {
+    pub(crate) fn truncate_text(mut text: String) -> String {
         text.truncate(text.floor_char_boundary(Self::MAX_TEXT_BYTES));
         text
     }

@@ -34,14 +34,14 @@ pub(crate) struct StoredAnswerRow {
     /// The length of the file.
     pub(crate) size: u64,
     /// The key of the file, sealed by the vault.
-    pub(crate) key: Vec<u8>,
+    pub(crate) sealed_key: Vec<u8>,
 }
 
 /// A claim and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredReplay {
     /// The claim.
-    pub(crate) row: ReplayClaim,
+    pub(crate) claim: ReplayClaim,
     /// The state of the claim.
     pub(crate) state: ReplayState,
 }
@@ -52,7 +52,7 @@ pub(crate) enum ReplayState {
     /// The answer is being made, or the process that made it has ended.
     Running,
     /// The answer is stored.
-    Done(StoredAnswerRow),
+    Stored(StoredAnswerRow),
 }
 
 /// One write to the table of answers.
@@ -70,7 +70,7 @@ pub(crate) enum ReplayWrite {
         done: StoredAnswerRow,
     },
     /// Removes the claim of this request, and no other one of the same scope.
-    Forget {
+    Remove {
         /// The scope of the removed claim.
         scope: [u8; 32],
         /// The request that holds the claim.

@@ -4,23 +4,23 @@
 //! Every commit waits for the disk: a record that was reported durable survives a power cut.
 
 mod accounts;
-mod batch;
+mod audit_trail;
+mod data_key_unlock;
 mod data_keys;
 mod decode;
+mod error_conversion;
 mod keys;
+mod master_key_rotation;
 mod open;
-mod page;
+mod paging;
 mod people;
 mod records;
 mod replays;
 mod retention;
-mod rotate;
-mod together;
 mod tokens;
-mod trail;
-mod trouble;
-mod unlock;
+mod transaction;
 mod usage;
+mod write_batch;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ use super::{
     PepperKey, Record, RecordFilter, RequestId, RetentionClass, RowWrite, RowWriteOutcome, ServeLock, Store,
     StoreError, StoredReplay, Timestamp, TokenRow, UserId, Vault,
 };
-use trouble::during;
+use error_conversion::during;
 
 /// An open data directory.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct SqliteStore {
     readers: SqlitePool,
     data_dir: DataDir,
     /// The master key of the configuration; `None` if the key is in master.key.
-    given: Option<MasterKey>,
+    configured_key: Option<MasterKey>,
     vault: Vault,
     pepper: PepperKey,
 }
@@ -89,7 +89,7 @@ impl SqliteStore {
     /// Returns [`StoreError::MasterKey`] if the next key is missing, and [`StoreError::Damaged`] if the key of the
     /// configuration is no longer the one in use. Nothing has changed then.
     pub(crate) async fn rotate_master_key(&self, next: Option<MasterKey>) -> Result<(), StoreError> {
-        rotate::rotate(self, next).await
+        master_key_rotation::rotate(self, next).await
     }
 
     /// Closes every connection, so that the last process merges the log into the database file.
@@ -110,21 +110,21 @@ impl Store for SqliteStore {
         accounts::list(&self.readers).await.map_err(during("listing accounts"))
     }
 
-    async fn insert_account(&self, act: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
-        accounts::insert(&self.writer, act, AccountId::random()?, account).await.map_err(during("adding an account"))
+    async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
+        accounts::insert(&self.writer, audit, AccountId::random()?, account).await.map_err(during("adding an account"))
     }
 
     async fn change_account(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError> {
-        accounts::change(&self.writer, act, name, change).await.map_err(during("changing an account"))
+        accounts::change(&self.writer, audit, name, change).await.map_err(during("changing an account"))
     }
 
-    async fn delete_account(&self, act: &AuditContext, name: &str) -> Result<bool, StoreError> {
-        accounts::delete(&self.writer, act, name).await.map_err(during("deleting an account"))
+    async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError> {
+        accounts::delete(&self.writer, audit, name).await.map_err(during("deleting an account"))
     }
 
     async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
@@ -165,12 +165,12 @@ impl Store for SqliteStore {
         replays::list(&self.readers).await.map_err(during("listing answers"))
     }
 
-    async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
-        replays::clear(&self.writer, now, but, limit).await.map_err(during("clearing answers"))
+    async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
+        replays::remove_expired(&self.writer, now, except, limit).await.map_err(during("clearing answers"))
     }
 
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
-        batch::write(&self.writer, node, writes).await.map_err(during("writing records and claims"))
+        write_batch::write(&self.writer, node, writes).await.map_err(during("writing records and claims"))
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
@@ -181,8 +181,13 @@ impl Store for SqliteStore {
         records::interrupt_running(&self.writer, node).await.map_err(during("closing records of an earlier run"))
     }
 
-    async fn remove_old(&self, kept: RetentionClass, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        retention::remove(&self.writer, kept, before, limit).await.map_err(during("removing old rows"))
+    async fn remove_expired_rows(
+        &self,
+        class: RetentionClass,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        retention::remove_expired(&self.writer, class, before, limit).await.map_err(during("removing old rows"))
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
@@ -194,16 +199,25 @@ impl Store for SqliteStore {
         records::find(&self.readers, request_id, owner).await.map_err(during("looking up a record"))
     }
 
-    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<JobState>, StoreError> {
-        records::twins(&self.readers, fingerprint, since, limit).await.map_err(during("looking up a retried request"))
+    async fn states_by_fingerprint(
+        &self,
+        fingerprint: &[u8; 32],
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<JobState>, StoreError> {
+        records::states_by_fingerprint(&self.readers, fingerprint, since, limit)
+            .await
+            .map_err(during("looking up a retried request"))
     }
 
-    async fn maker_of_response(
+    async fn account_of_response(
         &self,
         response_id: &str,
         user: &UserId,
         key: &KeyId,
     ) -> Result<Option<String>, StoreError> {
-        records::maker_of(&self.readers, response_id, user, key).await.map_err(during("looking up a response"))
+        records::account_of_response(&self.readers, response_id, user, key)
+            .await
+            .map_err(during("looking up a response"))
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 pub(crate) use double::{POISON, StoreDouble};
 
 /// Makes an empty store in a directory of its own.
-pub(crate) async fn fresh() -> (TempDir, Arc<SqliteStore>) {
+pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
     (dir, Arc::new(store))
@@ -29,7 +29,7 @@ pub(crate) async fn at_migration(count: usize) -> (TempDir, sqlx::SqlitePool) {
 }
 
 /// Makes a directory as the first release left it: a key with this hash, and no data keys.
-pub(crate) async fn older(master_key: [u8; 32], hash: &[u8]) -> TempDir {
+pub(crate) async fn legacy_installation(master_key: [u8; 32], hash: &[u8]) -> TempDir {
     let (dir, pool) = at_migration(1).await;
     sqlx::raw_sql(
         "INSERT INTO users (id, name, role, created_at) VALUES ('usr_1', 'ada', 'member', '2026-01-01T00:00:00.000Z'); \
@@ -63,7 +63,7 @@ pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
 }
 
 /// Makes an intent.
-pub(crate) fn record(request_id: &str) -> Record {
+pub(crate) fn running_record(request_id: &str) -> Record {
     Record {
         request_id: request_id.into(),
         created_at: "2026-11-21T03:00:00.123Z".parse().unwrap(),
@@ -102,7 +102,7 @@ pub(crate) fn record(request_id: &str) -> Record {
 }
 
 /// Makes the same record with an outcome in which nothing is unknown.
-pub(crate) fn finished(request_id: &str) -> Record {
+pub(crate) fn finished_record(request_id: &str) -> Record {
     let details = |image, text| Some(TokenDetails { image_tokens: Some(image), text_tokens: Some(text) });
     Record {
         state: JobState::Succeeded,
@@ -138,17 +138,17 @@ pub(crate) fn finished(request_id: &str) -> Record {
             total_tokens: Some(80),
             ..TokenUsage::default()
         }),
-        ..record(request_id)
+        ..running_record(request_id)
     }
 }
 
 /// The context of a command on the machine itself, at that time.
-pub(crate) fn act_at(at: Timestamp) -> AuditContext {
+pub(crate) fn audit_context_at(at: Timestamp) -> AuditContext {
     AuditContext { at, ..AuditContext::command() }
 }
 
 /// Makes a key with its user and group, and stores it.
-pub(crate) async fn key(store: &dyn Store, name: &str) -> KeyRow {
+pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
     let act = AuditContext::command();
     let user = store.ensure_user(&act, "ada").await.unwrap();
     let group = store.ensure_group(&act, "default").await.unwrap();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::testing::{finished, fresh, key, record};
+use super::testing::{add_key, finished_record, new_store, running_record};
 use super::*;
 
 struct Fixture {
@@ -23,7 +23,7 @@ struct Fixture {
 }
 
 async fn stores() -> Vec<Fixture> {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let other = Arc::new(SqliteStore::open(dir.path(), None).await.unwrap());
     vec![Fixture { store, other, _dir: dir }]
 }
@@ -110,8 +110,8 @@ async fn a_record_comes_back_with_every_field() {
     for Fixture { store, .. } in stores().await {
         let fallback = Some("1536x1024 medium".to_owned());
         let (cost_usd, error_code) = (Some(0.0125), Some("x".to_owned()));
-        let closed = Record { cost_usd, error_code, fallback, maybe_paid_twice: true, ..finished("r1") };
-        let written = write(&*store, &[RowWrite::Open(&record("r1")), RowWrite::Close(&closed)]).await;
+        let closed = Record { cost_usd, error_code, fallback, maybe_paid_twice: true, ..finished_record("r1") };
+        let written = write(&*store, &[RowWrite::Open(&running_record("r1")), RowWrite::Close(&closed)]).await;
         assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         assert_eq!(all(&*store).await, [closed]);
     }
@@ -120,7 +120,7 @@ async fn a_record_comes_back_with_every_field() {
 #[tokio::test]
 async fn what_is_unknown_stays_unknown() {
     for Fixture { store, .. } in stores().await {
-        let known = record("r1");
+        let known = running_record("r1");
         let open =
             Record { model: None, size: None, quality: None, output_format: None, n: None, end_user: None, ..known };
         let some = TokenUsage { total_tokens: Some(u64::MAX), ..TokenUsage::default() };
@@ -135,15 +135,15 @@ async fn what_is_unknown_stays_unknown() {
 #[tokio::test]
 async fn a_request_id_is_recorded_once_and_closed_once() {
     for Fixture { store, .. } in stores().await {
-        let other = Record { model: Some("other".to_owned()), ..record("r1") };
-        let failed = Record { state: JobState::Failed, ..finished("r1") };
+        let other = Record { model: Some("other".to_owned()), ..running_record("r1") };
+        let failed = Record { state: JobState::Failed, ..finished_record("r1") };
         let written = write(
             &*store,
             &[
                 RowWrite::Close(&failed),
-                RowWrite::Open(&record("r1")),
+                RowWrite::Open(&running_record("r1")),
                 RowWrite::Open(&other),
-                RowWrite::Close(&finished("r1")),
+                RowWrite::Close(&finished_record("r1")),
                 RowWrite::Close(&failed),
                 RowWrite::Open(&other),
             ],
@@ -151,7 +151,7 @@ async fn a_request_id_is_recorded_once_and_closed_once() {
         .await;
         use RowWriteOutcome::{Done, NoEffect};
         assert_eq!(written, [NoEffect, Done, NoEffect, Done, NoEffect, NoEffect]);
-        assert_eq!(all(&*store).await, [finished("r1")]);
+        assert_eq!(all(&*store).await, [finished_record("r1")]);
     }
 }
 
@@ -159,10 +159,10 @@ async fn a_request_id_is_recorded_once_and_closed_once() {
 async fn only_the_running_records_of_the_node_are_interrupted() {
     for Fixture { store, .. } in stores().await {
         let (mine, other) = (NodeId::from("mine"), NodeId::from("other"));
-        let open = [record("r1"), record("r2")];
-        let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1]), RowWrite::Close(&finished("r2"))];
+        let open = [running_record("r1"), running_record("r2")];
+        let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1]), RowWrite::Close(&finished_record("r2"))];
         store.write_rows(&mine, &writes).await.unwrap();
-        store.write_rows(&other, &[RowWrite::Open(&record("r3"))]).await.unwrap();
+        store.write_rows(&other, &[RowWrite::Open(&running_record("r3"))]).await.unwrap();
         assert_eq!(ids(&all(&*store).await), ["r2"]);
 
         assert_eq!(store.interrupt_running(&mine).await.unwrap(), 1);
@@ -183,13 +183,13 @@ async fn what_is_interrupted_tells_whom_it_may_have_asked() {
             latency_ms: None,
             upstream_request_id: None,
         };
-        let named = Record { account: Some("primary".to_owned()), ..record("r1") };
-        let nobody = Record { account: None, ..record("r2") };
+        let named = Record { account: Some("primary".to_owned()), ..running_record("r1") };
+        let nobody = Record { account: None, ..running_record("r2") };
         let attempts = vec![attempt("primary", AttemptClass::N), attempt("second", AttemptClass::X)];
-        let noted = Record { attempts, maybe_paid_twice: true, ..record("r3") };
+        let noted = Record { attempts, maybe_paid_twice: true, ..running_record("r3") };
         let opens = [&named, &nobody, &noted].map(RowWrite::Open);
         write(&*store, &opens).await;
-        write(&*store, &[RowWrite::Note(&noted)]).await;
+        write(&*store, &[RowWrite::RecordAttempts(&noted)]).await;
         store.interrupt_running(&NodeId::only()).await.unwrap();
         let found = all(&*store).await;
         assert_eq!(found.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
@@ -203,7 +203,7 @@ async fn records_are_listed_newest_last_and_filtered() {
     for Fixture { store, .. } in stores().await {
         for (id, second, key) in [("b", 2, "key_1"), ("c", 3, "key_2"), ("a", 1, "key_1"), ("d", 3, "key_1")] {
             let created_at = at(&format!("2026-01-01T00:00:0{second}Z"));
-            let open = Record { created_at, key: key.into(), ..record(id) };
+            let open = Record { created_at, key: key.into(), ..running_record(id) };
             let closed = Record { state: JobState::Succeeded, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
@@ -225,11 +225,11 @@ async fn records_are_listed_newest_last_and_filtered() {
 #[tokio::test]
 async fn the_records_of_a_key_are_found_by_either_id() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
-        let open = Record { key: row.id.clone(), ..record("mine") };
+        let row = add_key(&*store, "one").await;
+        let open = Record { key: row.id.clone(), ..running_record("mine") };
         let closed = Record { state: JobState::Failed, ..open.clone() };
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
-        write(&*store, &[RowWrite::Open(&record("other")), RowWrite::Close(&finished("other"))]).await;
+        write(&*store, &[RowWrite::Open(&running_record("other")), RowWrite::Close(&finished_record("other"))]).await;
         for handle in [row.id.as_str(), row.public_id.as_str()] {
             let filter = RecordFilter { key: Some(handle.to_owned()), ..RecordFilter::default() };
             assert_eq!(ids(&store.list_records(&filter).await.unwrap()), ["mine"]);
@@ -240,7 +240,7 @@ async fn the_records_of_a_key_are_found_by_either_id() {
 /// The line of the design document, letter for letter.
 #[test]
 fn a_record_prints_as_the_documented_line() {
-    let record = Record { user: "usr_…".into(), key: "key_…".into(), ..finished("…") };
+    let record = Record { user: "usr_…".into(), key: "key_…".into(), ..finished_record("…") };
     let expected = concat!(
         r#"{"request_id":"…","created_at":"2026-11-21T03:00:00.123Z","operation":"create_image","#,
         r#""model":"gpt-image-2","stream":false,"state":"succeeded","error_code":null,"size":"1536x1024","#,

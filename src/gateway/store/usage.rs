@@ -112,13 +112,13 @@ pub(crate) trait UsageStore: Send + Sync {
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError>;
 
     /// Returns the sum of all counts.
-    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
+    async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
 
     /// Returns the total usage of each of these keys. A key that is missing was never used.
-    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
+    async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
 
     /// Adds requests that were refused before they became a job, all of them or none.
-    async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError>;
+    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError>;
 
     /// Returns the names of these keys, including deleted ones. A key that is missing never existed.
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError>;

@@ -22,23 +22,23 @@ const VERSION: u8 = 1;
 pub(crate) struct Vault(Arc<VaultKeys>);
 
 struct VaultKeys {
-    seal: LessSafeKey,
-    hash: hmac::Key,
+    sealing_key: LessSafeKey,
+    hashing_key: hmac::Key,
 }
 
 impl Vault {
     pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
-        let seal = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(refused)?;
+        let seal = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(cipher_error)?;
         // Each use has a derived key of its own.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
         let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
-        Ok(Self(Arc::new(VaultKeys { seal, hash })))
+        Ok(Self(Arc::new(VaultKeys { sealing_key: seal, hashing_key: hash })))
     }
 
     /// Hashes a value that must be found again but not read. Without the key, guesses cannot be checked against the
     /// hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
-        let mut hashed = hmac::Context::with_key(&self.0.hash);
+        let mut hashed = hmac::Context::with_key(&self.0.hashing_key);
         hashed.update(&(context.len() as u64).to_be_bytes());
         hashed.update(context.as_bytes());
         hashed.update(plain);
@@ -61,7 +61,11 @@ impl Vault {
         let (head, body) = sealed.split_at_mut(1 + NONCE_LEN);
         debug_assert_eq!(head[0], VERSION);
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self.0.seal.seal_in_place_separate_tag(nonce, bound(context), body).map_err(refused)?;
+        let tag = self
+            .0
+            .sealing_key
+            .seal_in_place_separate_tag(nonce, associated_data(context), body)
+            .map_err(cipher_error)?;
         sealed.extend_from_slice(tag.as_ref());
         Ok(sealed)
     }
@@ -87,7 +91,7 @@ impl Vault {
         }
         let mut body = body.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let length = self.0.seal.open_in_place(nonce, bound(context), &mut body).ok()?.len();
+        let length = self.0.sealing_key.open_in_place(nonce, associated_data(context), &mut body).ok()?.len();
         body.truncate(length);
         Some(body)
     }
@@ -100,11 +104,11 @@ impl fmt::Debug for Vault {
 }
 
 /// Puts a fixed text in front of the context, so that no other future use of the key can have the same context.
-fn bound(context: &str) -> Aad<Vec<u8>> {
+fn associated_data(context: &str) -> Aad<Vec<u8>> {
     Aad::from([b"imagate vault v1\0", context.as_bytes()].concat())
 }
 
-fn refused(_: Unspecified) -> StoreError {
+fn cipher_error(_: Unspecified) -> StoreError {
     StoreError::Refused("the cipher refuses its key or the length of a value".into())
 }
 

@@ -44,12 +44,12 @@ impl ConnectionMetrics {
     }
 
     /// Counts a connection that was closed for this reason.
-    pub(crate) fn closed(&self, reason: &'static str) {
+    pub(crate) fn count_closed(&self, reason: &'static str) {
         self.closed.get_or_create(&ReasonLabels { reason: StaticLabel(reason) }).inc();
     }
 
     /// Counts a connection that the system could not accept.
-    pub(crate) fn accept_failed(&self) {
+    pub(crate) fn count_accept_error(&self) {
         self.accept_errors.inc();
     }
 }

@@ -13,10 +13,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The most bytes of waiting lines (ours), which is some thousand lines. While a batch is written, the same number may
 /// wait in addition.
-const MAX_WAITING: usize = 1 << 20;
+const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// The time that the end of the process waits for the last lines (ours). A pipe that is read takes milliseconds.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of lines that this process could not write. It is static, because there is one log.
 static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
@@ -43,9 +43,9 @@ struct LogQueueState {
     /// The number of lines in `waiting`.
     lines: u64,
     /// True while a batch is being written.
-    writing: bool,
+    is_writing: bool,
     /// The number of dropped lines that were not reported yet.
-    unsaid: u64,
+    unreported_drops: u64,
 }
 
 /// On drop, waits for a limited time until the last lines are written.
@@ -64,11 +64,11 @@ impl LogQueue {
     pub(super) fn start(
         out: impl Write + Send + 'static,
         dropped: Counter,
-        say: impl Fn(u64) + Send + 'static,
+        report_dropped: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
         let queue = Self(Arc::new(SharedLogQueue { state: Mutex::default(), changed: Condvar::new(), dropped }));
         let writer = queue.clone();
-        std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_to(out, say))?;
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_to(out, report_dropped))?;
         Ok(queue)
     }
 
@@ -78,8 +78,8 @@ impl LogQueue {
 
     fn push(&self, line: &[u8]) {
         let mut state = self.lock();
-        if state.waiting.len() + line.len() > MAX_WAITING {
-            state.unsaid += 1;
+        if state.waiting.len() + line.len() > WAITING_BYTES_MAX {
+            state.unreported_drops += 1;
             self.0.dropped.inc();
             return;
         }
@@ -88,13 +88,13 @@ impl LogQueue {
         self.0.changed.notify_all();
     }
 
-    fn write_to(&self, mut out: impl Write, say: impl Fn(u64)) {
+    fn write_to(&self, mut out: impl Write, report_dropped: impl Fn(u64)) {
         loop {
             let (batch, lines) = self.next_batch();
             let written = out.write_all(&batch).and_then(|()| out.flush());
-            let unsaid = self.settle(written.is_ok(), lines);
-            if unsaid > 0 {
-                say(unsaid);
+            let unreported_drops = self.finish_batch(written.is_ok(), lines);
+            if unreported_drops > 0 {
+                report_dropped(unreported_drops);
             }
         }
     }
@@ -104,29 +104,29 @@ impl LogQueue {
         while state.waiting.is_empty() {
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.writing = true;
+        state.is_writing = true;
         (std::mem::take(&mut state.waiting), std::mem::take(&mut state.lines))
     }
 
     /// Ends a batch, and returns the number of dropped lines to be reported. Lines that the output refuses count as
     /// dropped.
-    fn settle(&self, written: bool, lines: u64) -> u64 {
+    fn finish_batch(&self, written: bool, lines: u64) -> u64 {
         let mut state = self.lock();
-        state.writing = false;
+        state.is_writing = false;
         self.0.changed.notify_all();
         if written {
-            return std::mem::take(&mut state.unsaid);
+            return std::mem::take(&mut state.unreported_drops);
         }
-        state.unsaid += lines;
+        state.unreported_drops += lines;
         self.0.dropped.inc_by(lines);
         0
     }
 
     /// Waits until every line is written, but at most for `patience`.
-    fn flush_within(&self, patience: Duration) {
-        let end = Instant::now() + patience;
+    fn flush_within(&self, time_limit: Duration) {
+        let end = Instant::now() + time_limit;
         let mut state = self.lock();
-        while state.writing || !state.waiting.is_empty() {
+        while state.is_writing || !state.waiting.is_empty() {
             let Some(left) = end.checked_duration_since(Instant::now()) else { return };
             state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -161,7 +161,7 @@ impl Write for &LogQueue {
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        self.0.flush_within(FLUSH_PATIENCE);
+        self.0.flush_within(FLUSH_TIMEOUT);
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     fn lines_beyond_the_bound_are_dropped_counted_and_said_once() {
         let log = log();
         let line = [b'a'; 1024];
-        let fitting = u64::try_from(MAX_WAITING / line.len()).expect("a number");
+        let fitting = u64::try_from(WAITING_BYTES_MAX / line.len()).expect("a number");
         (0..fitting * 3).for_each(|_| log.queue.push(&line));
         let dropped = log.dropped.get();
         assert!((fitting..=fitting * 2).contains(&dropped), "{dropped} of {}", fitting * 3);

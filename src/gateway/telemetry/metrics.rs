@@ -20,7 +20,7 @@ use crate::gateway::store::{AttemptClass, JobState, Record};
 use crate::image::Size;
 
 /// The upper bounds of the histogram of job times (ours): up to the deadline of a large image, and twice that.
-const SECONDS: [f64; 10] = [0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+const JOB_SECONDS_BUCKETS: [f64; 10] = [0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 /// All metrics of this process.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     answers: Family<AnswerLabels, Counter>,
     jobs: Family<JobLabels, Counter>,
-    seconds: Family<SizeLabels, Histogram, fn() -> Histogram>,
+    job_seconds: Family<SizeLabels, Histogram, fn() -> Histogram>,
     images: Family<ImageLabels, Counter>,
     attempts: Family<AttemptLabels, Counter>,
     tokens: Family<TokenLabels, Counter>,
@@ -41,7 +41,7 @@ pub(crate) struct Metrics {
     refused_for_space: Counter,
     /// Held from setting the current values until they are written: two concurrent readers would clear each other's
     /// lines.
-    telling: Mutex<()>,
+    render_lock: Mutex<()>,
 }
 
 /// The current values, which are read when the metrics are requested.
@@ -67,20 +67,20 @@ pub(crate) struct AccountSnapshot {
     /// The name of the account.
     pub(crate) name: String,
     /// The number of running calls.
-    pub(crate) taken: usize,
+    pub(crate) used_slots: usize,
     /// The most concurrent calls.
-    pub(crate) places: usize,
+    pub(crate) slots: usize,
     /// True during a cooldown.
-    pub(crate) resting: bool,
+    pub(crate) is_cooling_down: bool,
     /// True if the account is disabled until an operator enables it.
-    pub(crate) disabled: bool,
+    pub(crate) is_disabled: bool,
 }
 
 #[derive(Debug, Default)]
 struct AccountGauges {
-    taken: Family<AccountLabels, Gauge>,
-    places: Family<AccountLabels, Gauge>,
-    resting: Family<AccountLabels, Gauge>,
+    used_slots: Family<AccountLabels, Gauge>,
+    slots: Family<AccountLabels, Gauge>,
+    cooling_down: Family<AccountLabels, Gauge>,
     disabled: Family<AccountLabels, Gauge>,
 }
 
@@ -139,7 +139,7 @@ impl Metrics {
             registry: Registry::with_prefix("imagate"),
             answers: Family::default(),
             jobs: Family::default(),
-            seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            job_seconds: Family::new_with_constructor(|| Histogram::new(JOB_SECONDS_BUCKETS)),
             images: Family::default(),
             attempts: Family::default(),
             tokens: Family::default(),
@@ -150,13 +150,13 @@ impl Metrics {
             body_bytes: Gauge::default(),
             spool_bytes: Gauge::default(),
             refused_for_space: Counter::default(),
-            telling: Mutex::default(),
+            render_lock: Mutex::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("answers", "Answers by operation and status, including refusals", metrics.answers.clone());
         registry.register("jobs", "Finished jobs by outcome", metrics.jobs.clone());
         let about = "Duration of successful jobs";
-        registry.register_with_unit("job_duration", about, Unit::Seconds, metrics.seconds.clone());
+        registry.register_with_unit("job_duration", about, Unit::Seconds, metrics.job_seconds.clone());
         registry.register("images", "Images sent to callers", metrics.images.clone());
         registry.register("attempts", "Upstream calls by account and class of failure", metrics.attempts.clone());
         registry.register("tokens", "Tokens as the upstream counted them", metrics.tokens.clone());
@@ -178,30 +178,30 @@ impl Metrics {
     }
 
     /// Counts an answer that has begun.
-    pub(crate) fn answered(&self, operation: &str, status: u16) {
+    pub(crate) fn count_response(&self, operation: &str, status: u16) {
         self.answers.get_or_create(&AnswerLabels { operation: operation.to_owned(), status }).inc();
     }
 
     /// Counts a job that has ended.
-    pub(crate) fn job_ended(&self, record: &Record) {
+    pub(crate) fn count_job(&self, record: &Record) {
         let operation = || record.operation.clone();
         let size = size_class(record.size.as_deref());
         self.jobs.get_or_create(&JobLabels { operation: operation(), state: StaticLabel(record.state.as_str()) }).inc();
         if let (Some(milliseconds), JobState::Succeeded) = (record.latency_ms, record.state) {
             let seconds = std::time::Duration::from_millis(milliseconds).as_secs_f64();
-            self.seconds.get_or_create(&SizeLabels { operation: operation(), size }).observe(seconds);
+            self.job_seconds.get_or_create(&SizeLabels { operation: operation(), size }).observe(seconds);
         }
         for image in &record.delivered {
             let labels = ImageLabels {
                 operation: operation(),
                 size: size_class(image.size.as_deref()),
-                quality: one_of(&["low", "medium", "high", "auto"], record.quality.as_deref()),
-                output_format: one_of(&["png", "jpeg", "webp"], image.output_format.as_deref()),
+                quality: known_or_other(&["low", "medium", "high", "auto"], record.quality.as_deref()),
+                output_format: known_or_other(&["png", "jpeg", "webp"], image.output_format.as_deref()),
             };
             self.images.get_or_create(&labels).inc();
         }
         for attempt in &record.attempts {
-            let labels = AttemptLabels { account: attempt.account.clone(), class: class(attempt.class) };
+            let labels = AttemptLabels { account: attempt.account.clone(), class: class_label(attempt.class) };
             self.attempts.get_or_create(&labels).inc();
         }
         let [input, output, _] = record.tokens();
@@ -218,15 +218,15 @@ impl Metrics {
     /// # Errors
     ///
     /// Returns an error if the text cannot be written, which is a bug of this program.
-    pub(crate) fn render(&self, now: &MetricsSnapshot) -> Result<String, std::fmt::Error> {
-        let _alone = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        self.accounts.set(&now.accounts);
-        self.waiting.set(whole(now.waiting));
-        self.unsettled.set(whole(now.unsettled));
-        self.body_bytes.set(i64::try_from(now.body_bytes).unwrap_or(i64::MAX));
-        self.spool_bytes.set(i64::try_from(now.spool_bytes).unwrap_or(i64::MAX));
+    pub(crate) fn render(&self, snapshot: &MetricsSnapshot) -> Result<String, std::fmt::Error> {
+        let _alone = self.render_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.accounts.set(&snapshot.accounts);
+        self.waiting.set(to_gauge_value(snapshot.waiting));
+        self.unsettled.set(to_gauge_value(snapshot.unsettled));
+        self.body_bytes.set(i64::try_from(snapshot.body_bytes).unwrap_or(i64::MAX));
+        self.spool_bytes.set(i64::try_from(snapshot.spool_bytes).unwrap_or(i64::MAX));
         // The lock is held, so no refusal is counted twice.
-        self.refused_for_space.inc_by(now.refused_for_space.saturating_sub(self.refused_for_space.get()));
+        self.refused_for_space.inc_by(snapshot.refused_for_space.saturating_sub(self.refused_for_space.get()));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
@@ -237,23 +237,23 @@ impl Metrics {
 
 impl AccountGauges {
     fn register(&self, registry: &mut Registry) {
-        registry.register("account_calls", "Running calls of an account", self.taken.clone());
-        registry.register("account_places", "Maximum number of concurrent calls of an account", self.places.clone());
-        registry.register("account_resting", "1 while the account is in cooldown", self.resting.clone());
+        registry.register("account_calls", "Running calls of an account", self.used_slots.clone());
+        registry.register("account_places", "Maximum number of concurrent calls of an account", self.slots.clone());
+        registry.register("account_resting", "1 while the account is in cooldown", self.cooling_down.clone());
         registry.register("account_disabled", "1 while the account is disabled", self.disabled.clone());
     }
 
     /// Sets the values of these accounts. Accounts that no longer exist are removed.
     fn set(&self, accounts: &[AccountSnapshot]) {
-        for family in [&self.taken, &self.places, &self.resting, &self.disabled] {
+        for family in [&self.used_slots, &self.slots, &self.cooling_down, &self.disabled] {
             family.clear();
         }
         for account in accounts {
             let labels = AccountLabels { account: account.name.clone() };
-            self.taken.get_or_create(&labels).set(whole(account.taken));
-            self.places.get_or_create(&labels).set(whole(account.places));
-            self.resting.get_or_create(&labels).set(account.resting.into());
-            self.disabled.get_or_create(&labels).set(account.disabled.into());
+            self.used_slots.get_or_create(&labels).set(to_gauge_value(account.used_slots));
+            self.slots.get_or_create(&labels).set(to_gauge_value(account.slots));
+            self.cooling_down.get_or_create(&labels).set(account.is_cooling_down.into());
+            self.disabled.get_or_create(&labels).set(account.is_disabled.into());
         }
     }
 }
@@ -266,7 +266,7 @@ impl EncodeLabelValue for StaticLabel {
     }
 }
 
-fn whole(count: usize) -> i64 {
+fn to_gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -280,11 +280,11 @@ fn size_class(size: Option<&str>) -> StaticLabel {
     }
 }
 
-fn one_of(words: &'static [&'static str], word: Option<&str>) -> StaticLabel {
+fn known_or_other(words: &'static [&'static str], word: Option<&str>) -> StaticLabel {
     StaticLabel(words.iter().find(|known| Some(**known) == word).copied().unwrap_or("other"))
 }
 
-fn class(class: Option<AttemptClass>) -> StaticLabel {
+fn class_label(class: Option<AttemptClass>) -> StaticLabel {
     StaticLabel(match class {
         None => "none",
         Some(AttemptClass::N) => "N",
@@ -304,10 +304,10 @@ mod tests {
         let metrics = Metrics::new();
         let account = |number: usize| AccountSnapshot {
             name: format!("account-{number}"),
-            taken: 0,
-            places: 1,
-            resting: false,
-            disabled: false,
+            used_slots: 0,
+            slots: 1,
+            is_cooling_down: false,
+            is_disabled: false,
         };
         let now = MetricsSnapshot { accounts: (0..20).map(account).collect(), ..MetricsSnapshot::default() };
         let ask = || {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::reply::{AttemptFailure, Reply};
 use super::transport::{RequestBody, Transport};
-use super::{call, classify, edits};
+use super::{failure_classification, generation_call, multipart_form};
 use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::rules::Job;
 
@@ -19,22 +19,23 @@ pub(super) async fn send(
     job: &Job,
     until: Instant,
 ) -> Result<Reply, AttemptFailure> {
-    let request = request(address, lease.authorization(), job);
-    call::call(transport, request, until, classify::IMAGE_BLAME).await
+    let request = build_request(address, lease.authorization(), job);
+    generation_call::send_request(transport, request, until, failure_classification::IMAGE_FAULT_SCOPE).await
 }
 
-fn request(
+fn build_request(
     address: &UpstreamAddress,
     authorization: Option<&HeaderValue>,
     job: &Job,
 ) -> Result<Request<RequestBody>, http::Error> {
-    let (path, content_type, body) = match job.material() {
+    let (path, content_type, body) = match job.edit_input() {
         None => {
-            let json = serde_json::Value::Object(job.fields().clone()).to_string();
+            let json = serde_json::Value::Object(job.upstream_fields().clone()).to_string();
             ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(Bytes::from(json)))
         }
         Some(material) => {
-            let (content_type, body) = edits::form(job.fields(), &material.images, material.mask.as_ref())?;
+            let (content_type, body) =
+                multipart_form::build_form(job.upstream_fields(), &material.images, material.mask.as_ref())?;
             ("/images/edits", content_type, body)
         }
     };
@@ -42,7 +43,7 @@ fn request(
         .method(Method::POST)
         .uri(address.join(path))
         .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT, if job.stream() { "text/event-stream" } else { "application/json" })
+        .header(ACCEPT, if job.is_stream() { "text/event-stream" } else { "application/json" })
         .header(ACCEPT_ENCODING, "identity")
         .header(CONTENT_TYPE, content_type)
         .body(body)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 
-use super::simulated::{SimulatedBody, SimulatedResponse};
+use super::simulated_upstream::{SimulatedBody, SimulatedResponse};
 use super::transport::ResponseBody;
 
 /// An answer with status 200. The relay checks whether it contains an image.
@@ -16,9 +16,9 @@ pub(crate) struct Reply {
     /// The body, as it arrives.
     pub(crate) body: ReplyBody,
     /// True if the simulator drew the image.
-    pub(crate) simulated: bool,
+    pub(crate) is_simulated: bool,
     /// True if a text model drew the image with its tool: the image is in a response.
-    pub(crate) by_tool: bool,
+    pub(crate) is_from_image_tool: bool,
     /// The upstream's id of this call.
     pub(crate) request_id: Option<String>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// Bytes from a socket.
-    Wire(Box<ResponseBody>),
+    Network(Box<ResponseBody>),
     /// Bytes from the simulator.
     Simulated(SimulatedBody),
     /// Bytes of a response from the simulator.
@@ -70,7 +70,7 @@ pub(crate) struct AttemptFailure {
     /// The upstream's id of the call that failed.
     pub(crate) request_id: Option<String>,
     /// The upstream's message about the failure, as far as it is safe to show.
-    pub(crate) words: Option<String>,
+    pub(crate) upstream_message: Option<String>,
 }
 
 /// The reason why an attempt gave no image.
@@ -104,7 +104,7 @@ pub(crate) enum FailureCause {
     Unfit,
     /// The upstream does not offer, or not to this account, something that every caller of the image endpoints may
     /// request.
-    Missing,
+    NotOffered,
     /// The upstream does not know the model that the caller chose, or does not offer it to this account.
     UnknownModel,
     /// The upstream does not allow the account to do this, or does not allow this request.
@@ -122,7 +122,7 @@ pub(crate) enum FailureCause {
         wait: Option<Duration>,
     },
     /// The local disk cannot hold the image; the account is not the cause.
-    Unkept,
+    SpoolFailed,
     /// The gateway is stopping and no longer waits for the answer.
     Cutoff,
 }
@@ -146,7 +146,7 @@ impl FailureClass {
 impl AttemptFailure {
     /// Returns a failure without a status.
     pub(crate) const fn new(class: FailureClass, cause: FailureCause) -> Self {
-        Self { class, cause, status: None, request_id: None, words: None }
+        Self { class, cause, status: None, request_id: None, upstream_message: None }
     }
 
     /// Returns the same failure with a status.
@@ -163,7 +163,7 @@ impl Body for ReplyBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ReplyError>>> {
         match &mut *self {
-            Self::Wire(body) => Pin::new(body).poll_frame(cx).map_err(|error| {
+            Self::Network(body) => Pin::new(body).poll_frame(cx).map_err(|error| {
                 tracing::warn!(error = %error, "the upstream's answer broke off");
                 ReplyError
             }),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::reply::{AttemptFailure, Reply};
 use super::transport::{BodyPart, RequestBody, Transport};
-use super::{call, classify};
+use super::{failure_classification, generation_call};
 use crate::gateway::accounts::{Lease, UpstreamAddress};
 use crate::gateway::rules::ResponseJob;
 
@@ -19,11 +19,11 @@ pub(super) async fn send(
     job: &ResponseJob,
     until: Instant,
 ) -> Result<Reply, AttemptFailure> {
-    let request = request(address, lease.authorization(), job);
-    call::call(transport, request, until, classify::RESPONSE_BLAME).await
+    let request = build_request(address, lease.authorization(), job);
+    generation_call::send_request(transport, request, until, failure_classification::RESPONSE_FAULT_SCOPE).await
 }
 
-fn request(
+fn build_request(
     address: &UpstreamAddress,
     authorization: Option<&HeaderValue>,
     job: &ResponseJob,
@@ -32,13 +32,13 @@ fn request(
         .method(Method::POST)
         .uri(address.join("/responses"))
         .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
-        .body(RequestBody::from(job.pieces().iter().cloned().map(BodyPart::Kept).collect::<Vec<_>>()))?;
+        .body(RequestBody::from(job.body_pieces().iter().cloned().map(BodyPart::Spooled).collect::<Vec<_>>()))?;
     let headers = request.headers_mut();
     // The order is: the agent's headers, the operator's headers, and those of the gateway.
     for (name, value) in job.headers().iter().chain(address.headers()) {
         headers.insert(name.clone(), value.clone());
     }
-    let accept = if job.stream() { "text/event-stream" } else { "application/json" };
+    let accept = if job.is_stream() { "text/event-stream" } else { "application/json" };
     headers.insert(ACCEPT, HeaderValue::from_static(accept));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

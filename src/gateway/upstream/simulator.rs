@@ -125,7 +125,7 @@ const REFERENCE_PIXELS: u64 = 1024 * 1024;
 /// The figures are our own and no price list: at 1024x1024 an image costs 14, 42 or 79 squared tokens for `low`,
 /// `medium` and `high`, and the count grows with the number of pixels. Text costs a token for every four ASCII letters
 /// and one for every other character.
-pub(crate) fn tokens(prompt: &str, width: u32, height: u32, quality: Detail, n: u32) -> SimulatedUsage {
+pub(crate) fn estimate_tokens(prompt: &str, width: u32, height: u32, quality: Detail, n: u32) -> SimulatedUsage {
     let ascii = prompt.chars().filter(char::is_ascii).count() as u64;
     let others = prompt.chars().filter(|letter| !letter.is_ascii()).count() as u64;
     let side: u64 = quality.choose(14, 42, 79);
@@ -138,8 +138,8 @@ pub(crate) fn tokens(prompt: &str, width: u32, height: u32, quality: Detail, n: 
     }
 }
 
-const TALL: &str = "portrait tall vertical poster phone upright waterfall bookmark";
-const WIDE: &str = "landscape panorama panoramic wide widescreen horizontal banner cinematic skyline";
+const TALL_WORDS: &str = "portrait tall vertical poster phone upright waterfall bookmark";
+const WIDE_WORDS: &str = "landscape panorama panoramic wide widescreen horizontal banner cinematic skyline";
 
 /// Returns the size for `auto`: upright or wide if a word of the prompt says so, else square.
 pub(crate) fn resolve_auto(prompt: &str) -> (u32, u32) {
@@ -147,9 +147,9 @@ pub(crate) fn resolve_auto(prompt: &str) -> (u32, u32) {
     // An English plural also counts as its singular.
     let names = |list: &str, word: &str| list.split(' ').any(|one| one == word || Some(one) == word.strip_suffix('s'));
     let any = |list| prompt.split(|letter: char| !letter.is_alphanumeric()).any(|word| names(list, word));
-    if any(TALL) {
+    if any(TALL_WORDS) {
         (1024, 1536)
-    } else if any(WIDE) {
+    } else if any(WIDE_WORDS) {
         (1536, 1024)
     } else {
         (1024, 1024)

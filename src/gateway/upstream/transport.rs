@@ -8,15 +8,15 @@
 //! The way in which bytes are read was measured; the reader is behind `exchange` so that it can be replaced.
 
 mod body;
-mod budget;
-mod dial;
+mod buffer_budget;
+mod dialer;
 mod error;
 mod exchange;
 mod origin;
 mod pool;
-mod resolve;
+mod resolver;
 mod socket;
-mod wire;
+mod transport_stream;
 
 #[cfg(test)]
 mod tests;
@@ -32,14 +32,14 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 pub(crate) use body::{BodyPart, RequestBody, ResponseBody};
 pub(crate) use error::{SendError, SendErrorKind, SendProgress, TransportError};
 
-use budget::{BufferBudget, ExchangeState};
-use dial::Dialer;
+use buffer_budget::{BufferBudget, ExchangeState};
+use dialer::Dialer;
 use exchange::{ExchangeContext, exchange};
 use origin::UpstreamOrigin;
 use pool::ConnectionPool;
 
 /// The smallest buffer with which the reader works.
-const LEAST_READ: usize = 8 * 1024;
+const MIN_READ: usize = 8 * 1024;
 
 /// The limits of every call.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub(crate) struct TransportSettings {
     /// The largest buffer of the reader; one that comes back empty is doubled once.
     pub(crate) read_chunk: usize,
     /// The bytes of all answers that may be unwritten before reads become small.
-    pub(crate) budget: usize,
+    pub(crate) buffer_budget: usize,
     /// The largest read above the budget, and the most that one answer then holds unwritten.
     pub(crate) small_read: usize,
     /// The largest head of an answer.
@@ -90,7 +90,7 @@ impl Default for TransportSettings {
             idle_timeout: Duration::from_secs(4),
             max_idle_per_origin: 64,
             read_chunk: 256 * 1024,
-            budget: 8 * 1024 * 1024,
+            buffer_budget: 8 * 1024 * 1024,
             small_read: 64 * 1024,
             max_head: 64 * 1024,
             extra_roots: Vec::new(),
@@ -103,10 +103,10 @@ impl Default for TransportSettings {
 impl Transport {
     /// Builds the client. No connection is made, and no certificate read, before the first call that needs it.
     pub(crate) fn new(settings: TransportSettings) -> Result<Self, TransportError> {
-        if settings.read_chunk < LEAST_READ || settings.small_read < LEAST_READ {
+        if settings.read_chunk < MIN_READ || settings.small_read < MIN_READ {
             return Err(TransportError::Setting("reads of upstream answers must be at least 8 KiB"));
         }
-        let budget = Arc::new(BufferBudget::new(settings.budget, settings.small_read));
+        let budget = Arc::new(BufferBudget::new(settings.buffer_budget, settings.small_read));
         let pool = Arc::new(ConnectionPool::new(settings.idle_timeout, settings.max_idle_per_origin));
         let dialer = Dialer::new(settings.clone());
         Ok(Self(Arc::new(TransportState { settings, budget, pool, dialer })))
@@ -114,7 +114,7 @@ impl Transport {
 
     /// Reads the machine's certificates now, so that a start can fail instead of every https call.
     pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
-        self.0.dialer.tls().map(drop)
+        self.0.dialer.tls_connector().map(drop)
     }
 
     /// Connects or reuses a connection, writes the request, and waits for the head of the answer until the deadline.
@@ -125,35 +125,35 @@ impl Transport {
         mut request: Request<RequestBody>,
         deadline: Instant,
     ) -> Result<Response<ResponseBody>, SendError> {
-        let origin = UpstreamOrigin::take(&mut request)?;
-        let tally = ExchangeState::new(&self.0.budget);
-        let terms = ExchangeContext {
+        let origin = UpstreamOrigin::take_from(&mut request)?;
+        let exchange_state = ExchangeState::new(&self.0.budget);
+        let context = ExchangeContext {
             origin,
             pool: Arc::clone(&self.0.pool),
-            tally: Arc::clone(&tally),
+            exchange_state: Arc::clone(&exchange_state),
             read_chunk: self.0.settings.read_chunk,
             max_head: self.0.settings.max_head,
         };
-        let answered = timeout_at(deadline, self.attempt(request, &terms)).await;
-        answered.unwrap_or_else(|_| Err(SendError::timeout(tally.sent())))
+        let answered = timeout_at(deadline, self.attempt(request, &context)).await;
+        answered.unwrap_or_else(|_| Err(SendError::timeout(exchange_state.send_progress())))
     }
 
     async fn attempt(
         &self,
         mut request: Request<RequestBody>,
-        terms: &ExchangeContext,
+        context: &ExchangeContext,
     ) -> Result<Response<ResponseBody>, SendError> {
-        if let Some(wire) = self.0.pool.take(&terms.origin) {
-            let failed = match exchange(wire, request, terms).await {
+        if let Some(stream) = self.0.pool.take(&context.origin) {
+            let failed = match exchange(stream, request, context).await {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
             // The connection became stale between the last check and the first byte.
             request = failed.unsent.ok_or(failed.error)?;
-            terms.tally.restart();
+            context.exchange_state.restart();
         }
-        let wire = self.0.dialer.dial(&terms.origin).await?;
-        exchange(wire, request, terms).await.map_err(|failed| failed.error)
+        let wire = self.0.dialer.dial(&context.origin).await?;
+        exchange(wire, request, context).await.map_err(|failed| failed.error)
     }
 
     /// Returns the number of bytes of answers that were passed on and not yet dropped.

@@ -8,7 +8,7 @@ use crate::gateway::names;
 use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters};
 
 /// The names are those of the JSON records. A nested field has both words in its name.
-const RECORD: [&str; 41] = [
+const RECORD_COLUMNS: [&str; 41] = [
     "request_id",
     "created_at",
     "operation",
@@ -52,38 +52,44 @@ const RECORD: [&str; 41] = [
     "maybe_paid_twice",
 ];
 
-const COUNTS: [&str; 8] =
+const COUNT_COLUMNS: [&str; 8] =
     ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens", "refused"];
-const KEY: [&str; 5] = ["key", "name", "user", "user_name", "group"];
+const KEY_COLUMNS: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
 /// Returns the heading of records.
-pub(crate) fn heading() -> String {
-    line(RECORD.map(str::to_owned))
+pub(crate) fn record_heading() -> String {
+    csv_line(RECORD_COLUMNS.map(str::to_owned))
 }
 
 /// Returns one line for each record.
 pub(crate) fn records<'a>(records: impl IntoIterator<Item = &'a NamedRecord>) -> String {
-    records.into_iter().map(|record| line(of_record(record))).collect()
+    records.into_iter().map(|record| csv_line(record_fields(record))).collect()
 }
 
 /// Returns a heading, and one line for each day.
 pub(crate) fn days(days: &[DayCounts]) -> String {
-    let heading = line(["day"].into_iter().chain(COUNTS).map(str::to_owned));
-    let lines = days.iter().map(|of| line([of.day.to_string()].into_iter().chain(of_counts(&of.counts))));
+    let heading = csv_line(["day"].into_iter().chain(COUNT_COLUMNS).map(str::to_owned));
+    let lines = days.iter().map(|of| csv_line([of.day.to_string()].into_iter().chain(count_fields(&of.counts))));
     [heading].into_iter().chain(lines).collect()
 }
 
 /// Returns a heading, and one line for each key.
 pub(crate) fn keys(keys: &[NamedCounts]) -> String {
-    let heading = line(KEY.into_iter().chain(COUNTS).map(str::to_owned));
-    let lines = keys.iter().map(|NamedCounts { of, name, user_name }| {
-        let named = [of.key.to_string(), text(name), of.user.to_string(), text(user_name), safe(&of.group)];
-        line(named.into_iter().chain(of_counts(&of.counts)))
+    let heading = csv_line(KEY_COLUMNS.into_iter().chain(COUNT_COLUMNS).map(str::to_owned));
+    let lines = keys.iter().map(|NamedCounts { key_counts: of, name, user_name }| {
+        let named = [
+            of.key.to_string(),
+            optional_text(name),
+            of.user.to_string(),
+            optional_text(user_name),
+            without_formula(&of.group),
+        ];
+        csv_line(named.into_iter().chain(count_fields(&of.counts)))
     });
     [heading].into_iter().chain(lines).collect()
 }
 
-fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [String; RECORD.len()] {
+fn record_fields(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [String; RECORD_COLUMNS.len()] {
     let usage = record.usage.clone().unwrap_or_default();
     let host = record.host_usage.clone().unwrap_or_default();
     let input = usage.input_tokens_details.unwrap_or_default();
@@ -92,76 +98,76 @@ fn of_record(NamedRecord { record, key_name, user_name }: &NamedRecord) -> [Stri
         record.request_id.to_string(),
         record.created_at.to_string(),
         record.operation.clone(),
-        text(&record.model),
+        optional_text(&record.model),
         record.stream.to_string(),
         record.state.as_str().to_owned(),
-        text(&record.error_code),
-        text(&record.size),
-        text(&record.quality),
-        text(&record.output_format),
-        number(record.n),
+        optional_text(&record.error_code),
+        optional_text(&record.size),
+        optional_text(&record.quality),
+        optional_text(&record.output_format),
+        optional_number(record.n),
         record.delivered.len().to_string(),
-        number(usage.input_tokens),
-        number(input.image_tokens),
-        number(input.text_tokens),
-        number(usage.output_tokens),
-        number(output.image_tokens),
-        number(output.text_tokens),
-        number(usage.total_tokens),
-        number(record.cost_usd),
-        number(record.latency_ms),
-        number(record.first_byte_ms),
+        optional_number(usage.input_tokens),
+        optional_number(input.image_tokens),
+        optional_number(input.text_tokens),
+        optional_number(usage.output_tokens),
+        optional_number(output.image_tokens),
+        optional_number(output.text_tokens),
+        optional_number(usage.total_tokens),
+        optional_number(record.cost_usd),
+        optional_number(record.latency_ms),
+        optional_number(record.first_byte_ms),
         record.attempts.len().to_string(),
-        text(&record.account),
-        safe(&record.group),
+        optional_text(&record.account),
+        without_formula(&record.group),
         record.user.to_string(),
-        text(user_name),
+        optional_text(user_name),
         record.key.to_string(),
-        text(key_name),
-        text(&record.end_user),
-        text(&record.fallback),
+        optional_text(key_name),
+        optional_text(&record.end_user),
+        optional_text(&record.fallback),
         record.injected_tool.to_string(),
-        text(&record.error_reason),
-        text(&record.error_detail),
-        number(record.missing),
-        text(&record.image_model),
-        text(&record.host_model),
-        number(host.input_tokens),
-        number(host.output_tokens),
-        number(host.total_tokens),
+        optional_text(&record.error_reason),
+        optional_text(&record.error_detail),
+        optional_number(record.missing),
+        optional_text(&record.image_model),
+        optional_text(&record.host_model),
+        optional_number(host.input_tokens),
+        optional_number(host.output_tokens),
+        optional_number(host.total_tokens),
         record.maybe_paid_twice.to_string(),
     ]
 }
 
-fn of_counts(counts: &UsageCounters) -> [String; COUNTS.len()] {
+fn count_fields(counts: &UsageCounters) -> [String; COUNT_COLUMNS.len()] {
     let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
         counts;
     [requests, succeeded, failed, images, input_tokens, output_tokens, total_tokens, refused].map(u64::to_string)
 }
 
-fn line(fields: impl IntoIterator<Item = String>) -> String {
-    let fields: Vec<String> = fields.into_iter().map(|field| quoted(&field)).collect();
+fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
+    let fields: Vec<String> = fields.into_iter().map(|field| quote_field(&field)).collect();
     fields.join(",") + "\r\n"
 }
 
 /// Returns the value as text. An unknown value is empty, and not 0.
-fn number(value: Option<impl ToString>) -> String {
+fn optional_number(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 #[expect(clippy::ref_option, reason = "it is given fields of records")]
-fn text(value: &Option<String>) -> String {
-    value.as_deref().map(safe).unwrap_or_default()
+fn optional_text(value: &Option<String>) -> String {
+    value.as_deref().map(without_formula).unwrap_or_default()
 }
 
 /// Returns a text that no spreadsheet treats as a formula. Some treat the wide forms of the letters like the others.
-fn safe(text: &str) -> String {
-    let text = names::shown_but(text, |letter| matches!(letter, '\t' | '\r' | '\n'));
+fn without_formula(text: &str) -> String {
+    let text = names::escape_hidden_except(text, |letter| matches!(letter, '\t' | '\r' | '\n'));
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     if is_formula { format!("'{text}") } else { text.into_owned() }
 }
 
-fn quoted(field: &str) -> String {
+fn quote_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
@@ -172,18 +178,18 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::store::testing::finished;
+    use crate::gateway::store::testing::finished_record;
 
     #[test]
     fn a_field_is_quoted_only_where_it_must_be() {
-        assert_eq!(quoted("plain text"), "plain text");
-        assert_eq!(quoted("a,b"), "\"a,b\"");
-        assert_eq!(quoted("a \"b\"\nc"), "\"a \"\"b\"\"\nc\"");
+        assert_eq!(quote_field("plain text"), "plain text");
+        assert_eq!(quote_field("a,b"), "\"a,b\"");
+        assert_eq!(quote_field("a \"b\"\nc"), "\"a \"\"b\"\"\nc\"");
     }
 
     #[test]
     fn without_rows_there_is_still_a_heading() {
-        assert_eq!((heading() + &records([])).lines().count(), 1);
+        assert_eq!((record_heading() + &records([])).lines().count(), 1);
         assert_eq!(
             days(&[]),
             "day,requests,succeeded,failed,images,input_tokens,output_tokens,total_tokens,refused\r\n"
@@ -194,7 +200,7 @@ mod tests {
     #[test]
     fn no_text_of_a_caller_becomes_a_formula() {
         for formula in ["=1+1", "+a", "-a", "@SUM(A1)", "\t=a", "\r=a", "\n=a", "＝a"] {
-            let mut record = finished("r1");
+            let mut record = finished_record("r1");
             let hostile = || Some(formula.to_owned());
             (record.model, record.end_user, record.size, record.fallback) =
                 (hostile(), hostile(), hostile(), hostile());
@@ -202,10 +208,10 @@ mod tests {
             formula.clone_into(&mut record.group);
             let record = NamedRecord { record, key_name: hostile(), user_name: hostile() };
             let written = records([&record]);
-            let guarded = quoted(&format!("'{formula}"));
+            let guarded = quote_field(&format!("'{formula}"));
             assert_eq!(written.matches(&guarded).count(), 9, "{written}");
             assert_eq!(written.matches(formula).count(), 9, "{written}");
         }
-        assert_eq!(safe("a=b"), "a=b");
+        assert_eq!(without_formula("a=b"), "a=b");
     }
 }

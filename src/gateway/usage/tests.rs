@@ -1,7 +1,7 @@
 //! Pages of records, and names beside ids.
 
 use super::*;
-use crate::gateway::store::testing::{finished, fresh, key, record};
+use crate::gateway::store::testing::{add_key, finished_record, new_store, running_record};
 use crate::gateway::store::{JobState, NodeId, RowWrite};
 
 async fn written(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
@@ -18,15 +18,15 @@ fn ids(page: &NamedRecordPage) -> String {
 
 #[tokio::test]
 async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equal() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     // All records have the same time, so their order is the order in which they were written.
-    written(&*store, ["a", "b", "c", "d", "e"].map(finished)).await;
+    written(&*store, ["a", "b", "c", "d", "e"].map(finished_record)).await;
     let (mut filter, mut seen) = (RecordFilter::default(), Vec::new());
     loop {
         let page = usage.records(&filter, 2).await.unwrap();
         seen.push(ids(&page));
-        written(&*store, [finished(&format!("new{}", seen.len()))]).await;
+        written(&*store, [finished_record(&format!("new{}", seen.len()))]).await;
         if !page.has_more {
             break;
         }
@@ -37,10 +37,10 @@ async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equ
 
 #[tokio::test]
 async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
-    let others = Record { user: "usr_2".into(), key: "key_2".into(), ..finished("theirs") };
-    written(&*store, [finished("mine"), others]).await;
+    let others = Record { user: "usr_2".into(), key: "key_2".into(), ..finished_record("theirs") };
+    written(&*store, [finished_record("mine"), others]).await;
     let owner = Some(UserId::from("usr_1"));
 
     let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
@@ -57,17 +57,17 @@ async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
     for (place, owner) in [("theirs", owner), ("nobody's", None)] {
         let filter = RecordFilter { owner, before: Some(place.into()), ..RecordFilter::default() };
         let refused = usage.records(&filter, 10).await;
-        assert!(matches!(&refused, Err(UsageError::UnknownPlace(id)) if id.as_str() == place), "{refused:?}");
+        assert!(matches!(&refused, Err(UsageError::UnknownCursor(id)) if id.as_str() == place), "{refused:?}");
     }
 }
 
 #[tokio::test]
 async fn records_and_counts_say_what_people_call_their_key() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
-    let row = key(&*store, "laptop").await;
-    let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished(id) };
-    let lost = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished("lost") };
+    let row = add_key(&*store, "laptop").await;
+    let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished_record(id) };
+    let lost = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished_record("lost") };
     written(&*store, [known("a"), known("b"), lost]).await;
 
     let named = |key: &Option<String>, user: &Option<String>| {
@@ -79,17 +79,18 @@ async fn records_and_counts_say_what_people_call_their_key() {
     assert_eq!((ids(&page).as_str(), names), ("balost", vec![mine.clone(), mine.clone(), nobodys.clone()]));
 
     let keys = usage.by_key(&UsageFilter::default(), None).await.unwrap();
-    let found: Vec<_> = keys.iter().map(|key| (named(&key.name, &key.user_name), key.of.counts.requests)).collect();
+    let found: Vec<_> =
+        keys.iter().map(|key| (named(&key.name, &key.user_name), key.key_counts.counts.requests)).collect();
     assert_eq!(found, [(mine, 2), (nobodys, 1)]);
     assert_eq!(usage.by_key(&UsageFilter::default(), Some(1)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_running_record_is_found_and_listed_only_by_its_state() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
-    store.write_rows(&NodeId::only(), &[RowWrite::Open(&record("now"))]).await.unwrap();
-    written(&*store, [finished("then")]).await;
+    store.write_rows(&NodeId::only(), &[RowWrite::Open(&running_record("now"))]).await.unwrap();
+    written(&*store, [finished_record("then")]).await;
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
     let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
     assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");

@@ -2,12 +2,12 @@
 //!
 //! Decides: exactly one frame precedes the first scan, and the scan has data.
 
-use super::walk::ImageFileReader;
-use super::{ImageFileError, ImageHeader, ImageProperties, facts as sized};
+use super::file_reader::ImageFileReader;
+use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties as sized};
 use crate::image::Format;
 
 /// The offset after the marker SOI.
-const FIRST: u64 = 2;
+const FIRST_SEGMENT: u64 = 2;
 
 /// One segment that matters here.
 struct JpegSegment {
@@ -27,75 +27,75 @@ enum JpegSegmentKind {
 }
 
 /// Returns format and size from the frame; nothing after it is read.
-pub(super) fn facts(walk: &mut ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
-    frame(walk).map(|(facts, _)| facts)
+pub(super) fn properties(reader: &mut ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
+    read_frame(reader).map(|(facts, _)| facts)
 }
 
 /// Reads up to the first byte of the scan.
-pub(super) fn inspect(walk: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
-    let (facts, mut place) = frame(walk)?;
+pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
+    let (facts, mut offset) = read_frame(reader)?;
     loop {
-        let segment = segment(walk, place)?;
-        place = segment.end();
+        let segment = next_segment(reader, offset)?;
+        offset = segment.end();
         match segment.kind {
-            JpegSegmentKind::Frame => return Err(walk.damaged("it has a second frame header")),
+            JpegSegmentKind::Frame => return Err(reader.damaged("it has a second frame header")),
             JpegSegmentKind::Scan => break,
             JpegSegmentKind::Other => {}
         }
     }
-    let [_] = walk.bytes(place)?;
-    Ok(ImageHeader { facts, alpha: false })
+    let [_] = reader.bytes(offset)?;
+    Ok(ImageHeader { properties: facts, has_alpha: false })
 }
 
 /// Returns the facts from the frame header and the offset after it.
-fn frame(walk: &mut ImageFileReader<'_>) -> Result<(ImageProperties, u64), ImageFileError> {
-    let mut place = FIRST;
+fn read_frame(reader: &mut ImageFileReader<'_>) -> Result<(ImageProperties, u64), ImageFileError> {
+    let mut offset = FIRST_SEGMENT;
     loop {
-        let segment = segment(walk, place)?;
-        place = segment.end();
+        let segment = next_segment(reader, offset)?;
+        offset = segment.end();
         match segment.kind {
-            JpegSegmentKind::Frame => return Ok((size(walk, &segment)?, place)),
-            JpegSegmentKind::Scan => return Err(walk.damaged("its image data comes before its frame header")),
+            JpegSegmentKind::Frame => return Ok((frame_properties(reader, &segment)?, offset)),
+            JpegSegmentKind::Scan => return Err(reader.damaged("its image data comes before its frame header")),
             JpegSegmentKind::Other => {}
         }
     }
 }
 
-fn size(walk: &ImageFileReader<'_>, frame: &JpegSegment) -> Result<ImageProperties, ImageFileError> {
-    let [depth, h0, h1, w0, w1, components] = walk.bytes(frame.body)?;
+fn frame_properties(reader: &ImageFileReader<'_>, frame: &JpegSegment) -> Result<ImageProperties, ImageFileError> {
+    let [depth, h0, h1, w0, w1, components] = reader.bytes(frame.body)?;
     let legal = (2..=16).contains(&depth) && (1..=4).contains(&components);
     if !legal || frame.length != 6 + 3 * u16::from(components) {
-        return Err(walk.damaged("its frame header contradicts itself"));
+        return Err(reader.damaged("its frame header contradicts itself"));
     }
     sized(Format::Jpeg, u16::from_be_bytes([w0, w1]).into(), u16::from_be_bytes([h0, h1]).into())
 }
 
 /// Returns the segment at this offset. Any number of fill bytes may precede a marker; each of them costs a step.
-fn segment(walk: &mut ImageFileReader<'_>, mut place: u64) -> Result<JpegSegment, ImageFileError> {
+fn next_segment(reader: &mut ImageFileReader<'_>, mut offset: u64) -> Result<JpegSegment, ImageFileError> {
     let kind = loop {
-        walk.step()?;
-        match walk.bytes(place)? {
-            [0xff, 0xff] => place += 1,
+        reader.count_part()?;
+        match reader.bytes(offset)? {
+            [0xff, 0xff] => offset += 1,
             // TEM has no body and no meaning here.
-            [0xff, 0x01] => place += 2,
-            [0xff, marker] => break kind(walk, marker)?,
-            _ => return Err(walk.damaged("there is no marker where one must stand")),
+            [0xff, 0x01] => offset += 2,
+            [0xff, marker] => break segment_kind(reader, marker)?,
+            _ => return Err(reader.damaged("there is no marker where one must stand")),
         }
     };
-    let length = u16::from_be_bytes(walk.bytes(place + 2)?);
-    let length = length.checked_sub(2).ok_or_else(|| walk.damaged("a segment is shorter than its own length"))?;
-    Ok(JpegSegment { kind, body: place + 4, length })
+    let length = u16::from_be_bytes(reader.bytes(offset + 2)?);
+    let length = length.checked_sub(2).ok_or_else(|| reader.damaged("a segment is shorter than its own length"))?;
+    Ok(JpegSegment { kind, body: offset + 4, length })
 }
 
-fn kind(walk: &ImageFileReader<'_>, marker: u8) -> Result<JpegSegmentKind, ImageFileError> {
+fn segment_kind(reader: &ImageFileReader<'_>, marker: u8) -> Result<JpegSegmentKind, ImageFileError> {
     match marker {
         // DHT and DAC are tables whose numbers lie among those of the frames.
         0xc4 | 0xcc => Ok(JpegSegmentKind::Other),
-        0xc8 => Err(walk.damaged("it has a frame of a kind that does not exist")),
+        0xc8 => Err(reader.damaged("it has a frame of a kind that does not exist")),
         0xc0..=0xcf => Ok(JpegSegmentKind::Frame),
         0xda => Ok(JpegSegmentKind::Scan),
-        0x00 | 0xd0..=0xd8 => Err(walk.damaged("it has a marker that cannot stand before the image data")),
-        0xd9 => Err(walk.damaged("it ends before its image begins")),
+        0x00 | 0xd0..=0xd8 => Err(reader.damaged("it has a marker that cannot stand before the image data")),
+        0xd9 => Err(reader.damaged("it ends before its image begins")),
         _ => Ok(JpegSegmentKind::Other),
     }
 }

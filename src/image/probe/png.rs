@@ -2,24 +2,24 @@
 //!
 //! Decides: alpha from the colour type and tRNS, and whether the chunks lead from IHDR over IDAT to IEND without a gap.
 
-use super::walk::ImageFileReader;
-use super::{ImageFileError, ImageHeader, ImageProperties, facts as sized};
+use super::file_reader::ImageFileReader;
+use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties as sized};
 use crate::image::Format;
 
 /// The offset of the first chunk, after the signature of 8 bytes.
-const FIRST: u64 = 8;
+const FIRST_CHUNK: u64 = 8;
 
 /// The number of bytes of length, type and checksum of a chunk.
-const FRAME: u64 = 12;
+const CHUNK_OVERHEAD: u64 = 12;
 
 /// Deflate expands 2 bits to at most 258 bytes.
 const MAX_INFLATION: u64 = 1032;
 
 /// The fields of IHDR that matter here.
 struct PngHeader {
-    facts: ImageProperties,
-    depth: u8,
-    color: u8,
+    properties: ImageProperties,
+    bit_depth: u8,
+    color_type: u8,
 }
 
 /// One chunk; its body begins at offset `body`.
@@ -33,52 +33,52 @@ struct PngChunk {
 #[derive(Default)]
 struct PngParseState {
     /// The number of palette entries; 0 without a palette.
-    palette: u32,
-    transparent: bool,
+    palette_entries: u32,
+    has_transparency: bool,
     /// The number of bytes of all IDAT chunks.
-    data: u64,
-    image: IdatPosition,
+    data_bytes: u64,
+    idat_position: IdatPosition,
 }
 
 /// The position relative to the IDAT chunks: before, in or after them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum IdatPosition {
     #[default]
-    Ahead,
-    Here,
-    Behind,
+    Before,
+    Inside,
+    After,
 }
 
 /// Returns format and size from the first chunk, whose checksum may be missing.
-pub(super) fn facts(walk: &ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
-    ihdr(walk, &walk.bytes(FIRST)?).map(|ihdr| ihdr.facts)
+pub(super) fn properties(reader: &ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
+    read_header(reader, &reader.bytes(FIRST_CHUNK)?).map(|ihdr| ihdr.properties)
 }
 
 /// Reads from IHDR to IEND.
-pub(super) fn inspect(walk: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
-    let first = walk.bytes::<21>(FIRST)?;
-    let ihdr = ihdr(walk, &first)?;
-    if walk.bytes(FIRST + 21)? != checksum(&first[4..]) {
-        return Err(walk.damaged("the checksum of its header is wrong"));
+pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
+    let first = reader.bytes::<21>(FIRST_CHUNK)?;
+    let ihdr = read_header(reader, &first)?;
+    if reader.bytes(FIRST_CHUNK + 21)? != checksum(&first[4..]) {
+        return Err(reader.damaged("the checksum of its header is wrong"));
     }
-    let mut seen = PngParseState::default();
-    let mut place = FIRST + FRAME + 13;
+    let mut state = PngParseState::default();
+    let mut offset = FIRST_CHUNK + CHUNK_OVERHEAD + 13;
     loop {
-        walk.step()?;
-        let chunk = chunk(walk, place)?;
-        place = chunk.body + u64::from(chunk.length) + 4;
-        walk.reaches(place)?;
+        reader.count_part()?;
+        let chunk = read_chunk(reader, offset)?;
+        offset = chunk.body + u64::from(chunk.length) + 4;
+        reader.require_length(offset)?;
         if &chunk.kind == b"IEND" {
             break;
         }
-        seen.add(walk, &ihdr, &chunk)?;
+        state.add_chunk(reader, &ihdr, &chunk)?;
     }
-    seen.conclude(walk, &ihdr)
+    state.finish(reader, &ihdr)
 }
 
-fn ihdr(walk: &ImageFileReader<'_>, chunk: &[u8; 21]) -> Result<PngHeader, ImageFileError> {
+fn read_header(reader: &ImageFileReader<'_>, chunk: &[u8; 21]) -> Result<PngHeader, ImageFileError> {
     let [0, 0, 0, 13, b'I', b'H', b'D', b'R', body @ ..] = chunk else {
-        return Err(walk.damaged("it does not begin with a header"));
+        return Err(reader.damaged("it does not begin with a header"));
     };
     let [w0, w1, w2, w3, h0, h1, h2, h3, depth, color, compression, filter, interlace] = *body;
     let facts = sized(Format::Png, u32::from_be_bytes([w0, w1, w2, w3]), u32::from_be_bytes([h0, h1, h2, h3]))?;
@@ -89,21 +89,21 @@ fn ihdr(walk: &ImageFileReader<'_>, chunk: &[u8; 21]) -> Result<PngHeader, Image
         _ => false,
     };
     if !legal {
-        return Err(walk.damaged("its header has a colour type and bit depth that do not exist"));
+        return Err(reader.damaged("its header has a colour type and bit depth that do not exist"));
     }
     if compression != 0 || filter != 0 || interlace > 1 {
-        return Err(walk.damaged("its header has a compression, filter or interlace method that does not exist"));
+        return Err(reader.damaged("its header has a compression, filter or interlace method that does not exist"));
     }
-    Ok(PngHeader { facts, depth, color })
+    Ok(PngHeader { properties: facts, bit_depth: depth, color_type: color })
 }
 
-fn chunk(walk: &ImageFileReader<'_>, place: u64) -> Result<PngChunk, ImageFileError> {
-    let [l0, l1, l2, l3, kind @ ..] = walk.bytes::<8>(place)?;
+fn read_chunk(reader: &ImageFileReader<'_>, offset: u64) -> Result<PngChunk, ImageFileError> {
+    let [l0, l1, l2, l3, kind @ ..] = reader.bytes::<8>(offset)?;
     let length = u32::from_be_bytes([l0, l1, l2, l3]);
     if length > i32::MAX.unsigned_abs() || !kind.iter().all(u8::is_ascii_alphabetic) {
-        return Err(walk.damaged("there is no chunk where one must begin"));
+        return Err(reader.damaged("there is no chunk where one must begin"));
     }
-    Ok(PngChunk { kind, length, body: place + 8 })
+    Ok(PngChunk { kind, length, body: offset + 8 })
 }
 
 /// Calculates the checksum of a chunk over type and body. It works bit by bit, which is fast enough for 30 to 260 bytes
@@ -120,95 +120,108 @@ pub(super) fn checksum(covered: &[u8]) -> [u8; 4] {
 impl PngHeader {
     /// Returns the minimum number of bytes of all pixels before compression: interlacing and filters only add to it.
     fn pixel_bytes(&self) -> u64 {
-        let samples: u64 = match self.color {
+        let samples: u64 = match self.color_type {
             2 => 3,
             4 => 2,
             6 => 4,
             _ => 1,
         };
-        let pixels = u64::from(self.facts.width) * u64::from(self.facts.height);
-        (pixels * samples * u64::from(self.depth)).div_ceil(8)
+        let pixels = u64::from(self.properties.width) * u64::from(self.properties.height);
+        (pixels * samples * u64::from(self.bit_depth)).div_ceil(8)
     }
 }
 
 // === impl PngParseState ===
 
 impl PngParseState {
-    fn add(&mut self, walk: &ImageFileReader<'_>, ihdr: &PngHeader, chunk: &PngChunk) -> Result<(), ImageFileError> {
-        if &chunk.kind == b"IDAT" {
-            return self.data(walk, ihdr, chunk);
-        }
-        if self.image == IdatPosition::Here {
-            self.image = IdatPosition::Behind;
-        }
-        match (&chunk.kind, self.image) {
-            (b"IHDR", _) => Err(walk.damaged("it has a second header")),
-            (b"acTL", IdatPosition::Ahead) => Err(ImageFileError::Animated(Format::Png)),
-            (b"PLTE", IdatPosition::Ahead) if ihdr.color == 3 => self.palette(walk, chunk),
-            (b"tRNS", IdatPosition::Ahead) => self.transparency(walk, ihdr, chunk),
-            (b"PLTE", _) => Ok(()),
-            // A lower-case first letter marks a type that readers may skip if they do not know it.
-            ([first, ..], _) if first.is_ascii_lowercase() => Ok(()),
-            _ => Err(walk.damaged("it has a chunk that no reader knows and none may skip")),
-        }
-    }
-
-    fn data(&mut self, walk: &ImageFileReader<'_>, ihdr: &PngHeader, chunk: &PngChunk) -> Result<(), ImageFileError> {
-        if self.image == IdatPosition::Behind {
-            return Err(walk.damaged("its image data is split by another chunk"));
-        }
-        if ihdr.color == 3 && self.palette == 0 {
-            return Err(walk.damaged("its palette is missing"));
-        }
-        self.image = IdatPosition::Here;
-        self.data += u64::from(chunk.length);
-        Ok(())
-    }
-
-    fn palette(&mut self, walk: &ImageFileReader<'_>, chunk: &PngChunk) -> Result<(), ImageFileError> {
-        let entries = chunk.length / 3;
-        let legal = chunk.length.is_multiple_of(3) && (1..=256).contains(&entries);
-        if !legal || self.palette != 0 || self.transparent {
-            return Err(walk.damaged("its palette is of a wrong length or in a wrong place"));
-        }
-        self.palette = entries;
-        Ok(())
-    }
-
-    fn transparency(
+    fn add_chunk(
         &mut self,
-        walk: &ImageFileReader<'_>,
+        reader: &ImageFileReader<'_>,
         ihdr: &PngHeader,
         chunk: &PngChunk,
     ) -> Result<(), ImageFileError> {
-        let legal = match ihdr.color {
+        if &chunk.kind == b"IDAT" {
+            return self.add_image_data(reader, ihdr, chunk);
+        }
+        if self.idat_position == IdatPosition::Inside {
+            self.idat_position = IdatPosition::After;
+        }
+        match (&chunk.kind, self.idat_position) {
+            (b"IHDR", _) => Err(reader.damaged("it has a second header")),
+            (b"acTL", IdatPosition::Before) => Err(ImageFileError::Animated(Format::Png)),
+            (b"PLTE", IdatPosition::Before) if ihdr.color_type == 3 => self.add_palette(reader, chunk),
+            (b"tRNS", IdatPosition::Before) => self.add_transparency(reader, ihdr, chunk),
+            (b"PLTE", _) => Ok(()),
+            // A lower-case first letter marks a type that readers may skip if they do not know it.
+            ([first, ..], _) if first.is_ascii_lowercase() => Ok(()),
+            _ => Err(reader.damaged("it has a chunk that no reader knows and none may skip")),
+        }
+    }
+
+    fn add_image_data(
+        &mut self,
+        reader: &ImageFileReader<'_>,
+        ihdr: &PngHeader,
+        chunk: &PngChunk,
+    ) -> Result<(), ImageFileError> {
+        if self.idat_position == IdatPosition::After {
+            return Err(reader.damaged("its image data is split by another chunk"));
+        }
+        if ihdr.color_type == 3 && self.palette_entries == 0 {
+            return Err(reader.damaged("its palette is missing"));
+        }
+        self.idat_position = IdatPosition::Inside;
+        self.data_bytes += u64::from(chunk.length);
+        Ok(())
+    }
+
+    fn add_palette(&mut self, reader: &ImageFileReader<'_>, chunk: &PngChunk) -> Result<(), ImageFileError> {
+        let entries = chunk.length / 3;
+        let legal = chunk.length.is_multiple_of(3) && (1..=256).contains(&entries);
+        if !legal || self.palette_entries != 0 || self.has_transparency {
+            return Err(reader.damaged("its palette is of a wrong length or in a wrong place"));
+        }
+        self.palette_entries = entries;
+        Ok(())
+    }
+
+    fn add_transparency(
+        &mut self,
+        reader: &ImageFileReader<'_>,
+        ihdr: &PngHeader,
+        chunk: &PngChunk,
+    ) -> Result<(), ImageFileError> {
+        let legal = match ihdr.color_type {
             0 => chunk.length == 2,
             2 => chunk.length == 6,
-            3 => (1..=self.palette).contains(&chunk.length),
+            3 => (1..=self.palette_entries).contains(&chunk.length),
             _ => false,
         };
-        if !legal || self.transparent {
-            return Err(walk.damaged("its tRNS chunk does not go with its colour type"));
+        if !legal || self.has_transparency {
+            return Err(reader.damaged("its tRNS chunk does not go with its colour type"));
         }
         // Readers ignore a tRNS with a wrong checksum, and with it the alpha channel.
         let mut covered = [0; 4 + 256];
         let used = covered.get_mut(..4 + chunk.length as usize).unwrap_or_default();
-        walk.read(chunk.body - 4, used)?;
-        if walk.bytes(chunk.body + u64::from(chunk.length))? != checksum(used) {
-            return Err(walk.damaged("the checksum of its tRNS chunk is wrong"));
+        reader.read(chunk.body - 4, used)?;
+        if reader.bytes(chunk.body + u64::from(chunk.length))? != checksum(used) {
+            return Err(reader.damaged("the checksum of its tRNS chunk is wrong"));
         }
-        self.transparent = true;
+        self.has_transparency = true;
         Ok(())
     }
 
-    fn conclude(self, walk: &ImageFileReader<'_>, ihdr: &PngHeader) -> Result<ImageHeader, ImageFileError> {
-        let ImageProperties { width, height, .. } = ihdr.facts;
-        if self.image == IdatPosition::Ahead {
-            return Err(walk.damaged("it has no image data"));
+    fn finish(self, reader: &ImageFileReader<'_>, ihdr: &PngHeader) -> Result<ImageHeader, ImageFileError> {
+        let ImageProperties { width, height, .. } = ihdr.properties;
+        if self.idat_position == IdatPosition::Before {
+            return Err(reader.damaged("it has no image data"));
         }
-        if ihdr.pixel_bytes() > self.data * MAX_INFLATION {
-            return Err(ImageFileError::Hollow { width, height });
+        if ihdr.pixel_bytes() > self.data_bytes * MAX_INFLATION {
+            return Err(ImageFileError::TooFewBytes { width, height });
         }
-        Ok(ImageHeader { facts: ihdr.facts, alpha: matches!(ihdr.color, 4 | 6) || self.transparent })
+        Ok(ImageHeader {
+            properties: ihdr.properties,
+            has_alpha: matches!(ihdr.color_type, 4 | 6) || self.has_transparency,
+        })
     }
 }

@@ -51,7 +51,7 @@ impl ByteSource for Counted<'_> {
 #[track_caller]
 pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
     match (Counted::new(file).inspect(), expected) {
-        (Ok(header), Ok(alpha)) => assert_eq!(header.alpha, alpha, "{header:?}"),
+        (Ok(header), Ok(alpha)) => assert_eq!(header.has_alpha, alpha, "{header:?}"),
         (Err(flaw), Err(piece)) => assert!(flaw.to_string().contains(piece), "{flaw} does not say: {piece}"),
         (verdict, expected) => panic!("{verdict:?}, not {expected:?}"),
     }
@@ -60,7 +60,7 @@ pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
 /// Returns width and height of a file that is accepted.
 #[track_caller]
 pub(super) fn size(file: &[u8]) -> (u32, u32) {
-    let facts = Counted::new(file).inspect().unwrap().facts;
+    let facts = Counted::new(file).inspect().unwrap().properties;
     assert_eq!(probe(file), Some(facts), "the head alone says otherwise");
     (facts.width, facts.height)
 }
@@ -100,7 +100,7 @@ fn a_file_cut_off_anywhere_ends_too_early() {
                 _ => assert!(matches!(verdict, Err(ImageFileError::Truncated(_))), "{name} cut at {end}: {verdict:?}"),
             }
         }
-        check(&file, Ok(Counted::new(&file).inspect().unwrap().alpha));
+        check(&file, Ok(Counted::new(&file).inspect().unwrap().has_alpha));
     }
 }
 

@@ -3,12 +3,12 @@
 //!
 //! Decides: alpha from the data that is present, and whether every inner size agrees with the outer one.
 
-use super::walk::ImageFileReader;
-use super::{ImageFileError, ImageHeader, ImageProperties, facts as sized};
+use super::file_reader::ImageFileReader;
+use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties as sized};
 use crate::image::Format;
 
 /// The offset of the first chunk, after `RIFF`, its size, and `WEBP`.
-const FIRST: u64 = 12;
+const FIRST_CHUNK: u64 = 12;
 
 /// The flags of VP8X.
 const ANIMATION: u8 = 0x02;
@@ -28,46 +28,50 @@ struct Vp8xHeader {
 }
 
 /// Returns format and size from the first chunk; the length of the file is not checked.
-pub(super) fn facts(walk: &ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
-    let chunk = chunk(walk, FIRST)?;
+pub(super) fn properties(reader: &ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
+    let chunk = read_chunk(reader, FIRST_CHUNK)?;
     match &chunk.kind {
-        b"VP8X" => promise(walk, &chunk).map(|promise| promise.canvas),
-        _ => frame(walk, &chunk).map(|header| header.facts),
+        b"VP8X" => read_vp8x_header(reader, &chunk).map(|promise| promise.canvas),
+        _ => image_header(reader, &chunk).map(|header| header.properties),
     }
 }
 
 /// Reads up to the image chunk.
-pub(super) fn inspect(walk: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
-    let end = 8 + u64::from(u32::from_le_bytes(walk.bytes(4)?));
-    walk.reaches(end)?;
-    let first = inside(walk, FIRST, end)?;
+pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
+    let end = 8 + u64::from(u32::from_le_bytes(reader.bytes(4)?));
+    reader.require_length(end)?;
+    let first = next_chunk(reader, FIRST_CHUNK, end)?;
     match &first.kind {
-        b"VP8X" => extended(walk, &first, end),
-        _ => frame(walk, &first),
+        b"VP8X" => inspect_extended(reader, &first, end),
+        _ => image_header(reader, &first),
     }
 }
 
 /// Reads the chunks after VP8X, up to the image.
-fn extended(walk: &mut ImageFileReader<'_>, first: &WebpChunk, end: u64) -> Result<ImageHeader, ImageFileError> {
-    let promise = promise(walk, first)?;
-    if promise.flags & ANIMATION != 0 {
+fn inspect_extended(
+    reader: &mut ImageFileReader<'_>,
+    first: &WebpChunk,
+    end: u64,
+) -> Result<ImageHeader, ImageFileError> {
+    let header = read_vp8x_header(reader, first)?;
+    if header.flags & ANIMATION != 0 {
         return Err(ImageFileError::Animated(Format::Webp));
     }
-    let (mut place, mut mask) = (first.end(), false);
+    let (mut offset, mut has_alpha_chunk) = (first.end(), false);
     loop {
-        let chunk = inside(walk, place, end)?;
-        place = chunk.end();
+        let chunk = next_chunk(reader, offset, end)?;
+        offset = chunk.end();
         match &chunk.kind {
             b"ANIM" | b"ANMF" => return Err(ImageFileError::Animated(Format::Webp)),
-            b"VP8X" => return Err(walk.damaged("it has a second header")),
+            b"VP8X" => return Err(reader.damaged("it has a second header")),
             // The first byte states the compression of the rest.
-            b"ALPH" if chunk.length < 2 => return Err(walk.damaged("its alpha channel is empty")),
-            b"ALPH" => mask = true,
-            b"VP8L" if mask => return Err(walk.damaged("it has two alpha channels")),
-            b"VP8L" => return promise.kept_by(walk, frame(walk, &chunk)?),
+            b"ALPH" if chunk.length < 2 => return Err(reader.damaged("its alpha channel is empty")),
+            b"ALPH" => has_alpha_chunk = true,
+            b"VP8L" if has_alpha_chunk => return Err(reader.damaged("it has two alpha channels")),
+            b"VP8L" => return header.check_canvas(reader, image_header(reader, &chunk)?),
             b"VP8 " => {
-                let alpha = mask && promise.flags & ALPHA != 0;
-                return promise.kept_by(walk, ImageHeader { alpha, ..frame(walk, &chunk)? });
+                let alpha = has_alpha_chunk && header.flags & ALPHA != 0;
+                return header.check_canvas(reader, ImageHeader { has_alpha: alpha, ..image_header(reader, &chunk)? });
             }
             _ => {}
         }
@@ -75,65 +79,65 @@ fn extended(walk: &mut ImageFileReader<'_>, first: &WebpChunk, end: u64) -> Resu
 }
 
 /// Returns the next chunk, which must lie within the RIFF.
-fn inside(walk: &mut ImageFileReader<'_>, place: u64, end: u64) -> Result<WebpChunk, ImageFileError> {
-    walk.step()?;
-    if place + 8 > end {
-        return Err(walk.damaged("it has no image data"));
+fn next_chunk(reader: &mut ImageFileReader<'_>, offset: u64, end: u64) -> Result<WebpChunk, ImageFileError> {
+    reader.count_part()?;
+    if offset + 8 > end {
+        return Err(reader.damaged("it has no image data"));
     }
-    let chunk = chunk(walk, place)?;
+    let chunk = read_chunk(reader, offset)?;
     if chunk.body + u64::from(chunk.length) > end {
-        return Err(walk.damaged("a chunk is larger than the file says it is itself"));
+        return Err(reader.damaged("a chunk is larger than the file says it is itself"));
     }
     Ok(chunk)
 }
 
-fn chunk(walk: &ImageFileReader<'_>, place: u64) -> Result<WebpChunk, ImageFileError> {
-    let [k0, k1, k2, k3, length @ ..] = walk.bytes::<8>(place)?;
-    Ok(WebpChunk { kind: [k0, k1, k2, k3], length: u32::from_le_bytes(length), body: place + 8 })
+fn read_chunk(reader: &ImageFileReader<'_>, offset: u64) -> Result<WebpChunk, ImageFileError> {
+    let [k0, k1, k2, k3, length @ ..] = reader.bytes::<8>(offset)?;
+    Ok(WebpChunk { kind: [k0, k1, k2, k3], length: u32::from_le_bytes(length), body: offset + 8 })
 }
 
-fn promise(walk: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<Vp8xHeader, ImageFileError> {
+fn read_vp8x_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<Vp8xHeader, ImageFileError> {
     if chunk.length != 10 {
-        return Err(walk.damaged("its header is of a wrong length"));
+        return Err(reader.damaged("its header is of a wrong length"));
     }
-    let [flags, _, _, _, w0, w1, w2, h0, h1, h2] = walk.bytes(chunk.body)?;
+    let [flags, _, _, _, w0, w1, w2, h0, h1, h2] = reader.bytes(chunk.body)?;
     let [width, height] = [[w0, w1, w2, 0], [h0, h1, h2, 0]].map(|side| u32::from_le_bytes(side) + 1);
     Ok(Vp8xHeader { canvas: sized(Format::Webp, width, height)?, flags })
 }
 
 /// Parses the head of an image chunk.
-fn frame(walk: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
+fn image_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
     match &chunk.kind {
-        b"VP8 " => lossy(walk, chunk),
-        b"VP8L" => lossless(walk, chunk),
-        _ => Err(walk.damaged("it does not begin with an image or a header")),
+        b"VP8 " => lossy_header(reader, chunk),
+        b"VP8L" => lossless_header(reader, chunk),
+        _ => Err(reader.damaged("it does not begin with an image or a header")),
     }
 }
 
-fn lossy(walk: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
-    let broken = || walk.damaged("its image data does not begin with a key frame");
+fn lossy_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
+    let broken = || reader.damaged("its image data does not begin with a key frame");
     if chunk.length < 10 {
         return Err(broken());
     }
-    let [t0, t1, t2, 0x9d, 0x01, 0x2a, w0, w1, h0, h1] = walk.bytes(chunk.body)? else {
+    let [t0, t1, t2, 0x9d, 0x01, 0x2a, w0, w1, h0, h1] = reader.bytes(chunk.body)? else {
         return Err(broken());
     };
     let tag = u32::from_le_bytes([t0, t1, t2, 0]);
-    let (inter, version, shown, partition) = (tag & 1, (tag >> 1) & 7, (tag >> 4) & 1, tag >> 5);
-    if inter != 0 || version > 3 || shown == 0 || partition >= chunk.length {
+    let (inter, version, is_shown, partition) = (tag & 1, (tag >> 1) & 7, (tag >> 4) & 1, tag >> 5);
+    if inter != 0 || version > 3 || is_shown == 0 || partition >= chunk.length {
         return Err(broken());
     }
     // The two bits above each side request scaling; no reader implements it.
     let [width, height] = [[w0, w1], [h0, h1]].map(|side| u16::from_le_bytes(side) & 0x3fff);
-    Ok(ImageHeader { facts: sized(Format::Webp, width.into(), height.into())?, alpha: false })
+    Ok(ImageHeader { properties: sized(Format::Webp, width.into(), height.into())?, has_alpha: false })
 }
 
-fn lossless(walk: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
-    let broken = || walk.damaged("its image data does not begin as lossless data does");
+fn lossless_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
+    let broken = || reader.damaged("its image data does not begin as lossless data does");
     if chunk.length < 5 {
         return Err(broken());
     }
-    let [0x2f, bits @ ..] = walk.bytes::<5>(chunk.body)? else {
+    let [0x2f, bits @ ..] = reader.bytes::<5>(chunk.body)? else {
         return Err(broken());
     };
     let bits = u32::from_le_bytes(bits);
@@ -141,18 +145,18 @@ fn lossless(walk: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader
         return Err(broken());
     }
     let facts = sized(Format::Webp, (bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1)?;
-    Ok(ImageHeader { facts, alpha: (bits >> 28) & 1 == 1 })
+    Ok(ImageHeader { properties: facts, has_alpha: (bits >> 28) & 1 == 1 })
 }
 
 // === impl Vp8xHeader ===
 
 impl Vp8xHeader {
     /// Returns the header if the frame is as large as the canvas.
-    fn kept_by(&self, walk: &ImageFileReader<'_>, header: ImageHeader) -> Result<ImageHeader, ImageFileError> {
-        if header.facts == self.canvas {
+    fn check_canvas(&self, reader: &ImageFileReader<'_>, header: ImageHeader) -> Result<ImageHeader, ImageFileError> {
+        if header.properties == self.canvas {
             Ok(header)
         } else {
-            Err(walk.damaged("its canvas and its image differ in size"))
+            Err(reader.damaged("its canvas and its image differ in size"))
         }
     }
 }

@@ -7,15 +7,15 @@ mod front;
 
 use std::collections::BTreeSet;
 
-use super::{BuildInput, BuildProblem, FileKind, JsonMember, JsonNode, JsonValue, limits, set, string, text};
+use super::{BuildInput, BuildProblem, FileKind, JsonMember, JsonNode, JsonValue, limits, set_member, string, text};
 use crate::manifest::package::unwanted;
 use crate::manifest::text::SourceFile;
 use front::ApiFrontMatter;
 
 /// The file name extension of a document.
-const ENDING: &str = ".md";
+const DOCUMENT_EXTENSION: &str = ".md";
 /// The name of a file that describes the folder and is not an API reference.
-const ABOUT: &str = "readme.md";
+const README_NAME: &str = "readme.md";
 
 /// The API references of a tree.
 #[derive(Default)]
@@ -29,16 +29,16 @@ pub(super) struct ApiReferences {
 }
 
 /// Builds the entries and adds their problems to `problems`.
-pub(super) fn apis(
-    recipe: &BuildInput<'_>,
+pub(super) fn build_api_references(
+    input: &BuildInput<'_>,
     previous: Option<&JsonNode>,
     problems: &mut Vec<BuildProblem>,
 ) -> ApiReferences {
     let mut apis = ApiReferences::default();
     let before: Vec<&JsonNode> =
         previous.iter().filter_map(|root| root.get("apis")).flat_map(JsonNode::elements).collect();
-    for (id, path) in documents(recipe, problems) {
-        match entry(recipe, &id, &path, &before) {
+    for (id, path) in document_paths(input, problems) {
+        match api_entry(input, &id, &path, &before) {
             Ok(entry) => apis.entries.push(entry),
             Err(found) => problems.extend(found),
         }
@@ -49,7 +49,7 @@ pub(super) fn apis(
         if id.is_some_and(|id| apis.ids.contains(id)) {
             continue;
         }
-        if text(entry, "path").is_some_and(|path| is_document(recipe, path)) {
+        if text(entry, "path").is_some_and(|path| is_document(input, path)) {
             apis.removed.extend(id.map(str::to_owned));
         } else {
             apis.entries.push(entry.clone());
@@ -60,17 +60,17 @@ pub(super) fn apis(
     apis
 }
 
-fn is_document(recipe: &BuildInput<'_>, path: &str) -> bool {
-    path.strip_prefix(&recipe.apis).is_some_and(|rest| rest.starts_with('/') && rest.ends_with(ENDING))
+fn is_document(input: &BuildInput<'_>, path: &str) -> bool {
+    path.strip_prefix(&input.apis).is_some_and(|rest| rest.starts_with('/') && rest.ends_with(DOCUMENT_EXTENSION))
 }
 
 /// Returns the documents below the folder, with their ids.
-fn documents(recipe: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(String, String)> {
+fn document_paths(input: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut left = vec![String::new()];
     while let Some(below) = left.pop() {
-        let at = if below.is_empty() { recipe.apis.clone() } else { format!("{}/{below}", recipe.apis) };
-        let listed = match recipe.files.list(&at) {
+        let at = if below.is_empty() { input.apis.clone() } else { format!("{}/{below}", input.apis) };
+        let listed = match input.files.list(&at) {
             Ok(listed) => listed.unwrap_or_default(),
             Err(error) => {
                 problems.push(error.into());
@@ -79,12 +79,12 @@ fn documents(recipe: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(
         };
         for entry in listed {
             let path = if below.is_empty() { entry.name } else { format!("{below}/{}", entry.name) };
-            let whole = format!("{}/{path}", recipe.apis);
+            let whole = format!("{}/{path}", input.apis);
             match entry.metadata.kind {
                 _ if unwanted(&path).is_some() => {}
                 FileKind::Folder if path.matches('/').count() < limits().depth => left.push(path),
                 FileKind::Folder => problems.push(BuildProblem::new(whole, "lies too deep for API references")),
-                FileKind::File => found.extend(id(&path).map(|id| (id.to_owned(), whole))),
+                FileKind::File => found.extend(id_from_path(&path).map(|id| (id.to_owned(), whole))),
                 FileKind::Link(_) => {
                     problems.push(BuildProblem::new(whole, "is a symbolic link, which raw hosts do not follow"));
                 }
@@ -97,41 +97,47 @@ fn documents(recipe: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(
 }
 
 /// Returns the id that is derived from the path of a document.
-fn id(path: &str) -> Option<&str> {
+fn id_from_path(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    path.strip_suffix(ENDING).filter(|_| !name.eq_ignore_ascii_case(ABOUT) && name != ENDING)
+    path.strip_suffix(DOCUMENT_EXTENSION)
+        .filter(|_| !name.eq_ignore_ascii_case(README_NAME) && name != DOCUMENT_EXTENSION)
 }
 
-fn entry(recipe: &BuildInput<'_>, id: &str, path: &str, before: &[&JsonNode]) -> Result<JsonNode, Vec<BuildProblem>> {
+fn api_entry(
+    input: &BuildInput<'_>,
+    id: &str,
+    path: &str,
+    before: &[&JsonNode],
+) -> Result<JsonNode, Vec<BuildProblem>> {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
     if !id.bytes().all(is_letter) {
         let message = format!("makes the id `{id}`; ids hold small letters, digits and `-`, `_`, `.`, `/`");
         return Err(vec![BuildProblem::new(path, message)]);
     }
-    let reference = read(recipe, id, path)?;
+    let reference = read_front_matter(input, id, path)?;
     let before = before.iter().rev().find(|entry| text(entry, "id") == Some(id));
     let mut members: Vec<JsonMember> = before.map(|entry| entry.members().to_vec()).unwrap_or_default();
     // The document is authoritative: a list that it no longer states is removed, unlike unknown fields, which stay.
     members.retain(|member| !["tags", "source_urls"].contains(&member.key.as_str()));
     let fields = [("id", id), ("title", &reference.title), ("product", &reference.product)];
     for (key, value) in fields.into_iter().chain([("language", &*reference.language), ("path", path)]) {
-        set(&mut members, key, string(value));
+        set_member(&mut members, key, string(value));
     }
     for (key, words) in [("tags", reference.tags), ("source_urls", reference.source_urls)] {
         if let Some(words) = words {
-            set(&mut members, key, JsonNode::new(JsonValue::Array(words.into_iter().map(string).collect())));
+            set_member(&mut members, key, JsonNode::new(JsonValue::Array(words.into_iter().map(string).collect())));
         }
     }
     Ok(JsonNode::new(JsonValue::Object(members)))
 }
 
-fn read(recipe: &BuildInput<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<BuildProblem>> {
-    let bytes = match recipe.files.read(path, limits().archive_bytes) {
+fn read_front_matter(input: &BuildInput<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<BuildProblem>> {
+    let bytes = match input.files.read(path, limits().archive_bytes) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Err(vec![BuildProblem::new(path, "went away while it was read")]),
         Err(error) => return Err(vec![error.into()]),
     };
-    front::read(&bytes, id).map_err(|faults| {
+    front::read_api_front_matter(&bytes, id).map_err(|faults| {
         let source = SourceFile::new(path, bytes.as_slice());
         let problem = |fault: crate::manifest::package::front::FrontMatterError| BuildProblem {
             path: path.to_owned(),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use semver::Version;
 
 use super::{
-    BuildInput, BuildOutput, BuildProblem, JsonMember, JsonNode, JsonValue, PreviousEntries, folder, limits, set,
-    stamp, string, text,
+    BuildInput, BuildOutput, BuildProblem, JsonMember, JsonNode, JsonValue, PreviousEntries, folder, format_time,
+    limits, set_member, string, text,
 };
 use crate::manifest::check::nearest;
 use crate::manifest::package::archive::ArchiveFault;
@@ -21,57 +21,61 @@ type FilesByPath = BTreeMap<String, Vec<u8>>;
 const API_DOCS: &str = "api_docs";
 
 /// Builds the entry of a skill; `ids` are the ids of the API references.
-pub(super) fn entry(
-    recipe: &BuildInput<'_>,
+pub(super) fn skill_entry(
+    input: &BuildInput<'_>,
     name: &str,
     before: &PreviousEntries<'_>,
     ids: &BTreeSet<String>,
     built: &mut BuildOutput,
 ) -> Result<JsonNode, Vec<BuildProblem>> {
-    let root = format!("{}/{name}", recipe.skills);
-    let files = folder::files(recipe, &root, built)?;
+    let root = format!("{}/{name}", input.skills);
+    let files = folder::skill_files(input, &root, built)?;
     let path = format!("{root}/{SKILL_FILE}");
     let Some(bytes) = files.get(SKILL_FILE) else { return Err(vec![BuildProblem::new(path, "is missing")]) };
-    let file = read(bytes, name, &path)?;
+    let file = read_skill_file(bytes, name, &path)?;
     let version = version(&file, &path, bytes)?;
-    documents(recipe, &file, ids).map_err(|faults| at(&path, bytes, faults))?;
-    let package = format!("{}/{name}-{version}.zip", recipe.packages);
-    let packed =
-        package_of(recipe, &files, &package, before.version(&version), built).map_err(|problem| vec![problem])?;
+    check_api_docs(input, &file, ids).map_err(|faults| problems_at(&path, bytes, faults))?;
+    let package = format!("{}/{name}-{version}.zip", input.packages);
+    let packed = find_or_build_package(input, &files, &package, before.version(&version), built)
+        .map_err(|problem| vec![problem])?;
     let mut members: Vec<JsonMember> = before.newest().map(|entry| entry.members().to_vec()).unwrap_or_default();
     let description = file.front.description.as_ref().map(|word| word.text.trim().to_owned()).unwrap_or_default();
-    set(&mut members, "name", string(name));
-    set(&mut members, "version", string(version));
-    set(&mut members, "title", string(title(&file, name)));
-    set(&mut members, "description", string(description));
-    set(&mut members, "path", string(root));
-    set(&mut members, "package", string(package));
-    set(&mut members, "sha256", string(packed.sum.to_string()));
-    set(&mut members, "size_bytes", JsonNode::new(JsonValue::Number(packed.size.to_string())));
+    set_member(&mut members, "name", string(name));
+    set_member(&mut members, "version", string(version));
+    set_member(&mut members, "title", string(title(&file, name)));
+    set_member(&mut members, "description", string(description));
+    set_member(&mut members, "path", string(root));
+    set_member(&mut members, "package", string(package));
+    set_member(&mut members, "sha256", string(packed.sum.to_string()));
+    set_member(&mut members, "size_bytes", JsonNode::new(JsonValue::Number(packed.size.to_string())));
     for key in [API_DOCS, "tags", "agents"] {
         if let Some(said) = file.front.metadata.get(key) {
-            set(&mut members, key, JsonNode::new(JsonValue::Array(words(&said.text).map(string).collect())));
+            set_member(
+                &mut members,
+                key,
+                JsonNode::new(JsonValue::Array(split_words(&said.text).map(string).collect())),
+            );
         }
     }
-    let is_as_before = before.newest().is_some_and(|entry| says_the_same(entry.members(), &members));
+    let is_as_before = before.newest().is_some_and(|entry| are_equal_except_spans(entry.members(), &members));
     if !(is_as_before && members.iter().any(|member| member.key == "updated_at")) {
-        set(&mut members, "updated_at", string(stamp(recipe.now)));
+        set_member(&mut members, "updated_at", string(format_time(input.now)));
     }
     Ok(JsonNode::new(JsonValue::Object(members)))
 }
 
-fn says_the_same(one: &[JsonMember], other: &[JsonMember]) -> bool {
+fn are_equal_except_spans(one: &[JsonMember], other: &[JsonMember]) -> bool {
     let plain = |members: &[JsonMember]| JsonNode { span: 0..0, value: JsonValue::Object(members.to_vec()) }.to_json();
     plain(one) == plain(other)
 }
 
 /// Splits a text that contains several words.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|word| !word.is_empty())
 }
 
 /// Converts the faults of a document into problems with line and column.
-fn at(path: &str, bytes: &[u8], faults: Vec<FrontMatterFault>) -> Vec<BuildProblem> {
+fn problems_at(path: &str, bytes: &[u8], faults: Vec<FrontMatterFault>) -> Vec<BuildProblem> {
     let source = SourceFile::new(path, bytes);
     let problem = |fault: FrontMatterFault| BuildProblem {
         path: path.to_owned(),
@@ -81,15 +85,15 @@ fn at(path: &str, bytes: &[u8], faults: Vec<FrontMatterFault>) -> Vec<BuildProbl
     faults.into_iter().map(problem).collect()
 }
 
-fn read<'a>(bytes: &'a [u8], name: &str, path: &str) -> Result<SkillFile<'a>, Vec<BuildProblem>> {
-    let file =
-        front::read(bytes).map_err(|error| at(path, bytes, vec![FrontMatterFault::new(error.message, error.span)]))?;
+fn read_skill_file<'a>(bytes: &'a [u8], name: &str, path: &str) -> Result<SkillFile<'a>, Vec<BuildProblem>> {
+    let file = front::read(bytes)
+        .map_err(|error| problems_at(path, bytes, vec![FrontMatterFault::new(error.message, error.span)]))?;
     let faults = skill::faults(&file, Some(name));
-    if faults.is_empty() { Ok(file) } else { Err(at(path, bytes, faults)) }
+    if faults.is_empty() { Ok(file) } else { Err(problems_at(path, bytes, faults)) }
 }
 
 fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec<BuildProblem>> {
-    let fault = |message: String, span| Err(at(path, bytes, vec![FrontMatterFault::new(message, span)]));
+    let fault = |message: String, span| Err(problems_at(path, bytes, vec![FrontMatterFault::new(message, span)]));
     let Some(word) = file.front.metadata.get("version") else {
         let message = "has no version; write `metadata:` and below it `  version: \"1.0.0\"`";
         return fault(message.to_owned(), file.front_span.clone());
@@ -101,20 +105,20 @@ fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec
 }
 
 /// Checks that each item of `api_docs` is an API reference, an address, or a file of the repository.
-fn documents(
-    recipe: &BuildInput<'_>,
+fn check_api_docs(
+    input: &BuildInput<'_>,
     file: &SkillFile<'_>,
     ids: &BTreeSet<String>,
 ) -> Result<(), Vec<FrontMatterFault>> {
     let Some(said) = file.front.metadata.get(API_DOCS) else { return Ok(()) };
-    let is_file = |path: &str| matches!(recipe.files.metadata(path), Ok(Some(_)));
+    let is_file = |path: &str| matches!(input.files.metadata(path), Ok(Some(_)));
     let is_there = |word: &&str| ids.contains(*word) || word.contains("://") || is_file(word);
     let fault = |word: &str| {
         let help = nearest(word, ids.iter().map(String::as_str)).map(|id| format!("; did you mean `{id}`?"));
         let message = format!("`{API_DOCS}` names `{}`, and there is no such API reference", word.escape_debug());
         FrontMatterFault::new(message + &help.unwrap_or_default(), said.span.clone())
     };
-    let faults: Vec<FrontMatterFault> = words(&said.text).filter(|word| !is_there(word)).map(fault).collect();
+    let faults: Vec<FrontMatterFault> = split_words(&said.text).filter(|word| !is_there(word)).map(fault).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
@@ -138,57 +142,57 @@ struct PackageDescriptor {
 
 /// Returns the existing package if it has the stated checksum and contains the same files, else a new one if its
 /// version allows that.
-fn package_of(
-    recipe: &BuildInput<'_>,
+fn find_or_build_package(
+    input: &BuildInput<'_>,
     files: &FilesByPath,
     path: &str,
     published: Option<&JsonNode>,
     built: &mut BuildOutput,
 ) -> Result<PackageDescriptor, BuildProblem> {
-    let there = recipe.files.read(path, limits().archive_bytes)?;
-    let promised = published.and_then(|entry| text(entry, "sha256"));
-    if let Some(bytes) = there {
+    let existing = input.files.read(path, limits().archive_bytes)?;
+    let published_sum = published.and_then(|entry| text(entry, "sha256"));
+    if let Some(bytes) = existing {
         let sum = Sha256Sum::of(&bytes);
-        let is_promised = promised.is_none_or(|promised| promised.eq_ignore_ascii_case(&sum.to_string()));
-        if is_promised && holds(&bytes, files) {
+        let matches_published = published_sum.is_none_or(|promised| promised.eq_ignore_ascii_case(&sum.to_string()));
+        if matches_published && package_has_files(&bytes, files) {
             built.kept += 1;
             return Ok(PackageDescriptor { size: bytes.len(), sum });
         }
-        if !recipe.overwrite {
-            return Err(BuildProblem::new(path, if is_promised { CHANGED } else { TOUCHED }));
+        if !input.overwrite {
+            return Err(BuildProblem::new(path, if matches_published { CONTENT_CHANGED } else { PACKAGE_CHANGED }));
         }
     }
-    let bytes = pack(files, recipe.stamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
+    let bytes = pack(files, input.stamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
     // A package that is too large for installers, unsafe, or not recognized again is never published.
     let contents =
-        PackageContents::read(&bytes, &limits()).map_err(|faults| BuildProblem::new(path, listed(&faults)))?;
-    if !is_of(&contents, files) {
+        PackageContents::read(&bytes, &limits()).map_err(|faults| BuildProblem::new(path, fault_list(&faults)))?;
+    if !has_exactly_files(&contents, files) {
         return Err(BuildProblem::new(path, "does not hold what was packed into it, and is not written"));
     }
     let sum = Sha256Sum::of(&bytes);
-    if promised.is_some_and(|promised| !promised.eq_ignore_ascii_case(&sum.to_string())) && !recipe.overwrite {
-        return Err(BuildProblem::new(path, CHANGED));
+    if published_sum.is_some_and(|promised| !promised.eq_ignore_ascii_case(&sum.to_string())) && !input.overwrite {
+        return Err(BuildProblem::new(path, CONTENT_CHANGED));
     }
     let packed = PackageDescriptor { size: bytes.len(), sum };
     built.packages.push((path.to_owned(), bytes));
     Ok(packed)
 }
 
-const CHANGED: &str = "was published with other content under this version; raise `metadata.version` (or pass --overwrite if \
+const CONTENT_CHANGED: &str = "was published with other content under this version; raise `metadata.version` (or pass --overwrite if \
                        nobody has it yet)";
-const TOUCHED: &str = "is not the package that the manifest promises; restore it, or raise `metadata.version` (or pass \
+const PACKAGE_CHANGED: &str = "is not the package that the manifest promises; restore it, or raise `metadata.version` (or pass \
                        --overwrite if nobody has it yet)";
 
-fn listed(faults: &[ArchiveFault]) -> String {
+fn fault_list(faults: &[ArchiveFault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns true if a package contains these files and no others.
-fn holds(package: &[u8], files: &FilesByPath) -> bool {
-    PackageContents::read(package, &limits()).is_ok_and(|contents| is_of(&contents, files))
+fn package_has_files(package: &[u8], files: &FilesByPath) -> bool {
+    PackageContents::read(package, &limits()).is_ok_and(|contents| has_exactly_files(&contents, files))
 }
 
-fn is_of(contents: &PackageContents, files: &FilesByPath) -> bool {
+fn has_exactly_files(contents: &PackageContents, files: &FilesByPath) -> bool {
     contents.root() == Some("")
         && contents.files.len() == files.len()
         && files

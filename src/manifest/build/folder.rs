@@ -6,8 +6,8 @@ use super::{BuildInput, BuildOutput, BuildProblem, FileKind, limits};
 use crate::manifest::package::{UnwantedFileKind, unwanted};
 
 /// Reads all files below a folder. Junk is listed in `left_out`; every other file that cannot be packed is a problem.
-pub(super) fn files(
-    recipe: &BuildInput<'_>,
+pub(super) fn skill_files(
+    input: &BuildInput<'_>,
     root: &str,
     built: &mut BuildOutput,
 ) -> Result<BTreeMap<String, Vec<u8>>, Vec<BuildProblem>> {
@@ -16,7 +16,7 @@ pub(super) fn files(
     let mut left: Vec<String> = vec![String::new()];
     while let Some(below) = left.pop() {
         let at = if below.is_empty() { root.to_owned() } else { format!("{root}/{below}") };
-        let listed = match recipe.files.list(&at) {
+        let listed = match input.files.list(&at) {
             Ok(listed) => listed.unwrap_or_default(),
             Err(error) => return Err(vec![error.into()]),
         };
@@ -36,7 +36,7 @@ pub(super) fn files(
                 (None, FileKind::Link(_) | FileKind::Other) => {
                     problems.push(BuildProblem::new(whole, "is a link or no plain file, which a package cannot hold"));
                 }
-                (None, FileKind::File) => match recipe.files.read(&whole, limits().file_bytes) {
+                (None, FileKind::File) => match input.files.read(&whole, limits().file_bytes) {
                     Ok(Some(bytes)) => {
                         files.insert(path, bytes);
                     }

@@ -1,6 +1,6 @@
 //! Builds the `repository` field of a manifest.
 
-use super::{BuildProblem, JsonMember, JsonNode, JsonValue, set, string};
+use super::{BuildProblem, JsonMember, JsonNode, JsonValue, set_member, string};
 
 /// The known fields of the repository. Unknown ones are taken from the previous manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct RepositoryFields {
     pub branch: Option<String>,
 }
 
-pub(super) fn node(
+pub(super) fn repository_node(
     facts: &RepositoryFields,
     previous: Option<&JsonNode>,
     problems: &mut Vec<BuildProblem>,
@@ -30,7 +30,7 @@ pub(super) fn node(
     ];
     for (key, fact, option) in fields {
         match fact {
-            Some(fact) => set(&mut members, key, string(fact)),
+            Some(fact) => set_member(&mut members, key, string(fact)),
             None if before.is_some_and(|before| super::text(before, key).is_some()) => {}
             None => {
                 let message = format!("`repository.{key}` is not known yet; say it once with {option}");

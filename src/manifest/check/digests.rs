@@ -8,7 +8,7 @@ use crate::manifest::rules::{M040, M041, M042, M043, M044, M045};
 use crate::manifest::text::JsonValue;
 
 /// The checksum of an empty file.
-const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 /// The maximum size of a package, in bytes.
 pub(in crate::manifest) const LARGEST_PACKAGE: u64 = 10 << 20;
 
@@ -17,16 +17,16 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
     let mut digests: HashMap<String, LocatedNode<'_>> = HashMap::new();
     for skill in manifest.skills() {
         if let Some((text, place)) = skill.text_of("sha256") {
-            checksum(text, &place, findings);
+            check_checksum(text, &place, findings);
         }
         if let Some(place) = skill.get("size_bytes")
             && let JsonValue::Number(text) = &place.node().value
         {
-            size(text, &place, findings);
+            check_size(text, &place, findings);
         }
         let Some((package, place)) = skill.text_of("package") else { continue };
         if let Some(first) = packages.get(package) {
-            shared(first, &skill, &place, findings);
+            report_shared_checksum(first, &skill, &place, findings);
             continue;
         }
         packages.insert(package, skill.clone());
@@ -34,7 +34,7 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
         match digests.get(&digest.to_ascii_lowercase()) {
             Some(first) => {
                 findings
-                    .at(&M044, &place, "another package has the same checksum")
+                    .report_at(&M044, &place, "another package has the same checksum")
                     .with_related(first.span(), "it has it, too");
             }
             None => {
@@ -48,7 +48,7 @@ fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn checksum(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_checksum(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let plain = text.trim();
     let plain = plain.strip_prefix("sha256:").or_else(|| plain.strip_prefix("sha256-")).unwrap_or(plain);
     let lower = plain.to_ascii_lowercase();
@@ -58,20 +58,20 @@ fn checksum(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector
             Some(letter) => format!("a checksum does not hold `{}`", letter.escape_debug()),
             None => format!("the checksum has {count} digits, and SHA-256 has 64"),
         };
-        findings.at(&M040, place, message).with_help("`sha256sum FILE` prints it as it should be");
+        findings.report_at(&M040, location, message).with_help("`sha256sum FILE` prints it as it should be");
     } else if lower != text {
         findings
-            .at(&M040, place, "the checksum is not 64 digits in small letters alone")
+            .report_at(&M040, location, "the checksum is not 64 digits in small letters alone")
             .with_help(format!("write `{lower}`"));
     }
-    if lower == OF_NOTHING {
-        findings.at(&M041, place, "this is the checksum of an empty file");
+    if lower == EMPTY_SHA256 {
+        findings.report_at(&M041, location, "this is the checksum of an empty file");
     } else if is_digest(&lower) && lower.bytes().all(|byte| byte == b'0') {
-        findings.at(&M041, place, "a checksum of zeros is a placeholder");
+        findings.report_at(&M041, location, "a checksum of zeros is a placeholder");
     }
 }
 
-fn size(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_size(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let flaw = match text.parse::<u64>() {
         Ok(0) => "no package has 0 bytes".to_owned(),
         Ok(size) if size > LARGEST_PACKAGE => format!("a package has at most {LARGEST_PACKAGE} bytes"),
@@ -82,23 +82,28 @@ fn size(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
         }
         Err(_) => format!("`{text}` is not written as a whole number"),
     };
-    findings.at(&M042, place, flaw);
+    findings.report_at(&M042, location, flaw);
 }
 
 /// Reports that two entries name the same package.
-fn shared(first: &LocatedNode<'_>, skill: &LocatedNode<'_>, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn report_shared_checksum(
+    first: &LocatedNode<'_>,
+    skill: &LocatedNode<'_>,
+    location: &LocatedNode<'_>,
+    findings: &mut FindingCollector,
+) {
     let named = first.get("package").map_or_else(|| first.span(), |package| package.span());
-    findings.at(&M043, place, "another skill has this package").with_related(named, "it is named here first");
+    findings.report_at(&M043, location, "another skill has this package").with_related(named, "it is named here first");
     let digest = |skill: &LocatedNode<'_>| skill.text_of("sha256").map(|(text, _)| text.to_ascii_lowercase());
-    contradiction(first, skill, "sha256", digest, findings);
+    report_contradiction(first, skill, "sha256", digest, findings);
     let size = |skill: &LocatedNode<'_>| match &skill.get("size_bytes")?.node().value {
         JsonValue::Number(text) => text.parse::<f64>().ok().map(|size| size.to_string()),
         _ => None,
     };
-    contradiction(first, skill, "size_bytes", size, findings);
+    report_contradiction(first, skill, "size_bytes", size, findings);
 }
 
-fn contradiction(
+fn report_contradiction(
     first: &LocatedNode<'_>,
     skill: &LocatedNode<'_>,
     key: &str,
@@ -109,7 +114,7 @@ fn contradiction(
     let (Some(before), Some(place)) = (first.get(key), skill.get(key)) else { return };
     if one != other {
         findings
-            .at(&M045, &place, format!("another entry gives this package another `{key}`"))
+            .report_at(&M045, &place, format!("another entry gives this package another `{key}`"))
             .with_related(before.span(), "the other one");
     }
 }

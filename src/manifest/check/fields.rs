@@ -10,16 +10,16 @@ use crate::manifest::text::child;
 const KNOWN_MAJOR: u64 = 1;
 
 pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    unknown(manifest, ManifestSection::Registry, findings);
+    check_unknown(manifest, ManifestSection::Registry, findings);
     if let Some(repository) = manifest.get("repository") {
-        unknown(&repository, ManifestSection::Repository, findings);
+        check_unknown(&repository, ManifestSection::Repository, findings);
     }
-    manifest.skills().for_each(|skill| unknown(&skill, ManifestSection::Skill, findings));
-    manifest.apis().for_each(|api| unknown(&api, ManifestSection::Api, findings));
-    schema_version(manifest, findings);
+    manifest.skills().for_each(|skill| check_unknown(&skill, ManifestSection::Skill, findings));
+    manifest.apis().for_each(|api| check_unknown(&api, ManifestSection::Api, findings));
+    check_schema_version(manifest, findings);
 }
 
-fn unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut FindingCollector) {
+fn check_unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut FindingCollector) {
     for member in object.node().members() {
         let key = member.key.as_str();
         let is_own =
@@ -29,7 +29,7 @@ fn unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut Findi
         }
         let span = SourceSpan::new(object.file(), member.key_span.clone());
         let message = format!("the field `{}` is not one of the manifest format", key.escape_debug());
-        let finding = findings.in_file(&M005, span, &child(object.pointer(), key), message);
+        let finding = findings.report_in_file(&M005, span, &child(object.pointer(), key), message);
         finding.with_help(match nearest(key, part.fields().iter().copied()) {
             Some(field) => format!("did you mean `{field}`?"),
             None => "begin names of your own with `x-`".to_owned(),
@@ -48,24 +48,24 @@ pub(in crate::manifest) fn nearest<'a>(word: &str, known: impl Iterator<Item = &
     known.map(|one| (distance(one), one)).filter(|(far, _)| *far <= tolerated).min().map(|(_, one)| one)
 }
 
-fn schema_version(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_schema_version(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let Some((text, place)) = manifest.text_of("schema_version") else { return };
-    let parts: Vec<Option<u64>> = text.split('.').map(whole).collect();
+    let parts: Vec<Option<u64>> = text.split('.').map(parse_whole).collect();
     let major = match parts[..] {
         [Some(major)] | [Some(major), Some(_)] | [Some(major), Some(_), Some(_)] => major,
         _ => {
             let message = format!("`{}` is not a version of the manifest format", text.escape_debug());
-            findings.at(&M006, &place, message).with_help("write `1.0`");
+            findings.report_at(&M006, &place, message).with_help("write `1.0`");
             return;
         }
     };
     if major != KNOWN_MAJOR {
         let message = format!("this program knows version {KNOWN_MAJOR} of the manifest format, not {major}");
-        findings.at(&M006, &place, message).with_help("fields may have another meaning there");
+        findings.report_at(&M006, &place, message).with_help("fields may have another meaning there");
     }
 }
 
-fn whole(digits: &str) -> Option<u64> {
+fn parse_whole(digits: &str) -> Option<u64> {
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     is_plain.then(|| digits.parse().ok()).flatten()
 }

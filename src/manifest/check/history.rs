@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::DateTime;
 use semver::Version;
 
-use super::names::{lenient, release};
+use super::names::{parse_lenient_version, release_of_version};
 use super::{CheckOptions, shape};
 use crate::manifest::finding::FindingCollector;
 use crate::manifest::located::LocatedNode;
@@ -13,7 +13,7 @@ use crate::manifest::rules::{M110, M111, M112, M113, M114, M115, M116, M117};
 use crate::manifest::text::SourceFile;
 
 /// Fields of an entry that may differ within the same release: the checksum has a rule of its own.
-const FREE: [&str; 2] = ["sha256", "updated_at"];
+const MAY_CHANGE: [&str; 2] = ["sha256", "updated_at"];
 
 pub(super) fn check(
     manifest: &LocatedNode<'_>,
@@ -21,33 +21,33 @@ pub(super) fn check(
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
-    let file = findings.next();
-    let text = shape::text(previous, file, findings);
+    let file = findings.next_file_id();
+    let text = shape::read_text(previous, file, findings);
     findings.add(previous.clone());
-    let Some(root) = text.and_then(|text| shape::tree(&text, file, findings)) else { return };
+    let Some(root) = text.and_then(|text| shape::parse_tree(&text, file, findings)) else { return };
     let old = LocatedNode::root(&root, file);
-    let (before, now) = (by_name(&old), by_name(manifest));
+    let (before, now) = (skills_by_name(&old), skills_by_name(manifest));
     for (name, entries) in &before {
         let Some(current) = now.get(name) else {
             let message = format!("the skill `{}` was published, and is gone", name.escape_debug());
             let place = manifest.get("skills").unwrap_or_else(|| manifest.clone());
             let was = entries.first().map(LocatedNode::span);
-            let finding = findings.at(&M112, &place, message);
+            let finding = findings.report_at(&M112, &place, message);
             was.into_iter().for_each(|span| {
                 finding.with_related(span, "it was here");
             });
             continue;
         };
-        entries.iter().for_each(|entry| one_release(entry, current, findings));
-        newest(entries, current, options, findings);
+        entries.iter().for_each(|entry| check_release(entry, current, findings));
+        check_newest(entries, current, options, findings);
     }
-    generated(&old, manifest, findings);
-    moved(&old, manifest, findings);
+    check_generated_at(&old, manifest, findings);
+    check_repository_moved(&old, manifest, findings);
 }
 
 type SkillsByName<'a> = HashMap<&'a str, Vec<LocatedNode<'a>>>;
 
-fn by_name<'a>(manifest: &LocatedNode<'a>) -> SkillsByName<'a> {
+fn skills_by_name<'a>(manifest: &LocatedNode<'a>) -> SkillsByName<'a> {
     let mut skills = SkillsByName::new();
     for skill in manifest.skills() {
         if let Some((name, _)) = skill.text_of("name") {
@@ -57,62 +57,66 @@ fn by_name<'a>(manifest: &LocatedNode<'a>) -> SkillsByName<'a> {
     skills
 }
 
-fn version<'a>(skill: &LocatedNode<'a>) -> Option<&'a str> {
+fn version_of_skill<'a>(skill: &LocatedNode<'a>) -> Option<&'a str> {
     skill.text_of("version").map(|(version, _)| version)
 }
 
-fn digest(skill: &LocatedNode<'_>) -> Option<String> {
+fn digest_of_skill(skill: &LocatedNode<'_>) -> Option<String> {
     skill.text_of("sha256").map(|(digest, _)| digest.trim().to_ascii_lowercase())
 }
 
 /// Checks one release that was published before.
-fn one_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &mut FindingCollector) {
-    let Some(before) = version(old) else { return };
-    if let Some(same) = current.iter().find(|skill| version(skill) == Some(before)) {
-        if digest(old) == digest(same) {
-            quiet_change(old, same, findings);
+fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &mut FindingCollector) {
+    let Some(before) = version_of_skill(old) else { return };
+    if let Some(same) = current.iter().find(|skill| version_of_skill(skill) == Some(before)) {
+        if digest_of_skill(old) == digest_of_skill(same) {
+            check_unversioned_change(old, same, findings);
             return;
         }
         let place = same.get("sha256").unwrap_or_else(|| same.clone());
         let was = old.get("sha256").unwrap_or_else(|| old.clone());
         findings
-            .at(&M113, &place, format!("the content of {} changed after it was published", before.escape_debug()))
+            .report_at(
+                &M113,
+                &place,
+                format!("the content of {} changed after it was published", before.escape_debug()),
+            )
             .with_help("publish the change under a new version")
             .with_related(was.span(), "what was published");
         return;
     }
-    let meant = |text: &str| lenient(text).map(|version| release(&version.to_string()));
+    let meant = |text: &str| parse_lenient_version(text).map(|version| release_of_version(&version.to_string()));
     let is_equal = |skill: &&LocatedNode<'_>| {
-        version(skill).is_some_and(|version| meant(version).is_some() && meant(version) == meant(before))
+        version_of_skill(skill).is_some_and(|version| meant(version).is_some() && meant(version) == meant(before))
     };
     if let Some(other) = current.iter().find(is_equal)
-        && digest(other) != digest(old)
+        && digest_of_skill(other) != digest_of_skill(old)
         && let (Some(place), Some(was)) = (other.get("version"), old.get("version"))
     {
         findings
-            .at(&M110, &place, format!("the content changed, and this version equals {}", before.escape_debug()))
+            .report_at(&M110, &place, format!("the content changed, and this version equals {}", before.escape_debug()))
             .with_help("raise the version")
             .with_related(was.span(), "what was published");
     }
 }
 
-fn quiet_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_unversioned_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let keys = |skill: &LocatedNode<'_>| skill.node().members().iter().map(|one| one.key.clone()).collect::<Vec<_>>();
     let mut changed: Vec<String> = keys(old).into_iter().chain(keys(same)).collect();
     changed.sort_unstable();
     changed.dedup();
     changed.retain(|key| {
         let value = |skill: &LocatedNode<'_>| skill.node().get(key).map(|node| node.to_json());
-        !FREE.contains(&key.as_str()) && value(old) != value(same)
+        !MAY_CHANGE.contains(&key.as_str()) && value(old) != value(same)
     });
     let Some(first) = changed.first() else { return };
     let place = same.get(first).or_else(|| same.get("version")).unwrap_or_else(|| same.clone());
     let fields: Vec<String> = changed.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
     let message = format!("{} changed, and the version did not", fields.join(", "));
-    findings.at(&M117, &place, message).with_related(old.span(), "what was published");
+    findings.report_at(&M117, &place, message).with_related(old.span(), "what was published");
 }
 
-fn newest(
+fn check_newest(
     old: &[LocatedNode<'_>],
     current: &[LocatedNode<'_>],
     options: &CheckOptions<'_>,
@@ -123,18 +127,19 @@ fn newest(
     if now.cmp_precedence(&before).is_lt() {
         let was = was.get("version").unwrap_or(was);
         findings
-            .at(&M111, &place, format!("{before} was published, and the newest is {now} now"))
+            .report_at(&M111, &place, format!("{before} was published, and the newest is {now} now"))
             .with_related(was.span(), "what was published");
     }
-    changelog(&before, &now, &skill, options, findings);
+    check_changelog(&before, &now, &skill, options, findings);
 }
 
 fn highest<'a>(skills: &[LocatedNode<'a>]) -> Option<(Version, LocatedNode<'a>)> {
-    let versions = skills.iter().filter_map(|skill| Some((lenient(version(skill)?)?, skill.clone())));
+    let versions =
+        skills.iter().filter_map(|skill| Some((parse_lenient_version(version_of_skill(skill)?)?, skill.clone())));
     versions.max_by(|(one, _), (other, _)| one.cmp_precedence(other))
 }
 
-fn changelog(
+fn check_changelog(
     before: &Version,
     now: &Version,
     skill: &LocatedNode<'_>,
@@ -145,16 +150,16 @@ fn changelog(
     else {
         return;
     };
-    if now.major <= before.major || path.trim().is_empty() || super::paths::leaves_root(path).is_some() {
+    if now.major <= before.major || path.trim().is_empty() || super::paths::root_escape_reason(path).is_some() {
         return;
     }
     // Paths that cannot be checked are reported by the rules about the checkout.
     if let Ok(None) = files.metadata(&format!("{}/CHANGELOG.md", path.trim_end_matches('/'))) {
-        findings.at(&M114, &place, format!("{now} follows {before} without a `CHANGELOG.md`"));
+        findings.report_at(&M114, &place, format!("{now} follows {before} without a `CHANGELOG.md`"));
     }
 }
 
-fn generated(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_generated_at(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let (Some((before, was)), Some((now, place))) = (old.text_of("generated_at"), manifest.text_of("generated_at"))
     else {
         return;
@@ -164,18 +169,20 @@ fn generated(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut F
     let is_changed = old.node().to_json() != manifest.node().to_json();
     if now < before || (now == before && is_changed) {
         findings
-            .at(&M115, &place, "the manifest changed, and its time is not later")
+            .report_at(&M115, &place, "the manifest changed, and its time is not later")
             .with_related(was.span(), "the time before");
     }
 }
 
-fn moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_repository_moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let (Some(old), Some(new)) = (old.get("repository"), manifest.get("repository")) else { return };
     for key in ["git_url", "raw_base_url"] {
         if let (Some((before, was)), Some((now, place))) = (old.text_of(key), new.text_of(key))
             && before != now
         {
-            findings.at(&M116, &place, format!("`{key}` was another one")).with_related(was.span(), "it was this");
+            findings
+                .report_at(&M116, &place, format!("`{key}` was another one"))
+                .with_related(was.span(), "it was this");
         }
     }
 }

@@ -13,22 +13,22 @@ pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut Findi
         let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let end = text[at..].chars().next().map_or(at, |letter| at + letter.len_utf8());
         findings
-            .in_file(&M120, SourceSpan::new(manifest.file(), at..end), "", "the layout differs from here on")
+            .report_in_file(&M120, SourceSpan::new(manifest.file(), at..end), "", "the layout differs from here on")
             .with_help("`imagate skills fmt` rewrites the file");
     }
     for key in ["skills", "apis"] {
         let elements: Vec<LocatedNode<'_>> = manifest.elements_of(key).collect();
         for pair in elements.windows(2) {
             let [one, other] = pair else { continue };
-            if layout::order(one.node()) > layout::order(other.node()) {
-                findings.at(&M121, &name(other), "this belongs before its predecessor");
+            if layout::sort_key(one.node()) > layout::sort_key(other.node()) {
+                findings.report_at(&M121, &name(other), "this belongs before its predecessor");
             }
         }
     }
     if manifest.text_of("x-generator").is_none() {
         let start = manifest.span().start;
         let span = SourceSpan { end: start + 1, ..manifest.span() };
-        findings.in_file(&M122, span, "", "nothing says what made the manifest");
+        findings.report_in_file(&M122, span, "", "nothing says what made the manifest");
     }
 }
 

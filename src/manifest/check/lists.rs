@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::CheckOptions;
 use super::fields::nearest;
-use super::paths::leaves_root;
+use super::paths::root_escape_reason;
 use crate::manifest::finding::FindingCollector;
 use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M060, M061, M062, M063, M064, M065, M066, Rule};
@@ -14,51 +14,51 @@ use crate::manifest::rules::{M060, M061, M062, M063, M064, M065, M066, Rule};
 pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     let mut ids: HashMap<&str, LocatedNode<'_>> = HashMap::new();
     for api in manifest.apis() {
-        words(&api, "tags", &M060, findings);
+        check_words(&api, "tags", &M060, findings);
         if let Some((id, place)) = api.text_of("id") {
-            api_id(id, &place, findings);
+            check_api_id(id, &place, findings);
             if let Some(first) = ids.get(id) {
                 findings
-                    .at(&M063, &place, format!("the id `{}` stands here again", id.escape_debug()))
+                    .report_at(&M063, &place, format!("the id `{}` stands here again", id.escape_debug()))
                     .with_related(first.span(), "it stood here first");
             } else {
                 ids.insert(id, place);
             }
         }
         if let Some((language, place)) = api.text_of("language") {
-            is_language(language, &place, findings);
+            check_language(language, &place, findings);
         }
     }
     for skill in manifest.skills() {
-        words(&skill, "tags", &M060, findings);
-        words(&skill, "agents", &M061, findings);
+        check_words(&skill, "tags", &M060, findings);
+        check_words(&skill, "agents", &M061, findings);
         for agent in skill.elements_of("agents") {
-            is_agent(&agent, findings);
+            check_agent(&agent, findings);
         }
         for document in skill.elements_of("api_docs") {
-            reference(&document, &ids, options, findings);
+            check_reference(&document, &ids, options, findings);
         }
     }
 }
 
 /// Checks the texts of a list: none may be empty, repeated, surrounded by blanks, or written with capital letters.
-fn words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, findings: &mut FindingCollector) {
+fn check_words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, findings: &mut FindingCollector) {
     let mut seen: HashMap<String, LocatedNode<'_>> = HashMap::new();
     for place in object.elements_of(key) {
         let Some(text) = place.text() else { continue };
         if text.trim().is_empty() {
-            findings.at(rule, &place, "this is empty");
+            findings.report_at(rule, &place, "this is empty");
             continue;
         }
         let plain = text.trim().to_lowercase();
         if plain != text {
             findings
-                .at(rule, &place, format!("`{}` has blanks around it or capital letters", text.escape_debug()))
+                .report_at(rule, &place, format!("`{}` has blanks around it or capital letters", text.escape_debug()))
                 .with_help(format!("write `{}`", plain.escape_debug()));
         }
         if let Some(first) = seen.get(&plain) {
             findings
-                .at(rule, &place, format!("`{}` stands here again", plain.escape_debug()))
+                .report_at(rule, &place, format!("`{}` stands here again", plain.escape_debug()))
                 .with_related(first.span(), "it stood here first");
         } else {
             seen.insert(plain, place);
@@ -66,33 +66,33 @@ fn words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, findings: &mu
     }
 }
 
-fn is_agent(place: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let Some(text) = place.text().map(|text| text.trim().to_lowercase()) else { return };
+fn check_agent(location: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let Some(text) = location.text().map(|text| text.trim().to_lowercase()) else { return };
     if known::AGENTS.contains(&text.as_str()) {
         return;
     }
     if let Some(agent) = nearest(&text, known::AGENTS.into_iter()) {
         findings
-            .at(&M062, place, format!("`{}` is nearly the id of an agent", text.escape_debug()))
+            .report_at(&M062, location, format!("`{}` is nearly the id of an agent", text.escape_debug()))
             .with_help(format!("did you mean `{agent}`?"));
     }
 }
 
-fn api_id(id: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_api_id(id: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
     if id.is_empty() {
-        findings.at(&M064, place, "the id is empty");
+        findings.report_at(&M064, location, "the id is empty");
     } else if !id.bytes().all(is_letter) {
-        findings.at(&M064, place, format!("`{}` holds other characters", id.escape_debug()));
+        findings.report_at(&M064, location, format!("`{}` holds other characters", id.escape_debug()));
     }
 }
 
-fn is_language(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_language(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     if known::is_language(text) {
         return;
     }
     let message = format!("`{}` is no programming language and no language tag that is known", text.escape_debug());
-    let finding = findings.at(&M065, place, message);
+    let finding = findings.report_at(&M065, location, message);
     if let Some(language) = nearest(text, known::LANGUAGES.into_iter()) {
         finding.with_help(format!("did you mean `{language}`?"));
     }
@@ -117,7 +117,7 @@ fn is_address(text: &str) -> bool {
     text.contains("://")
 }
 
-fn reference(
+fn check_reference(
     document: &LocatedNode<'_>,
     ids: &HashMap<&str, LocatedNode<'_>>,
     options: &CheckOptions<'_>,
@@ -131,26 +131,31 @@ fn reference(
         return;
     }
     if let Some((text, place)) = path_of(document) {
-        is_path_there(text, &place, options, findings);
+        check_path_exists(text, &place, options, findings);
         return;
     }
     let Some((id, place)) = id.filter(|(id, _)| !is_address(id)) else { return };
-    let finding = findings.at(&M066, &place, format!("there is no API reference `{}`", id.escape_debug()));
+    let finding = findings.report_at(&M066, &place, format!("there is no API reference `{}`", id.escape_debug()));
     if let Some(known) = nearest(id, ids.keys().copied()) {
         finding.with_help(format!("did you mean `{known}`?"));
     }
 }
 
-fn is_path_there(text: &str, place: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
+fn check_path_exists(
+    text: &str,
+    location: &LocatedNode<'_>,
+    options: &CheckOptions<'_>,
+    findings: &mut FindingCollector,
+) {
     if text.starts_with('/') {
         return;
     }
-    if let Some(flaw) = leaves_root(text) {
-        findings.at(&M066, place, flaw);
+    if let Some(flaw) = root_escape_reason(text) {
+        findings.report_at(&M066, location, flaw);
     } else if let Some(files) = options.files
         // Paths that cannot be checked are reported by the rules about the checkout.
         && let Ok(None) = files.metadata(text.trim_end_matches('/'))
     {
-        findings.at(&M066, place, format!("`{}` is not in the repository", text.escape_debug()));
+        findings.report_at(&M066, location, format!("`{}` is not in the repository", text.escape_debug()));
     }
 }

@@ -13,30 +13,30 @@ use crate::manifest::rules::{M030, M031, M032, M033, M034, M035, M036, M037};
 use crate::manifest::text::{JsonNode, child, element};
 
 /// The maximum length of a name, in characters.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// The maximum length of a text that agents read, in characters.
-const LONGEST_TEXT: usize = 1024;
+const MAX_TEXT_CHARS: usize = 1024;
 
 pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let mut names = NameIndex::default();
     for skill in manifest.skills() {
         if let Some((name, place)) = skill.text_of("name") {
-            skill_name(name, &place, findings);
-            names.meet(name, &place, findings);
+            check_skill_name(name, &place, findings);
+            names.check_and_add(name, &place, findings);
         }
         if let Some((text, place)) = skill.text_of("version") {
-            version(text, &place, findings);
+            check_version(text, &place, findings);
         }
-        words(&skill, &[("title", true), ("description", false)], findings);
+        check_texts(&skill, &[("title", true), ("description", false)], findings);
     }
     for api in manifest.apis() {
-        words(&api, &[("title", true), ("product", true)], findings);
+        check_texts(&api, &[("title", true), ("product", true)], findings);
     }
     if let Some(repository) = manifest.get("repository") {
-        words(&repository, &[("name", true)], findings);
+        check_texts(&repository, &[("name", true)], findings);
     }
-    releases(manifest, findings);
-    hidden(manifest.node(), "", manifest, findings);
+    check_releases(manifest, findings);
+    check_hidden_characters(manifest.node(), "", manifest, findings);
 }
 
 /// The names found so far, indexed by the forms that must not be equal for two names.
@@ -49,24 +49,24 @@ struct NameIndex<'a> {
 // === impl NameIndex ===
 
 impl<'a> NameIndex<'a> {
-    fn meet(&mut self, name: &'a str, place: &LocatedNode<'a>, findings: &mut FindingCollector) {
+    fn check_and_add(&mut self, name: &'a str, location: &LocatedNode<'a>, findings: &mut FindingCollector) {
         let folded = fold(name);
         let skeleton = lookalike::skeleton(&folded);
-        let (first, span) = self.folded.entry(folded).or_insert_with(|| (name, place.span()));
+        let (first, span) = self.folded.entry(folded).or_insert_with(|| (name, location.span()));
         if *first != name {
-            let message = format!("`{}` differs from `{}` only in case or form", shown(name), shown(first));
-            findings.at(&M031, place, message).with_related(span.clone(), "the other one");
+            let message = format!("`{}` differs from `{}` only in case or form", escaped(name), escaped(first));
+            findings.report_at(&M031, location, message).with_related(span.clone(), "the other one");
             return;
         }
-        let (first, span) = self.skeletons.entry(skeleton).or_insert_with(|| (name, place.span()));
+        let (first, span) = self.skeletons.entry(skeleton).or_insert_with(|| (name, location.span()));
         if *first != name {
-            let message = format!("`{}` looks like `{}`", shown(name), shown(first));
-            findings.at(&M032, place, message).with_related(span.clone(), "the other one");
+            let message = format!("`{}` looks like `{}`", escaped(name), escaped(first));
+            findings.report_at(&M032, location, message).with_related(span.clone(), "the other one");
         }
     }
 }
 
-fn shown(text: &str) -> String {
+fn escaped(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
@@ -75,13 +75,13 @@ pub(super) fn fold(text: &str) -> String {
     text.nfkc().flat_map(char::to_lowercase).nfkc().collect()
 }
 
-fn skill_name(name: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_skill_name(name: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let length = name.chars().count();
     let is_letter = |letter: char| letter == '-' || (letter.is_alphanumeric() && letter.to_lowercase().eq([letter]));
     let flaw = if length == 0 {
         "a skill has no empty name".to_owned()
-    } else if length > LONGEST_NAME {
-        format!("the name has {length} characters, and {LONGEST_NAME} is the most")
+    } else if length > MAX_NAME_CHARS {
+        format!("the name has {length} characters, and {MAX_NAME_CHARS} is the most")
     } else if let Some(letter) = name.chars().find(|letter| !is_letter(*letter)) {
         format!("a skill name does not hold `{}`", letter.escape_debug())
     } else if name.starts_with('-') || name.ends_with('-') {
@@ -93,20 +93,20 @@ fn skill_name(name: &str, place: &LocatedNode<'_>, findings: &mut FindingCollect
     } else {
         return;
     };
-    findings.at(&M030, place, flaw).with_help("small letters and digits, with single hyphens between them");
+    findings.report_at(&M030, location, flaw).with_help("small letters and digits, with single hyphens between them");
 }
 
-fn version(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_version(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let Err(error) = Version::parse(text) else { return };
-    let message = format!("`{}` is not a semantic version: {error}", shown(text));
-    let finding = findings.at(&M033, place, message);
-    if let Some(version) = lenient(text) {
+    let message = format!("`{}` is not a semantic version: {error}", escaped(text));
+    let finding = findings.report_at(&M033, location, message);
+    if let Some(version) = parse_lenient_version(text) {
         finding.with_help(format!("write `{version}`"));
     }
 }
 
 /// Returns the version that was most likely meant: without the `v`, and with the missing numbers added.
-pub(in crate::manifest) fn lenient(text: &str) -> Option<Version> {
+pub(in crate::manifest) fn parse_lenient_version(text: &str) -> Option<Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text.find(['-', '+']).unwrap_or(text.len());
     let (core, rest) = text.split_at(end);
@@ -118,7 +118,7 @@ pub(in crate::manifest) fn lenient(text: &str) -> Option<Version> {
 }
 
 /// Checks texts for people. Each key comes with a flag that is true if its text must be one line.
-fn words(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut FindingCollector) {
+fn check_texts(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut FindingCollector) {
     for (key, is_line) in keys {
         let Some((text, place)) = object.text_of(key) else { continue };
         let length = text.chars().count();
@@ -126,52 +126,57 @@ fn words(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut Finding
             format!("`{key}` is empty")
         } else if text.trim() != text {
             format!("`{key}` has blanks around it")
-        } else if length > LONGEST_TEXT {
-            format!("`{key}` has {length} characters, and {LONGEST_TEXT} is the most")
+        } else if length > MAX_TEXT_CHARS {
+            format!("`{key}` has {length} characters, and {MAX_TEXT_CHARS} is the most")
         } else if *is_line && text.contains('\n') {
             format!("`{key}` has more than one line")
         } else {
             continue;
         };
-        findings.at(&M034, &place, flaw);
+        findings.report_at(&M034, &place, flaw);
     }
 }
 
-fn releases(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_releases(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let mut seen: HashMap<(&str, String), (Option<String>, LocatedNode<'_>)> = HashMap::new();
     for skill in manifest.skills() {
         let (Some((name, _)), Some((version, place))) = (skill.text_of("name"), skill.text_of("version")) else {
             continue;
         };
         let sum = skill.text_of("sha256").map(|(sum, _)| sum.to_ascii_lowercase());
-        let Some((before, first)) = seen.get(&(name, release(version))) else {
-            seen.insert((name, release(version)), (sum, place));
+        let Some((before, first)) = seen.get(&(name, release_of_version(version))) else {
+            seen.insert((name, release_of_version(version)), (sum, place));
             continue;
         };
         // Two entries without a checksum count as different content.
         let is_same = sum.is_some() && *before == sum;
         let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "another") };
-        let message = format!("`{}` {} stands here again, with {content} content", shown(name), shown(version));
-        findings.at(rule, &place, message).with_related(first.span(), "it stood here first");
+        let message = format!("`{}` {} stands here again, with {content} content", escaped(name), escaped(version));
+        findings.report_at(rule, &place, message).with_related(first.span(), "it stood here first");
     }
 }
 
 /// Returns the identity of a release: the version without build metadata, or the text itself if it is not a version.
-pub(in crate::manifest) fn release(version: &str) -> String {
+pub(in crate::manifest) fn release_of_version(version: &str) -> String {
     let parsed = Version::parse(version).map(|version| Version { build: BuildMetadata::EMPTY, ..version });
     parsed.map_or_else(|_| version.to_owned(), |version| version.to_string())
 }
 
 /// Checks all texts of the document, including those of unknown fields.
-fn hidden(node: &JsonNode, pointer: &str, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_hidden_characters(
+    node: &JsonNode,
+    pointer: &str,
+    manifest: &LocatedNode<'_>,
+    findings: &mut FindingCollector,
+) {
     for member in node.members() {
         let pointer = child(pointer, &member.key);
         let key = SourceSpan::new(manifest.file(), member.key_span.clone());
         report_hidden(&member.key, key, &pointer, findings);
-        hidden(&member.node, &pointer, manifest, findings);
+        check_hidden_characters(&member.node, &pointer, manifest, findings);
     }
     for (index, one) in node.elements().iter().enumerate() {
-        hidden(one, &element(pointer, index), manifest, findings);
+        check_hidden_characters(one, &element(pointer, index), manifest, findings);
     }
     if let Some(text) = node.text() {
         report_hidden(text, SourceSpan::new(manifest.file(), node.span.clone()), pointer, findings);
@@ -184,7 +189,7 @@ fn report_hidden(text: &str, span: SourceSpan, pointer: &str, findings: &mut Fin
     let count = text.chars().filter(is_hidden).count();
     let more = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
     let message = format!("the text holds the hidden character U+{:04X}{more}", u32::from(first));
-    findings.in_file(&M035, span, pointer, message);
+    findings.report_in_file(&M035, span, pointer, message);
 }
 
 #[cfg(test)]
@@ -193,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_was_meant_for_a_version_is_guessed() {
-        let meant = |text| lenient(text).map(|version| version.to_string());
+        let meant = |text| parse_lenient_version(text).map(|version| version.to_string());
         assert_eq!(meant("v1.2"), Some("1.2.0".to_owned()));
         assert_eq!(meant("01.2.3-rc.1"), Some("1.2.3-rc.1".to_owned()));
         assert_eq!(meant("latest"), None);
@@ -202,7 +207,7 @@ mod tests {
 
     #[test]
     fn build_metadata_makes_no_other_release() {
-        assert_eq!(release("1.0.0+a"), release("1.0.0+b"));
-        assert_ne!(release("1.0.0-a"), release("1.0.0-b"));
+        assert_eq!(release_of_version("1.0.0+a"), release_of_version("1.0.0+b"));
+        assert_ne!(release_of_version("1.0.0-a"), release_of_version("1.0.0-b"));
     }
 }

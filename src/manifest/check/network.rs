@@ -37,28 +37,28 @@ pub(super) fn check(
     findings: &mut FindingCollector,
 ) {
     let mut asked = FetchPlan::new();
-    gather(manifest, options, &mut asked);
+    plan_requests(manifest, options, &mut asked);
     let (questions, askers): (Vec<FetchRequest>, Vec<Vec<FetchPurpose<'_>>>) = asked.into_iter().unzip();
     let replies = web.ask(&questions);
     for ((question, askers), reply) in questions.iter().zip(&askers).zip(&replies) {
         for asker in askers {
-            asker.judge(question, reply, findings);
+            asker.report_reply(question, reply, findings);
         }
     }
 }
 
-fn gather<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, asked: &mut FetchPlan<'a>) {
+fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, asked: &mut FetchPlan<'a>) {
     let mut ask = |address: String, want, asker| {
         asked.entry(FetchRequest { address, want }).or_default().push(asker);
     };
-    let good = |text: &str| {
+    let parse_allowed = |text: &str| {
         let url = Url::parse(text).ok()?;
         urls::can_be_asked(&url, options.allow_private_hosts).then_some(url)
     };
     let repository = manifest.get("repository");
     let of_repository = |key| repository.as_ref().and_then(|repository| repository.text_of(key));
     if let Some((base, _)) =
-        of_repository("raw_base_url").filter(|(base, _)| good(base).is_some_and(|url| is_bare(&url)))
+        of_repository("raw_base_url").filter(|(base, _)| parse_allowed(base).is_some_and(|url| is_bare(&url)))
     {
         let limits = PackageLimits { depth: 64, ..PackageLimits::default() };
         for skill in manifest.skills() {
@@ -68,13 +68,13 @@ fn gather<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, asked: &mu
         }
     }
     for place in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
-        if let Some(mut url) = place.text().and_then(good) {
+        if let Some(mut url) = place.text().and_then(parse_allowed) {
             url.set_fragment(None);
             ask(url.into(), FetchScope::Status, FetchPurpose::Source(place));
         }
     }
     if let (Some((git, git_url)), Some((branch, place))) = (of_repository("git_url"), of_repository("branch"))
-        && good(git).is_some_and(|url| is_bare(&url))
+        && parse_allowed(git).is_some_and(|url| is_bare(&url))
     {
         let refs = format!("{}/info/refs?service=git-upload-pack", git.trim_end_matches('/'));
         ask(refs, FetchScope::Bytes { limit: REFS_BYTES }, FetchPurpose::Branch { git_url, branch, place });
@@ -88,7 +88,7 @@ fn is_bare(url: &Url) -> bool {
 // === impl FetchPurpose ===
 
 impl FetchPurpose<'_> {
-    fn judge(
+    fn report_reply(
         &self,
         question: &FetchRequest,
         reply: &Result<FetchResponse, FetchError>,
@@ -102,18 +102,18 @@ impl FetchPurpose<'_> {
         let address = &question.address;
         match reply {
             Err(error @ (FetchError::Tls(_) | FetchError::Forbidden(_))) => {
-                findings.at(&M104, &place, format!("{address}: {error}"));
+                findings.report_at(&M104, &place, format!("{address}: {error}"));
             }
             // A list of branches over the limit is incomplete, so it proves nothing about the branch.
             Err(FetchError::TooLarge { .. }) if matches!(self, Self::Branch { .. }) => {}
             Err(error) => {
-                findings.at(rule, &place, format!("{address}: {error}"));
+                findings.report_at(rule, &place, format!("{address}: {error}"));
             }
-            Ok(reply) => self.answered(address, reply, (rule, &place), findings),
+            Ok(reply) => self.report_response(address, reply, (rule, &place), findings),
         }
     }
 
-    fn answered(
+    fn report_response(
         &self,
         address: &str,
         reply: &FetchResponse,
@@ -123,37 +123,42 @@ impl FetchPurpose<'_> {
         match (self, &reply.body) {
             (Self::Source(_), _) if !matches!(reply.status, 404 | 410 | 500..) => {}
             (Self::Package(skill), FetchBody::Sum { size, sum }) => {
-                served(skill, address, (*size, &sum.to_string()), findings);
+                check_served_package(skill, address, (*size, &sum.to_string()), findings);
             }
             (Self::Branch { branch, place, .. }, FetchBody::Bytes(bytes)) => match refs::has_branch(bytes, branch) {
                 Some(true) => {}
                 Some(false) => {
                     let message = format!("the repository has no branch `{}`", branch.escape_debug());
-                    findings.at(&M103, place, message);
+                    findings.report_at(&M103, place, message);
                 }
                 None => {
-                    findings.at(&M103, place, format!("{address} does not answer as a git repository does"));
+                    findings.report_at(&M103, place, format!("{address} does not answer as a git repository does"));
                 }
             },
             _ => {
-                findings.at(rule, place, format!("{address} answers {}", reply.status));
+                findings.report_at(rule, place, format!("{address} answers {}", reply.status));
             }
         }
     }
 }
 
 /// Compares the package that a host serves with the size and checksum of its entry.
-fn served(skill: &LocatedNode<'_>, address: &str, (size, sum): (u64, &str), findings: &mut FindingCollector) {
+fn check_served_package(
+    skill: &LocatedNode<'_>,
+    address: &str,
+    (size, sum): (u64, &str),
+    findings: &mut FindingCollector,
+) {
     if let Some(place) = skill.get("size_bytes")
         && let Some(stated) = place.node().to_json().as_f64()
     {
         #[expect(clippy::cast_precision_loss, reason = "no more than 10 MiB are read")]
         let differs = (stated - size as f64).abs() >= 1.0;
         if differs {
-            findings.at(&M101, &place, format!("{address} serves {size} bytes, and {stated} are stated"));
+            findings.report_at(&M101, &place, format!("{address} serves {size} bytes, and {stated} are stated"));
         }
     }
     if let Some((_, place)) = skill.text_of("sha256").filter(|(stated, _)| !stated.eq_ignore_ascii_case(sum)) {
-        findings.at(&M101, &place, format!("{address} serves bytes with the checksum {sum}"));
+        findings.report_at(&M101, &place, format!("{address} serves bytes with the checksum {sum}"));
     }
 }

@@ -126,7 +126,7 @@ impl RuleOverrides {
 
 impl CheckOptions<'_> {
     /// Returns the rules that the given inputs allow to check, each with its level.
-    pub(super) fn asked(&self, has_tree: bool) -> Vec<(&'static Rule, FindingLevel)> {
+    pub(super) fn checked_rules(&self, has_tree: bool) -> Vec<(&'static Rule, FindingLevel)> {
         let is_asked = |rule: &&Rule| match rule.class {
             RuleClass::Shape => true,
             RuleClass::Static => has_tree,
@@ -138,9 +138,9 @@ impl CheckOptions<'_> {
         levels.filter(|(_, level)| *level != FindingLevel::Off).collect()
     }
 
-    pub(super) fn settle(&self, finding: &mut Finding) {
+    pub(super) fn apply_level(&self, finding: &mut Finding) {
         let (level, allowed) = self.level_of(finding.rule());
-        finding.settle(level, allowed);
+        finding.set_level(level, allowed);
     }
 
     /// Returns the level of a rule, and the reason why it may be broken.

@@ -9,7 +9,7 @@ use crate::manifest::finding::{FindingCollector, SourceSpan};
 use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M050, M051, M052, M053, M054, M055, M056, M057, Rule};
 
-pub(in crate::manifest) use flaws::leaves_root;
+pub(in crate::manifest) use flaws::root_escape_reason;
 
 /// The file name extensions of packages.
 pub(in crate::manifest) const PACKAGE_ENDINGS: [&str; 3] = [".zip", ".tar.gz", ".tgz"];
@@ -18,49 +18,60 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
     let mut seen = PathIndex::default();
     for skill in manifest.skills() {
         if let Some((text, place)) = skill.text_of("path") {
-            path(text, &place, &mut seen, findings);
+            check_path(text, &place, &mut seen, findings);
         }
         if let Some((text, place)) = skill.text_of("package") {
-            path(text, &place, &mut seen, findings);
-            package(text, &place, &skill, findings);
+            check_path(text, &place, &mut seen, findings);
+            check_package_path(text, &place, &skill, findings);
         }
     }
     for api in manifest.apis() {
         if let Some((text, place)) = api.text_of("path") {
-            path(text, &place, &mut seen, findings);
+            check_path(text, &place, &mut seen, findings);
         }
     }
 }
 
 type PathIndex<'a> = HashMap<String, (&'a str, SourceSpan)>;
 
-fn path<'a>(text: &'a str, place: &LocatedNode<'a>, seen: &mut PathIndex<'a>, findings: &mut FindingCollector) {
-    if let Some(flaw) = leaves_root(text) {
-        findings.at(&M050, place, flaw).with_help("write the path from the root of the repository");
+fn check_path<'a>(
+    text: &'a str,
+    location: &LocatedNode<'a>,
+    seen: &mut PathIndex<'a>,
+    findings: &mut FindingCollector,
+) {
+    if let Some(flaw) = root_escape_reason(text) {
+        findings.report_at(&M050, location, flaw).with_help("write the path from the root of the repository");
         return;
     }
     let rules: [(&'static Rule, Option<String>); 4] = [
-        (&M051, flaws::is_not_plain(text)),
-        (&M052, flaws::is_not_portable(text)),
-        (&M053, flaws::is_not_nfc(text)),
-        (&M054, flaws::is_too_long(text)),
+        (&M051, flaws::unusual_form_reason(text)),
+        (&M052, flaws::portability_reason(text)),
+        (&M053, flaws::normalization_reason(text)),
+        (&M054, flaws::length_reason(text)),
     ];
     for (rule, flaw) in rules {
         if let Some(flaw) = flaw {
-            findings.at(rule, place, flaw);
+            findings.report_at(rule, location, flaw);
         }
     }
-    let (first, span) = seen.entry(fold(text)).or_insert_with(|| (text, place.span()));
+    let (first, span) = seen.entry(fold(text)).or_insert_with(|| (text, location.span()));
     if *first != text {
         let message = format!("this differs from `{}` only in case or form", first.escape_debug());
-        findings.at(&M057, place, message).with_related(span.clone(), "the other one");
+        findings.report_at(&M057, location, message).with_related(span.clone(), "the other one");
     }
 }
 
-fn package(text: &str, place: &LocatedNode<'_>, skill: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_package_path(
+    text: &str,
+    location: &LocatedNode<'_>,
+    skill: &LocatedNode<'_>,
+    findings: &mut FindingCollector,
+) {
     let file = text.rsplit('/').next().unwrap_or(text);
     let Some(ending) = PACKAGE_ENDINGS.into_iter().find(|ending| file.ends_with(ending)) else {
-        let finding = findings.at(&M055, place, format!("`{}` is no known kind of package", file.escape_debug()));
+        let finding =
+            findings.report_at(&M055, location, format!("`{}` is no known kind of package", file.escape_debug()));
         finding.with_help("packages end with `.zip`, `.tar.gz` or `.tgz`");
         return;
     };
@@ -68,7 +79,7 @@ fn package(text: &str, place: &LocatedNode<'_>, skill: &LocatedNode<'_>, finding
     let expected = format!("{name}-{version}{ending}");
     if file != expected {
         findings
-            .at(&M056, place, "the file is not named after its skill and version")
+            .report_at(&M056, location, "the file is not named after its skill and version")
             .with_help(format!("name it `{}`", expected.escape_debug()));
     }
 }

@@ -13,7 +13,8 @@ use crate::manifest::rules::{M001, M002, M003, M004, M007};
 use crate::manifest::text::{JsonLimits, JsonNode, JsonValue, SourceFile, child, element, read};
 
 /// Byte order marks, each with the name of its encoding.
-const MARKS: [(&[u8], &str); 3] = [(b"\xef\xbb\xbf", "UTF-8"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
+const BYTE_ORDER_MARKS: [(&[u8], &str); 3] =
+    [(b"\xef\xbb\xbf", "UTF-8"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
 
 static VALIDATOR: LazyLock<Result<Validator, String>> = LazyLock::new(|| {
     let schema: Json = serde_json::from_str(SCHEMA).map_err(|error| error.to_string())?;
@@ -21,13 +22,13 @@ static VALIDATOR: LazyLock<Result<Validator, String>> = LazyLock::new(|| {
 });
 
 /// Returns the text of the file. A byte order mark is reported and replaced by blanks, so that all offsets stay valid.
-pub(super) fn text(source: &SourceFile, file: FileId, findings: &mut FindingCollector) -> Option<String> {
+pub(super) fn read_text(source: &SourceFile, file: FileId, findings: &mut FindingCollector) -> Option<String> {
     let bytes = source.bytes();
-    let mark = MARKS.iter().find(|(mark, _)| bytes.starts_with(mark));
+    let mark = BYTE_ORDER_MARKS.iter().find(|(mark, _)| bytes.starts_with(mark));
     if let Some((mark, name)) = mark {
         let message = format!("the file begins with the byte order mark of {name}");
         findings
-            .in_file(&M001, SourceSpan::new(file, 0..mark.len()), "", message)
+            .report_in_file(&M001, SourceSpan::new(file, 0..mark.len()), "", message)
             .with_help("save it as UTF-8 without byte order mark");
     }
     match (std::str::from_utf8(bytes), mark) {
@@ -39,19 +40,19 @@ pub(super) fn text(source: &SourceFile, file: FileId, findings: &mut FindingColl
             let end = start + error.error_len().unwrap_or(bytes.len() - start);
             let shown: Vec<String> = bytes[start..end].iter().map(|byte| format!("{byte:02x}")).collect();
             let message = format!("the bytes {} are no UTF-8", shown.join(" "));
-            findings.in_file(&M001, SourceSpan::new(file, start..end), "", message);
+            findings.report_in_file(&M001, SourceSpan::new(file, start..end), "", message);
             None
         }
     }
 }
 
 /// Returns the tree if the text is JSON.
-pub(super) fn tree(text: &str, file: FileId, findings: &mut FindingCollector) -> Option<JsonNode> {
+pub(super) fn parse_tree(text: &str, file: FileId, findings: &mut FindingCollector) -> Option<JsonNode> {
     match read(text, JsonLimits::default()) {
         Ok(root) => Some(root),
         Err(error) => {
             let rule = if error.is_limit { &M007 } else { &M002 };
-            let finding = findings.in_file(rule, SourceSpan::new(file, error.span), "", error.message);
+            let finding = findings.report_in_file(rule, SourceSpan::new(file, error.span), "", error.message);
             if let Some(help) = error.help {
                 finding.with_help(help);
             }
@@ -65,51 +66,51 @@ pub(super) fn tree(text: &str, file: FileId, findings: &mut FindingCollector) ->
 
 /// Reports repeated keys and violations of the schema.
 pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    repeated(manifest.node(), "", manifest.file(), findings);
-    schema(manifest, findings);
+    check_repeated_keys(manifest.node(), "", manifest.file(), findings);
+    check_schema(manifest, findings);
 }
 
 /// Returns the first violation of the schema.
 pub(in crate::manifest) fn problem(root: &JsonNode) -> Option<String> {
     let mut findings = FindingCollector::default();
-    schema(&LocatedNode::root(root, findings.next()), &mut findings);
+    check_schema(&LocatedNode::root(root, findings.next_file_id()), &mut findings);
     findings.first_message().map(str::to_owned)
 }
 
-fn schema(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_schema(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let validator = match &*VALIDATOR {
         Ok(validator) => validator,
         Err(error) => {
-            findings.nowhere(&M004, format!("the schema itself cannot be used: {error}"));
+            findings.report_without_location(&M004, format!("the schema itself cannot be used: {error}"));
             return;
         }
     };
     let json = manifest.node().to_json();
     for error in validator.iter_errors(&json) {
-        wrong_shape(&error, manifest, findings);
+        report_wrong_shape(&error, manifest, findings);
     }
 }
 
-fn repeated(node: &JsonNode, pointer: &str, file: FileId, findings: &mut FindingCollector) {
+fn check_repeated_keys(node: &JsonNode, pointer: &str, file: FileId, findings: &mut FindingCollector) {
     for (again, first) in node.repeated() {
         let message = format!("the key `{}` stands here again", again.key.escape_debug());
         findings
-            .in_file(&M003, SourceSpan::new(file, again.key_span.clone()), &child(pointer, &again.key), message)
+            .report_in_file(&M003, SourceSpan::new(file, again.key_span.clone()), &child(pointer, &again.key), message)
             .with_help("keep one of them: some readers take the first, most the last")
             .with_related(SourceSpan::new(file, first.key_span.clone()), "it stood here first");
     }
     for member in node.members() {
-        repeated(&member.node, &child(pointer, &member.key), file, findings);
+        check_repeated_keys(&member.node, &child(pointer, &member.key), file, findings);
     }
     for (index, one) in node.elements().iter().enumerate() {
-        repeated(one, &element(pointer, index), file, findings);
+        check_repeated_keys(one, &element(pointer, index), file, findings);
     }
 }
 
-fn wrong_shape(error: &ValidationError<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn report_wrong_shape(error: &ValidationError<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let pointer = error.instance_path().as_str();
     let Some(node) = manifest.node().at(pointer) else {
-        findings.nowhere(&M004, error.to_string());
+        findings.report_without_location(&M004, error.to_string());
         return;
     };
     // Only the brace is marked: marking a whole skill would hide the place of the missing field.
@@ -119,26 +120,30 @@ fn wrong_shape(error: &ValidationError<'_>, manifest: &LocatedNode<'_>, findings
     match error.kind() {
         ValidationErrorKind::Required { property } => {
             let key = property.as_str().unwrap_or_default();
-            let message = format!("{} has no `{key}`", named(pointer, node));
-            findings.in_file(&M004, SourceSpan::new(file, brace), &child(pointer, key), message);
+            let message = format!("{} has no `{key}`", value_name(pointer, node));
+            findings.report_in_file(&M004, SourceSpan::new(file, brace), &child(pointer, key), message);
         }
         ValidationErrorKind::Type { kind: TypeKind::Single(expected) } => {
-            let message =
-                format!("{} is {}; it must be {}", named(pointer, node), kind(node), article(expected.as_str()));
+            let message = format!(
+                "{} is {}; it must be {}",
+                value_name(pointer, node),
+                kind(node),
+                with_article(expected.as_str())
+            );
             let span = if node.members().is_empty() && node.elements().is_empty() { whole } else { brace };
-            let finding = findings.in_file(&M004, SourceSpan::new(file, span), pointer, message);
+            let finding = findings.report_in_file(&M004, SourceSpan::new(file, span), pointer, message);
             if node.value == JsonValue::Null {
                 finding.with_help("leave the field out where there is nothing to say");
             }
         }
         _ => {
-            findings.in_file(&M004, SourceSpan::new(file, whole), pointer, error.to_string());
+            findings.report_in_file(&M004, SourceSpan::new(file, whole), pointer, error.to_string());
         }
     }
 }
 
 /// Returns a description of the part of the manifest that a pointer names.
-fn named(pointer: &str, node: &JsonNode) -> String {
+fn value_name(pointer: &str, node: &JsonNode) -> String {
     let name = |key: &str| node.get(key).and_then(JsonNode::text).map(|name| format!(" `{}`", name.escape_debug()));
     match pointer.split('/').skip(1).collect::<Vec<_>>()[..] {
         [] => "the manifest".to_owned(),
@@ -161,7 +166,7 @@ fn kind(node: &JsonNode) -> &'static str {
     }
 }
 
-fn article(kind: &str) -> String {
+fn with_article(kind: &str) -> String {
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {kind}")
 }

@@ -7,23 +7,23 @@ use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M010, M011, M012, M013, M014, Rule};
 
 /// The tolerated difference between the clocks of two machines.
-const SKEW: TimeDelta = TimeDelta::minutes(5);
+const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 
 pub(super) fn check(manifest: &LocatedNode<'_>, now: Option<DateTime<Utc>>, findings: &mut FindingCollector) {
-    let generated = time(manifest, "generated_at", &M010, now, findings);
+    let generated = check_time(manifest, "generated_at", &M010, now, findings);
     for skill in manifest.skills() {
-        let Some((updated, place)) = time(&skill, "updated_at", &M011, now, findings) else { continue };
+        let Some((updated, place)) = check_time(&skill, "updated_at", &M011, now, findings) else { continue };
         let Some((generated, since)) = &generated else { continue };
         if updated > *generated {
             findings
-                .at(&M013, &place, "the skill was updated after the manifest was generated")
+                .report_at(&M013, &place, "the skill was updated after the manifest was generated")
                 .with_related(since.span(), "the manifest was generated then");
         }
     }
 }
 
 /// Reads a time, and reports its flaw if it has one.
-fn time<'a>(
+fn check_time<'a>(
     object: &LocatedNode<'a>,
     key: &str,
     rule: &'static Rule,
@@ -35,16 +35,16 @@ fn time<'a>(
         Ok(time) => time,
         Err(_) => {
             let message = format!("`{}` is not a time of RFC 3339", text.escape_debug());
-            findings.at(rule, &place, message).with_help("write it as `2026-11-21T03:00:00Z`");
+            findings.report_at(rule, &place, message).with_help("write it as `2026-11-21T03:00:00Z`");
             return None;
         }
     };
-    if now.is_some_and(|now| time > now + SKEW) {
-        findings.at(&M012, &place, "this time lies in the future");
+    if now.is_some_and(|now| time > now + MAX_CLOCK_SKEW) {
+        findings.report_at(&M012, &place, "this time lies in the future");
     }
     if !(text.ends_with('Z') && text.as_bytes().get(10) == Some(&b'T')) {
         let form = time.with_timezone(&Utc).format("%Y-%m-%dT%H:%M:%S%.fZ");
-        findings.at(&M014, &place, "this time is not in the usual form").with_help(format!("write `{form}`"));
+        findings.report_at(&M014, &place, "this time is not in the usual form").with_help(format!("write `{form}`"));
     }
     Some((time, place))
 }

@@ -33,20 +33,20 @@ pub fn is_public(address: IpAddr) -> bool {
 
 pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     if let Some(repository) = manifest.get("repository") {
-        of_repository(&repository, options, findings);
+        check_repository(&repository, options, findings);
     }
     for source in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
         if let Some(text) = source.text() {
-            let _ = address(&M022, text, &source, options, findings);
+            let _ = check_address(&M022, text, &source, options, findings);
         }
     }
 }
 
-fn of_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
+fn check_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     let mut read = |key: &str, rule| {
         let (text, place) = repository.text_of(key)?;
-        let url = address(rule, text, &place, options, findings)?;
-        bare(rule, &url, &place, findings);
+        let url = check_address(rule, text, &place, options, findings)?;
+        check_bare(rule, &url, &place, findings);
         Some((url, place))
     };
     let git = read("git_url", &M020);
@@ -54,58 +54,59 @@ fn of_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findi
     if let Some((branch, place)) = repository.text_of("branch") {
         if !repository::is_branch(branch) {
             let message = format!("git allows no branch `{}`", branch.escape_debug());
-            findings.at(&M027, &place, message);
+            findings.report_at(&M027, &place, message);
         } else if let Some((url, at)) = &raw
-            && !repository::leads_to(url, branch)
+            && !repository::contains_branch(url, branch)
         {
             findings
-                .at(&M025, at, format!("the address does not hold the branch `{}`", branch.escape_debug()))
+                .report_at(&M025, at, format!("the address does not hold the branch `{}`", branch.escape_debug()))
                 .with_related(place.span(), "the branch of the manifest");
         }
     }
     if let (Some((git, cloned)), Some((raw, place))) = (git, raw)
-        && let (Some(one), Some(other)) = (repository::of_git(&git), repository::of_raw(&raw))
+        && let (Some(one), Some(other)) =
+            (repository::repository_of_clone_url(&git), repository::repository_of_raw_url(&raw))
         && one != other
     {
         findings
-            .at(&M026, &place, format!("files come from `{other}`, and `{one}` is cloned"))
+            .report_at(&M026, &place, format!("files come from `{other}`, and `{one}` is cloned"))
             .with_related(cloned.span(), "what is cloned");
     }
 }
 
 /// Reads an address, and reports its flaw if it has one.
-fn address(
+fn check_address(
     rule: &'static Rule,
     text: &str,
-    place: &LocatedNode<'_>,
+    location: &LocatedNode<'_>,
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) -> Option<Url> {
     // The message does not repeat the address, which may contain a password.
     let Ok(url) = Url::parse(text) else {
-        let finding = findings.at(rule, place, "this is not an absolute address");
+        let finding = findings.report_at(rule, location, "this is not an absolute address");
         finding.with_help("it begins with `https://` and the name of a host");
         return None;
     };
     if text.trim() != text || text.contains(|letter: char| letter.is_control() || letter == ' ') {
-        findings.at(rule, place, "the address holds blanks");
+        findings.report_at(rule, location, "the address holds blanks");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        credentials(text, place, findings);
+        check_credentials(text, location, findings);
     }
     if url.scheme() != "https" {
-        let finding = findings.at(rule, place, format!("the address begins with `{}:`", url.scheme()));
+        let finding = findings.report_at(rule, location, format!("the address begins with `{}:`", url.scheme()));
         finding.with_help("only `https:` can be reached by everybody, and not be changed on the way");
     }
     if !options.allow_private_hosts && url.host().is_some_and(|host| hosts::is_private(&host)) {
-        findings.at(&M024, place, "not everybody can reach this host");
+        findings.report_at(&M024, location, "not everybody can reach this host");
     }
     Some(url)
 }
 
 /// Reports credentials. The span is exactly the credential, so that it can be masked if the line is shown.
-fn credentials(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let whole = place.span();
+fn check_credentials(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    let whole = location.span();
     let start = text.find("//").map_or(0, |at| at + 2);
     let end = text[start..].find('/').map_or(text.len(), |at| start + at);
     let at = text[start..end].rfind('@').map_or(end, |at| start + at);
@@ -117,15 +118,15 @@ fn credentials(text: &str, place: &LocatedNode<'_>, findings: &mut FindingCollec
         whole
     };
     findings
-        .in_file(&M023, span, place.pointer(), "the address holds credentials")
+        .report_in_file(&M023, span, location.pointer(), "the address holds credentials")
         .with_help("remove them, and revoke them: whoever read the manifest has them");
 }
 
 /// Reports a query or fragment, to which an appended path would be added.
-fn bare(rule: &'static Rule, url: &Url, place: &LocatedNode<'_>, findings: &mut FindingCollector) {
+fn check_bare(rule: &'static Rule, url: &Url, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     for (part, is_there) in [("query", url.query().is_some()), ("fragment", url.fragment().is_some())] {
         if is_there {
-            findings.at(rule, place, format!("the address has a {part}"));
+            findings.report_at(rule, location, format!("the address has a {part}"));
         }
     }
 }

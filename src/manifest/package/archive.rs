@@ -6,7 +6,6 @@
 //! folders. Memory use is the table of names and one window: contents go to an [`ArchiveSink`] in pieces.
 
 mod crc;
-mod guard;
 mod gzip;
 mod inflate;
 mod name;
@@ -14,12 +13,13 @@ mod pax;
 mod tar;
 #[cfg(test)]
 mod tests;
+mod validator;
 mod zip;
 
 pub(super) use crc::Crc32;
 pub use name::{PathFault, fold, path_fault};
 
-use guard::ArchiveValidator;
+use validator::ArchiveValidator;
 
 use super::PackageLimits;
 
@@ -148,13 +148,13 @@ impl ArchiveFormat {
 /// Returns the faults, or the error of the sink.
 pub fn walk<S: ArchiveSink>(bytes: &[u8], limits: &PackageLimits, sink: &mut S) -> Result<(), WalkError<S::Error>> {
     let mut guard = ArchiveValidator::new(limits, bytes.len());
-    if guard.is_full() {
+    if guard.has_max_faults() {
         return guard.finish();
     }
     match ArchiveFormat::of(bytes) {
         Some(ArchiveFormat::Zip) => zip::walk(bytes, &mut guard, sink)?,
         Some(ArchiveFormat::TarGz) => tar::walk(bytes, &mut guard, sink)?,
-        None => guard.fault(ArchiveFaultKind::Unreadable, None, "is neither a zip nor a gzipped tar"),
+        None => guard.add_fault(ArchiveFaultKind::Unreadable, None, "is neither a zip nor a gzipped tar"),
     }
     guard.finish()
 }

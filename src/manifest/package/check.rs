@@ -56,24 +56,24 @@ impl<'a> RepositoryChecker<'a> {
     }
 
     /// Checks everything that these skills name.
-    pub(in crate::manifest) fn skills(&self, skills: &[LocatedNode<'_>], findings: &mut FindingCollector) {
-        let mut check = self.check(findings);
-        skills.iter().for_each(|skill| check.skill(skill));
+    pub(in crate::manifest) fn check_skills(&self, skills: &[LocatedNode<'_>], findings: &mut FindingCollector) {
+        let mut check = self.worker(findings);
+        skills.iter().for_each(|skill| check.check_skill(skill));
     }
 
     /// Checks everything that no skill names.
-    pub(in crate::manifest) fn others(&self, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
+    pub(in crate::manifest) fn check_other_files(&self, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
         if self.scope == CheckScope::Packages {
             return;
         }
-        let mut check = self.check(findings);
+        let mut check = self.worker(findings);
         for api in manifest.apis() {
-            check.document_path(&api);
+            check.check_document_path(&api);
         }
         orphans::check(manifest, &mut check);
     }
 
-    fn check<'l, 'f>(&'l self, findings: &'f mut FindingCollector) -> CheckWorker<'l, 'f> {
+    fn worker<'l, 'f>(&'l self, findings: &'f mut FindingCollector) -> CheckWorker<'l, 'f> {
         CheckWorker { tree: &self.tree, limits: &self.limits, scope: self.scope, findings }
     }
 }
@@ -81,64 +81,77 @@ impl<'a> RepositoryChecker<'a> {
 // === impl CheckWorker ===
 
 impl CheckWorker<'_, '_> {
-    fn skill(&mut self, skill: &LocatedNode<'_>) {
-        let folder = if self.scope == CheckScope::Everything { self.folder(skill) } else { None };
-        self.package(skill, folder.as_ref());
+    fn check_skill(&mut self, skill: &LocatedNode<'_>) {
+        let folder = if self.scope == CheckScope::Everything { self.skill_folder_files(skill) } else { None };
+        self.check_package(skill, folder.as_ref());
     }
 
     /// Returns the entry at the path that a field names, or reports why there is none.
-    fn at<'p>(&mut self, place: &LocatedNode<'p>, missing: &'static Rule) -> Option<(&'p str, FileKind, u64)> {
-        let path = place.text()?;
+    fn find_path<'p>(
+        &mut self,
+        location: &LocatedNode<'p>,
+        missing: &'static Rule,
+    ) -> Option<(&'p str, FileKind, u64)> {
+        let path = location.text()?;
         match self.tree.find(path) {
-            PathLookupOutcome::There(metadata) => return Some((path, metadata.kind, metadata.size)),
+            PathLookupOutcome::Found(metadata) => return Some((path, metadata.kind, metadata.size)),
             // Some of these paths also break a static rule, but a path that was not checked must never pass.
             PathLookupOutcome::NotAPath(why) => {
                 let message = format!("nothing was looked for at `{}`: it {why}", path.escape_debug());
-                self.findings.at(missing, place, message);
+                self.findings.report_at(missing, location, message);
             }
             PathLookupOutcome::Missing => {
-                self.findings.at(missing, place, format!("there is no `{path}` in the repository"));
+                self.findings.report_at(missing, location, format!("there is no `{path}` in the repository"));
             }
-            PathLookupOutcome::Spelled(spelled) => {
-                let finding =
-                    self.findings.at(&M076, place, format!("`{path}` is spelled `{spelled}` in the repository"));
+            PathLookupOutcome::OtherSpelling(spelled) => {
+                let finding = self.findings.report_at(
+                    &M076,
+                    location,
+                    format!("`{path}` is spelled `{spelled}` in the repository"),
+                );
                 finding.with_help(format!("write `{spelled}`"));
             }
             PathLookupOutcome::Link(link) => {
-                self.findings.at(&M074, place, format!("`{link}` is a symbolic link"));
+                self.findings.report_at(&M074, location, format!("`{link}` is a symbolic link"));
             }
             PathLookupOutcome::Error(error) => {
-                self.findings.at(missing, place, error.to_string());
+                self.findings.report_at(missing, location, error.to_string());
             }
         }
         None
     }
 
     /// Returns the files of the folder that a skill names.
-    fn folder(&mut self, skill: &LocatedNode<'_>) -> Option<FolderFileSizes> {
+    fn skill_folder_files(&mut self, skill: &LocatedNode<'_>) -> Option<FolderFileSizes> {
         let place = skill.get("path")?;
-        let (path, kind, _) = self.at(&place, &M070)?;
+        let (path, kind, _) = self.find_path(&place, &M070)?;
         if kind != FileKind::Folder {
-            self.findings.at(&M070, &place, format!("`{path}` is not a folder"));
+            self.findings.report_at(&M070, &place, format!("`{path}` is not a folder"));
             return None;
         }
         let mut folder = FolderFileSizes::new();
-        self.gather(&place, path, "", &mut folder)?;
+        self.collect_files(&place, path, "", &mut folder)?;
         if folder.contains_key(SKILL_FILE) {
             return Some(folder);
         }
-        self.findings.at(&M070, &place, format!("there is no `{SKILL_FILE}` in `{path}`"));
+        self.findings.report_at(&M070, &place, format!("there is no `{SKILL_FILE}` in `{path}`"));
         None
     }
 
     /// Collects all files below a folder that belong in a package. Returns `None` if the folder cannot be read or is
     /// too large.
-    fn gather(&mut self, place: &LocatedNode<'_>, root: &str, below: &str, folder: &mut FolderFileSizes) -> Option<()> {
+    fn collect_files(
+        &mut self,
+        location: &LocatedNode<'_>,
+        root: &str,
+        below: &str,
+        folder: &mut FolderFileSizes,
+    ) -> Option<()> {
         let at = if below.is_empty() { root.to_owned() } else { format!("{root}/{below}") };
         let listed = match self.tree.files().list(&at) {
             Ok(listed) => listed.unwrap_or_default(),
             Err(error) => {
-                self.findings.at(&M070, place, error.to_string());
+                self.findings.report_at(&M070, location, error.to_string());
                 return None;
             }
         };
@@ -152,18 +165,18 @@ impl CheckWorker<'_, '_> {
                     folder.insert(path, entry.metadata.size);
                 }
                 FileKind::Folder if path.matches('/').count() < self.limits.depth => {
-                    self.gather(place, root, &path, folder)?;
+                    self.collect_files(location, root, &path, folder)?;
                 }
                 FileKind::Folder => {
-                    self.findings.at(&M070, place, format!("`{root}/{path}` lies deeper than a package may"));
+                    self.findings.report_at(&M070, location, format!("`{root}/{path}` lies deeper than a package may"));
                 }
                 FileKind::Link(_) | FileKind::Other => {
-                    self.findings.at(&M074, place, format!("`{root}/{path}` is a link or no plain file"));
+                    self.findings.report_at(&M074, location, format!("`{root}/{path}` is a link or no plain file"));
                 }
             }
             if u64::try_from(folder.len()).unwrap_or(u64::MAX) > self.limits.entries {
                 let message = format!("`{root}` holds more than {} files, the most of a package", self.limits.entries);
-                self.findings.at(&M070, place, message);
+                self.findings.report_at(&M070, location, message);
                 return None;
             }
         }
@@ -171,12 +184,12 @@ impl CheckWorker<'_, '_> {
     }
 
     /// Checks the document that an API reference names.
-    fn document_path(&mut self, api: &LocatedNode<'_>) {
+    fn check_document_path(&mut self, api: &LocatedNode<'_>) {
         let Some(place) = api.get("path") else { return };
-        if let Some((path, kind, _)) = self.at(&place, &M079)
+        if let Some((path, kind, _)) = self.find_path(&place, &M079)
             && kind != FileKind::File
         {
-            self.findings.at(&M079, &place, format!("`{path}` is not a file"));
+            self.findings.report_at(&M079, &place, format!("`{path}` is not a file"));
         }
     }
 }

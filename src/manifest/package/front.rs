@@ -76,17 +76,17 @@ impl FrontMatterError {
 ///
 /// Returns an error if the file is not UTF-8, or if its front matter is missing or cannot be read.
 pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontMatterError> {
-    let FrontMatterDocument { raw, place, body } = parts::<RawSkillFrontMatter>(bytes)?;
+    let FrontMatterDocument { raw, place, body } = read_front_matter_parts::<RawSkillFrontMatter>(bytes)?;
     let front = SkillFrontMatter {
-        name: raw.name.map(|name| place.word(name)),
-        description: raw.description.map(|text| place.word(text)),
-        license: raw.license.map(|text| place.word(text)),
-        compatibility: raw.compatibility.map(|text| place.word(text)),
-        allowed_tools: raw.allowed_tools.map(|text| place.word(text)),
-        metadata: raw.metadata.into_iter().map(|(key, value)| (key, place.word(value))).collect(),
-        unknown: raw.unknown.into_iter().map(|key| place.word(key)).collect(),
+        name: raw.name.map(|name| place.spanned_text(name)),
+        description: raw.description.map(|text| place.spanned_text(text)),
+        license: raw.license.map(|text| place.spanned_text(text)),
+        compatibility: raw.compatibility.map(|text| place.spanned_text(text)),
+        allowed_tools: raw.allowed_tools.map(|text| place.spanned_text(text)),
+        metadata: raw.metadata.into_iter().map(|(key, value)| (key, place.spanned_text(value))).collect(),
+        unknown: raw.unknown.into_iter().map(|key| place.spanned_text(key)).collect(),
     };
-    Ok(SkillFile { front, front_span: place.whole(), body })
+    Ok(SkillFile { front, front_span: place.full_range(), body })
 }
 
 /// A reader of front matter that receives one key after the other, so that each key keeps its span.
@@ -119,12 +119,12 @@ pub(in crate::manifest) struct FrontMatterSource<'a> {
 
 impl FrontMatterSource<'_> {
     /// Returns the span of the whole front matter.
-    pub(in crate::manifest) fn whole(self) -> Range<usize> {
+    pub(in crate::manifest) fn full_range(self) -> Range<usize> {
         self.offset..self.offset + self.yaml.len()
     }
 
     /// Returns a text with its span in the file.
-    pub(in crate::manifest) fn word(self, spanned: Spanned<String>) -> SpannedText {
+    pub(in crate::manifest) fn spanned_text(self, spanned: Spanned<String>) -> SpannedText {
         SpannedText { text: spanned.value, span: self.bytes(spanned.referenced) }
     }
 
@@ -139,10 +139,12 @@ impl FrontMatterSource<'_> {
 /// # Errors
 ///
 /// Returns the same errors as [`read`].
-pub(in crate::manifest) fn parts<T: FieldReader>(bytes: &[u8]) -> Result<FrontMatterDocument<'_, T>, FrontMatterError> {
+pub(in crate::manifest) fn read_front_matter_parts<T: FieldReader>(
+    bytes: &[u8],
+) -> Result<FrontMatterDocument<'_, T>, FrontMatterError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| FrontMatterError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
-    let (front_span, body) = split(text)?;
+    let (front_span, body) = split_front_matter(text)?;
     let place = FrontMatterSource { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
     let FieldMap(raw) = serde_saphyr::from_str_with_options(place.yaml, options()).map_err(|error| {
         let at = error.location().map_or(place.offset..place.offset, |location| place.bytes(location));
@@ -162,7 +164,7 @@ pub(in crate::manifest) fn heading(body: &str) -> Option<String> {
 }
 
 /// Finds the two delimiter lines of three hyphens.
-fn split(text: &str) -> Result<(Range<usize>, &str), FrontMatterError> {
+fn split_front_matter(text: &str) -> Result<(Range<usize>, &str), FrontMatterError> {
     if text.starts_with('\u{feff}') {
         return Err(FrontMatterError::new("begins with a byte order mark, and so not with `---`", 0..3));
     }

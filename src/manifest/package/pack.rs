@@ -91,15 +91,15 @@ pub fn pack(
             return Err(PackError::Path { path: path.clone(), why });
         }
         let offset = as_u32(archive.len())?;
-        let header = ZipEntry::of(path, contents, stamp)?;
-        header.local(&mut archive);
+        let header = ZipEntry::new(path, contents, stamp)?;
+        header.write_local_header(&mut archive);
         archive.extend_from_slice(&header.body);
-        header.record(&mut directory, offset);
+        header.write_directory_record(&mut directory, offset);
         if as_u64(archive.len() + directory.len()) > limits.archive_bytes {
             return Err(PackError::TooLarge(format!("is larger than {} bytes", limits.archive_bytes)));
         }
     }
-    end(&mut archive, &directory, files.len())?;
+    write_end_record(&mut archive, &directory, files.len())?;
     Ok(archive)
 }
 
@@ -114,16 +114,16 @@ struct ZipEntry<'a> {
 }
 
 impl<'a> ZipEntry<'a> {
-    fn of(path: &'a str, contents: &[u8], stamp: ZipTimestamp) -> Result<Self, PackError> {
+    fn new(path: &'a str, contents: &[u8], stamp: ZipTimestamp) -> Result<Self, PackError> {
         let deflated = compress_to_vec(contents, LEVEL);
         let (method, body) = if deflated.len() < contents.len() { (8, deflated) } else { (0, contents.to_vec()) };
         let mode = if contents.starts_with(b"#!") { 0o100_755 } else { 0o100_644 };
-        Ok(Self { path, stamp, crc: Crc32::of(contents), size: as_u32(contents.len())?, method, body, mode })
+        Ok(Self { path, stamp, crc: Crc32::checksum(contents), size: as_u32(contents.len())?, method, body, mode })
     }
 
     /// Writes the fields that the local header and the directory share: from the version needed to the length of the
     /// extra field.
-    fn common(&self, out: &mut Vec<u8>) {
+    fn write_common_fields(&self, out: &mut Vec<u8>) {
         let flags = if self.path.is_ascii() { 0 } else { UTF8 };
         for word in [VERSION, flags, self.method, self.stamp.time, self.stamp.date] {
             out.extend_from_slice(&word.to_le_bytes());
@@ -137,16 +137,16 @@ impl<'a> ZipEntry<'a> {
         out.extend_from_slice(&[0, 0]);
     }
 
-    fn local(&self, out: &mut Vec<u8>) {
+    fn write_local_header(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"PK\x03\x04");
-        self.common(out);
+        self.write_common_fields(out);
         out.extend_from_slice(self.path.as_bytes());
     }
 
-    fn record(&self, out: &mut Vec<u8>, offset: u32) {
+    fn write_directory_record(&self, out: &mut Vec<u8>, offset: u32) {
         out.extend_from_slice(b"PK\x01\x02");
         out.extend_from_slice(&MADE_BY.to_le_bytes());
-        self.common(out);
+        self.write_common_fields(out);
         // No comment, disk 0, and no text flag.
         out.extend_from_slice(&[0; 6]);
         out.extend_from_slice(&(self.mode << 16).to_le_bytes());
@@ -155,7 +155,7 @@ impl<'a> ZipEntry<'a> {
     }
 }
 
-fn end(archive: &mut Vec<u8>, directory: &[u8], count: usize) -> Result<(), PackError> {
+fn write_end_record(archive: &mut Vec<u8>, directory: &[u8], count: usize) -> Result<(), PackError> {
     let start = as_u32(archive.len())?;
     let count = u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes();
     archive.extend_from_slice(directory);

@@ -36,14 +36,14 @@ pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontMatterFaul
     let mut faults = Vec::new();
     match name {
         Some(name) => name_faults(name, folder, &mut faults),
-        None => missing("name", file, &mut faults),
+        None => check_missing("name", file, &mut faults),
     }
     match description {
-        Some(description) => length(description, "description", DESCRIPTION_CHARACTERS, &mut faults),
-        None => missing("description", file, &mut faults),
+        Some(description) => check_length(description, "description", DESCRIPTION_CHARACTERS, &mut faults),
+        None => check_missing("description", file, &mut faults),
     }
     if let Some(compatibility) = compatibility {
-        length(compatibility, "compatibility", COMPATIBILITY_CHARACTERS, &mut faults);
+        check_length(compatibility, "compatibility", COMPATIBILITY_CHARACTERS, &mut faults);
     }
     for key in &file.front.unknown {
         let message = format!("`{}` is no field of Agent Skills; put it under `metadata`", key.text);
@@ -52,11 +52,11 @@ pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontMatterFaul
     faults
 }
 
-fn missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontMatterFault>) {
+fn check_missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontMatterFault>) {
     faults.push(FrontMatterFault::new(format!("`{field}` is missing"), file.front_span.clone()));
 }
 
-fn length(word: &SpannedText, field: &str, most: usize, faults: &mut Vec<FrontMatterFault>) {
+fn check_length(word: &SpannedText, field: &str, most: usize, faults: &mut Vec<FrontMatterFault>) {
     let characters = word.text.chars().count();
     let message = if word.text.trim().is_empty() {
         format!("`{field}` is empty")
@@ -70,7 +70,7 @@ fn length(word: &SpannedText, field: &str, most: usize, faults: &mut Vec<FrontMa
 
 fn name_faults(word: &SpannedText, folder: Option<&str>, faults: &mut Vec<FrontMatterFault>) {
     let before = faults.len();
-    length(word, "name", NAME_CHARACTERS, faults);
+    check_length(word, "name", NAME_CHARACTERS, faults);
     if faults.len() > before {
         return;
     }

@@ -55,24 +55,24 @@ const JUNK_ENDINGS: &[&str] = &[".pyc", ".pyo", ".swp", ".swo", ".tmp", ".bak", 
 /// Returns the reason why a path, or one of its parent folders, does not belong in a package, if there is one.
 #[must_use]
 pub fn unwanted(path: &str) -> Option<UnwantedFileKind> {
-    path.split('/').find_map(segment)
+    path.split('/').find_map(segment_kind)
 }
 
-fn segment(name: &str) -> Option<UnwantedFileKind> {
+fn segment_kind(name: &str) -> Option<UnwantedFileKind> {
     let name = name.to_lowercase();
     let name = name.as_str();
     if HARMLESS.contains(&name) {
         None
-    } else if SECRET_NAMES.contains(&name) || name.starts_with(".env.") || ends(name, SECRET_ENDINGS) {
+    } else if SECRET_NAMES.contains(&name) || name.starts_with(".env.") || has_ending(name, SECRET_ENDINGS) {
         Some(UnwantedFileKind::Secret)
-    } else if JUNK_NAMES.contains(&name) || name.starts_with("._") || ends(name, JUNK_ENDINGS) {
+    } else if JUNK_NAMES.contains(&name) || name.starts_with("._") || has_ending(name, JUNK_ENDINGS) {
         Some(UnwantedFileKind::Junk)
     } else {
         None
     }
 }
 
-fn ends(name: &str, endings: &[&str]) -> bool {
+fn has_ending(name: &str, endings: &[&str]) -> bool {
     endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
 }
 

@@ -8,10 +8,10 @@ use crate::manifest::finding::{CheckReport, Finding, FindingLevel};
 #[must_use]
 pub fn github(report: &CheckReport) -> String {
     let findings = report.findings().iter().filter(|finding| finding.allowed().is_none());
-    findings.map(|finding| command(report, finding)).collect()
+    findings.map(|finding| workflow_command(report, finding)).collect()
 }
 
-fn command(report: &CheckReport, finding: &Finding) -> String {
+fn workflow_command(report: &CheckReport, finding: &Finding) -> String {
     let name = match finding.level() {
         FindingLevel::Error => "error",
         FindingLevel::Warning => "warning",
@@ -22,7 +22,7 @@ fn command(report: &CheckReport, finding: &Finding) -> String {
         && let (Some(source), Some((start, end))) = (report.source(span.file), report.positions(span))
     {
         // Writing to a string cannot fail.
-        let _ = write!(text, "file={},line={},endLine={}", property(source.name()), start.line, end.line);
+        let _ = write!(text, "file={},line={},endLine={}", escape_property(source.name()), start.line, end.line);
         // GitHub uses columns only within one line, and the end column is inclusive.
         if start.line == end.line {
             let last = end.column.max(start.column + 1) - 1;
@@ -31,18 +31,23 @@ fn command(report: &CheckReport, finding: &Finding) -> String {
         text.push(',');
     }
     let rule = finding.rule();
-    let _ = write!(text, "title={}::{}", property(&format!("{} {}", rule.id, rule.name)), data(finding.message()));
+    let _ = write!(
+        text,
+        "title={}::{}",
+        escape_property(&format!("{} {}", rule.id, rule.name)),
+        escape_data(finding.message())
+    );
     if let Some(help) = finding.help() {
-        let _ = write!(text, "%0A{}", data(&format!("help: {help}")));
+        let _ = write!(text, "%0A{}", escape_data(&format!("help: {help}")));
     }
     text.push('\n');
     text
 }
 
-fn data(text: &str) -> String {
+fn escape_data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -10,17 +10,17 @@ use crate::manifest::rules::M023;
 use crate::manifest::text::SourceFile;
 
 /// The number of bytes around two locations in which the lines to show are searched.
-const NEAR: usize = 64 << 10;
+const MAX_SNIPPET_BYTES: usize = 64 << 10;
 
 /// Returns the report for a terminal, with colour escapes if `styled` is true.
 #[must_use]
 pub fn human(report: &CheckReport, styled: bool) -> String {
     let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
-    let hidden = CredentialSpans::of(report);
+    let hidden = CredentialSpans::from_report(report);
     let mut text = String::new();
     for finding in report.findings() {
         // Writing to a string cannot fail.
-        let _ = write!(text, "{}\n\n", renderer.render(&[group(report, finding, &hidden)]));
+        let _ = write!(text, "{}\n\n", renderer.render(&[finding_group(report, finding, &hidden)]));
     }
     text.push_str(&summary(report));
     text.push('\n');
@@ -46,7 +46,7 @@ pub fn summary(report: &CheckReport) -> String {
     format!("{name}: {}", parts.join(", "))
 }
 
-fn group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &CredentialSpans) -> Group<'a> {
+fn finding_group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &CredentialSpans) -> Group<'a> {
     let mark = match finding.level() {
         FindingLevel::Error => Mark::ERROR,
         FindingLevel::Warning => Mark::WARNING,
@@ -56,7 +56,7 @@ fn group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &CredentialS
     let mut group = Group::with_title(mark.primary_title(finding.message()).id(finding.rule().id));
     for (file, spans) in by_file(finding) {
         let Some(source) = report.source(file) else { continue };
-        group = show(group, source, &spans, hidden, file);
+        group = add_snippet(group, source, &spans, hidden, file);
     }
     if finding.span().is_none()
         && let Some(source) = report.sources().first()
@@ -89,7 +89,7 @@ fn by_file(finding: &Finding) -> Vec<(FileId, Vec<LabeledSpan<'_>>)> {
 }
 
 /// Shows the locations in one file: together if they are close to each other, else one after another.
-fn show<'a>(
+fn add_snippet<'a>(
     group: Group<'a>,
     source: &'a SourceFile,
     places: &[LabeledSpan<'a>],
@@ -98,10 +98,10 @@ fn show<'a>(
 ) -> Group<'a> {
     let start = places.iter().map(|(span, _)| span.start).min().unwrap_or(0);
     let end = places.iter().map(|(span, _)| span.end).max().unwrap_or(0);
-    if places.len() > 1 && end - start > NEAR {
-        return places.iter().fold(group, |group, place| show(group, source, &[*place], hidden, file));
+    if places.len() > 1 && end - start > MAX_SNIPPET_BYTES {
+        return places.iter().fold(group, |group, place| add_snippet(group, source, &[*place], hidden, file));
     }
-    let Some(lines) = lines(source, start..end) else {
+    let Some(lines) = touched_lines(source, start..end) else {
         let at = source.position(start);
         return group.element(Origin::path(source.name()).line(at.line).char_column(at.column));
     };
@@ -110,7 +110,7 @@ fn show<'a>(
     let annotate = |(span, label): &LabeledSpan<'a>| {
         let kind = if label.is_none() { AnnotationKind::Primary } else { AnnotationKind::Context };
         let (start, end) = (span.start.saturating_sub(lines.start), span.end.saturating_sub(lines.start));
-        kind.span(within(&bytes, start..end)).label(*label)
+        kind.span(clipped_range(&bytes, start..end)).label(*label)
     };
     let annotations: Vec<Annotation<'a>> = places.iter().map(annotate).collect();
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -118,30 +118,30 @@ fn show<'a>(
 }
 
 /// Returns the bytes of the lines that a range touches, unless they are too long to show.
-fn lines(source: &SourceFile, range: Range<usize>) -> Option<Range<usize>> {
+fn touched_lines(source: &SourceFile, range: Range<usize>) -> Option<Range<usize>> {
     let bytes = source.bytes();
     let (from, to) = (range.start.min(bytes.len()), range.end.min(bytes.len()));
     // The search goes no further than the text that is shown: a manifest may be one line of many megabytes.
-    let (first, last) = (from.saturating_sub(NEAR), (to + NEAR).min(bytes.len()));
+    let (first, last) = (from.saturating_sub(MAX_SNIPPET_BYTES), (to + MAX_SNIPPET_BYTES).min(bytes.len()));
     let before = bytes[first..from].iter().rposition(|byte| *byte == b'\n').map(|at| first + at + 1);
     let behind = bytes[to..last].iter().position(|byte| *byte == b'\n').map(|at| to + at);
     let start = before.or_else(|| (first == 0).then_some(0))?;
     let end = behind.or_else(|| (last == bytes.len()).then_some(last))?;
-    (end - start <= 4 * NEAR).then_some(start..end)
+    (end - start <= 4 * MAX_SNIPPET_BYTES).then_some(start..end)
 }
 
 /// Converts a span into a range of the lines that are shown, extended to whole characters. A span of several lines is
 /// cut after its first line.
-fn within(bytes: &[u8], span: Range<usize>) -> Range<usize> {
+fn clipped_range(bytes: &[u8], span: Range<usize>) -> Range<usize> {
     let from = span.start.min(bytes.len());
     let to = span.end.clamp(from, bytes.len());
     let first = bytes[from..to].iter().position(|byte| *byte == b'\n').map_or(to, |at| from + at);
-    edge(bytes, from, false)..edge(bytes, first, true)
+    displayed_offset(bytes, from, false)..displayed_offset(bytes, first, true)
 }
 
 /// Converts an offset in these bytes to an offset in the text that is made of them. Each run of invalid bytes becomes
 /// one character, so later offsets move. An offset inside of a character moves to its start, or to its end.
-fn edge(bytes: &[u8], place: usize, is_end: bool) -> usize {
+fn displayed_offset(bytes: &[u8], place: usize, is_end: bool) -> usize {
     let (mut before, mut shown) = (0, 0);
     for chunk in bytes.utf8_chunks() {
         let (good, bad) = (chunk.valid(), chunk.invalid());
@@ -165,7 +165,7 @@ struct CredentialSpans(Vec<SourceSpan>);
 // === impl CredentialSpans ===
 
 impl CredentialSpans {
-    fn of(report: &CheckReport) -> Self {
+    fn from_report(report: &CheckReport) -> Self {
         let credentials = report.findings().iter().filter(|finding| *finding.rule() == M023);
         Self(credentials.filter_map(|finding| finding.span().cloned()).collect())
     }
@@ -197,14 +197,14 @@ mod tests {
         for bytes in [&b"a\xc3\xbc\xe2\x82\xac\xf0\x9f\x8e\xa8\nb"[..], b"a\xe2\x82b\xc3\xbc\xff\xff\xc3"] {
             let shown = String::from_utf8_lossy(bytes);
             for (start, end) in (0..=bytes.len()).flat_map(|start| (start..=bytes.len()).map(move |end| (start, end))) {
-                let place = within(bytes, start..end);
+                let place = clipped_range(bytes, start..end);
                 assert!(shown.get(place.clone()).is_some(), "{start}..{end} of {bytes:?}: {place:?}");
             }
         }
         // The offset of a whole character gives that character, also after invalid bytes.
         let bytes = b"a\xe2\x82b\xc3\xbc";
         let shown = String::from_utf8_lossy(bytes);
-        assert_eq!((&shown[within(bytes, 3..4)], &shown[within(bytes, 4..5)]), ("b", "\u{fc}"));
-        assert_eq!((&shown[within(bytes, 5..6)], &shown[within(bytes, 1..2)]), ("\u{fc}", "\u{fffd}"));
+        assert_eq!((&shown[clipped_range(bytes, 3..4)], &shown[clipped_range(bytes, 4..5)]), ("b", "\u{fc}"));
+        assert_eq!((&shown[clipped_range(bytes, 5..6)], &shown[clipped_range(bytes, 1..2)]), ("\u{fc}", "\u{fffd}"));
     }
 }

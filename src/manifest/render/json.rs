@@ -63,17 +63,17 @@ pub fn json(report: &CheckReport) -> Result<String, serde_json::Error> {
         warnings: report.count(FindingLevel::Warning),
         notes: report.count(FindingLevel::Note),
         allowed: report.count_allowed(),
-        findings: report.findings().iter().map(|finding| item(report, finding)).collect(),
+        findings: report.findings().iter().map(|finding| json_finding(report, finding)).collect(),
     };
     let mut text = serde_json::to_string_pretty(&document)?;
     text.push('\n');
     Ok(text)
 }
 
-fn item<'a>(report: &'a CheckReport, finding: &'a Finding) -> JsonFinding<'a> {
+fn json_finding<'a>(report: &'a CheckReport, finding: &'a Finding) -> JsonFinding<'a> {
     let related = |one: &'a crate::manifest::RelatedLocation| JsonRelatedLocation {
         message: &one.message,
-        location: location(report, &one.span),
+        location: json_location(report, &one.span),
     };
     JsonFinding {
         rule: finding.rule().id,
@@ -82,13 +82,13 @@ fn item<'a>(report: &'a CheckReport, finding: &'a Finding) -> JsonFinding<'a> {
         message: finding.message(),
         help: finding.help(),
         pointer: finding.pointer(),
-        location: finding.span().and_then(|span| location(report, span)),
+        location: finding.span().and_then(|span| json_location(report, span)),
         related: finding.related().iter().map(related).collect(),
         allowed: finding.allowed(),
     }
 }
 
-fn location<'a>(report: &'a CheckReport, span: &SourceSpan) -> Option<JsonLocation<'a>> {
+fn json_location<'a>(report: &'a CheckReport, span: &SourceSpan) -> Option<JsonLocation<'a>> {
     let (start, end) = report.positions(span)?;
     let place = |TextPosition { line, column }, offset| JsonPosition { line, column, offset };
     Some(JsonLocation {

@@ -14,7 +14,7 @@ pub fn junit(report: &CheckReport) -> String {
     let (mut cases, mut failures, mut skipped) = (String::new(), 0, 0);
     let mut count = 0;
     for (rule, findings) in by_rule(report) {
-        let outcome = outcome(report, &findings);
+        let outcome = test_case_body(report, &findings);
         failures += usize::from(outcome.starts_with("<failure"));
         skipped += usize::from(outcome.starts_with("<skipped"));
         count += 1;
@@ -44,9 +44,9 @@ fn by_rule(report: &CheckReport) -> Vec<(&'static Rule, Vec<&Finding>)> {
     rules.into_iter().map(|rule| (rule, findings_of(rule))).collect()
 }
 
-fn outcome(report: &CheckReport, findings: &[&Finding]) -> String {
+fn test_case_body(report: &CheckReport, findings: &[&Finding]) -> String {
     let Some(first) = findings.first() else { return String::new() };
-    let lines: Vec<String> = findings.iter().map(|finding| line(report, finding)).collect();
+    let lines: Vec<String> = findings.iter().map(|finding| finding_line(report, finding)).collect();
     let lines = escaped(&lines.join("\n"));
     let errors: Vec<&&Finding> = findings.iter().filter(|finding| finding.is_error()).collect();
     if let Some(error) = errors.first() {
@@ -59,7 +59,7 @@ fn outcome(report: &CheckReport, findings: &[&Finding]) -> String {
     }
 }
 
-fn line(report: &CheckReport, finding: &Finding) -> String {
+fn finding_line(report: &CheckReport, finding: &Finding) -> String {
     let place = finding.span().and_then(|span| {
         let (start, _) = report.positions(span)?;
         Some(format!("{}:{}:{}: ", report.source(span.file)?.name(), start.line, start.column))

@@ -16,7 +16,7 @@ use crate::manifest::text::SourceFile;
 /// Does not occur for a report that was made by a check.
 pub fn sarif(report: &CheckReport) -> Result<String, serde_json::Error> {
     let all: Vec<&'static Rule> = rules::all().collect();
-    let results: Vec<Value> = report.findings().iter().map(|finding| result(report, finding, &all)).collect();
+    let results: Vec<Value> = report.findings().iter().map(|finding| sarif_result(report, finding, &all)).collect();
     let artifacts: Vec<Value> =
         report.sources().iter().map(|source| json!({"location": {"uri": uri(source.name())}})).collect();
     let document = json!({
@@ -26,7 +26,7 @@ pub fn sarif(report: &CheckReport) -> Result<String, serde_json::Error> {
             "tool": {"driver": {
                 "name": "imagate",
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "rules": all.iter().map(|rule| described(rule)).collect::<Vec<_>>(),
+                "rules": all.iter().map(|rule| rule_descriptor(rule)).collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
             "artifacts": artifacts,
@@ -38,18 +38,18 @@ pub fn sarif(report: &CheckReport) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-fn described(rule: &Rule) -> Value {
+fn rule_descriptor(rule: &Rule) -> Value {
     json!({
         "id": rule.id,
         "name": rule.name,
         "shortDescription": {"text": rule.summary},
         "fullDescription": {"text": rule.explain},
         "help": {"text": format!("imagate skills explain {}", rule.id)},
-        "defaultConfiguration": {"enabled": rule.level != FindingLevel::Off, "level": level(rule.level)},
+        "defaultConfiguration": {"enabled": rule.level != FindingLevel::Off, "level": sarif_level(rule.level)},
     })
 }
 
-fn level(level: FindingLevel) -> &'static str {
+fn sarif_level(level: FindingLevel) -> &'static str {
     match level {
         FindingLevel::Error => "error",
         FindingLevel::Warning => "warning",
@@ -57,14 +57,14 @@ fn level(level: FindingLevel) -> &'static str {
     }
 }
 
-fn result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) -> Value {
+fn sarif_result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) -> Value {
     let text = match finding.help() {
         Some(help) => format!("{}\n{help}", finding.message()),
         None => finding.message().to_owned(),
     };
     let mut result = json!({
         "ruleId": finding.rule().id,
-        "level": level(finding.level()),
+        "level": sarif_level(finding.level()),
         "message": {"text": text},
         "locations": [location(report, finding)],
         "partialFingerprints": {"ruleAndPointer/v1": format!("{}:{}", finding.rule().id, finding.pointer())},
@@ -76,7 +76,7 @@ fn result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) -> Val
         .related()
         .iter()
         .filter_map(|one| {
-            Some(json!({"physicalLocation": physical(report, &one.span)?, "message": {"text": one.message}}))
+            Some(json!({"physicalLocation": physical_location(report, &one.span)?, "message": {"text": one.message}}))
         })
         .collect();
     if !related.is_empty() {
@@ -90,7 +90,7 @@ fn result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) -> Val
 
 fn location(report: &CheckReport, finding: &Finding) -> Value {
     let whole = || report.sources().first().map(|source| json!({"artifactLocation": artifact(source, 0)}));
-    let physical = finding.span().and_then(|span| physical(report, span)).or_else(whole);
+    let physical = finding.span().and_then(|span| physical_location(report, span)).or_else(whole);
     let mut location = json!({"physicalLocation": physical});
     if !finding.pointer().is_empty() {
         location["logicalLocations"] = json!([{"fullyQualifiedName": finding.pointer(), "kind": "member"}]);
@@ -98,7 +98,7 @@ fn location(report: &CheckReport, finding: &Finding) -> Value {
     location
 }
 
-fn physical(report: &CheckReport, span: &SourceSpan) -> Option<Value> {
+fn physical_location(report: &CheckReport, span: &SourceSpan) -> Option<Value> {
     let source = report.source(span.file)?;
     let (start, end) = report.positions(span)?;
     let index = report.sources().iter().position(|one| std::ptr::eq(one, source))?;

@@ -43,7 +43,7 @@ pub struct JsonMember {
 }
 
 /// Objects with more members than this are searched by means of a table.
-const FEW: usize = 16;
+const LINEAR_SEARCH_LIMIT: usize = 16;
 
 // === impl JsonNode ===
 
@@ -106,7 +106,7 @@ impl JsonNode {
     /// Returns the members whose key is repeated, each with the first member of that key.
     pub(crate) fn repeated(&self) -> Vec<(&JsonMember, &JsonMember)> {
         let members = self.members();
-        if members.len() <= FEW {
+        if members.len() <= LINEAR_SEARCH_LIMIT {
             let first_of =
                 |(at, member): (usize, &JsonMember)| members[..at].iter().position(|one| one.key == member.key);
             let pairs = members.iter().enumerate().filter_map(|(at, member)| Some((member, first_of((at, member))?)));

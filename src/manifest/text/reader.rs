@@ -46,11 +46,11 @@ pub fn read(text: &str, limits: JsonLimits) -> Result<JsonNode, SyntaxError> {
         let message = format!("this is {} bytes long; no more than {} are read", text.len(), limits.bytes);
         return Err(SyntaxError { message, span: 0..0, help: None, opened: None, is_limit: true });
     }
-    let mut reader = JsonParser { text, at: 0, depth: 0, limits };
+    let mut reader = JsonParser { text, position: 0, depth: 0, limits };
     reader.skip_space();
     let node = reader.value("a value")?;
     reader.skip_space();
-    if reader.at < text.len() {
+    if reader.position < text.len() {
         let error = reader.unexpected("nothing after the value");
         return Err(error.with_help("a manifest is one JSON value"));
     }
@@ -59,7 +59,7 @@ pub fn read(text: &str, limits: JsonLimits) -> Result<JsonNode, SyntaxError> {
 
 struct JsonParser<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
     depth: usize,
     limits: JsonLimits,
 }
@@ -68,37 +68,37 @@ struct JsonParser<'a> {
 
 impl JsonParser<'_> {
     fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+        self.text.as_bytes().get(self.position).copied()
     }
 
     fn skip_space(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
-    fn take(&mut self, byte: u8) -> bool {
+    fn consume(&mut self, byte: u8) -> bool {
         let is_there = self.peek() == Some(byte);
-        self.at += usize::from(is_there);
+        self.position += usize::from(is_there);
         is_there
     }
 
     fn value(&mut self, expected: &str) -> Result<JsonNode, SyntaxError> {
-        let start = self.at;
+        let start = self.position;
         let value = match self.peek() {
             Some(b'{') => self.nested(Self::object)?,
             Some(b'[') => self.nested(Self::array)?,
             Some(b'"') => JsonValue::String(self.string()?),
             Some(b'-' | b'0'..=b'9') => JsonValue::Number(self.number()?),
-            _ => self.word(expected)?,
+            _ => self.literal(expected)?,
         };
-        Ok(JsonNode { span: start..self.at, value })
+        Ok(JsonNode { span: start..self.position, value })
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<JsonValue, SyntaxError>) -> Result<JsonValue, SyntaxError> {
         if self.depth == self.limits.depth {
             let message = format!("this is nested deeper than {} levels", self.limits.depth);
-            let span = self.at..self.at + 1;
+            let span = self.position..self.position + 1;
             return Err(SyntaxError { message, span, help: None, opened: None, is_limit: true });
         }
         self.depth += 1;
@@ -108,32 +108,32 @@ impl JsonParser<'_> {
     }
 
     fn array(&mut self) -> Result<JsonValue, SyntaxError> {
-        let open = self.at;
-        self.at += 1;
+        let open = self.position;
+        self.position += 1;
         let mut elements = Vec::new();
         self.skip_space();
-        if self.take(b']') {
+        if self.consume(b']') {
             return Ok(JsonValue::Array(elements));
         }
         loop {
-            elements.push(self.value("a value").map_err(|error| error.inside(open))?);
-            if !self.goes_on(open, b']')? {
+            elements.push(self.value("a value").map_err(|error| error.opened_at(open))?);
+            if !self.has_next_element(open, b']')? {
                 return Ok(JsonValue::Array(elements));
             }
         }
     }
 
     fn object(&mut self) -> Result<JsonValue, SyntaxError> {
-        let open = self.at;
-        self.at += 1;
+        let open = self.position;
+        self.position += 1;
         let mut members = Vec::new();
         self.skip_space();
-        if self.take(b'}') {
+        if self.consume(b'}') {
             return Ok(JsonValue::Object(members));
         }
         loop {
             members.push(self.member(open)?);
-            if !self.goes_on(open, b'}')? {
+            if !self.has_next_element(open, b'}')? {
                 return Ok(JsonValue::Object(members));
             }
         }
@@ -141,35 +141,35 @@ impl JsonParser<'_> {
 
     fn member(&mut self, open: usize) -> Result<JsonMember, SyntaxError> {
         if self.peek() != Some(b'"') {
-            let error = self.unexpected("a key in double quotes").inside(open);
+            let error = self.unexpected("a key in double quotes").opened_at(open);
             return Err(match self.peek() {
                 Some(b'/') => error.with_help("JSON has no comments"),
                 Some(b'\'' | b'_' | b'a'..=b'z' | b'A'..=b'Z') => error.with_help("JSON wants keys in double quotes"),
                 _ => error,
             });
         }
-        let start = self.at;
+        let start = self.position;
         let key = self.string()?;
-        let key_span = start..self.at;
+        let key_span = start..self.position;
         self.skip_space();
-        if !self.take(b':') {
-            return Err(self.unexpected("`:` after the key").inside(open));
+        if !self.consume(b':') {
+            return Err(self.unexpected("`:` after the key").opened_at(open));
         }
         self.skip_space();
-        let node = self.value("a value").map_err(|error| error.inside(open))?;
+        let node = self.value("a value").map_err(|error| error.opened_at(open))?;
         Ok(JsonMember { key, key_span, node })
     }
 
     /// Returns true if another element follows.
-    fn goes_on(&mut self, open: usize, close: u8) -> Result<bool, SyntaxError> {
+    fn has_next_element(&mut self, open: usize, close: u8) -> Result<bool, SyntaxError> {
         self.skip_space();
-        if self.take(close) {
+        if self.consume(close) {
             return Ok(false);
         }
-        let comma = self.at;
-        if !self.take(b',') {
+        let comma = self.position;
+        if !self.consume(b',') {
             let expected = if close == b']' { "`,` or `]`" } else { "`,` or `}`" };
-            return Err(self.unexpected(expected).inside(open));
+            return Err(self.unexpected(expected).opened_at(open));
         }
         self.skip_space();
         if self.peek() == Some(close) {
@@ -180,13 +180,13 @@ impl JsonParser<'_> {
         Ok(true)
     }
 
-    fn word(&mut self, expected: &str) -> Result<JsonValue, SyntaxError> {
-        let rest = &self.text[self.at..];
+    fn literal(&mut self, expected: &str) -> Result<JsonValue, SyntaxError> {
+        let rest = &self.text[self.position..];
         for (word, value) in
             [("true", JsonValue::Bool(true)), ("false", JsonValue::Bool(false)), ("null", JsonValue::Null)]
         {
             if rest.starts_with(word) && !rest[word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric()) {
-                self.at += word.len();
+                self.position += word.len();
                 return Ok(value);
             }
         }
@@ -200,50 +200,50 @@ impl JsonParser<'_> {
     }
 
     fn number(&mut self) -> Result<String, SyntaxError> {
-        let start = self.at;
-        self.take(b'-');
+        let start = self.position;
+        self.consume(b'-');
         let whole = self.digits("a digit")?;
-        if whole > 1 && self.text.as_bytes()[self.at - whole] == b'0' {
-            let span = self.at - whole..self.at;
+        if whole > 1 && self.text.as_bytes()[self.position - whole] == b'0' {
+            let span = self.position - whole..self.position;
             let message = "a number does not begin with a zero".to_owned();
             return Err(SyntaxError { message, span, help: None, opened: None, is_limit: false });
         }
-        if self.take(b'.') {
+        if self.consume(b'.') {
             self.digits("a digit after the point")?;
         }
-        if self.take(b'e') || self.take(b'E') {
-            let _signed = self.take(b'+') || self.take(b'-');
+        if self.consume(b'e') || self.consume(b'E') {
+            let _signed = self.consume(b'+') || self.consume(b'-');
             self.digits("a digit of the exponent")?;
         }
-        Ok(self.text[start..self.at].to_owned())
+        Ok(self.text[start..self.position].to_owned())
     }
 
     fn digits(&mut self, expected: &str) -> Result<usize, SyntaxError> {
-        let start = self.at;
+        let start = self.position;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
+            self.position += 1;
         }
-        if self.at == start { Err(self.unexpected(expected)) } else { Ok(self.at - start) }
+        if self.position == start { Err(self.unexpected(expected)) } else { Ok(self.position - start) }
     }
 
     fn string(&mut self) -> Result<String, SyntaxError> {
-        let open = self.at;
-        self.at += 1;
+        let open = self.position;
+        self.position += 1;
         let mut text = String::new();
         loop {
-            let plain = self.at;
+            let plain = self.position;
             while self.peek().is_some_and(|byte| byte != b'"' && byte != b'\\' && byte >= b' ') {
-                self.at += 1;
+                self.position += 1;
             }
-            text.push_str(&self.text[plain..self.at]);
+            text.push_str(&self.text[plain..self.position]);
             match self.peek() {
                 Some(b'"') => {
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(text);
                 }
                 Some(b'\\') => text.push(self.escape()?),
                 Some(_) => return Err(self.bare_control(open)),
-                None => return Err(self.unexpected("`\"` at the end of the string").inside(open)),
+                None => return Err(self.unexpected("`\"` at the end of the string").opened_at(open)),
             }
         }
     }
@@ -254,13 +254,13 @@ impl JsonParser<'_> {
             byte => format!("a string holds the control character U+{:04X} as it is", byte.unwrap_or(0)),
         };
         let help = Some("write it as an escape, such as `\\n`, or close the string".to_owned());
-        let span = self.at..self.at + 1;
+        let span = self.position..self.position + 1;
         SyntaxError { message, span, help, opened: Some(open..open + 1), is_limit: false }
     }
 
     fn escape(&mut self) -> Result<char, SyntaxError> {
-        let start = self.at;
-        self.at += 1;
+        let start = self.position;
+        self.position += 1;
         let letter = match self.peek() {
             Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
             Some(b'b') => '\u{8}',
@@ -271,7 +271,7 @@ impl JsonParser<'_> {
             Some(b'u') => return self.unicode(start),
             _ => return Err(self.unexpected("one of `\"\\/bfnrtu` after the backslash")),
         };
-        self.at += 1;
+        self.position += 1;
         Ok(letter)
     }
 
@@ -283,35 +283,35 @@ impl JsonParser<'_> {
             Err(SyntaxError { message, span: start..end, help: None, opened: None, is_limit: false })
         };
         if !(0xd800..0xe000).contains(&unit) {
-            return char::from_u32(unit).map_or_else(|| lone(self.at), Ok);
+            return char::from_u32(unit).map_or_else(|| lone(self.position), Ok);
         }
-        if unit >= 0xdc00 || !self.text[self.at..].starts_with("\\u") {
-            return lone(self.at);
+        if unit >= 0xdc00 || !self.text[self.position..].starts_with("\\u") {
+            return lone(self.position);
         }
-        let end = self.at;
-        self.at += 1;
+        let end = self.position;
+        self.position += 1;
         let low = self.hex()?;
         if !(0xdc00..0xe000).contains(&low) {
             return lone(end);
         }
-        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)).map_or_else(|| lone(self.at), Ok)
+        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)).map_or_else(|| lone(self.position), Ok)
     }
 
     /// Reads `u` and four digits.
     fn hex(&mut self) -> Result<u32, SyntaxError> {
-        self.at += 1;
+        self.position += 1;
         let mut unit = 0;
         for _ in 0..4 {
             let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
             let Some(digit) = digit else { return Err(self.unexpected("four hexadecimal digits after `\\u`")) };
             unit = unit * 16 + digit;
-            self.at += 1;
+            self.position += 1;
         }
         Ok(unit)
     }
 
     fn unexpected(&self, expected: &str) -> SyntaxError {
-        let found = self.text[self.at..].chars().next();
+        let found = self.text[self.position..].chars().next();
         let (message, length) = match found {
             None => (format!("the file ends where {expected} should stand"), 0),
             Some(letter) if letter.is_control() || letter == '`' => {
@@ -319,7 +319,7 @@ impl JsonParser<'_> {
             }
             Some(letter) => (format!("expected {expected}, found `{letter}`"), letter.len_utf8()),
         };
-        SyntaxError { message, span: self.at..self.at + length, help: None, opened: None, is_limit: false }
+        SyntaxError { message, span: self.position..self.position + length, help: None, opened: None, is_limit: false }
     }
 }
 
@@ -331,7 +331,7 @@ impl SyntaxError {
     }
 
     /// Sets the bracket to show; the innermost one is kept.
-    fn inside(self, open: usize) -> Self {
+    fn opened_at(self, open: usize) -> Self {
         Self { opened: self.opened.or(Some(open..open + 1)), ..self }
     }
 }

@@ -12,7 +12,7 @@ fn add_beside(gateway: &Gateway, upstream: &FakeUpstream) {
     let base_url = upstream.base_url();
     let words = ["account", "add", "--name", "kept", "--base-url", &base_url, "--api-key-env", "IT_SECRET"];
     let program = gateway.program().env("IT_SECRET", SECRET).args(words).args(["--config"]).args([gateway.config()]);
-    program.run().good();
+    program.run().ok_stdout();
 }
 
 #[track_caller]
@@ -26,25 +26,25 @@ fn a_running_server_follows_every_change_of_its_accounts() {
     let mut gateway = Gateway::simulated();
     add_beside(&gateway, &upstream);
     eventually("the new account is asked", || {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         (upstream.attempts() > 0).then_some(())
     });
     // From then on nobody gets a drawing of the simulator.
     let before = upstream.attempts();
-    (0..5).for_each(|_| drop(gateway.generate(json!({})).good()));
+    (0..5).for_each(|_| drop(gateway.generate(json!({})).ok_json()));
     assert_eq!(upstream.attempts(), before + 5);
     assert!(upstream.ledger().iter().all(|attempt| attempt.token == SECRET));
-    gateway.manage(&["account", "disable", "kept"]).good();
+    gateway.run_command(&["account", "disable", "kept"]).ok_stdout();
     until_status(&gateway, 503);
-    gateway.manage(&["account", "enable", "kept"]).good();
+    gateway.run_command(&["account", "enable", "kept"]).ok_stdout();
     until_status(&gateway, 200);
     gateway.kill();
     gateway.start();
-    assert!(!gateway.said().contains("SIMULATOR"), "{}", gateway.said());
-    gateway.generate(json!({})).good();
-    gateway.manage(&["account", "delete", "kept"]).good();
+    assert!(!gateway.output().contains("SIMULATOR"), "{}", gateway.output());
+    gateway.generate(json!({})).ok_json();
+    gateway.run_command(&["account", "delete", "kept"]).ok_stdout();
     until_status(&gateway, 503);
-    assert!(!gateway.said().contains(SECRET));
+    assert!(!gateway.output().contains(SECRET));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_first_key_is_never_printed_where_an_account_of_the_store_is_paid_for() {
     let home = TempDir::new().expect("a directory");
     let program = || Program::new(home.path()).env("IT_SECRET", SECRET);
     let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
-    program().args(words).run().good();
+    program().args(words).run().ok_stdout();
     let server = program().args(["serve", "--listen", "127.0.0.1:0"]).serve();
     assert!(!server.stdout().contains("sk-img-") && !server.stdout().contains("SIMULATOR"), "{}", server.stdout());
 }
@@ -60,8 +60,8 @@ fn a_first_key_is_never_printed_where_an_account_of_the_store_is_paid_for() {
 #[test]
 fn an_account_is_tested_without_making_anything() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("first", &upstream)]);
-    let done = gateway.manage(&["account", "test", "first", "--json"]).json();
+    let gateway = Gateway::with("", &[Account::for_upstream("first", &upstream)]);
+    let done = gateway.run_command(&["account", "test", "first", "--json"]).json();
     assert_eq!((&done["account"], &done["ok"], &done["status"]), (&json!("first"), &json!(true), &json!(200)));
     assert!(done["latency_ms"].is_u64(), "{done}");
     let [attempt] = &upstream.ledger()[..] else { panic!("one call") };
@@ -69,20 +69,20 @@ fn an_account_is_tested_without_making_anything() {
     assert_eq!(attempt.token, "sk-upstream-first");
     assert!(
         gateway
-            .manage(&["account", "test", "first"])
-            .good()
+            .run_command(&["account", "test", "first"])
+            .ok_stdout()
             .starts_with("first: the upstream accepts its credentials (status 200 after ")
     );
-    upstream.always("sk-upstream-first", "status=401");
-    let refused = gateway.manage(&["account", "test", "first"]);
+    upstream.always_for_token("sk-upstream-first", "status=401");
+    let refused = gateway.run_command(&["account", "test", "first"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
     assert!(refused.stderr.contains("does not accept its credentials (status 401"), "{refused:#?}");
-    let refused = gateway.manage(&["account", "test", "first", "--json"]);
+    let refused = gateway.run_command(&["account", "test", "first", "--json"]);
     assert_eq!(refused.code, FAILED, "{refused:#?}");
     assert!(refused.stdout.contains("\"ok\":false") && refused.stdout.contains("\"status\":401"), "{refused:#?}");
-    gateway.manage(&["account", "disable", "first", "--reason", "on holiday"]).good();
+    gateway.run_command(&["account", "disable", "first", "--reason", "on holiday"]).ok_stdout();
     let calls = upstream.attempts();
-    let out = gateway.manage(&["account", "test", "first"]);
+    let out = gateway.run_command(&["account", "test", "first"]);
     assert_eq!(out.code, FAILED, "{out:#?}");
     assert!(out.stderr.contains("disabled: on holiday") && out.stderr.contains("account enable first"), "{out:#?}");
     assert_eq!(upstream.attempts(), calls);
@@ -93,22 +93,22 @@ fn an_account_is_tested_without_making_anything() {
 fn testing_beside_a_running_server_uses_no_refresh_token_twice() {
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
     // Each token is over at once, and fetching the next takes long enough for the other to want it too.
-    tokens.live(Duration::from_secs(1));
-    tokens.take(Duration::from_millis(200));
+    tokens.set_lifetime(Duration::from_secs(1));
+    tokens.set_delay(Duration::from_millis(200));
     let gateway = Gateway::with("", &[Account::oauth("a", &upstream, &tokens)]);
-    let go_on = || tokens.of("a").len() < 5;
+    let go_on = || tokens.exchanges_of("a").len() < 5;
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
             while go_on() {
-                gateway.generate(json!({})).good();
+                gateway.generate(json!({})).ok_json();
             }
         });
         while go_on() {
-            gateway.manage(&["account", "test", "a"]).good();
+            gateway.run_command(&["account", "test", "a"]).ok_stdout();
         }
         asked.join().expect("pictures");
     });
-    let exchanges = tokens.of("a");
+    let exchanges = tokens.exchanges_of("a");
     assert!(exchanges.iter().all(|exchange| exchange.status == 200), "{exchanges:#?}");
     let used: BTreeSet<&str> = exchanges.iter().map(|exchange| exchange.form["refresh_token"].as_str()).collect();
     assert_eq!(used.len(), exchanges.len());
@@ -119,11 +119,11 @@ fn testing_an_account_whose_refresh_token_was_revoked_says_so_and_takes_it_out()
     let (upstream, tokens) = (FakeUpstream::start(), FakeTokens::start());
     tokens.revoke("a");
     let gateway = Gateway::with("", &[Account::oauth("a", &upstream, &tokens)]);
-    let done = gateway.manage(&["account", "test", "a"]);
+    let done = gateway.run_command(&["account", "test", "a"]);
     assert_eq!(done.code, FAILED, "{done:#?}");
     assert!(done.stderr.contains("the account a is disabled"), "{done:#?}");
     assert!(!done.stderr.contains("refresh-a-"), "{done:#?}");
-    let listed = gateway.manage(&["account", "list", "--json"]).json();
+    let listed = gateway.run_command(&["account", "list", "--json"]).json();
     assert_eq!(listed[0]["state"], "disabled", "{listed}");
     assert_eq!(upstream.attempts(), 0);
 }
@@ -134,7 +134,7 @@ fn a_rotated_key_is_the_only_one_that_is_sent() {
     let upstream = FakeUpstream::start();
     let gateway = Gateway::simulated();
     add_beside(&gateway, &upstream);
-    gateway.manage(&["account", "disable", "kept", "--reason", "the key leaked"]).good();
+    gateway.run_command(&["account", "disable", "kept", "--reason", "the key leaked"]).ok_stdout();
     let rotate = |id: &str, words: &[&str]| {
         let program = gateway.program().env("NEXT", NEXT).args(["account", "rotate", id]).args(words);
         program.args(["--config"]).args([gateway.config()]).run()
@@ -149,9 +149,9 @@ fn a_rotated_key_is_the_only_one_that_is_sent() {
     }
     let done = rotate("kept", &["--api-key-env", "NEXT", "--json"]).json();
     assert_eq!((&done["state"], &done["disabled_reason"]), (&json!("disabled"), &json!("the key leaked")));
-    gateway.manage(&["account", "enable", "kept"]).good();
+    gateway.run_command(&["account", "enable", "kept"]).ok_stdout();
     until_status(&gateway, 200);
-    gateway.manage(&["account", "test", "kept"]).good();
+    gateway.run_command(&["account", "test", "kept"]).ok_stdout();
     let tokens: Vec<String> = upstream.ledger().into_iter().map(|attempt| attempt.token).collect();
     assert!(!tokens.is_empty() && tokens.iter().all(|token| token == NEXT), "{tokens:?}");
     assert!(!holds(&bytes_below(&gateway.home().join("data")), NEXT));

@@ -9,9 +9,9 @@ fn another_master_key_in_the_data_folder_opens_what_the_old_one_sealed() {
     let folder = gateway.home().join("data");
     let key = || std::fs::read(folder.join("master.key")).expect("the key");
     let words = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "PATH"];
-    gateway.manage(&words).good();
+    gateway.run_command(&words).ok_stdout();
     let before = key();
-    gateway.manage(&["master-key", "rotate"]).good();
+    gateway.run_command(&["master-key", "rotate"]).ok_stdout();
     assert_ne!(before, key());
     let next = "0123456789abcdef".repeat(4);
     let done = gateway.program().env("NEXT", &next).args(["master-key", "rotate", "--new-key-env", "NEXT", "--json"]);
@@ -23,9 +23,9 @@ fn another_master_key_in_the_data_folder_opens_what_the_old_one_sealed() {
     gateway.kill();
     gateway.start();
     for secret in [gateway.secret(), &secret] {
-        Call::get("/v1/models").key(secret).send(gateway.address()).good();
+        Call::get("/v1/models").key(secret).send(gateway.address()).ok_json();
     }
-    let listed = gateway.manage(&["account", "list", "--json"]).json();
+    let listed = gateway.run_command(&["account", "list", "--json"]).json();
     assert!(listed.as_array().is_some_and(|all| all.iter().all(|account| account["state"] == "enabled")), "{listed}");
 }
 
@@ -34,7 +34,7 @@ fn a_database_that_was_lost_is_told_where_the_settings_give_the_master_key() {
     let home = Home::with("master_key = { env = \"MASTER\" }");
     let master = "11".repeat(32);
     let run = |words: &[&str]| home.program(words).env("MASTER", &master).run();
-    run(&["key", "create", "--name", "first", "--user", "admin"]).good();
+    run(&["key", "create", "--name", "first", "--user", "admin"]).ok_stdout();
     let data = home.0.path().join("data");
     for name in ["imagate.db", "imagate.db-wal", "imagate.db-shm"] {
         drop(std::fs::remove_file(data.join(name)));
@@ -48,7 +48,7 @@ fn a_database_that_was_lost_is_told_where_the_settings_give_the_master_key() {
         assert!(!data.join("imagate.db").exists());
     }
     std::fs::remove_file(data.join("imagate.db.marker")).expect("the marker");
-    run(&["key", "list"]).good();
+    run(&["key", "list"]).ok_stdout();
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn a_master_key_of_the_settings_is_rotated_to_one_that_is_given() {
     let keys = ["11".repeat(32), "22".repeat(32)];
     let run = |master: &str, words: &[&str]| home.program(words).env("MASTER", master).env("NEXT", &keys[1]).run();
     let base = ["account", "add", "--name", "kept", "--base-url", ADDRESS, "--api-key-env", "IT_SECRET"];
-    run(&keys[0], &base).good();
+    run(&keys[0], &base).ok_stdout();
     let none = run(&keys[0], &["master-key", "rotate"]);
     assert_eq!(none.code, FAILED, "{none:#?}");
     let done = run(&keys[0], &["master-key", "rotate", "--new-key-env", "NEXT"]);
-    done.good();
+    done.ok_stdout();
     assert!(done.stderr.contains("replace it there"), "{done:#?}");
     let old = run(&keys[0], &["account", "list"]);
     assert_eq!(old.code, FAILED, "{old:#?}");

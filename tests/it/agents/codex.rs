@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::clients::install::node;
-use crate::kit::{Done, PATIENCE, Program, Shut, Tap};
+use crate::kit::{CommandOutput, Program, RecordingProxy, RefusingPort, TEST_TIMEOUT};
 
 /// What every caller here has beside its key, and what must not go upstream.
 const CANARIES: &str = "http_headers = { cookie = \"caller-canary=1\", openai-organization = \"caller-canary\" }\n";
@@ -29,13 +29,13 @@ pub(super) enum Release {
 pub(super) struct Codex {
     release: Release,
     home: TempDir,
-    nowhere: Shut,
+    nowhere: RefusingPort,
     key: String,
 }
 
 /// What it printed.
 pub(super) struct Told {
-    done: Done,
+    done: CommandOutput,
     events: Vec<Value>,
 }
 
@@ -59,24 +59,24 @@ impl Release {
 
 impl Codex {
     /// As README.md says: a provider of its own.
-    pub(super) fn with_provider(tap: &Tap, key: &str) -> Self {
+    pub(super) fn with_provider(tap: &RecordingProxy, key: &str) -> Self {
         Self::with(key, &(provider(tap) + CANARIES))
     }
 
     /// The same, and it gives up earlier than it would.
-    pub(super) fn impatient(tap: &Tap, key: &str) -> Self {
+    pub(super) fn impatient(tap: &RecordingProxy, key: &str) -> Self {
         let retries = "request_max_retries = 1\nstream_max_retries = 1\n";
         Self::with(key, &(provider(tap) + CANARIES + retries))
     }
 
     /// With so many seconds until it takes a silent stream for a broken one.
-    pub(super) fn with_idle_timeout(tap: &Tap, key: &str, seconds: u64) -> Self {
+    pub(super) fn with_idle_timeout(tap: &RecordingProxy, key: &str, seconds: u64) -> Self {
         Self::with(key, &format!("{}stream_idle_timeout_ms = {}\n", provider(tap), seconds * 1000))
     }
 
     /// Logged in at the chat product, which is when it offers its own image tool to the model. The key is still the
     /// gateway's.
-    pub(super) fn with_a_login(tap: &Tap, key: &str) -> Self {
+    pub(super) fn with_a_login(tap: &RecordingProxy, key: &str) -> Self {
         let lines = provider(tap).replace("name = \"imagate\"", "name = \"OpenAI\"\nrequires_openai_auth = true");
         let codex = Self::with(key, &(lines + CANARIES));
         std::fs::write(codex.home.path().join("auth.json"), login().to_string()).expect("a login");
@@ -85,7 +85,7 @@ impl Codex {
 
     /// Its built-in provider, with another address and the gateway's key.
     #[track_caller]
-    pub(super) fn redirected(tap: &Tap, key: &str) -> Self {
+    pub(super) fn redirected(tap: &RecordingProxy, key: &str) -> Self {
         let codex = Self::with(key, &format!("model = \"gpt-5.5\"\nopenai_base_url = \"{}\"\n", tap.base_url()));
         let secret = codex.home.path().join("secret");
         std::fs::write(&secret, key).expect("a secret");
@@ -97,7 +97,7 @@ impl Codex {
         let home = TempDir::new().expect("a directory");
         let config = format!("check_for_update_on_startup = false\n{config}{QUIET}");
         std::fs::write(home.path().join("config.toml"), config).expect("a configuration");
-        Self { release: Release::Newest, home, nowhere: Shut::new(), key: key.to_owned() }
+        Self { release: Release::Newest, home, nowhere: RefusingPort::new(), key: key.to_owned() }
     }
 
     pub(super) fn of(self, release: Release) -> Self {
@@ -125,7 +125,7 @@ impl Codex {
 
     fn program(&self) -> Program {
         let nowhere = self.nowhere.base_url();
-        Program::other(&self.release.binary(), self.home())
+        Program::for_program(&self.release.binary(), self.home())
             .env("CODEX_HOME", self.home())
             .env("IMAGATE_API_KEY", &self.key)
             .env("HTTPS_PROXY", nowhere.trim_end_matches("/v1"))
@@ -147,7 +147,7 @@ impl Codex {
     #[track_caller]
     fn run(&self, command: &[&str], task: &str) -> Told {
         let program = self.program().args(command).args(["--skip-git-repo-check", "--json", task]);
-        let done = program.run_within(2 * PATIENCE);
+        let done = program.run_within(2 * TEST_TIMEOUT);
         let events = done.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Told { done, events }
     }
@@ -166,7 +166,7 @@ impl Codex {
 }
 
 /// The provider of README.md, with the address of the wire.
-fn provider(tap: &Tap) -> String {
+fn provider(tap: &RecordingProxy) -> String {
     let readme = include_str!("../../../README.md");
     let mut blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```"));
     let (block, _) = blocks.find(|(block, _)| block.contains("[model_providers.")).expect("a provider in README.md");
@@ -222,7 +222,7 @@ impl Told {
         items.next().unwrap_or_else(|| panic!("no {kind}: {:#?}", self.done))
     }
 
-    pub(super) fn said(&self) -> &Done {
+    pub(super) fn said(&self) -> &CommandOutput {
         &self.done
     }
 }

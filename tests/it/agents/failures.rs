@@ -16,7 +16,7 @@ impl Failed {
     #[track_caller]
     fn with(script: &str) -> Self {
         let stage = Stage::set();
-        stage.upstream.always("sk-upstream-talks", script);
+        stage.upstream.always_for_token("sk-upstream-talks", script);
         let told = Codex::impatient(&stage.tap, stage.gateway.secret()).exec("How is it?");
         Self { stage, told }
     }
@@ -33,7 +33,7 @@ const TRIES: usize = 2;
 #[test]
 fn codex_says_that_a_key_is_wrong_and_nothing_is_spent() {
     let stage = Stage::set();
-    stage.upstream.converse(&[Turn::Says("All is well.")]);
+    stage.upstream.set_conversation(&[Turn::Says("All is well.")]);
     let told = Codex::impatient(&stage.tap, "sk-wrong").exec("How is it?");
     let failure = told.failure();
     assert!(failure.starts_with("unexpected status 401 Unauthorized: Invalid API key"), "{failure}");
@@ -72,7 +72,7 @@ fn codex_tries_again_when_the_upstream_fails_and_says_the_request_id() {
     let failure = failed.told.failure();
     assert!(failure.starts_with("unexpected status 502 Bad Gateway: Upstream request failed"), "{failure}");
     assert_eq!(failed.cost(), (TRIES * TRIES, TRIES * TRIES));
-    let records = failed.stage.gateway.settled(TRIES * TRIES);
+    let records = failed.stage.gateway.final_records(TRIES * TRIES);
     let last = records[TRIES * TRIES - 1]["request_id"].as_str().expect("an id");
     assert!(failure.ends_with(&format!("request id: {last}")), "{failure} {last}");
 }
@@ -95,7 +95,7 @@ fn codex_asks_as_often_as_the_contract_says() {
     for (script, requests) in [("status=500", 30), ("status=429 body=usage-limit", 1), ("status=400 body=parameter", 1)]
     {
         let stage = Stage::set();
-        stage.upstream.always("sk-upstream-talks", script);
+        stage.upstream.always_for_token("sk-upstream-talks", script);
         let told = Codex::with_provider(&stage.tap, stage.gateway.secret()).exec("How is it?");
         assert_eq!(stage.tap.requests().len(), requests, "{script}: {}", told.failure());
     }

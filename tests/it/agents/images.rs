@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use super::codex::{Codex, Release};
-use crate::kit::{Turn, specimen};
+use crate::kit::{Turn, image_specimen};
 
 fn draw(arguments: Value) -> Turn {
     Turn::Calls { namespace: Some("image_gen"), name: "imagegen", arguments }
@@ -17,8 +17,8 @@ fn the_image_tool_of_codex_draws_and_edits_to_the_disk() {
     let stage = Stage::set();
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
     let photo = codex.home().join("photo.png");
-    std::fs::write(&photo, &*specimen("png 96x64")).expect("a photo");
-    stage.upstream.converse(&[
+    std::fs::write(&photo, &*image_specimen("png 96x64")).expect("a photo");
+    stage.upstream.set_conversation(&[
         draw(json!({"prompt": "a red square [[size=1024x640]]"})),
         draw(json!({"prompt": "add a hat [[size=640x1024]]", "num_last_images_to_include": 1})),
         draw(json!({"prompt": "make it blue [[size=1280x640]]", "referenced_image_paths": [photo]})),
@@ -39,14 +39,14 @@ fn the_image_tool_of_codex_draws_and_edits_to_the_disk() {
     assert_eq!((edited(0), edited(1)), (None, Some(crate::kit::sha256(&images[0]))));
     assert_eq!(edited(2), Some(crate::kit::sha256(&std::fs::read(&photo).expect("a photo"))));
     stage.passed(4);
-    assert!(stage.gateway.settled(7).iter().all(|record| record["state"] == "succeeded"));
+    assert!(stage.gateway.final_records(7).iter().all(|record| record["state"] == "succeeded"));
 }
 
 #[test]
 fn a_parameter_that_the_image_tool_may_not_use_is_told_to_the_model_and_costs_nothing() {
     let stage = Stage::set();
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
-    stage.upstream.converse(&[
+    stage.upstream.set_conversation(&[
         draw(json!({"prompt": "a cut-out", "transparent_background": true})),
         Turn::Says("Not transparent, then."),
     ]);
@@ -67,9 +67,9 @@ const REPEATS: usize = 5;
 fn what_may_have_been_paid_for_is_not_asked_for_again_however_often_the_image_tool_of_codex_does() {
     for script in ["hang-up how=reset", "status=400 body=policy", "data=empty", "status=524 body=html"] {
         let stage = Stage::set();
-        stage.upstream.always("sk-upstream-draws", script);
+        stage.upstream.always_for_token("sk-upstream-draws", script);
         let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
-        stage.upstream.converse(&[draw(json!({"prompt": "a red square"})), Turn::Says("It failed.")]);
+        stage.upstream.set_conversation(&[draw(json!({"prompt": "a red square"})), Turn::Says("It failed.")]);
         assert_eq!(codex.exec("Draw a red square.").message(), "It failed.");
         assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), REPEATS, "{script}");
         let ledger = stage.upstream.ledger();
@@ -85,10 +85,10 @@ fn the_same_image_can_be_drawn_twice_in_one_turn_and_in_another() {
     let stage = Stage::set();
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret());
     let again = || draw(json!({"prompt": "a red square"}));
-    stage.upstream.converse(&[again(), again(), Turn::Says("Two.")]);
+    stage.upstream.set_conversation(&[again(), again(), Turn::Says("Two.")]);
     assert_eq!(codex.exec("Draw it twice.").message(), "Two.");
     assert_eq!(codex.generated().len(), 2);
-    stage.upstream.converse(&[again(), Turn::Says("One more.")]);
+    stage.upstream.set_conversation(&[again(), Turn::Says("One more.")]);
     assert_eq!(codex.exec("Draw it again.").message(), "One more.");
     assert_eq!(codex.generated().len(), 3);
     assert_eq!(stage.tap.requests_to("POST", "/v1/images/generations").len(), 3);
@@ -101,7 +101,7 @@ fn the_same_image_can_be_drawn_twice_in_one_turn_and_in_another() {
 #[ignore = "cargo xtask tours"]
 fn the_hosted_tool_of_an_older_codex_draws_to_the_disk() {
     let stage = Stage::set();
-    stage.upstream.converse(&[Turn::Draws]);
+    stage.upstream.set_conversation(&[Turn::Draws]);
     let codex = Codex::with_a_login(&stage.tap, stage.gateway.secret()).of(Release::V0_125).without_compression();
     assert_eq!(codex.exec("Draw a red cube.").message(), "Here is your image.");
     // Before its task this release lists the models, a request that the gateway passes on to the account for responses.
@@ -112,5 +112,5 @@ fn the_hosted_tool_of_an_older_codex_draws_to_the_disk() {
     let image = STANDARD.decode(&attempt.images[0]).expect("base64");
     assert!(codex.generated().iter().any(|(_, file)| *file == image), "the file is another image");
     stage.passed(1);
-    assert_eq!(stage.gateway.settled(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stage.gateway.final_records(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
 }

@@ -9,7 +9,7 @@ use crate::kit::Turn;
 #[test]
 fn codex_completes_a_turn_through_its_own_provider() {
     let stage = Stage::set();
-    stage.upstream.converse(&[Turn::Says("All is well.")]);
+    stage.upstream.set_conversation(&[Turn::Says("All is well.")]);
     let told = Codex::with_provider(&stage.tap, stage.gateway.secret()).exec("How is it?");
     assert_eq!(told.message(), "All is well.");
     let attempt = stage.upstream.ledger().remove(0);
@@ -23,7 +23,7 @@ fn codex_completes_a_turn_through_its_own_provider() {
     }
     assert_eq!(sent.header("cookie"), Some("caller-canary=1"));
     stage.passed(1);
-    let record = stage.gateway.settled(1).remove(0);
+    let record = stage.gateway.final_records(1).remove(0);
     assert_eq!((&record["state"], &record["stream"]), (&json!("succeeded"), &json!(true)));
     assert_eq!(record["host_usage"]["output_tokens"], 50, "{record}");
 }
@@ -32,7 +32,7 @@ fn codex_completes_a_turn_through_its_own_provider() {
 fn codex_goes_on_with_what_a_tool_of_its_own_has_said() {
     let stage = Stage::set();
     let call = |name: &'static str, arguments: Value| Turn::Calls { namespace: None, name, arguments };
-    stage.upstream.converse(&[
+    stage.upstream.set_conversation(&[
         call("exec_command", json!({"cmd": "echo from-the-shell"})),
         call("get_goal", json!({})),
         Turn::Says("The shell works."),
@@ -53,14 +53,14 @@ fn codex_goes_on_with_what_a_tool_of_its_own_has_said() {
         outputs(1)
     );
     stage.passed(3);
-    assert_eq!(stage.gateway.settled(3).len(), 3);
+    assert_eq!(stage.gateway.final_records(3).len(), 3);
 }
 
 #[test]
 fn codex_replays_an_image_that_it_never_asked_for() {
     let stage = Stage::set();
     let codex = Codex::with_provider(&stage.tap, stage.gateway.secret());
-    stage.upstream.converse(&[Turn::Draws, Turn::Says("It is red.")]);
+    stage.upstream.set_conversation(&[Turn::Draws, Turn::Says("It is red.")]);
     assert_eq!(codex.exec("Draw a red cube.").message(), "Here is your image.");
     assert_eq!(codex.resume("Which colour has it?").message(), "It is red.");
     let ledger = stage.upstream.ledger();
@@ -68,7 +68,7 @@ fn codex_replays_an_image_that_it_never_asked_for() {
     let drawn = input.as_array().and_then(|items| items.iter().find(|item| item["type"] == "image_generation_call"));
     assert_eq!(drawn.expect("the image")["result"].as_str(), ledger[0].images.first().map(String::as_str));
     stage.passed(2);
-    let records = stage.gateway.settled(2);
+    let records = stage.gateway.final_records(2);
     let images = |at: usize| records[at]["delivered"].as_array().map(Vec::len);
     assert_eq!((images(0), images(1)), (Some(1), Some(0)));
 }
@@ -76,7 +76,7 @@ fn codex_replays_an_image_that_it_never_asked_for() {
 #[test]
 fn the_redirected_provider_of_codex_falls_back_from_its_websocket_at_once() {
     let stage = Stage::set();
-    stage.upstream.converse(&[Turn::Says("All is well.")]);
+    stage.upstream.set_conversation(&[Turn::Says("All is well.")]);
     let told = Codex::redirected(&stage.tap, stage.gateway.secret()).exec("How is it?");
     assert_eq!(told.message(), "All is well.");
     let requests = stage.tap.requests();
@@ -94,7 +94,9 @@ fn the_redirected_provider_of_codex_falls_back_from_its_websocket_at_once() {
 #[ignore = "cargo xtask tours"]
 fn codex_waits_for_an_image_that_takes_longer_than_its_patience() {
     let stage = Stage::set();
-    stage.upstream.always("sk-upstream-talks", "events=created,added,generating,~45000,k,~45000,k,item,text,c");
+    stage
+        .upstream
+        .always_for_token("sk-upstream-talks", "events=created,added,generating,~45000,k,~45000,k,item,text,c");
     let told = Codex::with_idle_timeout(&stage.tap, stage.gateway.secret(), 75).exec("Draw a red cube.");
     assert_eq!(told.message(), "Done.");
     assert_eq!((stage.tap.requests().len(), stage.upstream.attempts()), (1, 1));

@@ -5,18 +5,18 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::{FAILED, USAGE};
-use crate::kit::{Done, Program, facts, picture};
+use crate::kit::{CommandOutput, Program, format_and_size, image_file};
 
 /// A folder with one image of 1536x1024 in each format.
 fn folder() -> TempDir {
     let home = TempDir::new().expect("a directory");
     for (format, name) in [("png", "in.png"), ("jpeg", "in.jpg"), ("webp", "in.webp")] {
-        std::fs::write(home.path().join(name), &picture(1536, 1024, format)[..]).expect("a file");
+        std::fs::write(home.path().join(name), &image_file(1536, 1024, format)[..]).expect("a file");
     }
     home
 }
 
-fn upscale(home: &Path, words: &[&str]) -> Done {
+fn upscale(home: &Path, words: &[&str]) -> CommandOutput {
     Program::new(home).args(["upscale"]).args(words).run()
 }
 
@@ -32,10 +32,10 @@ fn a_file_becomes_a_larger_one_in_the_format_of_its_ending_or_its_own() {
         ("in.webp", "other.png", "other.png", "png"),
     ] {
         let done = upscale(home.path(), &[source, "--size", "3840x2160", "-o", output]);
-        assert_eq!(done.good(), format!("{expected}\n"), "{done:#?}");
+        assert_eq!(done.ok_stdout(), format!("{expected}\n"), "{done:#?}");
         assert!(done.stderr.contains("from 1536x1024 to 3840x2160"), "{done:#?}");
         let file = std::fs::read(home.path().join(expected)).expect("the file");
-        assert_eq!(facts(&file), (format.to_owned(), "3840x2160".to_owned()), "{source} {output}");
+        assert_eq!(format_and_size(&file), (format.to_owned(), "3840x2160".to_owned()), "{source} {output}");
     }
 }
 
@@ -44,7 +44,7 @@ fn an_image_may_come_from_standard_input() {
     let home = folder();
     let program = Program::new(home.path()).stdin(&home.path().join("in.jpg"));
     let done = program.args(["upscale", "-", "--size", "2048x2048", "-o", "out", "--fit", "stretch"]).run();
-    assert_eq!(done.good(), "out.jpg\n");
+    assert_eq!(done.ok_stdout(), "out.jpg\n");
 }
 
 #[test]
@@ -67,15 +67,15 @@ fn what_does_not_fit_is_wrong_usage_and_changes_nothing() {
     assert_eq!(std::fs::read(home.path().join("there.png")).expect("the file"), b"mine");
     assert!(!home.path().join("out.png").exists());
     let done = upscale(home.path(), &["in.png", "--size", "3840x2160", "-o", "there.png", "--force"]);
-    assert_eq!(done.good(), "there.png\n");
+    assert_eq!(done.ok_stdout(), "there.png\n");
 }
 
 #[test]
 fn a_file_that_cannot_be_resized_is_a_failure_that_says_why() {
     let home = folder();
     std::fs::write(home.path().join("text.png"), "no image").expect("a file");
-    std::fs::write(home.path().join("wide.png"), &picture(4096, 2048, "png")[..]).expect("a file");
-    std::fs::write(home.path().join("half.jpg"), &picture(1536, 1024, "jpeg")[..2000]).expect("a file");
+    std::fs::write(home.path().join("wide.png"), &image_file(4096, 2048, "png")[..]).expect("a file");
+    std::fs::write(home.path().join("half.jpg"), &image_file(1536, 1024, "jpeg")[..2000]).expect("a file");
     for (file, reason) in [
         ("absent.png", "absent.png cannot be read"),
         ("text.png", "not a PNG, JPEG or WebP image"),

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::install::{python, script};
 use super::pictures;
-use crate::kit::{Call, Gateway, setting};
+use crate::kit::{Call, Gateway, env_setting};
 
 const TOKEN: &str = "admin-token-canary-0123456789abcdef";
 
@@ -20,14 +20,14 @@ fn fuzz(gateway: &Gateway, words: &[&str], key: &str) {
     let pictures = pictures();
     let printed = |words: &[&str], file: &str| {
         let place = gateway.home().join(file);
-        std::fs::write(&place, gateway.program().args(words).run().good()).expect("the served document");
+        std::fs::write(&place, gateway.program().args(words).run().ok_stdout()).expect("the served document");
         place
     };
     let document = printed(words, "fuzzed.json");
     // An error of the operators' API may be one of the callers' too.
     let callers = printed(&["openapi"], "gateway.json");
     let interpreter = python("IMAGATE_PY_SCHEMATHESIS", "schemathesis", "schemathesis");
-    let number = |name: &str, usual: &str| setting(name).map_or(usual.into(), |text| text);
+    let number = |name: &str, usual: &str| env_setting(name).map_or(usual.into(), |text| text);
     let output = Command::new(interpreter)
         .args(["-m", "schemathesis.cli", "run"])
         .arg(&document)
@@ -64,5 +64,5 @@ fn a_schema_driven_fuzz_of_the_operators_api_finds_none_either() {
     let gateway = Gateway::with_secrets("admin_token = { env = \"IT_ADMIN\" }", &[], &[("IT_ADMIN", TOKEN)]);
     fuzz(&gateway, &["openapi", "admin"], TOKEN);
     // Whatever it has made, changed and deleted.
-    Call::get("/admin/v1/me").key(TOKEN).send(gateway.address()).good();
+    Call::get("/admin/v1/me").key(TOKEN).send(gateway.address()).ok_json();
 }

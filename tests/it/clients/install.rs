@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::setting;
+use crate::kit::env_setting;
 
 /// A script of `tests/clients`.
 pub(crate) fn script(name: &str) -> PathBuf {
@@ -34,7 +34,7 @@ fn once(shelf: &str, name: &str, mark: &str, fill: impl FnOnce(&Path)) -> PathBu
 
 /// An interpreter with these packages.
 pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf {
-    if let Some(given) = setting(variable) {
+    if let Some(given) = env_setting(variable) {
         return given.into();
     }
     let home = once("venv", name, requirements, |home| {
@@ -47,7 +47,7 @@ pub(crate) fn python(variable: &str, name: &str, requirements: &str) -> PathBuf 
 
 /// A folder with these packages of Node.
 pub(crate) fn modules(variable: &str, name: &str, packages: &[&str]) -> PathBuf {
-    if let Some(given) = setting(variable) {
+    if let Some(given) = env_setting(variable) {
         return given.into();
     }
     once("clients", name, &packages.join(" "), |home| {

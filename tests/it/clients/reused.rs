@@ -6,7 +6,7 @@ use imagate::client::{Client, EditRequest, Error, Input};
 
 use super::install::{node, python, script};
 use super::pictures;
-use crate::kit::{FakeUpstream, Gateway, specimen};
+use crate::kit::{FakeUpstream, Gateway, image_specimen};
 
 /// Sizes of images in bytes, unsorted.
 const SIZES: [usize; 10] =
@@ -16,7 +16,7 @@ const SIZES: [usize; 10] =
 #[track_caller]
 fn costs_ten_each(command: &mut Command, users: &[&str]) {
     let (upstream, pictures) = (FakeUpstream::digesting(), pictures());
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     command.env("BASE_URL", gateway.base_url()).env("API_KEY", gateway.secret()).env("PICTURES", pictures.path());
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     let output = command.output().expect("the script starts");
@@ -46,12 +46,12 @@ fn ten_edits_over_one_connection_of_node_make_ten_images() {
 #[test]
 fn ten_edits_over_one_client_of_rust_make_ten_images() {
     let upstream = FakeUpstream::digesting();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let client = Client::new(&gateway.base_url(), gateway.secret()).expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let edits = async {
         for size in SIZES {
-            let mut image = specimen("png 96x64").to_vec();
+            let mut image = image_specimen("png 96x64").to_vec();
             image.resize(size, 7);
             let request = EditRequest::new("a hat").image(Input::from_bytes(image));
             assert_eq!(client.images().edit(request).await?.len(), 1, "{size}");

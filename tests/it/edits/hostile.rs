@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::kit::{Call, FakeUpstream, Form, Gateway, alpha_png, eventually, picture, sha256};
+use crate::kit::{Call, FakeUpstream, Form, Gateway, alpha_png, eventually, image_file, sha256};
 
 fn image() -> Arc<Vec<u8>> {
-    picture(64, 64, "png")
+    image_file(64, 64, "png")
 }
 
 /// A body with a boundary of its own.
@@ -28,7 +28,7 @@ fn written(end: &str, tail: &str) -> Vec<u8> {
 #[test]
 fn a_form_that_cannot_be_one_is_a_400_and_costs_the_upstream_nothing() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let good = written("\r\n", "--\r\n");
     let mut calls: Vec<(&str, Call)> = [
         ("no boundary parameter", "multipart/form-data", good.clone()),
@@ -49,23 +49,24 @@ fn a_form_that_cannot_be_one_is_a_400_and_costs_the_upstream_nothing() {
         "a boundary of 300 characters",
         raw(&gateway, &format!("multipart/form-data; boundary={long}"), good.clone()),
     ));
+    let form = Form::with_required_fields;
     let with = |form: Form| form.file("image", &image()).call().key(gateway.secret());
     let empty: [Arc<Vec<u8>>; 0] = [];
     calls.extend([
-        ("a part without a name", with(Form::minimum().part("content-disposition: form-data", empty.clone()))),
-        ("a part without headers", with(Form::minimum().part("x-nothing: 1", empty.clone()))),
-        ("a part header of 1 MB", with(Form::minimum().part(&format!("x: {}", "y".repeat(1 << 20)), empty.clone()))),
-        ("a thousand part headers", with(Form::minimum().part(&"x: y\r\n".repeat(1000), empty))),
+        ("a part without a name", with(form().part("content-disposition: form-data", empty.clone()))),
+        ("a part without headers", with(form().part("x-nothing: 1", empty.clone()))),
+        ("a part header of 1 MB", with(form().part(&format!("x: {}", "y".repeat(1 << 20)), empty.clone()))),
+        ("a thousand part headers", with(form().part(&"x: y\r\n".repeat(1000), empty))),
         (
             "text that is no UTF-8",
-            with(Form::minimum().part("content-disposition: form-data; name=\"user\"", [Arc::new(vec![0xff, 0xfe])])),
+            with(form().part("content-disposition: form-data; name=\"user\"", [Arc::new(vec![0xff, 0xfe])])),
         ),
-        ("two different prompts", with(Form::minimum().text("prompt", "another"))),
-        ("two different sizes", with(Form::minimum().text("size", "1024x1024").text("size", "1536x1024"))),
-        ("two masks", with(Form::minimum().file("mask", &alpha_png(64, 64)).file("mask", &alpha_png(64, 64)))),
+        ("two different prompts", with(form().text("prompt", "another"))),
+        ("two different sizes", with(form().text("size", "1024x1024").text("size", "1536x1024"))),
+        ("two masks", with(form().file("mask", &alpha_png(64, 64)).file("mask", &alpha_png(64, 64)))),
         (
             "a nested form",
-            with(Form::minimum().part(
+            with(form().part(
                 "content-disposition: form-data; name=\"files\"\r\ncontent-type: multipart/mixed; boundary=z",
                 [image()],
             )),
@@ -86,22 +87,22 @@ fn a_form_that_cannot_be_one_is_a_400_and_costs_the_upstream_nothing() {
 #[test]
 fn a_flood_of_parts_is_refused_and_the_gateway_stays_small() {
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
-    gateway.edit(Form::minimum().file("image", &image())).good();
+    let mut gateway = Gateway::with_upstream(&upstream);
+    gateway.edit(Form::with_required_fields().file("image", &image())).ok_json();
     gateway.server().reset_peak();
     let before = gateway.server().peak_bytes();
     let empty: [Arc<Vec<u8>>; 0] = [];
     let part =
         |form: Form, name: &str| form.part(&format!("content-disposition: form-data; name=\"{name}\""), empty.clone());
-    let parts = (0..50_000).fold(Form::minimum(), |form, at| part(form, &format!("f{at}")));
-    let users = (0..50_000).fold(Form::minimum(), |form, _| part(form, "user"));
-    let long =
-        Form::minimum().part("content-disposition: form-data; name=\"prompt\"", [Arc::new(vec![b'x'; 40 << 20])]);
+    let parts = (0..50_000).fold(Form::with_required_fields(), |form, at| part(form, &format!("f{at}")));
+    let users = (0..50_000).fold(Form::with_required_fields(), |form, _| part(form, "user"));
+    let long = Form::with_required_fields()
+        .part("content-disposition: form-data; name=\"prompt\"", [Arc::new(vec![b'x'; 40 << 20])]);
     for form in [parts, users, long] {
         let (_, answer) =
             form.file("image", &image()).call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
         assert!([400, 413].contains(&answer.status), "{:.300}", answer.text());
-        answer.error(answer.status);
+        answer.error_object(answer.status);
     }
     let rise = gateway.server().peak_bytes().saturating_sub(before);
     assert!(rise < 32 << 20, "{rise} bytes");
@@ -111,7 +112,7 @@ fn a_flood_of_parts_is_refused_and_the_gateway_stays_small() {
 #[test]
 fn what_looks_like_a_boundary_inside_a_file_is_a_part_of_the_file() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for inside in
         ["--x", "\n--x\r\n", "\r\n--", "\r\n-x--", "\r--x--\r\n", "\r\n--\r\n--", "\r\r\n-", "\r\n\r\n--y--\r\n"]
     {
@@ -129,7 +130,7 @@ fn what_looks_like_a_boundary_inside_a_file_is_a_part_of_the_file() {
             if answer.status == 200 {
                 assert_eq!(upstream.ledger().pop().expect("an attempt").files()[0].digest, sha256(&file), "{inside:?}");
             } else {
-                assert_eq!(answer.error(400)["param"], "image", "{inside:?}");
+                assert_eq!(answer.error_object(400)["param"], "image", "{inside:?}");
             }
         }
     }
@@ -138,7 +139,7 @@ fn what_looks_like_a_boundary_inside_a_file_is_a_part_of_the_file() {
 #[test]
 fn a_good_form_is_read_in_pieces_of_any_size_and_with_any_decoration() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let body = written("\r\n", "--\r\n");
     let kinds = [
         "multipart/form-data; boundary=x",
@@ -148,31 +149,31 @@ fn a_good_form_is_read_in_pieces_of_any_size_and_with_any_decoration() {
     ];
     for kind in kinds {
         println!("{kind}");
-        raw(&gateway, kind, body.clone()).send(gateway.address()).good();
+        raw(&gateway, kind, body.clone()).send(gateway.address()).ok_json();
     }
     for size in [1, 2, 3, 13, 63, 64, 65, 4096] {
-        raw(&gateway, kinds[0], body.clone()).in_chunks_of(size).send(gateway.address()).good();
+        raw(&gateway, kinds[0], body.clone()).in_chunks_of(size).send(gateway.address()).ok_json();
     }
     let decorated = [b"a preamble\r\n".to_vec(), written("\r\n", "--\r\nan epilogue")].concat();
-    raw(&gateway, kinds[0], decorated).send(gateway.address()).good();
+    raw(&gateway, kinds[0], decorated).send(gateway.address()).ok_json();
     // Without the last line end, as some clients send it.
-    raw(&gateway, kinds[0], written("\r\n", "--")).send(gateway.address()).good();
+    raw(&gateway, kinds[0], written("\r\n", "--")).send(gateway.address()).ok_json();
     for attempt in upstream.ledger() {
         assert_eq!(attempt.files()[0].digest, sha256(&image()));
         assert_eq!(attempt.fields()["prompt"], "a red cube");
     }
-    gateway.settled(14);
+    gateway.final_records(14);
 }
 
 #[test]
 fn an_upload_that_stops_half_way_leaves_nothing_behind() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let form = Form::minimum().big_file("image", crate::kit::stretched_png(64, 64, 3 << 20));
+    let gateway = Gateway::with_upstream(&upstream);
+    let form = Form::with_required_fields().big_file("image", crate::kit::stretched_png(64, 64, 3 << 20));
     for _ in 0..8 {
         drop(form.clone().unfinished().header("x-cut", "1").key(gateway.secret()).dispatch(gateway.address()));
     }
-    gateway.edit(Form::minimum().file("image", &image())).good();
+    gateway.edit(Form::with_required_fields().file("image", &image())).ok_json();
     assert_eq!(upstream.attempts(), 1, "half a form is no job");
     eventually("only the whole request is recorded", || (gateway.records().len() == 1).then_some(()));
 }
@@ -180,7 +181,7 @@ fn an_upload_that_stops_half_way_leaves_nothing_behind() {
 #[test]
 fn names_of_files_go_nowhere() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let before = listing(&gateway);
     for name in [
         "../../escape.png",
@@ -191,16 +192,16 @@ fn names_of_files_go_nowhere() {
         &"n".repeat(4000),
     ] {
         let headers = format!("content-disposition: form-data; name=\"image\"; filename=\"{name}\"");
-        let answer = gateway.edit(Form::minimum().part(&headers, [image()]));
+        let answer = gateway.edit(Form::with_required_fields().part(&headers, [image()]));
         if answer.status != 200 {
-            answer.error(400);
+            answer.error_object(400);
             continue;
         }
         let attempt = upstream.ledger().pop().expect("an attempt");
         assert!(!format!("{attempt:?}").contains("canary") && !format!("{:?}", attempt.parts).contains("escape"));
         assert_eq!(attempt.header("x-injected"), None);
     }
-    assert!(!gateway.said().contains("canary"));
+    assert!(!gateway.output().contains("canary"));
     assert_eq!(listing(&gateway), before);
 }
 
@@ -226,7 +227,7 @@ pub(super) fn listing(gateway: &Gateway) -> Vec<String> {
 #[test]
 fn hostile_json_is_refused_as_everywhere() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for body in [
         String::new(),
         "[]".to_owned(),
@@ -235,7 +236,7 @@ fn hostile_json_is_refused_as_everywhere() {
         "{\"model\":\"gpt-image-2\",\"prompt\":\"a\",\"images\":[{\"image_url\":\"data:image/png;base64,".to_owned(),
     ] {
         let answer = raw(&gateway, "application/json", body).send(gateway.address());
-        let error = answer.error(400);
+        let error = answer.error_object(400);
         assert_eq!(error["code"], "invalid_request_error", "{error}");
         assert!(error["param"].is_null() || error["param"] == "images", "{error}");
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::hostile::listing;
-use crate::kit::{Account, Answer, Call, FakeUpstream, Form, Gateway, Pieces, alpha_png, heavy, stretched_png};
+use crate::kit::{
+    Account, Answer, Call, FakeUpstream, Form, Gateway, Pieces, alpha_png, heavy_test_lock, stretched_png,
+};
 
 /// An image or a mask must be smaller than this.
 const LIMIT: usize = 52_428_800;
@@ -16,7 +18,7 @@ const PEAK_BYTES: u64 = 256 << 20;
 
 #[track_caller]
 fn is_too_large(answer: &Answer, param: &str) {
-    let error = answer.error(413);
+    let error = answer.error_object(413);
     let expected = (&json!("invalid_request_error"), &json!("request_too_large"), &json!(param));
     assert_eq!((&error["type"], &error["code"], &error["param"]), expected, "{error}");
     assert_eq!(answer.should_retry(), Some("false"));
@@ -24,12 +26,12 @@ fn is_too_large(answer: &Answer, param: &str) {
 
 #[test]
 fn the_limit_holds_to_the_byte_for_images_and_masks() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    let image = || Form::minimum().file("image[]", &alpha_png(64, 64));
+    let gateway = Gateway::with_upstream(&upstream);
+    let image = || Form::with_required_fields().file("image[]", &alpha_png(64, 64));
     for (length, param) in [(LIMIT - 1, None), (LIMIT, Some("image")), (LIMIT + 1, Some("image"))] {
-        let form = Form::minimum().big_file("image", stretched_png(64, 64, length));
+        let form = Form::with_required_fields().big_file("image", stretched_png(64, 64, length));
         verdict(&gateway, &upstream, form, length, param);
     }
     for (length, param) in [(LIMIT - 1, None), (LIMIT, Some("mask")), (LIMIT + 1, Some("mask"))] {
@@ -38,7 +40,8 @@ fn the_limit_holds_to_the_byte_for_images_and_masks() {
     }
     // The second of two images names itself, and the mask may come first.
     verdict(&gateway, &upstream, image().big_file("image[1]", stretched_png(64, 64, LIMIT)), LIMIT, Some("image[1]"));
-    let first = Form::minimum().big_file("mask", stretched_png(64, 64, LIMIT)).file("image", &alpha_png(64, 64));
+    let first =
+        Form::with_required_fields().big_file("mask", stretched_png(64, 64, LIMIT)).file("image", &alpha_png(64, 64));
     verdict(&gateway, &upstream, first, LIMIT, Some("mask"));
     assert_eq!(upstream.attempts(), 2);
 }
@@ -48,7 +51,7 @@ fn verdict(gateway: &Gateway, upstream: &FakeUpstream, form: Form, length: usize
     println!("{length} {param:?}");
     let (_, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
     let Some(param) = param else {
-        answer.good();
+        answer.ok_json();
         let attempt = upstream.ledger().pop().expect("an attempt");
         assert!(attempt.parts.iter().any(|part| part.length == length as u64), "the whole file went upstream");
         return;
@@ -58,12 +61,12 @@ fn verdict(gateway: &Gateway, upstream: &FakeUpstream, form: Form, length: usize
 
 #[test]
 fn a_file_that_is_too_large_is_refused_as_soon_as_it_is() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let names = listing(&gateway);
     for (name, before) in [("image", 0), ("mask", 1), ("image[]", 3)] {
-        let form = (0..before).fold(Form::minimum(), |form, _| form.file("image[]", &alpha_png(64, 64)));
+        let form = (0..before).fold(Form::with_required_fields(), |form, _| form.file("image[]", &alpha_png(64, 64)));
         let form = form.big_file(name, stretched_png(64, 64, 400 << 20));
         let (taken, answer) = form.call().key(gateway.secret()).upload(gateway.address()).expect("an answer");
         println!("{name}: {taken} bytes were taken");
@@ -79,17 +82,17 @@ fn a_request_over_the_sum_of_all_limits_is_refused_when_it_is_announced() {
     let gateway = Gateway::simulated();
     let kind = "multipart/form-data; boundary=x";
     for length in [20 * LIMIT as u64, u64::MAX / 2] {
-        let call = Call::edit().key(gateway.secret()).header("content-type", kind).only_promising(length);
-        assert_eq!(call.send(gateway.address()).error(413)["code"], "request_too_large");
+        let call = Call::edit().key(gateway.secret()).header("content-type", kind).announcing_only(length);
+        assert_eq!(call.send(gateway.address()).error_object(413)["code"], "request_too_large");
     }
 }
 
 #[test]
 fn a_data_url_of_the_longest_length_is_taken_and_one_character_more_is_not() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     const LONGEST: usize = 20_971_520;
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let head = "data:image/png;base64,";
     // Padding for lengths that are no multiple of four: blanks are none of base64, so the type's name is stretched.
     let url = |length: usize| {
@@ -100,26 +103,26 @@ fn a_data_url_of_the_longest_length_is_taken_and_one_character_more_is_not() {
         format!("data:image/png{};base64,{base64}", "x".repeat(rest))
     };
     let ask = |length: usize| gateway.edit_json(json!({"images": [{"image_url": url(length)}]}));
-    ask(LONGEST).good();
+    ask(LONGEST).ok_json();
     let answer = ask(LONGEST + 1);
     assert!([400, 413].contains(&answer.status), "{:.300}", answer.text());
-    assert_eq!(answer.error(answer.status)["param"], "images[0].image_url");
+    assert_eq!(answer.error_object(answer.status)["param"], "images[0].image_url");
     assert_eq!(upstream.attempts(), 1);
 }
 
 /// Sixteen images of this length.
 fn sixteen(length: usize) -> Form {
     let image = stretched_png(64, 64, length);
-    (0..16).fold(Form::minimum(), |form, _| form.big_file("image[]", image.clone()))
+    (0..16).fold(Form::with_required_fields(), |form, _| form.big_file("image[]", image.clone()))
 }
 
 #[test]
 fn four_edits_of_sixteen_large_images_at_once_cost_little_memory() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     const LENGTH: usize = 49_000_000;
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
-    gateway.edit(Form::minimum().file("image", &alpha_png(64, 64))).good();
+    let mut gateway = Gateway::with_upstream(&upstream);
+    gateway.edit(Form::with_required_fields().file("image", &alpha_png(64, 64))).ok_json();
     let names = listing(&gateway);
     let form = sixteen(LENGTH);
     let digest = digest(&stretched_png(64, 64, LENGTH));
@@ -128,7 +131,7 @@ fn four_edits_of_sixteen_large_images_at_once_cost_little_memory() {
         for _ in 0..4 {
             let call = form.clone().call().key(gateway.secret());
             let address = gateway.address();
-            scope.spawn(move || call.upload(address).expect("an answer").1.good());
+            scope.spawn(move || call.upload(address).expect("an answer").1.ok_json());
         }
     });
     let peak = gateway.server().peak_bytes();
@@ -141,7 +144,7 @@ fn four_edits_of_sixteen_large_images_at_once_cost_little_memory() {
     }
     assert_eq!(ledger.len(), 5);
     assert_eq!(listing(&gateway), names);
-    assert!(gateway.settled(5).iter().all(|record| record["state"] == "succeeded"));
+    assert!(gateway.final_records(5).iter().all(|record| record["state"] == "succeeded"));
 }
 
 fn digest(pieces: &Pieces) -> Vec<u8> {
@@ -152,21 +155,21 @@ fn digest(pieces: &Pieces) -> Vec<u8> {
 
 #[test]
 fn no_file_is_left_after_any_end() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let names = listing(&gateway);
     let form = |script: &str| {
         let prompt = format!("a cube [[{script}]]");
         let form = Form::new().text("model", "gpt-image-2").text("prompt", &prompt);
         form.big_file("image[]", stretched_png(64, 64, 5 << 20)).big_file("image[]", stretched_png(80, 80, 3 << 20))
     };
-    gateway.edit(form("")).good();
+    gateway.edit(form("")).ok_json();
     assert_eq!(listing(&gateway), names, "after success");
-    gateway.edit(form("status=500")).error(502);
+    gateway.edit(form("status=500")).error_object(502);
     gateway.edit(form("cut=50%"));
     assert_eq!(listing(&gateway), names, "after an error");
-    gateway.edit(form("").text("size", "1x1")).error(400);
+    gateway.edit(form("").text("size", "1x1")).error_object(400);
     assert_eq!(listing(&gateway), names, "after a refusal");
     // The caller leaves while it uploads, and while it waits.
     drop(form("").unfinished().key(gateway.secret()).dispatch(gateway.address()).expect("a connection"));
@@ -193,25 +196,25 @@ fn no_file_is_left_after_any_end() {
     drop(halves);
     assert_eq!(listing(&gateway), names, "after a kill in the middle of an upload");
     gateway.start();
-    gateway.edit(form("")).good();
+    gateway.edit(form("")).ok_json();
     let states: Vec<Value> = gateway.records().iter().map(|record| record["state"].clone()).collect();
     assert!(states.contains(&json!("succeeded")), "{states:?}");
 }
 
 #[test]
 fn the_same_upload_is_served_again_and_again_without_growing() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
+    let mut gateway = Gateway::with_upstream(&upstream);
     let image: Arc<Vec<u8>> = alpha_png(512, 512);
-    let form = || (0..16).fold(Form::minimum(), |form, _| form.file("image[]", &image));
+    let form = || (0..16).fold(Form::with_required_fields(), |form, _| form.file("image[]", &image));
     for _ in 0..3 {
-        gateway.edit(form()).good();
+        gateway.edit(form()).ok_json();
     }
     gateway.server().reset_peak();
     let before = gateway.server().peak_bytes();
     for _ in 0..30 {
-        gateway.edit(form()).good();
+        gateway.edit(form()).ok_json();
     }
     let rise = gateway.server().peak_bytes().saturating_sub(before);
     assert!(rise < 16 << 20, "{rise} bytes");

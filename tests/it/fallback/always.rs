@@ -2,7 +2,7 @@
 //! is neither thrown away nor paid for again, and the record says what may have been paid for twice.
 
 use super::*;
-use crate::kit::{Events, eventually, setting};
+use crate::kit::{Events, env_setting};
 
 /// Failures after which an image may have been paid for.
 pub(super) const LOST: [&str; 11] = [
@@ -29,12 +29,12 @@ fn always(gateway: &Gateway, with: Value) -> Call {
 }
 
 fn short(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with(SHORT, &[Account::at("only", upstream)])
+    Gateway::with(SHORT, &[Account::for_upstream("only", upstream)])
 }
 
 /// An account that makes each image by a call of its own.
 fn one_by_one(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with(SHORT, &[Account::at("only", upstream).speaking_responses()])
+    Gateway::with(SHORT, &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
 /// The classes of the attempts of a record; an image has none.
@@ -48,15 +48,15 @@ fn what_may_have_been_paid_is_made_smaller_for_those_who_accept_that() {
     for script in LOST {
         let upstream = FakeUpstream::start();
         let gateway = short(&upstream);
-        upstream.next(script);
+        upstream.script_next(script);
         let answer = always(&gateway, json!({})).send(gateway.address());
         println!("{script}");
-        let body = answer.good();
+        let body = answer.ok_json();
         assert_eq!((&body["size"], &body["quality"]), (&json!("3840x2160"), &json!("medium")));
         assert_eq!(body["data"][0]["b64_json"], json!(upstream.ledger()[1].images[0]));
         assert_eq!(asked(&upstream), steps(&LADDER[..2]));
         is_told(&answer, &gateway, Some(LADDER[1]));
-        let record = gateway.settled(1).pop().expect("a record");
+        let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("succeeded"), &json!(true)), "{record}");
         assert_eq!(classes(&record), ["X", "-"]);
     }
@@ -66,13 +66,13 @@ fn what_may_have_been_paid_is_made_smaller_for_those_who_accept_that() {
 fn a_group_can_accept_that_for_all_of_its_callers() {
     let upstream = FakeUpstream::start();
     let top = "[[groups]]\nname = \"default\"\nfallback = \"always\"\n";
-    let gateway = Gateway::with(top, &[Account::at("only", &upstream)]);
+    let gateway = Gateway::with(top, &[Account::for_upstream("only", &upstream)]);
     upstream.in_turn(ONLY, &["status=502", "", "status=502"]);
     let answer = largest(&gateway, json!({})).send(gateway.address());
-    answer.good();
+    answer.ok_json();
     is_told(&answer, &gateway, Some(LADDER[1]));
     // A request decides for itself.
-    largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address()).error(502);
+    largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address()).error_object(502);
     assert_eq!(upstream.attempts(), 3);
 }
 
@@ -82,7 +82,7 @@ fn the_last_step_is_reached_also_where_the_upstream_is_silent_each_time() {
     let gateway = short(&upstream);
     upstream.in_turn(ONLY, &["stall=head", "stall=body", ""]);
     let answer = always(&gateway, json!({})).send(gateway.address());
-    assert_eq!(answer.good()["size"], "1536x1024");
+    assert_eq!(answer.ok_json()["size"], "1536x1024");
     assert_eq!(asked(&upstream), steps(&LADDER));
     is_told(&answer, &gateway, Some(LADDER[2]));
 }
@@ -99,11 +99,11 @@ fn what_may_have_been_paid_decides_the_error_whatever_came_of_the_smaller_images
         let gateway = short(&upstream);
         upstream.in_turn(ONLY, scripts);
         let answer = always(&gateway, json!({})).send(gateway.address());
-        let error = answer.error(502);
+        let error = answer.error_object(502);
         assert!(reasons.iter().any(|reason| error["reason"] == *reason), "{scripts:?}: {error}");
         assert_eq!((answer.should_retry(), answer.header(HEADER)), (Some("false"), None), "{scripts:?}");
         assert!(upstream.attempts() >= 2 && asked(&upstream) == steps(&LADDER[..upstream.attempts()]), "{scripts:?}");
-        let record = gateway.settled(1).pop().expect("a record");
+        let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], &record["fallback"]), (&json!("interrupted"), &Value::Null), "{record}");
         assert_eq!(record["maybe_paid_twice"], true, "{record}");
     }
@@ -120,11 +120,11 @@ fn what_is_refused_or_called_wrong_is_not_made_smaller() {
     ] {
         let upstream = FakeUpstream::start();
         let gateway = short(&upstream);
-        upstream.next(script);
+        upstream.script_next(script);
         let answer = always(&gateway, json!({})).send(gateway.address());
         assert_eq!(answer.status, status, "{script}: {:.300}", answer.text());
         assert_eq!((answer.should_retry(), upstream.attempts()), (Some("false"), 1), "{script}");
-        assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false, "{script}");
+        assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false, "{script}");
     }
 }
 
@@ -133,8 +133,8 @@ fn only_what_stands_on_the_ladder_is_made_again() {
     for (size, quality) in [("1024x1024", "high"), ("3840x2160", "low"), ("1536x1024", "medium")] {
         let upstream = FakeUpstream::start();
         let gateway = short(&upstream);
-        upstream.next("status=502");
-        always(&gateway, json!({"size": size, "quality": quality})).send(gateway.address()).error(502);
+        upstream.script_next("status=502");
+        always(&gateway, json!({"size": size, "quality": quality})).send(gateway.address()).error_object(502);
         assert_eq!(upstream.attempts(), 1, "{size} {quality}");
     }
 }
@@ -143,10 +143,10 @@ fn only_what_stands_on_the_ladder_is_made_again() {
 fn tokens_of_the_larger_image_are_recorded_beside_those_of_the_smaller_one() {
     let upstream = FakeUpstream::start();
     let gateway = short(&upstream);
-    upstream.next("data=empty tokens=1700");
+    upstream.script_next("data=empty tokens=1700");
     let answer = always(&gateway, json!({})).send(gateway.address());
-    assert_eq!(answer.good()["usage"]["output_tokens"], 196);
-    assert_eq!(gateway.settled(1)[0]["usage"]["output_tokens"], 1700 + 196);
+    assert_eq!(answer.ok_json()["usage"]["output_tokens"], 196);
+    assert_eq!(gateway.final_records(1)[0]["usage"]["output_tokens"], 1700 + 196);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_stream_goes_down_until_its_image_has_begun() {
     for script in ["stall=head", "status=502", "hang-up", "events=cut", "events=eof"] {
         let upstream = FakeUpstream::start();
         let gateway = short(&upstream);
-        upstream.next(script);
+        upstream.script_next(script);
         let answer = always(&gateway, json!({"stream": true})).send(gateway.address());
         assert_eq!((answer.status, answer.header(HEADER)), (200, Some("3840x2160 medium")), "{script}");
         let text = answer.text();
@@ -164,7 +164,7 @@ fn a_stream_goes_down_until_its_image_has_begun() {
     }
     let upstream = FakeUpstream::start();
     let gateway = short(&upstream);
-    upstream.next("events=p,cut");
+    upstream.script_next("events=p,cut");
     let answer = always(&gateway, json!({"stream": true, "partial_images": 1})).send(gateway.address());
     assert!(answer.text().contains("event: error"), "{}", answer.text());
     assert_eq!((upstream.attempts(), answer.header(HEADER)), (1, None), "its caller has a part of it");
@@ -173,28 +173,28 @@ fn a_stream_goes_down_until_its_image_has_begun() {
 #[test]
 fn a_stream_that_began_with_heartbeats_says_in_its_event_what_was_made() {
     // The interval of the heartbeats is that of the contract, and nothing shortens it.
-    if setting("IMAGATE_TEST_FAST").is_some() {
+    if env_setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("gate=late status=504 body=html");
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("gate=late status=504 body=html");
     let (heard, beats) = std::sync::mpsc::channel();
     let call = always(&gateway, json!({"stream": true}));
     let events = std::thread::scope(|scope| {
         let listener = scope.spawn(|| {
-            let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+            let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
             events.listener = Some(heard);
             events.rest()
         });
-        beats.recv_timeout(crate::kit::PATIENCE).expect("a heartbeat");
+        beats.recv_timeout(crate::kit::TEST_TIMEOUT).expect("a heartbeat");
         upstream.open_gate("late");
         listener.join().expect("the events")
     });
     let last = events.last().expect("an event");
     assert_eq!(last.name, "image_generation.completed");
     assert_eq!((&last.data["size"], &last.data["quality"]), (&json!("3840x2160"), &json!("medium")));
-    let record = gateway.settled(1).pop().expect("a record");
+    let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!((&record["fallback"], &record["maybe_paid_twice"]), (&json!("3840x2160 medium"), &json!(true)));
 }
 
@@ -202,9 +202,9 @@ fn a_stream_that_began_with_heartbeats_says_in_its_event_what_was_made() {
 fn several_images_of_one_call_go_down_together() {
     let upstream = FakeUpstream::start();
     let gateway = short(&upstream);
-    upstream.next("status=502");
+    upstream.script_next("status=502");
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!(asked(&upstream), steps(&LADDER[..2]));
     is_told(&answer, &gateway, Some(LADDER[1]));
 }
@@ -215,10 +215,10 @@ fn several_images_of_one_call_each_go_down_only_if_none_was_made() {
     let gateway = one_by_one(&upstream);
     upstream.in_turn(ONLY, &["status=502 body=html", "stall=head", "", ""]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (4, None));
     is_told(&answer, &gateway, Some(LADDER[1]));
-    assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], true);
+    assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], true);
 }
 
 #[test]
@@ -227,10 +227,10 @@ fn an_image_that_was_made_is_the_answer_and_no_other_is_made_for_it() {
     let gateway = one_by_one(&upstream);
     upstream.in_turn(ONLY, &["", "status=502 body=html"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
     is_told(&answer, &gateway, None);
-    let record = gateway.settled(1).pop().expect("a record");
+    let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!(record["maybe_paid_twice"], false, "{record}");
     assert_eq!(record["delivered"][0]["size"], "3840x2160");
 }
@@ -242,7 +242,7 @@ fn an_image_is_not_given_up_where_its_sibling_was_made() {
     // Longer than half of the time that is left.
     upstream.in_turn(ONLY, &["", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(2));
     assert_eq!(upstream.attempts(), 2);
     is_told(&answer, &gateway, None);
 }
@@ -254,7 +254,7 @@ fn an_image_is_not_given_up_where_no_smaller_one_would_follow() {
     // One is refused, so that nothing is made smaller, and the other one takes longer than half of the time.
     upstream.in_turn(ONLY, &["status=400 body=policy", "delay=4000"]);
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((upstream.attempts(), answer.header("x-imagate-missing")), (2, Some("1")));
     is_told(&answer, &gateway, None);
 }
@@ -263,9 +263,9 @@ fn an_image_is_not_given_up_where_no_smaller_one_would_follow() {
 fn an_image_is_not_given_up_for_a_caller_who_has_left() {
     let upstream = FakeUpstream::start();
     let gateway = short(&upstream);
-    upstream.next("delay=4000");
+    upstream.script_next("delay=4000");
     leave(&gateway, &upstream);
-    let record = gateway.settled(1).pop().expect("a record");
+    let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!((&record["state"], upstream.attempts()), (&json!("succeeded"), 1), "{record}");
     assert_eq!(record["delivered"][0]["quality"], "high", "{record}");
 }
@@ -274,7 +274,7 @@ fn an_image_is_not_given_up_for_a_caller_who_has_left() {
 fn nothing_is_made_smaller_in_the_last_eighth_of_the_time() {
     let upstream = FakeUpstream::start();
     let gateway = short(&upstream);
-    upstream.next("delay=5500 status=500");
+    upstream.script_next("delay=5500 status=500");
     largest(&gateway, json!({})).header(HEADER, "unpaid").send(gateway.address());
     assert_eq!(upstream.attempts(), 1);
 }
@@ -284,41 +284,41 @@ fn nothing_is_made_smaller_when_the_time_is_over() {
     let upstream = FakeUpstream::start();
     let gateway = one_by_one(&upstream);
     // Both have begun, so they may take all of the time.
-    upstream.always(ONLY, "tale=created,half,stall");
+    upstream.always_for_token(ONLY, "tale=created,half,stall");
     let answer = always(&gateway, json!({"n": 2})).send(gateway.address());
-    answer.error(502);
+    answer.error_object(502);
     assert_eq!((answer.should_retry(), upstream.attempts()), (Some("false"), 2));
-    assert_eq!(gateway.settled(1)[0]["maybe_paid_twice"], false);
+    assert_eq!(gateway.final_records(1)[0]["maybe_paid_twice"], false);
 }
 
 #[test]
 fn a_smaller_image_is_paid_once_under_its_key() {
     let upstream = FakeUpstream::start();
     let gateway = short(&upstream);
-    upstream.next("status=502");
+    upstream.script_next("status=502");
     let call = || always(&gateway, json!({})).header("idempotency-key", "k-1").send(gateway.address());
     let answers = [call(), call(), call()];
-    answers[0].good();
+    answers[0].ok_json();
     for again in &answers[1..] {
         assert_eq!((again.status, &again.body), (200, &answers[0].body));
         assert_eq!(again.header("x-imagate-replayed"), Some("true"));
         assert_eq!(again.header(HEADER), Some("3840x2160 medium"));
     }
     assert_eq!(upstream.attempts(), 2);
-    assert_eq!(gateway.settled(1).len(), 1);
+    assert_eq!(gateway.final_records(1).len(), 1);
 }
 
 #[test]
 fn who_was_told_to_come_back_gets_the_smaller_image() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[Account::at("only", &upstream)]);
-    upstream.next("gate=open status=502");
+    let gateway = Gateway::with("answer_deadline = \"1s\"\n", &[Account::for_upstream("only", &upstream)]);
+    upstream.script_next("gate=open status=502");
     let call = || always(&gateway, json!({})).send(gateway.address());
-    call().error(409);
+    call().error_object(409);
     upstream.open_gate("open");
     upstream.wait_until("the smaller image is asked for", |ledger| ledger.len() == 2);
     let answer = call();
-    answer.good();
+    answer.ok_json();
     assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
     is_told(&answer, &gateway, Some(LADDER[1]));
 }
@@ -334,32 +334,32 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream) {
 #[test]
 fn nothing_more_is_paid_for_a_caller_who_has_left() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("gate=open status=502");
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("gate=open status=502");
     leave(&gateway, &upstream);
     upstream.open_gate("open");
-    let record = gateway.settled(1).pop().expect("a record");
+    let record = gateway.final_records(1).pop().expect("a record");
     assert_eq!((&record["state"], &record["maybe_paid_twice"]), (&json!("interrupted"), &json!(false)), "{record}");
     // A retry reads what became of it.
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1).send(gateway.address());
-    retry.error(502);
+    retry.error_object(502);
     assert_eq!((retry.should_retry(), upstream.attempts()), (Some("false"), 1));
 }
 
 #[test]
 fn nothing_is_made_smaller_for_a_caller_who_has_left() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("gate=open status=500");
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("gate=open status=500");
     leave(&gateway, &upstream);
     upstream.open_gate("open");
-    assert_eq!((&gateway.settled(1)[0]["state"], upstream.attempts()), (&json!("failed"), 1));
+    assert_eq!((&gateway.final_records(1)[0]["state"], upstream.attempts()), (&json!("failed"), 1));
 }
 
 #[test]
 fn nothing_is_paid_twice_where_no_account_is_left_for_the_smaller_image() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     upstream.in_turn(ONLY, &["gate=open status=502", "status=429 retry-after=30"]);
     let answer = std::thread::scope(|scope| {
         let larger = scope.spawn(|| always(&gateway, json!({})).send(gateway.address()));
@@ -368,8 +368,8 @@ fn nothing_is_paid_twice_where_no_account_is_left_for_the_smaller_image() {
         upstream.open_gate("open");
         larger.join().expect("an answer")
     });
-    answer.error(502);
-    let records = gateway.settled(2);
+    answer.error_object(502);
+    let records = gateway.final_records(2);
     assert_eq!(upstream.attempts(), 2);
     assert!(records.iter().all(|record| record["maybe_paid_twice"] == false), "{records:?}");
 }
@@ -377,8 +377,8 @@ fn nothing_is_paid_twice_where_no_account_is_left_for_the_smaller_image() {
 #[test]
 fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
-    upstream.next("gate=open status=502");
+    let gateway = Gateway::with_upstream(&upstream);
+    upstream.script_next("gate=open status=502");
     leave(&gateway, &upstream);
     let retry = always(&gateway, json!({})).header(RETRY.0, RETRY.1);
     let answer = std::thread::scope(|scope| {
@@ -387,7 +387,7 @@ fn the_smaller_image_goes_to_the_retry_of_a_caller_who_has_left() {
         upstream.open_gate("open");
         retry.join().expect("an answer")
     });
-    answer.good();
+    answer.ok_json();
     assert_eq!((answer.header("x-imagate-replayed"), upstream.attempts()), (Some("true"), 2));
     is_told(&answer, &gateway, Some(LADDER[1]));
 }

@@ -1,6 +1,6 @@
 //! The configuration file that a test gateway gets, and the environment with the secrets it names.
 
-use super::watch::Mint;
+use super::leak_watch::SecretIssuer;
 use super::{FakeTokens, FakeUpstream};
 
 /// An upstream account.
@@ -12,9 +12,9 @@ pub(crate) struct Account {
     base_url: String,
     credentials: Credentials,
     /// Where its tokens come from.
-    mint: Option<Mint>,
-    places: usize,
-    large_places: usize,
+    issuer: Option<SecretIssuer>,
+    slots: usize,
+    large_slots: usize,
     free: bool,
     /// Further lines.
     lines: String,
@@ -31,7 +31,7 @@ enum Credentials {
 
 impl Account {
     /// An account of kind `api_key` at a fake upstream; its token is `sk-upstream-<name>`.
-    pub(crate) fn at(name: &str, upstream: &FakeUpstream) -> Self {
+    pub(crate) fn for_upstream(name: &str, upstream: &FakeUpstream) -> Self {
         Self::with_base_url(name, upstream.base_url())
     }
 
@@ -41,9 +41,9 @@ impl Account {
             token: format!("sk-upstream-{name}"),
             base_url,
             credentials: Credentials::ApiKey,
-            mint: None,
-            places: 64,
-            large_places: 64,
+            issuer: None,
+            slots: 64,
+            large_slots: 64,
             free: false,
             lines: String::new(),
         }
@@ -51,45 +51,45 @@ impl Account {
 
     /// An account of kind `oauth` that refreshes its tokens at this endpoint; names and secrets are those of the kit.
     pub(crate) fn oauth(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
-        let variable = Self::at(name, upstream).variable("REFRESH");
+        let variable = Self::for_upstream(name, upstream).variable("REFRESH");
         let grant = format!("grant = \"refresh_token\"\nrefresh_token = {{ env = \"{variable}\" }}\n");
-        Self::fetching(name, upstream, tokens, endpoint(tokens) + &grant)
+        Self::with_token_grant(name, upstream, tokens, endpoint(tokens) + &grant)
     }
 
     /// An account of kind `oauth` with the grant `client_credentials`.
     pub(crate) fn client_credentials(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens) -> Self {
         let grant = endpoint(tokens) + "grant = \"client_credentials\"\n";
-        Self::fetching(name, upstream, tokens, grant)
+        Self::with_token_grant(name, upstream, tokens, grant)
     }
 
-    fn fetching(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens, grant: String) -> Self {
-        let mint = Some(tokens.mint().clone());
-        Self { credentials: Credentials::Oauth(grant), mint, ..Self::at(name, upstream) }
+    fn with_token_grant(name: &str, upstream: &FakeUpstream, tokens: &FakeTokens, grant: String) -> Self {
+        let issuer = Some(tokens.issuer().clone());
+        Self { credentials: Credentials::Oauth(grant), issuer, ..Self::for_upstream(name, upstream) }
     }
 
-    pub(super) fn mint(&self) -> Option<&Mint> {
-        self.mint.as_ref()
+    pub(super) fn issuer(&self) -> Option<&SecretIssuer> {
+        self.issuer.as_ref()
     }
 
     /// Serves so many requests at once.
-    pub(crate) fn with_places(mut self, count: usize) -> Self {
-        (self.places, self.large_places) = (count, count);
+    pub(crate) fn with_slots(mut self, count: usize) -> Self {
+        (self.slots, self.large_slots) = (count, count);
         self
     }
 
     /// Chosen after every account that does not say so: image work goes to paid accounts first.
-    pub(crate) fn spare(mut self) -> Self {
+    pub(crate) fn with_free_tier(mut self) -> Self {
         self.free = true;
         self
     }
 
     /// Speaks `/responses` instead of the image endpoints.
-    pub(crate) fn speaking_responses(self) -> Self {
-        self.line("protocol = \"responses\"")
+    pub(crate) fn with_responses_protocol(self) -> Self {
+        self.with_line("protocol = \"responses\"")
     }
 
     /// One more line of its table.
-    pub(crate) fn line(mut self, line: &str) -> Self {
+    pub(crate) fn with_line(mut self, line: &str) -> Self {
         self.lines.push_str(line);
         self.lines.push('\n');
         self
@@ -106,7 +106,7 @@ impl Account {
     }
 
     fn toml(&self) -> String {
-        let Self { name, base_url, places, large_places, lines, .. } = self;
+        let Self { name, base_url, slots: places, large_slots: large_places, lines, .. } = self;
         let (kind, credentials) = match &self.credentials {
             Credentials::ApiKey => ("api_key", format!("api_key = {{ env = \"{}\" }}\n", self.variable("TOKEN"))),
             Credentials::Oauth(grant) => (

@@ -17,9 +17,9 @@ static DOCUMENT: LazyLock<Value> =
 static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
 
 /// Headers of HTTP itself, which no document has.
-const OF_HTTP: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
+const HTTP_HEADERS: [&str; 5] = ["connection", "content-length", "content-type", "date", "transfer-encoding"];
 /// A larger body takes too long to read without optimizations.
-const LARGEST: usize = 16 << 20;
+const MAX_CHECKED_BYTES: usize = 16 << 20;
 
 /// The operation that a request asks for.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Operation {
 
 impl Operation {
     /// Of a request; nothing where its path is none of the document's API.
-    pub(crate) fn of(method: &str, path: &str) -> Option<Self> {
+    pub(crate) fn for_request(method: &str, path: &str) -> Option<Self> {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         path.starts_with("/v1/").then(|| Self { name: format!("{method} {path}"), value: find(method, path) })
     }
@@ -41,8 +41,8 @@ impl Operation {
     /// Status and headers.
     #[track_caller]
     pub(super) fn check_head(&self, status: u16, headers: &[(String, String)]) {
-        let declared = &self.answer(status)["headers"];
-        for (name, value) in headers.iter().filter(|(name, _)| !OF_HTTP.contains(&name.as_str())) {
+        let declared = &self.declared_answer(status)["headers"];
+        for (name, value) in headers.iter().filter(|(name, _)| !HTTP_HEADERS.contains(&name.as_str())) {
             let header = resolve(&declared[name]);
             assert!(header.is_object(), "{} answered {status} with an undeclared header '{name}: {value}'", self.name);
             self.check_header(status, (name, value), &header["schema"]);
@@ -75,11 +75,12 @@ impl Operation {
     /// A whole body.
     #[track_caller]
     pub(super) fn check_body(&self, status: u16, headers: &[(String, String)], body: &[u8]) {
-        if body.len() > LARGEST {
+        if body.len() > MAX_CHECKED_BYTES {
             return;
         }
-        let kind = super::http::find(headers, "content-type").unwrap_or_default().split(';').next().unwrap_or_default();
-        let schema = &self.answer(status)["content"][kind]["schema"];
+        let kind =
+            super::http::find_header(headers, "content-type").unwrap_or_default().split(';').next().unwrap_or_default();
+        let schema = &self.declared_answer(status)["content"][kind]["schema"];
         let Some(component) = component(schema) else {
             panic!("{} answered {status} with an undeclared content type '{kind}'", self.name);
         };
@@ -101,7 +102,7 @@ impl Operation {
     #[track_caller]
     pub(super) fn check_event(&self, event: &Value) {
         let kind = event["type"].as_str().unwrap_or_default();
-        let union = component(&self.answer(200)["content"]["text/event-stream"]["schema"]).expect("a stream");
+        let union = component(&self.declared_answer(200)["content"]["text/event-stream"]["schema"]).expect("a stream");
         let union = &DOCUMENT["components"]["schemas"][union];
         let name = union["discriminator"]["mapping"][kind].as_str().and_then(|reference| reference.rsplit('/').next());
         match name {
@@ -126,7 +127,7 @@ impl Operation {
 
     /// The entry of the document for this status.
     #[track_caller]
-    fn answer(&self, status: u16) -> &'static Value {
+    fn declared_answer(&self, status: u16) -> &'static Value {
         match (status, self.value) {
             (200, Some(operation)) => resolve(&operation["responses"]["200"]),
             (400..=599, _) => resolve(&DOCUMENT["components"]["responses"]["Error"]),
@@ -166,11 +167,11 @@ fn an_answer_that_the_document_does_not_have_is_told() {
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
     let id = ("x-request-id", "0193527c-1f7a-4cc0-8000-000000000000");
-    let models = Operation::of("GET", "/v1/models").expect("an operation");
+    let models = Operation::for_request("GET", "/v1/models").expect("an operation");
     let json = head(&[id, ("content-type", "application/json")]);
     models.check_head(200, &json);
     models.check_body(200, &json, br#"{"object": "list", "data": []}"#);
-    let images = Operation::of("POST", "/v1/images/generations?a=b").expect("an operation");
+    let images = Operation::for_request("POST", "/v1/images/generations?a=b").expect("an operation");
     let told = |work: &dyn Fn()| {
         let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).expect_err("it is told");
         panic.downcast_ref::<String>().expect("a text").clone()
@@ -195,5 +196,5 @@ fn an_answer_that_the_document_does_not_have_is_told() {
         let text = told(work);
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    assert!(Operation::of("GET", "/healthz").is_none());
+    assert!(Operation::for_request("GET", "/healthz").is_none());
 }

@@ -24,11 +24,11 @@ impl SmallDisk {
 
     /// Takes all free bytes.
     pub(crate) fn fill(&self) {
-        self.fill_but(0);
+        self.fill_except(0);
     }
 
     /// Takes every byte that is left but so many megabytes.
-    pub(crate) fn fill_but(&self, megabytes: u64) {
+    pub(crate) fn fill_except(&self, megabytes: u64) {
         let mut file = std::fs::File::create(self.filler()).expect("a file");
         let mut piece = vec![b'-'; 1 << 20];
         while piece.len() > 1 {

@@ -59,12 +59,12 @@ pub(crate) fn before_error_frame(text: &str) -> &str {
 impl Events {
     /// Of an answer that must be a stream.
     #[track_caller]
-    pub(crate) fn of(reply: Reply) -> Self {
+    pub(crate) fn from_reply(reply: Reply) -> Self {
         if reply.status != 200 {
             let answer = reply.finish().expect("an answer");
             panic!("status {}: {:.600}", answer.status, answer.text());
         }
-        let header = |name: &str| super::http::find(&reply.headers, name);
+        let header = |name: &str| super::http::find_header(&reply.headers, name);
         assert_eq!(header("content-type"), Some("text/event-stream; charset=utf-8"));
         assert_eq!(header("content-length"), None);
         assert!(header("x-request-id").is_some_and(|id| !id.is_empty()), "{:?}", reply.headers);

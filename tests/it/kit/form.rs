@@ -28,7 +28,7 @@ impl Form {
     }
 
     /// `model` and `prompt`.
-    pub(crate) fn minimum() -> Self {
+    pub(crate) fn with_required_fields() -> Self {
         Self::new().text("model", "gpt-image-2").text("prompt", "a red cube")
     }
 
@@ -101,12 +101,12 @@ pub(crate) fn stretched_png(width: u32, height: u32, length: usize) -> Pieces {
 /// A small PNG of eight bits per channel with an alpha channel, half of it transparent.
 pub(crate) fn alpha_png(width: u32, height: u32) -> Arc<Vec<u8>> {
     type Shelf = std::collections::HashMap<(u32, u32), Arc<Vec<u8>>>;
-    static SHELF: OnceLock<Mutex<Shelf>> = OnceLock::new();
-    let mut shelf = SHELF.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(shelf.entry((width, height)).or_insert_with(|| Arc::new(paint(width, height))))
+    static CACHE: OnceLock<Mutex<Shelf>> = OnceLock::new();
+    let mut cache = CACHE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(cache.entry((width, height)).or_insert_with(|| Arc::new(encode_alpha_png(width, height))))
 }
 
-fn paint(width: u32, height: u32) -> Vec<u8> {
+fn encode_alpha_png(width: u32, height: u32) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgba);

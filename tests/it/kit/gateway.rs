@@ -7,9 +7,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::leak_watch::LeakWatch;
 use super::process::Server;
-use super::watch::Watch;
-use super::{Account, Answer, Call, Events, FakeTokens, FakeUpstream, Form, Place, Program, config, eventually};
+use super::{
+    Account, Answer, Call, Events, FakeTokens, FakeUpstream, Form, OutputChannel, Program, config, eventually,
+};
 
 /// A gateway with its directory; it can be killed and started again on the same data.
 pub(crate) struct Gateway {
@@ -17,9 +19,9 @@ pub(crate) struct Gateway {
     environment: Vec<(String, String)>,
     server: Option<Server>,
     key: Value,
-    watch: Arc<Watch>,
+    leak_watch: Arc<LeakWatch>,
     /// Whether the process was told to end.
-    leaving: bool,
+    is_terminating: bool,
 }
 
 // === impl Gateway ===
@@ -27,8 +29,8 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// One account, named `only`, at this upstream.
     #[track_caller]
-    pub(crate) fn before(upstream: &FakeUpstream) -> Self {
-        Self::with("", &[Account::at("only", upstream)])
+    pub(crate) fn with_upstream(upstream: &FakeUpstream) -> Self {
+        Self::with("", &[Account::for_upstream("only", upstream)])
     }
 
     /// These accounts, and these top-level lines of the configuration.
@@ -38,13 +40,14 @@ impl Gateway {
     }
 
     #[track_caller]
-    fn built(top: &str, accounts: &[Account], environment: Vec<(String, String)>) -> Self {
+    fn create(top: &str, accounts: &[Account], environment: Vec<(String, String)>) -> Self {
         let home = TempDir::new().expect("a directory");
         let data = home.path().join("data");
         let file = config::file(&data.display().to_string(), top, accounts);
         std::fs::write(home.path().join("imagate.toml"), file).expect("a configuration");
-        let watch = Watch::over(accounts, &environment);
-        let mut gateway = Self { home, environment, server: None, key: Value::Null, watch, leaving: false };
+        let watch = LeakWatch::for_accounts(accounts, &environment);
+        let mut gateway =
+            Self { home, environment, server: None, key: Value::Null, leak_watch: watch, is_terminating: false };
         gateway.key = gateway.make_key("it");
         gateway.start();
         gateway
@@ -54,7 +57,7 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn with_secrets(top: &str, accounts: &[Account], secrets: &[(&str, &str)]) -> Self {
         let secrets = secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Self::built(top, accounts, secrets.chain(config::environment(accounts)).collect())
+        Self::create(top, accounts, secrets.chain(config::environment(accounts)).collect())
     }
 
     /// No account at all: the simulator serves.
@@ -81,7 +84,7 @@ impl Gateway {
     }
 
     /// From the next start on there is no such variable.
-    pub(crate) fn forget(&mut self, variable: &str) {
+    pub(crate) fn unset_variable(&mut self, variable: &str) {
         self.environment.retain(|(name, _)| name != variable);
     }
 
@@ -95,16 +98,16 @@ impl Gateway {
     #[track_caller]
     fn run(&mut self, program: Program) {
         let server = program.serve();
-        self.watch.listen(server.address());
-        self.watch.count(metrics_address(&server));
-        self.leaving = false;
+        self.leak_watch.watch_address(server.address());
+        self.leak_watch.watch_metrics(metrics_address(&server));
+        self.is_terminating = false;
         self.server = Some(server);
     }
 
     /// Starts the program on the same data after it has ended by itself.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
-        self.retire();
+        self.collect_and_scan();
         self.start();
     }
 
@@ -118,44 +121,44 @@ impl Gateway {
 
     /// `SIGKILL` in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
-        self.look_at_counts();
+        self.scan_metrics();
         self.server().kill();
-        self.retire();
+        self.collect_and_scan();
     }
 
     /// Asks it to end.
     #[track_caller]
     pub(crate) fn terminate(&mut self) {
-        self.look_at_counts();
-        self.leaving = true;
+        self.scan_metrics();
+        self.is_terminating = true;
         self.server().terminate();
     }
 
     /// Tokens of this endpoint are watched too: of an account that the configuration does not name.
-    pub(crate) fn watch(&self, tokens: &FakeTokens) {
-        tokens.mint().watched_by(&self.watch);
+    pub(crate) fn watch_tokens(&self, tokens: &FakeTokens) {
+        tokens.issuer().add_watch(&self.leak_watch);
     }
 
     /// What reads the answer looks through it. One that is on its way out answers no more.
-    fn look_at_counts(&mut self) {
+    fn scan_metrics(&mut self) {
         let Some(server) = self.server.as_mut() else { return };
-        if std::thread::panicking() || self.leaving || !server.is_running() {
+        if std::thread::panicking() || self.is_terminating || !server.is_running() {
             return;
         }
         if let Err(error) = Call::get("/metrics").try_send(metrics_address(server)) {
-            self.watch.tell(format!("the counts cannot be read: {error}"));
+            self.leak_watch.report(format!("the counts cannot be read: {error}"));
         }
     }
 
     /// The end of a process, of which everything it said is looked through.
-    fn retire(&mut self) {
-        self.look_at_counts();
+    fn collect_and_scan(&mut self) {
+        self.scan_metrics();
         if let Some(server) = self.server.take() {
-            self.watch.must_have_counted();
-            self.watch.leave(server.address());
-            let (printed, logged) = server.last_words();
-            self.watch.look(Place::Greeting, printed.as_bytes());
-            self.watch.look(Place::Log, logged.as_bytes());
+            self.leak_watch.require_metrics_scan();
+            self.leak_watch.unwatch_address(server.address());
+            let (printed, logged) = server.stop_and_collect_output();
+            self.leak_watch.scan(OutputChannel::StartupOutput, printed.as_bytes());
+            self.leak_watch.scan(OutputChannel::Log, logged.as_bytes());
         }
     }
 
@@ -169,13 +172,13 @@ impl Gateway {
     }
 
     /// Everything it has logged and printed since its last start.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         let server = self.server.as_ref().expect("a running gateway");
         format!("{}{}", server.stdout(), server.stderr())
     }
 
     /// What `/metrics` says.
-    pub(crate) fn counts(&self) -> String {
+    pub(crate) fn metrics_text(&self) -> String {
         Call::get("/metrics").send(self.metrics_address()).text()
     }
 
@@ -194,13 +197,13 @@ impl Gateway {
     }
 
     /// From now on a secret that may stand nowhere but at home.
-    pub(crate) fn guard(&self, name: &str, secret: &str, home: &'static [Place]) {
-        self.watch.add(name, secret, home);
+    pub(crate) fn watch_secret(&self, name: &str, secret: &str, home: &'static [OutputChannel]) {
+        self.leak_watch.add(name, secret, home);
     }
 
     /// Looks through what came out by a way that is not the kit's own.
-    pub(crate) fn look(&self, place: Place, bytes: &[u8]) {
-        self.watch.look(place, bytes);
+    pub(crate) fn scan(&self, place: OutputChannel, bytes: &[u8]) {
+        self.leak_watch.scan(place, bytes);
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -220,16 +223,16 @@ impl Gateway {
 
     /// A management command, on the same configuration.
     #[track_caller]
-    pub(crate) fn manage(&self, words: &[&str]) -> super::Done {
+    pub(crate) fn run_command(&self, words: &[&str]) -> super::CommandOutput {
         let done = self.program().args(words).args(["--config"]).args([self.config()]).run();
-        self.watch.look_at(words, &done);
+        self.leak_watch.scan_command(words, &done);
         done
     }
 
     /// A new key as `key create --json` prints it.
     #[track_caller]
     pub(crate) fn make_key(&self, name: &str) -> Value {
-        self.manage(&["key", "create", "--name", name, "--user", "admin", "--json"]).json()
+        self.run_command(&["key", "create", "--name", name, "--user", "admin", "--json"]).json()
     }
 
     /// The secret of the key that the tests use.
@@ -247,8 +250,8 @@ impl Gateway {
     }
 
     /// A generation with these fields over `model` and `prompt`, not yet sent.
-    pub(crate) fn call(&self, with: Value) -> Call {
-        Call::generation().key(self.secret()).json(&request(with))
+    pub(crate) fn call(&self, fields: Value) -> Call {
+        Call::generation().key(self.secret()).json(&request(fields))
     }
 
     /// Sends a generation.
@@ -262,7 +265,7 @@ impl Gateway {
     pub(crate) fn stream(&self, with: Value) -> Events {
         let mut with = with;
         with["stream"] = json!(true);
-        Events::of(self.call(with).open(self.address()).expect("an answer"))
+        Events::from_reply(self.call(with).open(self.address()).expect("an answer"))
     }
 
     /// Sends an edit.
@@ -286,7 +289,7 @@ impl Gateway {
     /// What `account list --json` says of this account.
     #[track_caller]
     pub(crate) fn account(&self, name: &str) -> Value {
-        let all = self.manage(&["account", "list", "--json"]).json();
+        let all = self.run_command(&["account", "list", "--json"]).json();
         let found = all.as_array().expect("a list").iter().find(|account| account["name"] == name);
         found.unwrap_or_else(|| panic!("no account {name}: {all}")).clone()
     }
@@ -294,13 +297,13 @@ impl Gateway {
     /// All records, oldest first.
     #[track_caller]
     pub(crate) fn records(&self) -> Vec<Value> {
-        let done = self.manage(&["usage", "--json"]);
-        done.good().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
+        let done = self.run_command(&["usage", "--json"]);
+        done.ok_stdout().lines().map(|line| serde_json::from_str(line).expect("a record per line")).collect()
     }
 
     /// The records, once each of `count` has its outcome.
     #[track_caller]
-    pub(crate) fn settled(&self, count: usize) -> Vec<Value> {
+    pub(crate) fn final_records(&self, count: usize) -> Vec<Value> {
         eventually("every record has its outcome", || {
             let records = self.records();
             let open = records.iter().any(|record| !is_final(record));
@@ -322,12 +325,12 @@ fn metrics_address(server: &Server) -> SocketAddr {
 impl Drop for Gateway {
     /// Fails a test that has let out what it must not, and otherwise went well.
     fn drop(&mut self) {
-        self.retire();
+        self.collect_and_scan();
         if std::thread::panicking() {
             return;
         }
-        self.watch.look_below(&self.home.path().join("data"));
-        let found = self.watch.found();
+        self.leak_watch.scan_folder(&self.home.path().join("data"));
+        let found = self.leak_watch.take_findings();
         assert!(found.is_empty(), "{} leaks:\n{}", found.len(), found.join("\n"));
     }
 }

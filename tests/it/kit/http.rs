@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::contract::Operation;
 use super::form::{Pieces, concat};
-use super::{PATIENCE, Place};
+use super::{OutputChannel, TEST_TIMEOUT};
 use reply::is_hang;
 pub(crate) use reply::{Answer, Reply};
-pub(super) use reply::{find, read_headers, read_line};
+pub(super) use reply::{find_header, read_headers, read_line};
 
 /// One request, not yet sent.
 #[derive(Clone)]
@@ -26,7 +26,7 @@ pub(crate) struct Call {
     window: Option<usize>,
     from: Option<IpAddr>,
     /// The answer may say what the document does not.
-    beyond_document: bool,
+    is_undocumented: bool,
 }
 
 #[derive(Clone)]
@@ -36,7 +36,7 @@ enum Payload {
     /// In chunks of this many bytes.
     Chunked(Vec<u8>, usize),
     /// A `Content-Length`, and then not one byte.
-    Promised(u64),
+    AnnouncedOnly(u64),
     /// As [`Payload::Sized`], but the body is kept back until `100 Continue` arrives.
     AfterContinue(Vec<u8>),
     /// With a length, piece by piece, until the answer is there.
@@ -54,7 +54,7 @@ impl Call {
             payload: Payload::None,
             window: None,
             from: None,
-            beyond_document: false,
+            is_undocumented: false,
         }
     }
 
@@ -75,7 +75,7 @@ impl Call {
     }
 
     /// With a method that hardly anybody uses.
-    pub(crate) fn by(method: &'static str, path: &str) -> Self {
+    pub(crate) fn with_method(method: &'static str, path: &str) -> Self {
         Self { method, ..Self::get(path) }
     }
 
@@ -90,24 +90,24 @@ impl Call {
     }
 
     /// Who reads the answer.
-    fn place(&self) -> Place {
-        Place::of_answer(&self.path)
+    fn place(&self) -> OutputChannel {
+        OutputChannel::for_path(&self.path)
     }
 
     /// The operation of the document whose answer is expected.
     fn operation(&self) -> Option<Operation> {
-        Operation::of(self.method, &self.path).filter(|_| !self.beyond_document)
+        Operation::for_request(self.method, &self.path).filter(|_| !self.is_undocumented)
     }
 
     /// Asks for a model of the operator's, whose words are not those of the document.
-    pub(crate) fn for_added_model(mut self) -> Self {
-        self.beyond_document = true;
+    pub(crate) fn without_document_check(mut self) -> Self {
+        self.is_undocumented = true;
         self
     }
 
     /// Asks an upstream of the test, for which the document does not speak.
-    pub(crate) fn asked_of_upstream(mut self) -> Self {
-        self.beyond_document = true;
+    pub(crate) fn for_upstream(mut self) -> Self {
+        self.is_undocumented = true;
         self
     }
 
@@ -151,7 +151,7 @@ impl Call {
     }
 
     /// Packs the body, and says so.
-    pub(crate) fn packed(mut self, coding: &str, pack: fn(&[u8]) -> Vec<u8>) -> Self {
+    pub(crate) fn compressed(mut self, coding: &str, pack: fn(&[u8]) -> Vec<u8>) -> Self {
         self.payload = match self.payload {
             Payload::Sized(body) => Payload::Sized(pack(&body)),
             Payload::Pieces(pieces) => Payload::Sized(pack(&concat(&pieces))),
@@ -177,8 +177,8 @@ impl Call {
     }
 
     /// Announces a body of this length and never sends it.
-    pub(crate) fn only_promising(mut self, length: u64) -> Self {
-        self.payload = Payload::Promised(length);
+    pub(crate) fn announcing_only(mut self, length: u64) -> Self {
+        self.payload = Payload::AnnouncedOnly(length);
         self
     }
 
@@ -197,7 +197,7 @@ impl Call {
     pub(crate) fn open(self, address: SocketAddr) -> std::io::Result<Reply> {
         let (place, is_head) = (self.place(), self.method == "HEAD");
         let operation = self.operation();
-        let reply = Reply::read_at(place, self.dispatch(address)?)?.answering(operation);
+        let reply = Reply::read_at(place, self.dispatch(address)?)?.check_against(operation);
         Ok(if is_head { reply.without_body() } else { reply })
     }
 
@@ -206,8 +206,8 @@ impl Call {
         let mut stream = self.connect(address)?;
         stream.write_all(&self.head(address))?;
         let Payload::Pieces(pieces) = &self.payload else { panic!("only a body in pieces is measured") };
-        let taken = push(&mut stream, pieces)?;
-        let reply = Reply::read_at(self.place(), stream)?.answering(self.operation());
+        let taken = write_until_answered(&mut stream, pieces)?;
+        let reply = Reply::read_at(self.place(), stream)?.check_against(self.operation());
         Ok((taken, reply.finish()?))
     }
 
@@ -223,8 +223,8 @@ impl Call {
         }
         socket.connect(&address.into())?;
         let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
+        stream.set_write_timeout(Some(TEST_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
@@ -235,10 +235,10 @@ impl Call {
         stream.write_all(&self.head(address))?;
         // A server may answer and close before it has read a body; the answer then still counts.
         match self.payload {
-            Payload::None | Payload::Promised(_) => {}
+            Payload::None | Payload::AnnouncedOnly(_) => {}
             Payload::Sized(body) => drop(stream.write_all(&body)),
             Payload::Chunked(body, size) => drop(write_chunks(&mut stream, &body, size)),
-            Payload::Pieces(pieces) => drop(push(&mut stream, &pieces)?),
+            Payload::Pieces(pieces) => drop(write_until_answered(&mut stream, &pieces)?),
             Payload::AfterContinue(body) => {
                 let mut first = [0; 12];
                 stream.peek(&mut first)?;
@@ -252,7 +252,7 @@ impl Call {
 
     fn head(&self, address: SocketAddr) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
-        if find(&self.headers, "host").is_none() {
+        if find_header(&self.headers, "host").is_none() {
             head.push_str(&format!("host: {address}\r\n"));
         }
         for (name, value) in &self.headers {
@@ -268,7 +268,7 @@ impl Call {
                 head.push_str(&format!("content-length: {length}\r\n"));
             }
             Payload::Chunked(..) => head.push_str("transfer-encoding: chunked\r\n"),
-            Payload::Promised(length) => head.push_str(&format!("content-length: {length}\r\n")),
+            Payload::AnnouncedOnly(length) => head.push_str(&format!("content-length: {length}\r\n")),
         }
         head.push_str("\r\n");
         head.into_bytes()
@@ -276,13 +276,13 @@ impl Call {
 }
 
 /// Writes the pieces until the server says something or hangs up; how many bytes went out.
-fn push(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Result<u64> {
+fn write_until_answered(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Result<u64> {
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
     let (mut taken, mut moved) = (0, Instant::now());
     for piece in pieces {
         let mut rest = piece.as_slice();
         while !rest.is_empty() {
-            if speaks(stream)? {
+            if has_input(stream)? {
                 return Ok(taken);
             }
             match stream.write(&rest[..rest.len().min(1 << 18)]) {
@@ -290,7 +290,7 @@ fn push(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Result<u64> {
                     (taken, moved) = (taken + wrote as u64, Instant::now());
                     rest = &rest[wrote..];
                 }
-                Err(error) if is_hang(&error) && moved.elapsed() < PATIENCE => {}
+                Err(error) if is_hang(&error) && moved.elapsed() < TEST_TIMEOUT => {}
                 Err(error) if is_hang(&error) => return Err(error),
                 // It hung up; its answer may still be there to read.
                 Err(_) => return Ok(taken),
@@ -301,7 +301,7 @@ fn push(stream: &mut TcpStream, pieces: &Pieces) -> std::io::Result<u64> {
 }
 
 /// Whether there is something to read, the end included.
-fn speaks(stream: &TcpStream) -> std::io::Result<bool> {
+fn has_input(stream: &TcpStream) -> std::io::Result<bool> {
     stream.set_nonblocking(true)?;
     let seen = stream.peek(&mut [0]);
     stream.set_nonblocking(false)?;

@@ -6,22 +6,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-type Shelf = HashMap<(u32, u32, String), Arc<Vec<u8>>>;
+type ImageFileCache = HashMap<(u32, u32, String), Arc<Vec<u8>>>;
 
 /// A real file of one colour in this size and format; small, and the same bytes each time.
-pub(crate) fn picture(width: u32, height: u32, format: &str) -> Arc<Vec<u8>> {
-    static SHELF: OnceLock<Mutex<Shelf>> = OnceLock::new();
+pub(crate) fn image_file(width: u32, height: u32, format: &str) -> Arc<Vec<u8>> {
+    static SHELF: OnceLock<Mutex<ImageFileCache>> = OnceLock::new();
     let shelf = SHELF.get_or_init(Mutex::default);
     let key = (width, height, format.to_owned());
     if let Some(found) = shelf.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return Arc::clone(found);
     }
-    let file = Arc::new(paint(width, height, format));
+    let file = Arc::new(encode(width, height, format));
     shelf.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&file));
     file
 }
 
-fn paint(width: u32, height: u32, format: &str) -> Vec<u8> {
+fn encode(width: u32, height: u32, format: &str) -> Vec<u8> {
     let pixels = width as usize * height as usize;
     match format {
         "png" => png_file(width, height),
@@ -51,7 +51,7 @@ fn png_file(width: u32, height: u32) -> Vec<u8> {
 
 /// Format and pixel size, read from the file itself.
 #[track_caller]
-pub(crate) fn facts(file: &[u8]) -> (String, String) {
+pub(crate) fn format_and_size(file: &[u8]) -> (String, String) {
     let format = match imagesize::image_type(file).expect("an image file") {
         imagesize::ImageType::Png => "png",
         imagesize::ImageType::Jpeg => "jpeg",
@@ -65,13 +65,13 @@ pub(crate) fn facts(file: &[u8]) -> (String, String) {
 /// Base64 text of exactly `length` characters that begins like a real PNG of 3840x2160 and goes on without end.
 ///
 /// It is made block by block, and every block is the same, so that neither side ever holds the image.
-pub(crate) fn filler(length: usize) -> impl Iterator<Item = Arc<Vec<u8>>> {
+pub(crate) fn base64_filler(length: usize) -> impl Iterator<Item = Arc<Vec<u8>>> {
     static BLOCK: OnceLock<Arc<Vec<u8>>> = OnceLock::new();
     static HEAD: OnceLock<Arc<Vec<u8>>> = OnceLock::new();
     assert!(length.is_multiple_of(4) && length > 4096, "whole base64 quartets, and room for the head");
     let head = HEAD.get_or_init(|| {
         // A whole number of three-byte groups, so that the text can go on without padding.
-        let file = picture(3840, 2160, "png");
+        let file = image_file(3840, 2160, "png");
         Arc::new(STANDARD.encode(&file[..file.len() / 3 * 3]).into_bytes())
     });
     let block = BLOCK.get_or_init(|| {

@@ -5,40 +5,40 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Letter};
 use super::pause;
+use super::stub_server::{StubRequest, StubServer};
 
 /// The endpoint. Dropping it closes the port.
 pub(crate) struct FakeModerator {
-    desk: Desk,
+    desk: StubServer,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
-    asked: Vec<Asked>,
-    says: Says,
+    calls: Vec<ModerationCall>,
+    answer: ModeratorAnswer,
 }
 
 /// One question.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ModerationCall {
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
     pub(crate) body: Value,
 }
 
 #[derive(Clone, Default)]
-enum Says {
+enum ModeratorAnswer {
     /// Flags every input with this word in it.
     #[default]
     Verdict,
     /// This, whatever was asked.
-    Always(u16, String),
+    Fixed(u16, String),
     /// Closes the connection.
-    Nothing,
+    Closed,
     /// The verdict, after this time.
-    Late(Duration),
+    Delayed(Duration),
 }
 
 /// Input with this word is flagged.
@@ -50,30 +50,30 @@ impl FakeModerator {
     pub(crate) fn start() -> Self {
         let state = Arc::<Mutex<State>>::default();
         let serving = Arc::clone(&state);
-        Self { desk: Desk::open(move |letter| answer(&serving, letter)), state }
+        Self { desk: StubServer::start(move |letter| answer(&serving, letter)), state }
     }
 
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.desk.address())
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        lock(&self.state).asked.clone()
+    pub(crate) fn calls(&self) -> Vec<ModerationCall> {
+        lock(&self.state).calls.clone()
     }
 
     /// Says this from now on, whatever is asked.
     pub(crate) fn always(&self, status: u16, body: &str) {
-        lock(&self.state).says = Says::Always(status, body.to_owned());
+        lock(&self.state).answer = ModeratorAnswer::Fixed(status, body.to_owned());
     }
 
     /// Closes every connection without a word from now on.
     pub(crate) fn hang_up(&self) {
-        lock(&self.state).says = Says::Nothing;
+        lock(&self.state).answer = ModeratorAnswer::Closed;
     }
 
     /// Takes so long for each verdict from now on.
-    pub(crate) fn take(&self, time: Duration) {
-        lock(&self.state).says = Says::Late(time);
+    pub(crate) fn set_delay(&self, time: Duration) {
+        lock(&self.state).answer = ModeratorAnswer::Delayed(time);
     }
 }
 
@@ -81,22 +81,22 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn answer(state: &Mutex<State>, letter: &Letter) -> Option<(u16, String)> {
+fn answer(state: &Mutex<State>, letter: &StubRequest) -> Option<(u16, String)> {
     let body: Value = serde_json::from_slice(&letter.body).unwrap_or_default();
     let authorization = letter.header("authorization").map(str::to_owned);
     let flagged = body["input"].to_string().contains(FLAGGED);
     let says = {
         let mut state = lock(state);
-        state.asked.push(Asked { path: letter.path.clone(), authorization, body });
-        state.says.clone()
+        state.calls.push(ModerationCall { path: letter.path.clone(), authorization, body });
+        state.answer.clone()
     };
     let verdict = json!({"id": "modr-1", "model": "omni-moderation-latest", "results": [
         {"flagged": flagged, "categories": {"violence": flagged}, "category_scores": {"violence": 0.5}}]});
     match says {
-        Says::Verdict => Some((200, verdict.to_string())),
-        Says::Always(status, body) => Some((status, body)),
-        Says::Nothing => None,
-        Says::Late(time) => {
+        ModeratorAnswer::Verdict => Some((200, verdict.to_string())),
+        ModeratorAnswer::Fixed(status, body) => Some((status, body)),
+        ModeratorAnswer::Closed => None,
+        ModeratorAnswer::Delayed(time) => {
             pause(time);
             Some((200, verdict.to_string()))
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{PATIENCE, pause, setting};
+use super::{TEST_TIMEOUT, env_setting, pause};
 
 /// How much of its log a gateway shows when its test has failed.
 const LAST_LINES: usize = 40;
@@ -20,7 +20,7 @@ pub(crate) struct Program(Command);
 
 /// A command that ended.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -45,15 +45,15 @@ struct Lines {
 impl Program {
     /// `home` stands for every directory that the program could find by itself.
     pub(crate) fn new(home: &Path) -> Self {
-        Self::other(Path::new(env!("CARGO_BIN_EXE_imagate")), home)
+        Self::for_program(Path::new(env!("CARGO_BIN_EXE_imagate")), home)
     }
 
     /// Another program, as [`Program::new`].
-    pub(crate) fn other(program: &Path, home: &Path) -> Self {
+    pub(crate) fn for_program(program: &Path, home: &Path) -> Self {
         let mut command = Command::new(program);
         command.env_clear().stdin(Stdio::null());
         for name in ["PATH", "IT_REAL_PROGRAM", "LLVM_PROFILE_FILE"] {
-            if let Some(value) = setting(name) {
+            if let Some(value) = env_setting(name) {
                 command.env(name, value);
             }
         }
@@ -92,16 +92,16 @@ impl Program {
 
     /// Runs it to its end; one that does not end is killed, and has no exit code then.
     #[track_caller]
-    pub(crate) fn run(self) -> Done {
-        self.run_within(PATIENCE)
+    pub(crate) fn run(self) -> CommandOutput {
+        self.run_within(TEST_TIMEOUT)
     }
 
     /// As [`Program::run`], with another patience.
     #[track_caller]
-    pub(crate) fn run_within(mut self, patience: Duration) -> Done {
+    pub(crate) fn run_within(mut self, patience: Duration) -> CommandOutput {
         let mut child = self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let stdout = Lines::follow(child.stdout.take().expect("stdout"));
-        let stderr = Lines::follow(child.stderr.take().expect("stderr"));
+        let stdout = Lines::collect(child.stdout.take().expect("stdout"));
+        let stderr = Lines::collect(child.stderr.take().expect("stderr"));
         let start = Instant::now();
         let status = loop {
             if start.elapsed() > patience {
@@ -112,14 +112,14 @@ impl Program {
             }
             pause(Duration::from_millis(5));
         };
-        Done { code: status.code(), stdout: stdout.to_the_end(), stderr: stderr.to_the_end() }
+        CommandOutput { code: status.code(), stdout: stdout.wait_for_end(), stderr: stderr.wait_for_end() }
     }
 
     /// Starts it as a server and waits until it listens.
     #[track_caller]
     pub(crate) fn serve(self) -> Server {
         let (mut child, stderr) = self.spawn();
-        let stderr = Lines::follow(stderr);
+        let stderr = Lines::collect(stderr);
         Self::wait_until_it_listens(child.stdout.take().expect("stdout"), stderr, child)
     }
 
@@ -144,7 +144,7 @@ impl Program {
 
     #[track_caller]
     fn wait_until_it_listens(stdout: ChildStdout, stderr: Arc<Lines>, mut child: Child) -> Server {
-        let stdout = Lines::follow(stdout);
+        let stdout = Lines::collect(stdout);
         let address = stdout.wait_for("listening on http://");
         let Some(address) = address.and_then(|line| line.trim_end_matches('/').parse().ok()) else {
             drop(child.kill());
@@ -157,10 +157,10 @@ impl Program {
 
 // === impl Done ===
 
-impl Done {
+impl CommandOutput {
     /// Standard output of a command that must have succeeded.
     #[track_caller]
-    pub(crate) fn good(&self) -> &str {
+    pub(crate) fn ok_stdout(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:#?}");
         &self.stdout
     }
@@ -168,7 +168,7 @@ impl Done {
     /// Standard output as one JSON value.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(self.good()).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+        serde_json::from_str(self.ok_stdout()).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 }
 
@@ -188,10 +188,10 @@ impl Server {
     }
 
     /// Ends it, and gives everything it has printed and everything it has logged.
-    pub(crate) fn last_words(mut self) -> (String, String) {
+    pub(crate) fn stop_and_collect_output(mut self) -> (String, String) {
         drop(self.child.kill());
         drop(self.child.wait());
-        (self.stdout.to_the_end(), self.stderr.to_the_end())
+        (self.stdout.wait_for_end(), self.stderr.wait_for_end())
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
@@ -293,7 +293,7 @@ impl Drop for Server {
 // === impl Lines ===
 
 impl Lines {
-    fn follow(pipe: impl std::io::Read + Send + 'static) -> Arc<Self> {
+    fn collect(pipe: impl std::io::Read + Send + 'static) -> Arc<Self> {
         let lines = Arc::<Self>::default();
         let writer = Arc::clone(&lines);
         std::thread::spawn(move || {
@@ -315,7 +315,7 @@ impl Lines {
     }
 
     /// Everything, once the pipe is closed.
-    fn to_the_end(&self) -> String {
+    fn wait_for_end(&self) -> String {
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         while !text.1 {
             text = self.grown.wait(text).unwrap_or_else(PoisonError::into_inner);
@@ -331,7 +331,7 @@ impl Lines {
             if let Some(rest) = text.0.lines().find_map(|line| line.strip_prefix(beginning)) {
                 return Some(rest.trim().to_owned());
             }
-            if text.1 || start.elapsed() > PATIENCE {
+            if text.1 || start.elapsed() > TEST_TIMEOUT {
                 return None;
             }
             text = self.grown.wait_timeout(text, Duration::from_millis(100)).unwrap_or_else(PoisonError::into_inner).0;

@@ -12,9 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use super::desk::{Desk, Letter};
+use super::leak_watch::SecretIssuer;
 use super::pause;
-use super::watch::Mint;
+use super::stub_server::{StubRequest, StubServer};
 
 /// One line of the ledger.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ pub(crate) struct Exchange {
 
 /// The endpoint. Dropping it closes the port.
 pub(crate) struct FakeTokens {
-    desk: Desk,
+    desk: StubServer,
     state: Arc<Mutex<State>>,
-    mint: Mint,
+    issuer: SecretIssuer,
 }
 
 struct State {
-    mint: Mint,
+    issuer: SecretIssuer,
     ledger: Vec<Exchange>,
     /// How many tokens each account was given.
     given: HashMap<String, usize>,
@@ -48,7 +48,7 @@ struct State {
     good: HashMap<String, usize>,
     revoked: HashSet<String>,
     lifetime: Duration,
-    takes: Duration,
+    delay: Duration,
     down: bool,
 }
 
@@ -57,19 +57,19 @@ struct State {
 impl FakeTokens {
     /// Its tokens live for an hour.
     pub(crate) fn start() -> Self {
-        let mint = Mint::default();
+        let issuer = SecretIssuer::default();
         let state = Arc::new(Mutex::new(State {
-            mint: mint.clone(),
+            issuer: issuer.clone(),
             ledger: Vec::new(),
             given: HashMap::new(),
             good: HashMap::new(),
             revoked: HashSet::new(),
             lifetime: Duration::from_secs(3600),
-            takes: Duration::ZERO,
+            delay: Duration::ZERO,
             down: false,
         }));
         let serving = Arc::clone(&state);
-        Self { desk: Desk::open(move |letter| exchange(&serving, letter)), state, mint }
+        Self { desk: StubServer::start(move |letter| exchange(&serving, letter)), state, issuer }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -77,18 +77,18 @@ impl FakeTokens {
     }
 
     /// The tokens that it gives and takes.
-    pub(super) fn mint(&self) -> &Mint {
-        &self.mint
+    pub(super) fn issuer(&self) -> &SecretIssuer {
+        &self.issuer
     }
 
     /// What tokens from now on say of their life.
-    pub(crate) fn live(&self, lifetime: Duration) {
+    pub(crate) fn set_lifetime(&self, lifetime: Duration) {
         self.state().lifetime = lifetime;
     }
 
     /// Each exchange takes so long from now on: time for others to ask as well.
-    pub(crate) fn take(&self, time: Duration) {
-        self.state().takes = time;
+    pub(crate) fn set_delay(&self, time: Duration) {
+        self.state().delay = time;
     }
 
     /// The refresh token of this account is worthless from now on.
@@ -102,7 +102,7 @@ impl FakeTokens {
     }
 
     /// The exchanges that this account asked for.
-    pub(crate) fn of(&self, account: &str) -> Vec<Exchange> {
+    pub(crate) fn exchanges_of(&self, account: &str) -> Vec<Exchange> {
         self.ledger().into_iter().filter(|exchange| exchange.account == account).collect()
     }
 
@@ -119,8 +119,8 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn exchange(state: &Mutex<State>, letter: &Letter) -> Option<(u16, String)> {
-    let takes = lock(state).takes;
+fn exchange(state: &Mutex<State>, letter: &StubRequest) -> Option<(u16, String)> {
+    let takes = lock(state).delay;
     pause(takes);
     let mut state = lock(state);
     let form = form(&letter.body);
@@ -129,7 +129,7 @@ fn exchange(state: &Mutex<State>, letter: &Letter) -> Option<(u16, String)> {
     let known = client.is_some_and(|(_, secret)| secret == format!("secret-{account}"));
     let mut line =
         Exchange { account, basic: letter.header("authorization").is_some(), form, status: 0, token: None, ends: None };
-    let answer = if state.down { None } else { Some(state.judge(&mut line, known)) };
+    let answer = if state.down { None } else { Some(state.answer_exchange(&mut line, known)) };
     line.status = answer.as_ref().map_or(0, |(status, _)| *status);
     state.ledger.push(line);
     answer
@@ -138,14 +138,14 @@ fn exchange(state: &Mutex<State>, letter: &Letter) -> Option<(u16, String)> {
 // === impl State ===
 
 impl State {
-    fn judge(&mut self, line: &mut Exchange, known: bool) -> (u16, String) {
+    fn answer_exchange(&mut self, line: &mut Exchange, known: bool) -> (u16, String) {
         let refused =
             |status, word: &str| (status, json!({"error": word, "error_description": "token-canary"}).to_string());
         if !known {
             return refused(401, "invalid_client");
         }
         let account = line.account.clone();
-        self.mint.made("client secret", &format!("secret-{account}"));
+        self.issuer.add_secret("client secret", &format!("secret-{account}"));
         let field = |name: &str| line.form.get(name).map(String::as_str).unwrap_or_default();
         let mut rotated = None;
         match field("grant_type") {
@@ -156,7 +156,7 @@ impl State {
                 if field("refresh_token") != expected || self.revoked.contains(&account) {
                     return refused(400, "invalid_grant");
                 }
-                self.mint.made("refresh token", &expected);
+                self.issuer.add_secret("refresh token", &expected);
                 self.good.insert(account.clone(), good + 1);
                 rotated = Some(format!("refresh-{account}-{}", good + 1));
             }
@@ -166,9 +166,9 @@ impl State {
         *given += 1;
         let token = format!("access-{account}-{given}");
         let mut answer = json!({"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime.as_secs()});
-        self.mint.made("access token", &token);
+        self.issuer.add_secret("access token", &token);
         if let Some(rotated) = rotated {
-            self.mint.made("refresh token", &rotated);
+            self.issuer.add_secret("refresh token", &rotated);
             answer["refresh_token"] = rotated.into();
         }
         line.token = Some(token);
@@ -178,7 +178,7 @@ impl State {
 }
 
 /// The client's id and secret, from the header or from the form.
-fn client(letter: &Letter, form: &BTreeMap<String, String>) -> Option<(String, String)> {
+fn client(letter: &StubRequest, form: &BTreeMap<String, String>) -> Option<(String, String)> {
     if let Some(encoded) = letter.header("authorization").and_then(|value| value.strip_prefix("Basic ")) {
         let text = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
         let (id, secret) = text.split_once(':')?;

@@ -4,17 +4,17 @@
 //! bearer token ([`FakeUpstream::always`]), a directive in the prompt (`a red cube [[status=429 retry-after=7]]`), and
 //! otherwise the good answer. The words are listed in [`script`].
 
-mod agent;
+mod agent_turns;
 mod answer;
-mod coding;
-mod doors;
+mod closed_ports;
+mod compression;
 mod events;
+mod form_parts;
 mod ledger;
 mod models;
-mod parts;
-mod play;
 mod responses;
 mod script;
+mod script_runner;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read};
@@ -25,15 +25,15 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 
-use super::PATIENCE;
-use super::http::{find, read_headers, read_line};
-pub(crate) use agent::Turn;
-pub(crate) use doors::{Deaf, Shut};
+use super::TEST_TIMEOUT;
+use super::http::{find_header, read_headers, read_line};
+pub(crate) use agent_turns::Turn;
+pub(crate) use closed_ports::{RefusingPort, UnresponsivePort};
+use form_parts::FormParser;
+pub(crate) use form_parts::sha256;
 pub(crate) use ledger::Attempt;
-use parts::Parts;
-pub(crate) use parts::sha256;
-use play::Told;
 use script::Script;
+use script_runner::AnswerEnd;
 
 /// The server. Dropping it closes the port; connections that still stall are let go.
 pub(crate) struct FakeUpstream {
@@ -94,7 +94,7 @@ impl FakeUpstream {
     }
 
     /// The next attempt without a script of its own gets this.
-    pub(crate) fn next(&self, script: &str) {
+    pub(crate) fn script_next(&self, script: &str) {
         self.state().queue.push_back(Script::parse(script));
     }
 
@@ -104,7 +104,7 @@ impl FakeUpstream {
     }
 
     /// Every attempt with this bearer token gets this.
-    pub(crate) fn always(&self, token: &str, script: &str) {
+    pub(crate) fn always_for_token(&self, token: &str, script: &str) {
         self.in_turn(token, &[script]);
     }
 
@@ -115,7 +115,7 @@ impl FakeUpstream {
     }
 
     /// From now on tasks that no script speaks of get these turns of a conversation.
-    pub(crate) fn converse(&self, turns: &[Turn]) {
+    pub(crate) fn set_conversation(&self, turns: &[Turn]) {
         self.state().conversation = turns.to_vec();
     }
 
@@ -145,7 +145,7 @@ impl FakeUpstream {
         let start = Instant::now();
         let mut state = self.state();
         while !enough(&state.ledger) {
-            assert!(start.elapsed() < PATIENCE, "the upstream waited in vain: {what}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "the upstream waited in vain: {what}");
             state = self.shared.wait(state);
         }
     }
@@ -210,17 +210,17 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let number = shared.accepted.fetch_add(1, Ordering::SeqCst);
         let shared = Arc::clone(shared);
-        std::thread::spawn(move || attend(stream, &shared, number));
+        std::thread::spawn(move || serve_connection(stream, &shared, number));
     }
 }
 
 /// One connection, to its end.
-fn attend(stream: TcpStream, shared: &Shared, number: usize) {
+fn serve_connection(stream: TcpStream, shared: &Shared, number: usize) {
     stream.set_nodelay(true).expect("nodelay");
     let mut reader = BufReader::new(stream);
     let mut before = Script::default();
     while let Some(played) = serve(&mut reader, shared, number, &before).unwrap_or(None) {
-        if !stays(&mut reader, &played) {
+        if !has_next_request(&mut reader, &played) {
             return;
         }
         before = played;
@@ -228,7 +228,7 @@ fn attend(stream: TcpStream, shared: &Shared, number: usize) {
 }
 
 /// Whether the next request comes before the connection is closed, where the script closes it.
-fn stays(reader: &mut BufReader<TcpStream>, played: &Script) -> bool {
+fn has_next_request(reader: &mut BufReader<TcpStream>, played: &Script) -> bool {
     let Some(idle) = played.number("idle") else { return true };
     let wait = |reader: &BufReader<TcpStream>, time| reader.get_ref().set_read_timeout(time).is_ok();
     let came = wait(reader, Some(Duration::from_millis(idle.max(1)))) && reader.fill_buf().is_ok();
@@ -243,9 +243,9 @@ fn serve(
     before: &Script,
 ) -> std::io::Result<Option<Script>> {
     let (at, mut attempt) = read_head(reader, shared, connection)?;
-    let early = early(shared, &attempt.token);
+    let early = early_script(shared, &attempt.token);
     if early.is_none() {
-        let most = if shared.state().digests { DIGESTED } else { usize::MAX };
+        let most = if shared.state().digests { MAX_KEPT_BODY } else { usize::MAX };
         read_body(reader, &mut attempt, most)?;
         let (body, parts, digest) = (attempt.body.clone(), attempt.parts.clone(), attempt.digest.clone());
         shared.note(at, |line| (line.body, line.parts, line.digest) = (body, parts, digest));
@@ -254,36 +254,37 @@ fn serve(
     let script = match early {
         Some(script) => script,
         None if before.has("sour") => Script::parse("hang-up how=reset"),
-        None => choose(shared, &attempt),
+        None => choose_script(shared, &attempt),
     };
     let answer = if attempt.path.ends_with("/models") {
-        models::make(&script, at)
+        models::build_model_list(&script, at)
     } else if attempt.path.ends_with("/responses") {
         let (turns, request) = (shared.state().conversation.clone(), attempt.json());
-        agent::answer(&turns, &script, &request, at).unwrap_or_else(|| responses::make(&script, &request, at))
+        agent_turns::answer(&turns, &script, &request, at)
+            .unwrap_or_else(|| responses::build_response(&script, &request, at))
     } else {
-        answer::make(&script, &attempt.fields(), attempt.is_edit(), at)
+        answer::build_answer(&script, &attempt.fields(), attempt.is_edit(), at)
     };
     shared.note(at, |line| {
         line.script = script.to_string();
         line.usage.clone_from(&answer.usage);
         line.images.clone_from(&answer.images);
     });
-    let told = play::play(reader.get_mut(), shared, at, &script, &answer);
+    let end = script_runner::run_script(reader.get_mut(), shared, at, &script, &answer);
     shared.note(at, |line| {
-        line.completed = matches!(told, Ok(Told::Whole | Told::Last));
-        line.peer_left = told.is_err();
+        line.completed = matches!(end, Ok(AnswerEnd::Whole | AnswerEnd::Last));
+        line.peer_left = end.is_err();
     });
     if last {
-        linger(reader);
+        drain(reader);
     }
-    Ok((told? == Told::Whole && !last).then_some(script))
+    Ok((end? == AnswerEnd::Whole && !last).then_some(script))
 }
 
 /// Takes in what still comes: closing with unread bytes would be a reset, and could take the answer with it.
-fn linger(reader: &mut BufReader<TcpStream>) {
+fn drain(reader: &mut BufReader<TcpStream>) {
     drop(reader.get_ref().shutdown(Shutdown::Write));
-    drop(reader.get_ref().set_read_timeout(Some(PATIENCE)));
+    drop(reader.get_ref().set_read_timeout(Some(TEST_TIMEOUT)));
     let mut buffer = vec![0; 1 << 16];
     while matches!(reader.read(&mut buffer), Ok(1..)) {}
 }
@@ -297,7 +298,8 @@ fn read_head(
     let line = read_line(reader)?;
     let mut words = line.split(' ').map(str::to_owned);
     let headers = read_headers(reader)?;
-    let token = find(&headers, "authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    let token =
+        find_header(&headers, "authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
     let attempt = Attempt {
         came: Instant::now(),
         connection,
@@ -322,10 +324,10 @@ fn read_head(
 }
 
 /// A body above this is not kept by an upstream that digests.
-const DIGESTED: usize = 1 << 20;
+const MAX_KEPT_BODY: usize = 1 << 20;
 
 fn read_body(reader: &mut BufReader<TcpStream>, attempt: &mut Attempt, most: usize) -> std::io::Result<()> {
-    let mut parts = attempt.header("content-type").and_then(Parts::of);
+    let mut parts = attempt.header("content-type").and_then(FormParser::for_content_type);
     let (mut body, mut context, mut total) = (Vec::new(), digest::Context::new(&digest::SHA256), 0);
     let length = attempt.header("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
     let mut sink = |bytes: &[u8]| match &mut parts {
@@ -354,7 +356,7 @@ fn read_body(reader: &mut BufReader<TcpStream>, attempt: &mut Attempt, most: usi
     }
     attempt.body = body;
     attempt.digest = context.finish().as_ref().to_vec();
-    attempt.parts = parts.map(Parts::finish).unwrap_or_default();
+    attempt.parts = parts.map(FormParser::finish).unwrap_or_default();
     Ok(())
 }
 
@@ -371,11 +373,11 @@ fn copy(reader: &mut impl Read, length: u64, sink: &mut impl FnMut(&[u8])) -> st
 }
 
 /// The script of an account that answers before it has read a body.
-fn early(shared: &Shared, token: &str) -> Option<Script> {
+fn early_script(shared: &Shared, token: &str) -> Option<Script> {
     shared.state().by_token.get(token)?.front().filter(|script| script.has("early")).cloned()
 }
 
-fn choose(shared: &Shared, attempt: &Attempt) -> Script {
+fn choose_script(shared: &Shared, attempt: &Attempt) -> Script {
     let mut state = shared.state();
     if let Some(script) = state.queue.pop_front() {
         return script;

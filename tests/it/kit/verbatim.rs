@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::http::{find, read_headers, read_line};
+use super::http::{find_header, read_headers, read_line};
 
 /// The server. Dropping it closes the port.
 pub(crate) struct VerbatimUpstream {
@@ -44,7 +44,7 @@ impl VerbatimUpstream {
     }
 
     /// From now on this is the answer.
-    pub(crate) fn say(&self, content_type: &'static str, body: String) {
+    pub(crate) fn set_answer(&self, content_type: &'static str, body: String) {
         *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = (content_type, body);
     }
 
@@ -67,8 +67,8 @@ fn serve(stream: TcpStream, shared: &SharedState) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let line = read_line(&mut reader)?;
     let headers = read_headers(&mut reader)?;
-    if find(&headers, "transfer-encoding").is_none() {
-        let length = find(&headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+    if find_header(&headers, "transfer-encoding").is_none() {
+        let length = find_header(&headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
         std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
     } else {
         skip_chunks(&mut reader)?;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::kit::{
-    Account, Attempt, Call, FakeUpstream, Form, Gateway, Random, alpha_png, eventually, heavy, pause, request, setting,
+    Account, Attempt, Call, FakeUpstream, Form, Gateway, Random, alpha_png, env_setting, eventually, heavy_test_lock,
+    pause, request,
 };
 
 const ACCOUNTS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -45,7 +46,7 @@ const FAULTS: [(&str, u64); 14] = [
 
 /// How many requests; another number with `IMAGATE_TEST_CHAOS`.
 fn requests() -> usize {
-    setting("IMAGATE_TEST_CHAOS")
+    env_setting("IMAGATE_TEST_CHAOS")
         .map_or(10_000, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number of requests"))
 }
 
@@ -74,7 +75,7 @@ fn script(random: &mut Random) -> &'static str {
 fn one(gateway: &Gateway, number: usize) -> Told {
     let user = format!("u-{number}");
     let call = if number.is_multiple_of(10) {
-        Form::minimum().text("user", &user).file("image", &alpha_png(96, 64)).call().key(gateway.secret())
+        Form::with_required_fields().text("user", &user).file("image", &alpha_png(96, 64)).call().key(gateway.secret())
     } else {
         Call::generation().key(gateway.secret()).json(&request(json!({"user": user})))
     };
@@ -90,7 +91,7 @@ fn one(gateway: &Gateway, number: usize) -> Told {
 }
 
 fn gateway(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &ACCOUNTS.map(|name| Account::at(name, upstream).with_places(PLACES)))
+    Gateway::with("", &ACCOUNTS.map(|name| Account::for_upstream(name, upstream).with_slots(PLACES)))
 }
 
 /// Nobody was asked between being told to rest and the end of that rest. A call that was already on its way when the
@@ -130,7 +131,7 @@ fn every_place_is_free(gateway: &Gateway, upstream: &FakeUpstream) {
     let all = ACCOUNTS.len() * PLACES;
     std::thread::scope(|scope| {
         for _ in 0..all {
-            scope.spawn(|| gateway.scripted("gate=places").good());
+            scope.spawn(|| gateway.scripted("gate=places").ok_json());
         }
         upstream.wait_until("every place is taken at once", |ledger| ledger.len() == before + all);
         upstream.open_gate("places");
@@ -148,13 +149,13 @@ fn by_account(attempts: &[Attempt]) -> BTreeMap<String, usize> {
 
 #[test]
 fn under_random_faults_nothing_is_paid_twice_and_nothing_leaks() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let count = requests();
     let upstream = FakeUpstream::start();
     let mut random = Random::seeded(SEED);
     // Attempts take their faults in this order.
     let scripts: Vec<_> = (0..count + count / 20).map(|_| script(&mut random)).collect();
-    scripts.iter().for_each(|script| upstream.next(script));
+    scripts.iter().for_each(|script| upstream.script_next(script));
     let gateway = gateway(&upstream);
     let begun = Instant::now();
     let next = AtomicUsize::new(0);
@@ -170,7 +171,7 @@ fn under_random_faults_nothing_is_paid_twice_and_nothing_leaks() {
     let took = begun.elapsed();
     assert_eq!(told.len(), count, "requests made in {took:?}: places were lost, or everybody rests");
     upstream.clear_queue();
-    let records = gateway.settled(told.iter().filter(|told| !told.left).count());
+    let records = gateway.final_records(told.iter().filter(|told| !told.left).count());
     let ledger = upstream.ledger();
     judge(&told, &records, &ledger, took);
     println!("{} rests, and nobody was asked in any of them", nobody_was_asked_while_resting(&ledger));

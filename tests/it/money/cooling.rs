@@ -10,7 +10,10 @@ const FIRST: &str = "sk-upstream-first";
 const SECOND: &str = "sk-upstream-second";
 
 fn two(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+    Gateway::with(
+        "",
+        &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
+    )
 }
 
 /// When attempts with this token arrived.
@@ -28,7 +31,7 @@ fn count(upstream: &FakeUpstream, token: &str) -> usize {
 fn ask_until_called(gateway: &Gateway, upstream: &FakeUpstream, token: &str) -> Instant {
     let before = count(upstream, token);
     eventually("the account is called again", || {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         let arrivals = arrivals(upstream, token);
         if arrivals.len() == before {
             pause(Duration::from_millis(40));
@@ -41,7 +44,7 @@ fn ask_until_called(gateway: &Gateway, upstream: &FakeUpstream, token: &str) -> 
 fn exhausted(first: u64, second: u64) -> (FakeUpstream, Gateway) {
     let upstream = FakeUpstream::start();
     for (token, seconds) in [(FIRST, first), (SECOND, second)] {
-        upstream.always(token, &format!("status=429 body=usage-limit resets-in={seconds}"));
+        upstream.always_for_token(token, &format!("status=429 body=usage-limit resets-in={seconds}"));
     }
     let gateway = two(&upstream);
     (upstream, gateway)
@@ -51,7 +54,7 @@ fn exhausted(first: u64, second: u64) -> (FakeUpstream, Gateway) {
 #[track_caller]
 fn is_usage_limit(gateway: &Gateway, at_most: u64) -> u64 {
     let answer = gateway.generate(json!({}));
-    let error = answer.error(429);
+    let error = answer.error_object(429);
     let word = json!("usage_limit_reached");
     assert_eq!((&error["type"], &error["code"]), (&word, &word), "{error}");
     assert_eq!(answer.should_retry(), Some("false"));
@@ -82,9 +85,9 @@ fn an_account_rests_for_as_long_as_the_upstream_says_in_every_way_to_say_it() {
             scope.spawn(move || {
                 let upstream = FakeUpstream::start();
                 let gateway = two(&upstream);
-                upstream.next(&script);
+                upstream.script_next(&script);
                 let begun = Instant::now();
-                gateway.generate(json!({})).good();
+                gateway.generate(json!({})).ok_json();
                 assert_eq!(count(&upstream, FIRST), 1, "{what}");
                 let told = arrivals(&upstream, FIRST)[0];
                 let again = ask_until_called(&gateway, &upstream, FIRST);
@@ -103,12 +106,12 @@ fn an_account_rests_for_as_long_as_the_upstream_says_in_every_way_to_say_it() {
 fn twenty_parallel_requests_do_not_touch_an_account_that_rests() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
-    upstream.next("status=429 retry-after=3");
-    gateway.generate(json!({})).good();
+    upstream.script_next("status=429 retry-after=3");
+    gateway.generate(json!({})).ok_json();
     let told = arrivals(&upstream, FIRST)[0];
     let lane = || {
         while told.elapsed() < Duration::from_secs(4) {
-            gateway.generate(json!({})).good();
+            gateway.generate(json!({})).ok_json();
         }
     };
     std::thread::scope(|scope| (0..20).for_each(|_| drop(scope.spawn(lane))));
@@ -126,7 +129,7 @@ fn a_pool_that_is_used_up_says_when_the_first_window_opens_and_asks_nobody() {
         is_usage_limit(&gateway, 1800);
     }
     assert_eq!(upstream.attempts(), 2, "an account that rests was asked");
-    let records = gateway.settled(11);
+    let records = gateway.final_records(11);
     assert_eq!((records.len(), super::recorded_attempts(&records)), (11, 2));
     assert!(records.iter().all(|record| record["error_code"] == "usage_limit_reached"), "{:#?}", records.last());
 }
@@ -154,9 +157,9 @@ fn rest_survives_kills() {
 fn an_operator_ends_a_rest_at_once() {
     let (upstream, gateway) = exhausted(3600, 3600);
     is_usage_limit(&gateway, 3600);
-    upstream.always(FIRST, "");
+    upstream.always_for_token(FIRST, "");
     is_usage_limit(&gateway, 3600);
-    gateway.manage(&["account", "enable", "first"]).good();
+    gateway.run_command(&["account", "enable", "first"]).ok_stdout();
     let enabled = Instant::now();
     eventually("the account serves again", || (gateway.generate(json!({})).status == 200).then_some(()));
     println!("an account serves {:?} after `account enable`", enabled.elapsed());
@@ -169,15 +172,15 @@ fn an_operator_ends_a_rest_at_once() {
 fn an_operator_disables_and_enables_an_account_of_a_running_gateway() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
-    gateway.manage(&["account", "disable", "first"]).good();
+    gateway.run_command(&["account", "disable", "first"]).ok_stdout();
     let call_and_count = |token| {
         let before = count(&upstream, token);
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         count(&upstream, token) - before
     };
     eventually("the account is left alone", || (call_and_count(SECOND) == 1).then_some(()));
     assert_eq!(call_and_count(FIRST), 0);
-    gateway.manage(&["account", "enable", "first"]).good();
+    gateway.run_command(&["account", "enable", "first"]).ok_stdout();
     eventually("the account is called again", || (call_and_count(FIRST) == 1).then_some(()));
 }
 
@@ -186,11 +189,11 @@ fn an_account_that_is_not_let_in_again_and_again_is_disabled_with_a_reason() {
     // A 403 rests for minutes in between: that it ends the same way is for the unit tests of the room.
     let status = 401;
     let upstream = FakeUpstream::start();
-    upstream.always(FIRST, &format!("status={status}"));
+    upstream.always_for_token(FIRST, &format!("status={status}"));
     let mut gateway = two(&upstream);
     // No caller sees any of it: the other account serves.
     let account = eventually("the account is disabled", || {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         let account = gateway.account("first");
         (account["state"] == "disabled").then_some(account)
     });
@@ -199,13 +202,13 @@ fn an_account_that_is_not_let_in_again_and_again_is_disabled_with_a_reason() {
     assert!(!account.to_string().contains("canary") && !account.to_string().contains(FIRST), "{account}");
     let asked = count(&upstream, FIRST);
     println!("{status}: disabled after {asked} attempts");
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     gateway.kill();
     gateway.start();
-    gateway.generate(json!({})).good();
+    gateway.generate(json!({})).ok_json();
     assert_eq!(count(&upstream, FIRST), asked, "a disabled account was asked");
-    upstream.always(FIRST, "");
-    gateway.manage(&["account", "enable", "first"]).good();
+    upstream.always_for_token(FIRST, "");
+    gateway.run_command(&["account", "enable", "first"]).ok_stdout();
     ask_until_called(&gateway, &upstream, FIRST);
     let account = gateway.account("first");
     assert_eq!((&account["state"], &account["disabled_reason"]), (&json!("enabled"), &Value::Null), "{account}");
@@ -214,22 +217,22 @@ fn an_account_that_is_not_let_in_again_and_again_is_disabled_with_a_reason() {
 #[test]
 fn a_429_without_any_time_rests_the_account_for_a_short_while_that_grows() {
     let upstream = FakeUpstream::start();
-    upstream.always(FIRST, "status=429");
+    upstream.always_for_token(FIRST, "status=429");
     let gateway = two(&upstream);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(8) {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
         pause(Duration::from_millis(20));
     }
     let asked = arrivals(&upstream, FIRST);
     println!("bare 429: {} attempts in 8 seconds", asked.len());
     assert!((2..=6).contains(&asked.len()), "{} attempts in 8 seconds", asked.len());
-    upstream.always(FIRST, "");
+    upstream.always_for_token(FIRST, "");
     ask_until_called(&gateway, &upstream, FIRST);
     // One success, and it is as if nothing had been.
     let before = count(&upstream, FIRST);
     for _ in 0..10 {
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
     }
     assert_eq!(count(&upstream, FIRST), before + 10);
 }
@@ -238,11 +241,11 @@ fn a_429_without_any_time_rests_the_account_for_a_short_while_that_grows() {
 fn an_account_that_is_not_fit_is_left_alone_for_a_minute() {
     for status in [402, 404] {
         let upstream = FakeUpstream::start();
-        upstream.always(FIRST, &format!("status={status}"));
+        upstream.always_for_token(FIRST, &format!("status={status}"));
         let gateway = two(&upstream);
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(3) {
-            gateway.generate(json!({})).good();
+            gateway.generate(json!({})).ok_json();
         }
         assert_eq!(count(&upstream, FIRST), 1, "{status}");
     }
@@ -264,8 +267,8 @@ fn absurd_times_are_not_believed() {
             scope.spawn(move || {
                 let upstream = FakeUpstream::start();
                 let gateway = two(&upstream);
-                upstream.next(script);
-                gateway.generate(json!({})).good();
+                upstream.script_next(script);
+                gateway.generate(json!({})).ok_json();
                 // Neither for ever nor a hot loop: within a minute it is back.
                 let again = ask_until_called(&gateway, &upstream, FIRST);
                 let rested = again.duration_since(arrivals(&upstream, FIRST)[0]);

@@ -55,10 +55,10 @@ fn a_retry_takes_over_what_is_still_being_made() {
     let gateway = pool(&upstream);
     leave(gateway.call(gated("a")), &gateway, &upstream);
     let answers = at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 1);
-    let image = answers[0].good()["data"][0]["b64_json"].clone();
+    let image = answers[0].ok_json()["data"][0]["b64_json"].clone();
     assert_eq!(image, json!(upstream.ledger()[0].images[0]));
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
-    let records = gateway.settled(1);
+    let records = gateway.final_records(1);
     assert_eq!(super::recorded_attempts(&records), 1, "{records:#?}");
 }
 
@@ -69,8 +69,8 @@ fn a_retry_takes_over_what_is_finished() {
     leave(gateway.call(gated("a")), &gateway, &upstream);
     upstream.open_gate("open");
     upstream.wait_until("the image is made", |ledger| ledger[0].completed);
-    gateway.settled(1);
-    retry(&gateway, gated("a")).send(gateway.address()).good();
+    gateway.final_records(1);
+    retry(&gateway, gated("a")).send(gateway.address()).ok_json();
     assert_eq!(upstream.attempts(), 1);
 }
 
@@ -83,7 +83,7 @@ fn an_edit_is_taken_over_as_well() {
         form.file("image", &alpha_png(96, 64)).call().key(gateway.secret())
     };
     leave(form(), &gateway, &upstream);
-    at_once(&gateway, vec![form().header(RETRY.0, RETRY.1)], &upstream, 1)[0].good();
+    at_once(&gateway, vec![form().header(RETRY.0, RETRY.1)], &upstream, 1)[0].ok_json();
     assert_eq!(upstream.attempts(), 1);
 }
 
@@ -94,11 +94,11 @@ fn retries_at_once_share_one_orphan() {
     leave(gateway.call(gated("a")), &gateway, &upstream);
     let calls = (0..3).map(|_| retry(&gateway, gated("a"))).collect();
     for answer in at_once(&gateway, calls, &upstream, 1) {
-        answer.good();
+        answer.ok_json();
     }
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
     // The orphan has been delivered, so another retry pays anew.
-    retry(&gateway, gated("a")).send(gateway.address()).good();
+    retry(&gateway, gated("a")).send(gateway.address()).ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
 
@@ -117,7 +117,7 @@ fn nobody_else_gets_an_orphan() {
         gateway.call(gated("a")).header(RETRY.0, "0"),
     ];
     for answer in at_once(&gateway, calls, &upstream, 5) {
-        answer.good();
+        answer.ok_json();
     }
     assert_eq!((upstream.attempts(), paid(&upstream)), (5, 5));
 }
@@ -137,7 +137,7 @@ fn a_caller_who_waits_shares_its_answer_with_the_own_retry() {
         crate::kit::pause(std::time::Duration::from_millis(1500));
         upstream.open_gate("open");
         let answers = [first, second].map(|lane| lane.join().expect("an answer"));
-        assert_eq!(answers[0].good(), answers[1].good());
+        assert_eq!(answers[0].ok_json(), answers[1].ok_json());
     });
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
 }
@@ -151,7 +151,7 @@ fn a_retry_of_what_failed_is_told_so_and_not_paid() {
         leave(gateway.call(with()), &gateway, &upstream);
         let answers = at_once(&gateway, vec![retry(&gateway, with())], &upstream, 1);
         assert_eq!(answers[0].should_retry(), Some("false"), "{script}");
-        assert_eq!(answers[0].error(502)["reason"], reason, "{script}");
+        assert_eq!(answers[0].error_object(502)["reason"], reason, "{script}");
         assert_eq!(upstream.attempts(), 1, "{script}");
     }
 }
@@ -161,7 +161,7 @@ fn adoption_can_be_switched_off() {
     let upstream = FakeUpstream::start();
     let gateway = pool_with("[replay]\norphans = false\n", &upstream);
     leave(gateway.call(gated("a")), &gateway, &upstream);
-    at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 2)[0].good();
+    at_once(&gateway, vec![retry(&gateway, gated("a"))], &upstream, 2)[0].ok_json();
     assert_eq!(upstream.attempts(), 2);
 }
 
@@ -171,8 +171,8 @@ fn an_orphan_is_forgotten_after_its_window() {
     let gateway = pool_with("[replay]\norphan_window = \"1s\"\n", &upstream);
     leave(gateway.call(gated("a")), &gateway, &upstream);
     upstream.open_gate("open");
-    gateway.settled(1);
+    gateway.final_records(1);
     crate::kit::pause(std::time::Duration::from_millis(2500));
-    retry(&gateway, gated("a")).send(gateway.address()).good();
+    retry(&gateway, gated("a")).send(gateway.address()).ok_json();
     assert_eq!(upstream.attempts(), 2, "an image that was made long ago");
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{paid, pool, recorded_attempts};
 use crate::clients::install::{node, python, script};
-use crate::kit::{FakeUpstream, Gateway, heavy};
+use crate::kit::{FakeUpstream, Gateway, heavy_test_lock};
 
 const ACTIONS: usize = 100;
 
@@ -118,7 +118,7 @@ impl Tour {
 /// One gateway for each script, `ACTIONS` actions, and exactly as many attempts.
 #[track_caller]
 fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &Tour)) {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for script in scripts {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -129,7 +129,7 @@ fn one_attempt_each(client: Client, scripts: &[&str], judge: impl Fn(&str, &Tour
         assert_eq!(upstream.attempts(), ACTIONS, "{client:?} {script}: attempts for {ACTIONS} actions");
         let by_user = by_user(&upstream);
         assert!(by_user.values().all(|count| *count == 1), "{client:?} {script}: {by_user:?}");
-        assert_eq!(recorded_attempts(&gateway.settled(ACTIONS)), ACTIONS, "{client:?} {script}");
+        assert_eq!(recorded_attempts(&gateway.final_records(ACTIONS)), ACTIONS, "{client:?} {script}");
     }
 }
 
@@ -155,7 +155,7 @@ fn an_ambiguous_failure_costs_one_attempt(client: Client) {
 
 #[track_caller]
 fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for twins in [false, true] {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -165,13 +165,13 @@ fn a_timeout_and_the_clients_own_retry_are_paid_once(client: Client) {
         tour.all_have_an_image(&format!("{client:?}, twins {twins}"));
         assert!(tour.sent >= 2 * ACTIONS as u64, "the client never gave up: {} requests", tour.sent);
         assert_eq!((upstream.attempts(), paid(&upstream)), (ACTIONS, ACTIONS), "{client:?}, twins {twins}");
-        assert_eq!(recorded_attempts(&gateway.settled(ACTIONS)), ACTIONS, "{client:?}, twins {twins}");
+        assert_eq!(recorded_attempts(&gateway.final_records(ACTIONS)), ACTIONS, "{client:?}, twins {twins}");
     }
 }
 
 #[track_caller]
 fn a_repeated_key_is_paid_once(client: Client) {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     for (prompt, timeout) in [("a cube", Value::Null), ("a cube [[delay=3000]]", json!(2))] {
         let upstream = FakeUpstream::start();
         let gateway = pool(&upstream);
@@ -188,7 +188,7 @@ fn a_repeated_key_is_paid_once(client: Client) {
 /// clients try again by themselves, and their users once more.
 #[track_caller]
 fn a_kill_in_between_never_pays_twice(client: Client) {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = pool(&upstream);
     gateway.keep_address();

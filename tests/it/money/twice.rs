@@ -20,7 +20,10 @@ fn both(upstream: &FakeUpstream) -> Gateway {
 }
 
 fn both_with(top: &str, upstream: &FakeUpstream) -> Gateway {
-    let accounts = [Account::at("images", upstream), Account::at("text", upstream).speaking_responses().spare()];
+    let accounts = [
+        Account::for_upstream("images", upstream),
+        Account::for_upstream("text", upstream).with_responses_protocol().with_free_tier(),
+    ];
     Gateway::with(top, &accounts)
 }
 
@@ -68,7 +71,7 @@ fn same(one: &Answer, other: &Answer) {
 /// Asserts an error that no client retries by itself: the result of the first try may have been paid for, and is lost.
 #[track_caller]
 fn unknown(answer: &Answer) {
-    assert_eq!(answer.error(502)["reason"], "outcome_unknown", "{:.300}", answer.text());
+    assert_eq!(answer.error_object(502)["reason"], "outcome_unknown", "{:.300}", answer.text());
     assert_eq!(answer.should_retry(), Some("false"));
 }
 
@@ -147,7 +150,7 @@ fn the_same_key_is_paid_once_at_the_responses_too() {
             (again.header("content-type"), Some("true"))
         );
         assert_eq!(upstream.attempts(), 1, "stream: {stream}");
-        let other = keyed(&gateway, &body("a blue cube")).send(gateway.address()).error(400);
+        let other = keyed(&gateway, &body("a blue cube")).send(gateway.address()).error_object(400);
         assert_eq!(other["reason"], "idempotency_key_reused");
         gateway.kill();
         gateway.start();
@@ -163,7 +166,7 @@ fn a_retry_at_the_responses_gets_what_the_first_try_left_behind() {
     let (call, stream) = begin(&gateway, &upstream, 1, "gate=open");
     drop(stream);
     upstream.open_gate("open");
-    gateway.settled(1);
+    gateway.final_records(1);
     good(&with(&call, RETRY).send(gateway.address()));
     assert_eq!((upstream.attempts(), paid(&upstream)), (1, 1));
 }
@@ -274,7 +277,7 @@ fn a_retry_of_what_cost_nothing_runs_after_an_older_twin_was_interrupted() {
     gateway.start();
     upstream.open_gate("open");
     // The user orders again, and the order fails without cost; the client retries it by itself.
-    (0..2).for_each(|_| upstream.next("status=500"));
+    (0..2).for_each(|_| upstream.script_next("status=500"));
     assert_eq!(with(&call, FIRST).send(gateway.address()).should_retry(), Some("true"));
     good(&with(&call, RETRY).send(gateway.address()));
 }

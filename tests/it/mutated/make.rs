@@ -151,7 +151,7 @@ impl Draft {
     fn edit(secret: &str) -> Self {
         let mut draft = Self::new("POST", "/v1/images/edits", secret);
         draft.headers.push(("Content-Type".to_owned(), "multipart/form-data; boundary=xx".to_owned()));
-        let picture = crate::kit::specimen("png 96x64");
+        let picture = crate::kit::image_specimen("png 96x64");
         let part = |head: &str, content: &[u8]| {
             [b"--xx\r\nContent-Disposition: form-data; ", head.as_bytes(), b"\r\n\r\n", content, b"\r\n"].concat()
         };

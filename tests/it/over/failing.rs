@@ -6,9 +6,9 @@ use crate::kit::{Account, Answer, FakeUpstream, Form, Gateway, alpha_png};
 
 /// Two accounts; `first` is always chosen first, and the other is well.
 fn two(upstream: &FakeUpstream) -> Gateway {
-    let account = |name| Account::at(name, upstream).speaking_responses();
+    let account = |name| Account::for_upstream(name, upstream).with_responses_protocol();
     let top = "[deadlines]\nimage = \"2s\"\n";
-    Gateway::with(top, &[account("first"), account("second").spare()])
+    Gateway::with(top, &[account("first"), account("second").with_free_tier()])
 }
 
 /// A plain request, and one of events.
@@ -17,7 +17,7 @@ fn asked(gateway: &Gateway, stream: bool, user: &str) -> Answer {
         let fields = json!({"user": user, "stream": true, "partial_images": 1});
         return gateway.generate(fields);
     }
-    let form = Form::minimum().text("user", user).file("image", &alpha_png(64, 64));
+    let form = Form::with_required_fields().text("user", user).file("image", &alpha_png(64, 64));
     gateway.edit(form)
 }
 
@@ -57,17 +57,17 @@ fn every_failure_before_an_image_has_its_class() {
         for stream in [false, true] {
             let gateway = two(&upstream);
             let before = upstream.attempts();
-            upstream.always("sk-upstream-first", script);
+            upstream.always_for_token("sk-upstream-first", script);
             let answer = asked(&gateway, stream, "u");
             let said = format!("{script}, streamed: {stream}: {} {:.300}", answer.status, answer.text());
             assert_eq!(answer.status, status, "{said}");
             assert_eq!(upstream.attempts() - before, calls, "{said}");
             if status != 200 {
-                let error = answer.error(status);
+                let error = answer.error_object(status);
                 assert_eq!((&error["reason"], answer.should_retry()), (&json!(reason), Some("false")), "{said}");
             }
             assert!(!answer.text().contains("canary"), "{said}");
-            let record = gateway.settled(1).pop().expect("a record");
+            let record = gateway.final_records(1).pop().expect("a record");
             assert_eq!(record["state"], state, "{said}: {record}");
         }
     }
@@ -78,7 +78,7 @@ fn the_callers_own_mistake_is_named_by_the_callers_own_name() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
     let answer = gateway.scripted("status=400 body=parameter");
-    let error = answer.error(400);
+    let error = answer.error_object(400);
     assert_eq!((&error["param"], &error["message"]), (&json!("quality"), &json!("Invalid value: 'low'.")));
     assert_eq!(upstream.attempts(), 1);
 }
@@ -87,8 +87,8 @@ fn the_callers_own_mistake_is_named_by_the_callers_own_name() {
 fn tokens_without_an_image_are_recorded() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
-    gateway.scripted("tale=created,text,c").error(502);
-    let record = gateway.settled(1).pop().expect("a record");
+    gateway.scripted("tale=created,text,c").error_object(502);
+    let record = gateway.final_records(1).pop().expect("a record");
     let text = upstream.ledger()[0].usage.clone().expect("tokens");
     let total = text["total_tokens"].as_u64().expect("a count");
     assert!(record["usage"]["total_tokens"].as_u64().is_some_and(|counted| counted >= total), "{record}");
@@ -118,7 +118,7 @@ fn a_break_in_the_image_is_a_break_of_the_answer_and_one_behind_it_is_none() {
         }
         assert_eq!(upstream.attempts() - before, 1, "{script}");
         let state = if whole { "succeeded" } else { "interrupted" };
-        assert_eq!(gateway.settled(1)[0]["state"], state, "{script}");
+        assert_eq!(gateway.final_records(1)[0]["state"], state, "{script}");
     }
 }
 
@@ -138,6 +138,6 @@ fn a_stream_that_fails_after_a_partial_image_ends_in_an_error_event() {
         assert!(last.starts_with("event: error\ndata: {") && last.contains("upstream_error"), "{script}: {last}");
         assert!(!text.contains("canary"), "{script}");
         assert_eq!(upstream.attempts() - before, 1, "{script}");
-        assert_eq!(gateway.settled(1)[0]["state"], "interrupted", "{script}");
+        assert_eq!(gateway.final_records(1)[0]["state"], "interrupted", "{script}");
     }
 }

@@ -20,7 +20,7 @@ fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
     let gateway = before(&upstream);
     upstream.in_turn("sk-upstream-only", &["format=webp", "format=jpeg", "plain format=png"]);
     let answer = gateway.generate(json!({"n": 3, "size": "1024x640"}));
-    let json = answer.good();
+    let json = answer.ok_json();
     let ledger = upstream.ledger();
     assert_eq!(ledger.len(), 3);
     assert!(ledger.iter().all(|attempt| attempt.json()["tools"][0].get("n").is_none()));
@@ -33,7 +33,7 @@ fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
     assert!(data.iter().all(|image| image["revised_prompt"] == "revised: a red cube"));
     assert_eq!(json["usage"]["output_tokens"], 3 * 196);
     assert_eq!((&json["model"], answer.header("x-imagate-missing")), (&json!("gpt-image-2"), None));
-    let records = gateway.settled(1);
+    let records = gateway.final_records(1);
     assert_eq!((records.len(), &records[0]["state"], &records[0]["n"]), (1, &json!("succeeded"), &json!(3)));
     assert_eq!(records[0]["delivered"].as_array().map(Vec::len), Some(3));
     assert_eq!(classes(&records[0]), ["-", "-", "-"]);
@@ -43,7 +43,8 @@ fn each_image_is_a_call_of_its_own_and_all_of_them_are_one_answer() {
 #[test]
 fn the_calls_of_one_job_take_no_more_places_than_there_are() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses().with_places(2)]);
+    let gateway =
+        Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(2)]);
     let answer = std::thread::scope(|scope| {
         let asked = scope.spawn(|| gateway.generate(json!({"n": 5, "prompt": "a cube [[gate=go]]"})));
         upstream.wait_until("two calls are under way", |ledger| ledger.len() == 2);
@@ -52,7 +53,7 @@ fn the_calls_of_one_job_take_no_more_places_than_there_are() {
         upstream.open_gate("go");
         asked.join().expect("an answer")
     });
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(5));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(5));
     assert_eq!(upstream.attempts(), 5);
 }
 
@@ -69,12 +70,12 @@ fn some_images_are_an_answer_that_says_how_many_are_missing() {
         let gateway = before(&upstream);
         upstream.in_turn("sk-upstream-only", &["", script, ""]);
         let answer = gateway.generate(json!({"n": 3}));
-        let json = answer.good();
+        let json = answer.ok_json();
         assert_eq!(json["data"].as_array().map(Vec::len), Some(2), "{script}");
         assert_eq!(answer.header("x-imagate-missing"), Some("1"), "{script}");
         assert_eq!(json["usage"]["output_tokens"], 2 * 196, "{script}");
         assert_eq!(upstream.attempts(), 3, "nothing was tried again: {script}");
-        let record = gateway.settled(1).pop().expect("a record");
+        let record = gateway.final_records(1).pop().expect("a record");
         assert_eq!((&record["state"], record["delivered"].as_array().map(Vec::len)), (&json!("succeeded"), Some(2)));
         assert_eq!(record["missing"], 1, "{script}: {record}");
         assert_eq!(classes(&record), ["-", "-", class], "{script}: {record}");
@@ -84,12 +85,12 @@ fn some_images_are_an_answer_that_says_how_many_are_missing() {
 #[test]
 fn what_failed_without_cost_is_made_on_another_account() {
     let upstream = FakeUpstream::start();
-    let account = |name| Account::at(name, &upstream).speaking_responses();
-    let gateway = Gateway::with("", &[account("first"), account("second").spare()]);
+    let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
+    let gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
     upstream.in_turn("sk-upstream-first", &["", "status=500", ""]);
-    let json = gateway.generate(json!({"n": 3})).good();
+    let json = gateway.generate(json!({"n": 3})).ok_json();
     assert_eq!(json["data"].as_array().map(Vec::len), Some(3));
-    assert_eq!(classes(&gateway.settled(1)[0]), ["-", "-", "-", "F"]);
+    assert_eq!(classes(&gateway.final_records(1)[0]), ["-", "-", "-", "F"]);
 }
 
 #[test]
@@ -104,11 +105,11 @@ fn where_no_image_was_made_the_worst_failure_is_told() {
         upstream.in_turn("sk-upstream-only", scripts);
         let answer = gateway.generate(json!({"n": 3}));
         assert_eq!(
-            (&answer.error(code)["reason"], answer.should_retry()),
+            (&answer.error_object(code)["reason"], answer.should_retry()),
             (&json!(reason), Some("false")),
             "{scripts:?}"
         );
-        assert_eq!(gateway.settled(1)[0]["state"], state, "{scripts:?}");
+        assert_eq!(gateway.final_records(1)[0]["state"], state, "{scripts:?}");
         assert!(upstream.attempts() <= 3, "{scripts:?}");
     }
 }
@@ -120,21 +121,21 @@ fn nothing_is_paid_for_that_the_disk_has_no_place_for() {
     // One file waits for its first use; no other can be made.
     std::fs::remove_dir_all(gateway.home().join("data").join("spool")).expect("a folder");
     let answer = gateway.generate(json!({"n": 3}));
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!(answer.header("x-imagate-missing"), Some("2"));
     assert_eq!(upstream.attempts(), 1);
-    assert_eq!(classes(&gateway.settled(1)[0]), ["-"]);
+    assert_eq!(classes(&gateway.final_records(1)[0]), ["-"]);
 }
 
 #[test]
 fn the_calls_of_one_job_share_one_budget() {
     let upstream = FakeUpstream::start();
-    let account = |name| Account::at(name, &upstream).speaking_responses().with_places(1);
+    let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol().with_slots(1);
     for script in ["status=500", "status=502 body=html"] {
         let gateway = Gateway::with("", &[account("first"), account("second")]);
         let before = upstream.attempts();
-        ["first", "second"].iter().for_each(|name| upstream.always(&format!("sk-upstream-{name}"), script));
-        gateway.generate(json!({"n": 10})).error(502);
+        ["first", "second"].iter().for_each(|name| upstream.always_for_token(&format!("sk-upstream-{name}"), script));
+        gateway.generate(json!({"n": 10})).error_object(502);
         let made = upstream.attempts() - before;
         assert!((4..=5).contains(&made), "four, and the one that was under way beside the fourth: {made}, {script}");
     }
@@ -143,10 +144,11 @@ fn the_calls_of_one_job_share_one_budget() {
 #[test]
 fn who_waits_for_a_place_is_not_begun_once_another_is_refused() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::with("", &[Account::at("only", &upstream).speaking_responses().with_places(1)]);
+    let gateway =
+        Gateway::with("", &[Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(1)]);
     upstream.in_turn("sk-upstream-only", &["", "status=400 body=policy"]);
     let answer = gateway.generate(json!({"n": 6}));
-    assert_eq!(answer.good()["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(answer.ok_json()["data"].as_array().map(Vec::len), Some(1));
     assert_eq!((answer.header("x-imagate-missing"), upstream.attempts()), (Some("5"), 2));
 }
 
@@ -158,5 +160,5 @@ fn an_answer_of_several_calls_is_paid_once_under_its_name() {
     let (first, second) = (call(), call());
     assert_eq!(first.body, second.body);
     assert_eq!(second.header("x-imagate-replayed"), Some("true"));
-    assert_eq!((upstream.attempts(), gateway.settled(1).len()), (2, 1));
+    assert_eq!((upstream.attempts(), gateway.final_records(1).len()), (2, 1));
 }

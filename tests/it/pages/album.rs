@@ -12,7 +12,7 @@ use super::people::{
 };
 use super::seed::{Seeded, Things};
 use super::visitor::Visitor;
-use crate::kit::{Gateway, Place, setting};
+use crate::kit::{Gateway, OutputChannel, env_setting};
 
 const WIDE: u32 = 1280;
 const PHONE: u32 = 390;
@@ -134,7 +134,7 @@ fn keys(tab: &Tab<'_>, gateway: &Gateway, reader: &mut dyn Reader, things: &Thin
     reader.look("key-refused", tab);
     tab.fill("Name", "poster-press");
     tab.follow("button", "Create key");
-    gateway.guard("a key", &secret_in(&tab.text()).expect("a secret"), &[Place::Key]);
+    gateway.watch_secret("a key", &secret_in(&tab.text()).expect("a secret"), &[OutputChannel::Key]);
     reader.look("key-secret", tab);
     tab.reload();
     reader.look("key-secret-again", tab);
@@ -157,7 +157,7 @@ fn people(tab: &Tab<'_>, gateway: &Gateway, reader: &mut dyn Reader, things: &Th
     tab.go("/profile");
     tab.fill("Name", "deploy");
     tab.follow("button", "Create token");
-    gateway.guard("an admin token", &token_in(&tab.text()).expect("a token"), &[Place::Key]);
+    gateway.watch_secret("an admin token", &token_in(&tab.text()).expect("a token"), &[OutputChannel::Key]);
     reader.look("token-secret", tab);
     tab.go("/profile");
     tab.fill("Current password", "not the password");
@@ -259,7 +259,7 @@ impl Reader for Painter {
 #[test]
 #[ignore = "makes pictures for people to look at; `cargo xtask screenshots`"]
 fn pictures_of_every_page_and_state() {
-    let folder = setting("IMAGATE_SCREENSHOTS")
+    let folder = env_setting("IMAGATE_SCREENSHOTS")
         .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots"), PathBuf::from);
     std::fs::create_dir_all(&folder).expect("a folder");
     let browser = Browser::start();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::clients::install::modules;
-use crate::kit::{Gateway, PATIENCE, Place, eventually, pause, setting};
+use crate::kit::{Gateway, OutputChannel, TEST_TIMEOUT, env_setting, eventually, pause};
 
 const PACKAGES: [&str; 2] = ["playwright-core@1.65.1", "axe-core@4.14.1"];
 const SCRIPTS: [&str; 2] = ["driver.mjs", "faults.mjs"];
@@ -124,7 +124,7 @@ impl Drop for Browser {
         self.wire.borrow_mut().take();
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TEST_TIMEOUT {
                 // The browser ends when the pipe to its driver breaks.
                 drop(self.child.kill());
             }
@@ -136,7 +136,7 @@ impl Drop for Browser {
 /// Where the browser is; a test without one fails.
 #[track_caller]
 fn chromium() -> PathBuf {
-    let path = setting("PATH").unwrap_or_default();
+    let path = env_setting("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let mut programs = PROGRAMS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     let found = programs.find(|program| program.is_file());
@@ -195,7 +195,7 @@ impl Tab<'_> {
         let url = text("url");
         let path = url.strip_prefix(&self.origin).map_or_else(|| url.clone(), str::to_owned);
         let html = text("html");
-        self.gateway.look(Place::of_answer(&path), html.as_bytes());
+        self.gateway.scan(OutputChannel::for_path(&path), html.as_bytes());
         let status = value["status"].as_u64().unwrap_or_default();
         Seen { status, path, html }
     }

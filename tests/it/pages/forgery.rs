@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::browser::{Browser, WITH_SCRIPT};
 use super::people::{ADA, ADAS_PASSWORD, ada, ben, make_key, sign_in_at};
 use super::visitor::{Form, Visitor, forms, post};
-use crate::kit::{Gateway, Site};
+use crate::kit::{ForeignSite, Gateway};
 
 /// Where somebody who is signed in finds the forms; pages of single things are found by their links.
 pub(super) const PAGES: [&str; 9] =
@@ -114,7 +114,7 @@ fn a_page_of_somebody_else_sends_a_form_in_vain_even_with_the_right_token() {
     let page = format!(
         "<!doctype html><html lang=en><title>Prizes</title><form method=post action=\"{target}\">{fields}<button>Win</button></form>"
     );
-    let site = Site::serving(move |path| (path == "/").then(|| ("content-type: text/html", page.clone())));
+    let site = ForeignSite::start(move |path| (path == "/").then(|| ("content-type: text/html", page.clone())));
     victim.close();
     let tab = browser.tab_beside(&gateway, WITH_SCRIPT, &[&site.origin()]);
     sign_in_at(&tab, ADA, ADAS_PASSWORD);

@@ -1,7 +1,7 @@
 //! The browser itself: what it must notice it does notice, or every other test here would be silent.
 
 use super::browser::{Browser, WITH_SCRIPT};
-use crate::kit::{Gateway, Site};
+use crate::kit::{ForeignSite, Gateway};
 
 const BAD_PAGE: &str = "<!doctype html><html lang=en><title>Bad</title><main><h1>Bad</h1><input>\
     <p style='width:1400px'>wide</p><script>console.error('moans')</script><script src='/missing.js'></script>\
@@ -10,7 +10,7 @@ const BAD_PAGE: &str = "<!doctype html><html lang=en><title>Bad</title><main><h1
 #[test]
 fn whatever_a_page_must_not_do_is_noticed() {
     let gateway = Gateway::simulated();
-    let site = Site::serving(|path| match path {
+    let site = ForeignSite::start(|path| match path {
         "/" => Some(("content-type: text/html", BAD_PAGE.to_owned())),
         "/policy" => Some((
             "content-type: text/html\r\ncontent-security-policy: default-src 'none'",

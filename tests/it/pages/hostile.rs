@@ -6,7 +6,7 @@ use super::browser::{Browser, WITH_SCRIPT};
 use super::forgery::PAGES;
 use super::people::{ADA, ADAS_PASSWORD, ada, invite, make_key, sign_in, sign_in_at};
 use super::visitor::Visitor;
-use crate::kit::{Call, Gateway, Site, request};
+use crate::kit::{Call, ForeignSite, Gateway, request};
 
 /// Each would open a dialog, break the policy or be gone from the text where it is put between tags as it is.
 pub(super) const TEXTS: [&str; 6] = [
@@ -26,7 +26,7 @@ fn what_callers_and_people_write_is_text_on_every_page() {
     for text in TEXTS {
         let (path, secret) = make_key(&mut ada, text);
         let call = Call::generation().key(&secret).json(&request(json!({ "user": text, "size": "1024x1024" })));
-        call.send(gateway.address()).good();
+        call.send(gateway.address()).ok_json();
         paths.push(path);
     }
     // Names of people are narrower; what is refused is shown again in the form, and in the trail.
@@ -36,7 +36,7 @@ fn what_callers_and_people_write_is_text_on_every_page() {
         assert!(!answer.text().contains(text) || !text.contains('<'), "{}", answer.text());
         drop(sign_in(&mut Visitor::to(&gateway), text, "a password that is wrong"));
     }
-    gateway.settled(TEXTS.len());
+    gateway.final_records(TEXTS.len());
     for record in gateway.records() {
         paths.push(format!("/records/{}", record["request_id"].as_str().expect("an id")));
     }
@@ -66,9 +66,9 @@ fn a_table_for_a_spreadsheet_holds_no_formula() {
     let mut ada = ada(&gateway);
     for formula in ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1"] {
         let (_, secret) = make_key(&mut ada, &format!("{formula} x"));
-        Call::generation().key(&secret).json(&request(json!({ "user": formula }))).send(gateway.address()).good();
+        Call::generation().key(&secret).json(&request(json!({ "user": formula }))).send(gateway.address()).ok_json();
     }
-    gateway.settled(5);
+    gateway.final_records(5);
     for path in ["/usage.csv", "/records.csv"] {
         let answer = ada.get(path);
         assert_eq!(answer.status, 200, "{path}");
@@ -90,7 +90,7 @@ fn no_page_stands_in_a_frame_of_another_site() {
     let frames: String =
         ["/keys", "/sign-in", "/profile"].map(|path| format!("<iframe src=\"{origin}{path}\"></iframe>")).concat();
     let page = format!("<!doctype html><html lang=en><title>Game</title>{frames}<p>Click here</p></html>");
-    let site = Site::serving(move |path| (path == "/").then(|| ("content-type: text/html", page.clone())));
+    let site = ForeignSite::start(move |path| (path == "/").then(|| ("content-type: text/html", page.clone())));
     let tab = browser.tab_beside(&gateway, WITH_SCRIPT, &[&site.origin()]);
     sign_in_at(&tab, ADA, ADAS_PASSWORD);
     tab.try_go(&site.origin()).expect("the page of the game");
@@ -199,7 +199,7 @@ fn what_is_shown_once_is_on_no_other_page() {
     let (key, secret) = make_key(&mut ada, "laptop");
     let made = ada.submit("/profile", "/profile/tokens", &[("name", "deploy")]);
     let token = super::people::token_in(&made.text()).expect("a token");
-    gateway.guard("an admin token", &token, &[crate::kit::Place::Key]);
+    gateway.watch_secret("an admin token", &token, &[crate::kit::OutputChannel::Key]);
     let link = invite(&mut ada, "cyd", "member");
     for (path, _) in super::forgery::every_page(&mut ada) {
         let html = ada.get(&path).text();
@@ -215,10 +215,10 @@ fn what_is_shown_once_is_on_no_other_page() {
     assert_eq!(ada.get("/keys").text().matches(">twice<").count(), 1, "it was made once");
     let rotated = ada.submit(&key, &format!("{key}/rotate"), &[]);
     let next = super::people::secret_in(&rotated.text()).expect("a new secret");
-    gateway.guard("a key", &next, &[crate::kit::Place::Key]);
+    gateway.watch_secret("a key", &next, &[crate::kit::OutputChannel::Key]);
     assert!(next != secret && !ada.get(&key).text().contains(&next));
-    Call::get("/admin/v1/me").key(&token).send(gateway.address()).good();
+    Call::get("/admin/v1/me").key(&token).send(gateway.address()).ok_json();
     for secret in [&secret, &next] {
-        Call::get("/v1/models").key(secret).send(gateway.address()).good();
+        Call::get("/v1/models").key(secret).send(gateway.address()).ok_json();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::browser::{Browser, Tab, WITH_SCRIPT};
 use super::people::{ADA, ADAS_PASSWORD, ada, secret_in};
-use crate::kit::{Gateway, Place};
+use crate::kit::{Gateway, OutputChannel};
 
 /// So many steps take one through any page of ours.
 const STEPS: usize = 60;
@@ -47,7 +47,7 @@ fn a_key_is_made_without_a_mouse() {
     step_to(&tab, "Create key");
     assert_eq!(tab.press_to_leave("Enter").status, 200);
     let secret = secret_in(&tab.text()).expect("a secret");
-    gateway.guard("a key", &secret, &[Place::Key]);
+    gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     step_to(&tab, "Copy Secret");
     tab.press("Enter");
     assert_eq!(tab.clipboard(), secret);

@@ -17,8 +17,8 @@ fn no_page_of_an_administrator_opens_for_a_member() {
     let mut ada = ada(&gateway);
     let mut ben = ben(&mut ada);
     let (_, secret) = make_key(&mut ada, "hers!");
-    Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).good();
-    gateway.settled(1);
+    Call::generation().key(&secret).json(&request(json!({}))).send(gateway.address()).ok_json();
+    gateway.final_records(1);
     let pages = every_page(&mut ada);
     let mine = every_page(&mut ben);
     assert!(pages.len() > mine.len() + 4, "{:?}", pages.keys());
@@ -83,9 +83,9 @@ fn records_and_counts_of_an_end_user_are_found_with_a_plain_form() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     for end_user in ["kim & co", "lee", "kim & co"] {
-        gateway.generate(json!({"user": end_user, "quality": "low"})).good();
+        gateway.generate(json!({"user": end_user, "quality": "low"})).ok_json();
     }
-    let records = gateway.settled(3);
+    let records = gateway.final_records(3);
     let of_lee = format!("/records/{}", records[1]["request_id"].as_str().expect("an id"));
     let page = ada.get("/records?state=&since=&until=&key=&user=&end_user=kim+%26+co").text();
     assert!(page.contains("name=\"end_user\" type=\"text\" value=\"kim &#38; co\""), "{page}");

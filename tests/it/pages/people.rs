@@ -2,7 +2,7 @@
 
 use super::browser::Tab;
 use super::visitor::Visitor;
-use crate::kit::{Answer, Gateway, Place, eventually};
+use crate::kit::{Answer, Gateway, OutputChannel, eventually};
 
 /// With a sign that no token, id or hash has: what is looked for is not found there by chance.
 pub(super) const ADA: &str = "ada@desk";
@@ -12,12 +12,12 @@ pub(super) const ADAS_PASSWORD: &str = "canary-of-ada-sings-at-dawn";
 pub(super) const BENS_PASSWORD: &str = "canary-of-ben-hides-by-night";
 
 /// What may be seen of a one-time link: where it is made, and where it leads.
-const LINK: &[Place] = &[Place::Greeting, Place::Link];
+const LINK: &[OutputChannel] = &[OutputChannel::StartupOutput, OutputChannel::Link];
 
 /// The path of the link that the server prints where nobody can sign in yet.
 #[track_caller]
 pub(super) fn setup_path(gateway: &Gateway) -> String {
-    let path = eventually("a link is printed", || link_in(&gateway.said(), "/setup/"));
+    let path = eventually("a link is printed", || link_in(&gateway.output(), "/setup/"));
     guard_link(gateway, &path);
     path
 }
@@ -31,21 +31,21 @@ pub(super) fn link_in(text: &str, begins: &str) -> Option<String> {
 }
 
 pub(super) fn guard_link(gateway: &Gateway, path: &str) {
-    gateway.guard("a one-time link", path.rsplit('/').next().unwrap_or_default(), LINK);
+    gateway.watch_secret("a one-time link", path.rsplit('/').next().unwrap_or_default(), LINK);
 }
 
 /// From now on the cookies that somebody has are watched.
 pub(super) fn guard_cookies<'a>(gateway: &Gateway, cookies: impl IntoIterator<Item = (&'a String, &'a String)>) {
     for (name, value) in cookies {
         if name.contains("imagate_session") {
-            gateway.guard("the cookie of a session", value, &[]);
+            gateway.watch_secret("the cookie of a session", value, &[]);
         }
     }
 }
 
 pub(super) fn guard_passwords(gateway: &Gateway) {
     for password in [ADAS_PASSWORD, BENS_PASSWORD] {
-        gateway.guard("a password", password, &[]);
+        gateway.watch_secret("a password", password, &[]);
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn make_key(visitor: &mut Visitor<'_>, name: &str) -> (String, String
     let answer = visitor.submit("/keys", "/keys", &[("name", name)]);
     let html = answer.text();
     let secret = secret_in(&html).unwrap_or_else(|| panic!("no secret: {} {html}", answer.status));
-    visitor.gateway.guard("a key", &secret, &[Place::Key]);
+    visitor.gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     let list = visitor.get("/keys").text();
     let public = secret.split('-').nth(2).expect("a public id").to_owned();
     let before = list.split(&public).next().unwrap_or_default();

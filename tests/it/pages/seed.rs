@@ -7,7 +7,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use super::hostile::TEXTS;
 use super::people::{ADAS_PASSWORD, ada, ben, invite, make_key};
 use super::visitor::Visitor;
-use crate::kit::{Account, Call, FakeUpstream, Gateway, Place, request};
+use crate::kit::{Account, Call, FakeUpstream, Gateway, OutputChannel, request};
 
 /// Each is the script of one call; see the words of the fake upstream.
 const OUTCOMES: [&str; 8] = ["", "", "status=400 body=policy", "", "", "", "status=400 body=parameter", ""];
@@ -54,9 +54,9 @@ impl Seeded {
     pub(super) fn start() -> Self {
         let upstream = FakeUpstream::start();
         let accounts = [
-            Account::at("azure-east", &upstream),
-            Account::at("azure-west", &upstream).spare(),
-            Account::at("reserve", &upstream).spare(),
+            Account::for_upstream("azure-east", &upstream),
+            Account::for_upstream("azure-west", &upstream).with_free_tier(),
+            Account::for_upstream("reserve", &upstream).with_free_tier(),
         ];
         let gateway = Gateway::with("[[groups]]\nname = \"research\"\n", &accounts);
         Self { gateway, _upstream: upstream }
@@ -88,10 +88,14 @@ impl Seeded {
         let paths: Vec<&String> = keys.iter().map(|((path, _), ..)| path).collect();
         ada.submit(paths[LAPTOP], &format!("{}/disable", paths[LAPTOP]), &[]);
         let answer = ada.submit(paths[STAGING], &format!("{}/rotate", paths[STAGING]), &[]);
-        gateway.guard("a key", &super::people::secret_in(&answer.text()).expect("a secret"), &[Place::Key]);
+        gateway.watch_secret(
+            "a key",
+            &super::people::secret_in(&answer.text()).expect("a secret"),
+            &[OutputChannel::Key],
+        );
         ada.submit("/groups", "/groups", &[("name", "batch")]);
         ada.submit("/accounts", "/accounts/reserve/disable", &[]);
-        let records = gateway.settled(30);
+        let records = gateway.final_records(30);
         age(gateway);
         let record = |state: &str| {
             let found = records.iter().rfind(|record| record["state"] == state).expect("a record");

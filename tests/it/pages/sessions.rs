@@ -44,7 +44,7 @@ fn a_cookie_is_for_no_script_and_no_other_site() {
 fn behind_an_encrypted_address_a_cookie_never_goes_another_way() {
     let gateway = Gateway::with("public_url = \"https://images.example\"", &[]);
     guard_passwords(&gateway);
-    let printed = gateway.said();
+    let printed = gateway.output();
     let path = setup_path(&gateway);
     assert!(printed.contains(&format!("https://images.example{path}")), "the link has the public address");
     let mut ada = Visitor::to_host(&gateway, "images.example", "https://images.example");
@@ -113,7 +113,7 @@ fn a_session_ends_where_its_owner_leaves_changes_the_password_or_is_disabled() {
         sign_in(visitor, BEN, BENS_PASSWORD);
     }
     let next = "canary-of-ben-moults-in-june";
-    gateway.guard("a password", next, &[]);
+    gateway.watch_secret("a password", next, &[]);
     let fields = [("old", BENS_PASSWORD), ("password", next), ("again", next)];
     let answer = ben.submit("/profile", "/profile/password", &fields);
     assert_eq!(answer.status, 303, "{}", answer.text());
@@ -162,7 +162,7 @@ fn the_cookie_of_a_page_opens_nothing_but_pages() {
     let gateway = Gateway::simulated();
     let mut ada = ada(&gateway);
     for path in ["/admin/v1/me", "/admin/v1/keys", "/v1/models"] {
-        assert_eq!(ada.send(Call::get(path)).error(401)["code"], "INVALID_API_KEY", "{path}");
+        assert_eq!(ada.send(Call::get(path)).error_object(401)["code"], "INVALID_API_KEY", "{path}");
     }
     assert!(is_in(&mut ada));
 }
@@ -173,8 +173,8 @@ fn what_no_page_answers_brings_no_link_into_the_log() {
     let gateway = Gateway::simulated();
     let path = setup_path(&gateway);
     assert_eq!(Call::get(&format!("{path}/more")).send(gateway.address()).status, 404);
-    assert_eq!(Call::by("PROPFIND", &path).send(gateway.address()).status, 405);
-    eventually("it is logged", || gateway.said().contains("PROPFIND").then_some(()));
+    assert_eq!(Call::with_method("PROPFIND", &path).send(gateway.address()).status, 405);
+    eventually("it is logged", || gateway.output().contains("PROPFIND").then_some(()));
 }
 
 /// Both have the form before either sends it. Who got in; exactly one does.

@@ -12,7 +12,7 @@ use super::browser::{Browser, Look, Tab, WITH_SCRIPT, WITHOUT_SCRIPT};
 use super::people::{
     ADA, ADAS_PASSWORD, BEN, BENS_PASSWORD, guard_link, guard_passwords, link_in, secret_in, setup_path, sign_in_at,
 };
-use crate::kit::{Call, Gateway, Place, facts, pause, request};
+use crate::kit::{Call, Gateway, OutputChannel, format_and_size, pause, request};
 
 /// So often a key may be let in after it was disabled, with [`PAUSE`] between: a second, and what the calls take.
 const TRIES: usize = 20;
@@ -67,7 +67,7 @@ fn create_key(tab: &Tab<'_>, gateway: &Gateway, look: Look) -> (String, String, 
     assert_eq!(tab.follow("button", "Create key").status, 200);
     let text = tab.text();
     let secret = secret_in(&text).expect("a secret on the page");
-    gateway.guard("a key", &secret, &[Place::Key]);
+    gateway.watch_secret("a key", &secret, &[OutputChannel::Key]);
     let curl = if look.javascript {
         tab.click("button", "Copy Secret");
         assert_eq!(tab.clipboard(), secret);
@@ -101,8 +101,8 @@ fn make_an_image(curl: &str, gateway: &Gateway) -> String {
     let answer: Value =
         serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {curl}\n{done:?}"));
     let file = STANDARD.decode(answer["data"][0]["b64_json"].as_str().expect("an image")).expect("base64");
-    assert_eq!(facts(&file).0, "png");
-    let records = gateway.settled(1);
+    assert_eq!(format_and_size(&file).0, "png");
+    let records = gateway.final_records(1);
     assert_eq!(records.len(), 1, "{records:?}");
     records[0]["request_id"].as_str().expect("an id").to_owned()
 }
@@ -118,7 +118,7 @@ fn read_the_record(tab: &Tab<'_>, request_id: &str) {
 /// The key is disabled on its page, and refused within the time it has.
 fn disable(tab: &Tab<'_>, gateway: &Gateway, key: &str, secret: &str) {
     let call = || Call::generation().key(secret).json(&request(json!({}))).send(gateway.address());
-    call().good();
+    call().ok_json();
     tab.go(key);
     tab.follow("button", "Disable");
     let refusal = (0..TRIES).find_map(|_| {
@@ -127,7 +127,7 @@ fn disable(tab: &Tab<'_>, gateway: &Gateway, key: &str, secret: &str) {
         (answer.status == 401).then_some(answer)
     });
     let refusal = refusal.expect("the key still works a second after it was disabled");
-    assert_eq!(refusal.error(401)["code"], "INVALID_API_KEY");
+    assert_eq!(refusal.error_object(401)["code"], "INVALID_API_KEY");
     tab.go(key);
     tab.says("Disabled");
 }

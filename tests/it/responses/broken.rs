@@ -33,9 +33,9 @@ fn a_failure_before_anything_was_done_is_an_ordinary_error_with_its_status() {
         let upstream = FakeUpstream::start();
         let gateway = before(&upstream);
         let answer = call(&gateway).json(&drawing(script, stream)).send(gateway.address());
-        assert_eq!(answer.error(status)["code"], code, "{script}");
+        assert_eq!(answer.error_object(status)["code"], code, "{script}");
         assert!(!answer.text().contains("upstream-canary"), "{script}: {}", answer.text());
-        let record = gateway.settled(1).remove(0);
+        let record = gateway.final_records(1).remove(0);
         assert_eq!((&record["state"], &record["error_code"]), (&json!(state), &json!(code)), "{script}: {record:#}");
         assert_eq!(upstream.attempts(), 1, "{script}");
     }
@@ -48,7 +48,7 @@ fn another_account_is_asked_only_where_nothing_was_made() {
     {
         let upstream = FakeUpstream::start();
         let gateway = two(&upstream);
-        upstream.always("sk-upstream-first", script);
+        upstream.always_for_token("sk-upstream-first", script);
         let answer = call(&gateway).json(&task(&json!({}))).send(gateway.address());
         assert_eq!((answer.status == 200, upstream.attempts()), (attempts == 2, attempts), "{script}");
     }
@@ -92,7 +92,7 @@ fn a_failure_in_the_middle_is_the_pair_of_events_that_every_client_understands()
         );
         assert_eq!((&failed["response"]["id"], &failed["response"]["status"]), (&json!("resp_0"), &json!("failed")));
         assert_eq!(upstream.attempts(), 1, "{script}: never a second attempt");
-        let record = gateway.settled(1).remove(0);
+        let record = gateway.final_records(1).remove(0);
         assert_eq!(
             (&record["state"], &record["attempts"][0]["class"]),
             (&json!("interrupted"), &json!("O")),
@@ -107,7 +107,7 @@ fn a_plain_response_that_breaks_within_its_image_breaks_the_callers_too() {
     let gateway = before(&upstream);
     let answer = call(&gateway).json(&drawing("b64=3000000 cut=50%", false)).send(gateway.address());
     assert!(answer.status == 200 && !answer.complete, "a cut answer must not look whole");
-    assert_eq!(gateway.settled(1)[0]["state"], "interrupted");
+    assert_eq!(gateway.final_records(1)[0]["state"], "interrupted");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_caller_of_events_who_leaves_ends_the_upstreams_work() {
     reply.read_exact(&mut [0; 10]).expect("its beginning");
     drop(reply);
     upstream.wait_until("the upstream sees its caller leave", |ledger| ledger[0].peer_left);
-    assert_eq!(gateway.settled(1)[0]["state"], "cancelled");
+    assert_eq!(gateway.final_records(1)[0]["state"], "cancelled");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_plain_caller_who_leaves_has_paid_and_the_response_is_recorded() {
     upstream.wait_until("the attempt has arrived", |ledger| ledger.len() == 1);
     drop(stream);
     upstream.open_gate("go");
-    let record = gateway.settled(1).remove(0);
+    let record = gateway.final_records(1).remove(0);
     assert_eq!(
         (&record["state"], &record["host_usage"]["output_tokens"]),
         // The answer is read to its end for the client's own retry, as at the image endpoints.
@@ -146,10 +146,10 @@ fn an_answer_in_the_other_shape_is_never_asked_for_again_and_the_operator_learns
         let upstream = FakeUpstream::start();
         let gateway = two(&upstream);
         let answer = call(&gateway).json(&drawing(script, stream)).send(gateway.address());
-        assert_eq!(answer.error(502)["reason"], "no_image_data", "{script}");
+        assert_eq!(answer.error_object(502)["reason"], "no_image_data", "{script}");
         assert_eq!(answer.should_retry(), Some("false"), "{script}: it may have been paid for");
         assert_eq!(upstream.attempts(), 1, "{script}");
-        eventually("the operator learns of it", || gateway.said().contains(said).then_some(()));
-        assert_eq!(gateway.settled(1)[0]["attempts"][0]["class"], json!("X"), "{script}");
+        eventually("the operator learns of it", || gateway.output().contains(said).then_some(()));
+        assert_eq!(gateway.final_records(1)[0]["attempts"][0]["class"], json!("X"), "{script}");
     }
 }

@@ -10,8 +10,11 @@ const NAMES: [&str; 3] = ["one", "two", "three"];
 /// Three accounts, each with an upstream of its own.
 fn three() -> (Vec<FakeUpstream>, Gateway) {
     let upstreams: Vec<_> = NAMES.iter().map(|_| FakeUpstream::start()).collect();
-    let accounts: Vec<_> =
-        NAMES.iter().zip(&upstreams).map(|(name, at)| Account::at(name, at).speaking_responses()).collect();
+    let accounts: Vec<_> = NAMES
+        .iter()
+        .zip(&upstreams)
+        .map(|(name, at)| Account::for_upstream(name, at).with_responses_protocol())
+        .collect();
     let gateway = Gateway::with("", &accounts);
     (upstreams, gateway)
 }
@@ -62,18 +65,18 @@ fn no_other_account_is_asked_to_go_on() {
     let before: usize = attempts(&upstreams).iter().sum();
     let go_on = || call(&gateway).json(&task(&json!({"previous_response_id": id}))).send(gateway.address());
     upstreams[maker].in_turn(&format!("sk-upstream-{}", NAMES[maker]), &["status=500"]);
-    go_on().error(502);
+    go_on().error_object(502);
     assert_eq!(attempts(&upstreams).iter().sum::<usize>(), before + 1, "asked once, and nobody else");
     // Another user has no such response.
-    let bob = gateway.manage(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
+    let bob = gateway.run_command(&["key", "create", "--name", "bob", "--user", "bob", "--json"]).json();
     let foreign = crate::kit::Call::post("/v1/responses").key(bob["secret"].as_str().expect("a secret"));
-    let error = foreign.json(&task(&json!({"previous_response_id": id}))).send(gateway.address()).error(400);
+    let error = foreign.json(&task(&json!({"previous_response_id": id}))).send(gateway.address()).error_object(400);
     assert_eq!(error["param"], "previous_response_id");
     // If the account is out of service the request is refused, and no other account is asked.
-    gateway.manage(&["account", "disable", NAMES[maker]]).good();
+    gateway.run_command(&["account", "disable", NAMES[maker]]).ok_stdout();
     let error = crate::kit::eventually("the account is disabled", || {
         let answer = go_on();
-        (answer.status == 400).then(|| answer.error(400))
+        (answer.status == 400).then(|| answer.error_object(400))
     });
     assert_eq!(error["param"], "previous_response_id");
     let attempts = attempts(&upstreams);
@@ -85,7 +88,7 @@ fn no_other_account_is_asked_to_go_on() {
 fn keys_of_nobody_do_not_share_their_responses() {
     let (_upstreams, gateway) = three();
     let key = |name: &str| {
-        let made = gateway.manage(&["key", "create", "--name", name, "--json"]).json();
+        let made = gateway.run_command(&["key", "create", "--name", name, "--json"]).json();
         made["secret"].as_str().expect("a secret").to_owned()
     };
     let send = |secret: &str, with: &Value| {
@@ -95,6 +98,6 @@ fn keys_of_nobody_do_not_share_their_responses() {
     let text = send(&one, &json!({})).text();
     let id = text.split("\"id\":\"resp_").nth(1).and_then(|rest| rest.split('"').next()).expect("an id");
     let go_on = json!({"previous_response_id": format!("resp_{id}")});
-    assert_eq!(send(&other, &go_on).error(400)["param"], "previous_response_id");
+    assert_eq!(send(&other, &go_on).error_object(400)["param"], "previous_response_id");
     assert_eq!(send(&one, &go_on).status, 200);
 }

@@ -9,7 +9,7 @@ const TOOL: &str = r#"{"type":"image_generation","output_format":"png"}"#;
 
 fn group(upstream: &FakeUpstream, setting: &str) -> Gateway {
     let top = format!("[[groups]]\nname = \"default\"\n{setting}\n");
-    Gateway::with(&top, &[Account::at("only", upstream).speaking_responses()])
+    Gateway::with(&top, &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
 fn injecting(upstream: &FakeUpstream) -> Gateway {
@@ -26,7 +26,7 @@ fn agent(gateway: &Gateway, body: impl Into<Vec<u8>>) -> Call {
 fn arrives(gateway: &Gateway, upstream: &FakeUpstream, sent: Call) -> (String, Value) {
     let answer = sent.send(gateway.address());
     assert_eq!(answer.status, 200, "{:.300}", answer.text());
-    let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+    let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
     let body = upstream.ledger().pop().expect("an attempt").body;
     (String::from_utf8(body).expect("text"), record)
 }
@@ -82,7 +82,7 @@ fn what_is_refused_with_our_tool_is_asked_for_once_more_as_it_came() {
                 .collect();
             assert_eq!(sent.len(), 2, "{script}");
             assert!(sent[0].contains(TOOL) && sent[1] == body, "{script}: {sent:?}");
-            let record = gateway.settled(1).pop().expect("a record");
+            let record = gateway.final_records(1).pop().expect("a record");
             assert_eq!((&record["state"], record["attempts"][1]["class"].as_str()), (&json!("succeeded"), None));
         }
     }
@@ -101,7 +101,7 @@ fn what_is_refused_for_another_reason_or_again_is_told() {
         let before = upstream.attempts();
         upstream.in_turn("sk-upstream-only", scripts);
         let answer = agent(&gateway, r#"{"model":"gpt-5.5","input":"x"}"#).send(gateway.address());
-        assert_eq!(answer.error(status)["param"], param, "{scripts:?}");
+        assert_eq!(answer.error_object(status)["param"], param, "{scripts:?}");
         assert_eq!(upstream.attempts() - before, attempts, "{scripts:?}");
     }
 }
@@ -135,7 +135,7 @@ fn nobody_gets_a_tool_unless_the_operator_says_so() {
         let body = r#"{"model":"gpt-5.5","input":"x"}"#;
         assert_eq!(agent(&gateway, body).send(gateway.address()).status, 200);
         assert_eq!(upstream.ledger().pop().expect("an attempt").body, body.as_bytes());
-        assert_eq!(gateway.settled(1)[0]["injected_tool"], json!(false));
+        assert_eq!(gateway.final_records(1)[0]["injected_tool"], json!(false));
     }
 }
 
@@ -147,6 +147,6 @@ fn a_tool_of_ours_does_not_pass_the_operators_filter() {
     let plain = call(&gateway).json(&body).send(gateway.address());
     assert_eq!(plain.status, 200, "talk is not what the filter is for");
     let answer = agent(&gateway, body.to_string()).send(gateway.address());
-    assert_eq!(answer.error(502)["reason"], "content_refused");
+    assert_eq!(answer.error_object(502)["reason"], "content_refused");
     assert_eq!(upstream.attempts(), 1);
 }

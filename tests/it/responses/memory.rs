@@ -1,7 +1,7 @@
 //! What huge images in responses cost.
 
 use super::{call, drawing};
-use crate::kit::{Account, FakeUpstream, Gateway, PEAK_BYTES, Reply, heavy};
+use crate::kit::{Account, FakeUpstream, Gateway, PEAK_BYTES, Reply, heavy_test_lock};
 
 /// Characters of base64 in one image.
 const HUGE: usize = 28_000_000;
@@ -9,9 +9,9 @@ const CALLERS: usize = 24;
 
 #[test]
 fn many_huge_images_pass_at_once_in_little_memory() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let account = Account::at("only", &upstream).speaking_responses().with_places(CALLERS);
+    let account = Account::for_upstream("only", &upstream).with_responses_protocol().with_slots(CALLERS);
     let mut gateway = Gateway::with("", &[account]);
     call(&gateway).json(&drawing("", true)).send(gateway.address());
     gateway.server().reset_peak();
@@ -32,7 +32,7 @@ fn many_huge_images_pass_at_once_in_little_memory() {
     let peak = gateway.server().peak_bytes();
     println!("{CALLERS} responses with images of {HUGE} bytes: {:.1} MB resident at most", peak as f64 / 1e6);
     assert!(peak < PEAK_BYTES, "{peak} bytes");
-    let records = gateway.settled(CALLERS + 1);
+    let records = gateway.final_records(CALLERS + 1);
     assert!(
         records
             .iter()

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 
 use super::{before, call, task};
-use crate::kit::{Call, FakeUpstream, Form, Gateway, Random, alpha_png, heavy};
+use crate::kit::{Call, FakeUpstream, Form, Gateway, Random, alpha_png, heavy_test_lock};
 
 /// What the largest body of this endpoint unpacks to.
 const MOST: usize = 64 << 20;
@@ -52,18 +52,18 @@ fn a_packed_body_reaches_the_upstream_as_it_was_before() {
 #[test]
 fn the_image_endpoints_read_packed_bodies_too() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for (coding, pack) in CODINGS {
-        gateway.call(json!({"size": "1024x640"})).packed(coding, pack).send(gateway.address()).good();
-        let form = Form::minimum().file("image", &alpha_png(64, 64)).call().key(gateway.secret());
-        form.packed(coding, pack).send(gateway.address()).good();
+        gateway.call(json!({"size": "1024x640"})).compressed(coding, pack).send(gateway.address()).ok_json();
+        let form = Form::with_required_fields().file("image", &alpha_png(64, 64)).call().key(gateway.secret());
+        form.compressed(coding, pack).send(gateway.address()).ok_json();
         assert_eq!(upstream.ledger().last().expect("an attempt").files().len(), 1);
     }
 }
 
 #[test]
 fn a_small_body_that_unpacks_to_too_much_is_a_413_in_little_memory() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
     let mut gateway = before(&upstream);
     let room = |length: usize| padded(&json!({}), length);
@@ -76,7 +76,7 @@ fn a_small_body_that_unpacks_to_too_much_is_a_413_in_little_memory() {
             let bomb = pack(room(length).as_bytes());
             assert!(bomb.len() < MOST / 100, "{coding}: {} bytes", bomb.len());
             let answer = packed(&gateway, coding, bomb).send(gateway.address());
-            assert_eq!(answer.error(413)["code"], "request_too_large", "{coding}");
+            assert_eq!(answer.error_object(413)["code"], "request_too_large", "{coding}");
             assert_eq!(answer.should_retry(), Some("false"));
         }
     }
@@ -108,7 +108,7 @@ fn a_body_that_shrinks_to_next_to_nothing_is_a_413_long_before_the_limit() {
         assert_eq!(small.send(gateway.address()).status, 200, "{coding}: a little may be as dense as it likes");
         let body = padded(&json!({}), 48 << 20);
         let answer = packed(&gateway, coding, pack(body.as_bytes())).send(gateway.address());
-        assert_eq!(answer.error(413)["code"], "request_too_large", "{coding}");
+        assert_eq!(answer.error_object(413)["code"], "request_too_large", "{coding}");
         assert!(answer.text().contains("200 times"), "{coding}: {}", answer.text());
         // A conversation whose every part is there thirty times.
         let talk = task(&json!({"input": [{"role": "user", "content": noise(400_000).repeat(30)}]})).to_string();
@@ -126,7 +126,7 @@ fn what_cannot_be_unpacked_is_a_400_and_an_unknown_packing_a_415_that_says_what_
     for (coding, pack) in CODINGS {
         let whole = pack(body.as_bytes());
         for bad in [&whole[..whole.len() - 1], &whole[..5], body.as_bytes(), b""] {
-            let error = packed(&gateway, coding, bad.to_vec()).send(gateway.address()).error(400);
+            let error = packed(&gateway, coding, bad.to_vec()).send(gateway.address()).error_object(400);
             assert_eq!(
                 (&error["reason"], &error["param"]),
                 (&json!("invalid_json"), &Value::Null),
@@ -136,13 +136,13 @@ fn what_cannot_be_unpacked_is_a_400_and_an_unknown_packing_a_415_that_says_what_
     }
     for coding in ["br", "deflate", "zstd, gzip", "gzip, gzip", "compress"] {
         let answer = packed(&gateway, coding, zstd(body.as_bytes())).send(gateway.address());
-        assert_eq!(answer.error(415)["code"], "unsupported_media_type", "{coding}");
+        assert_eq!(answer.error_object(415)["code"], "unsupported_media_type", "{coding}");
         assert_eq!(answer.header("accept-encoding"), Some("zstd, gzip, identity"), "{coding}");
     }
     for (coding, pack) in CODINGS {
         let stranger = Call::post("/v1/responses").key("eyJ.eyJ.sig").header("content-encoding", coding);
         let answer = stranger.bytes(pack(body.as_bytes())).send(gateway.address());
-        assert_eq!(answer.error(401)["code"], "INVALID_API_KEY", "the key comes first");
+        assert_eq!(answer.error_object(401)["code"], "INVALID_API_KEY", "the key comes first");
     }
     assert_eq!(upstream.accepted(), 0);
 }

@@ -73,7 +73,7 @@ fn a_plain_response_comes_back_with_its_image_untouched() {
     let gateway = before(&upstream);
     for script in ["", "framing=chunked", "reads=700", "framing=close"] {
         let answer = call(&gateway).json(&drawing(script, false)).send(gateway.address());
-        let response = answer.good();
+        let response = answer.ok_json();
         let attempt = upstream.ledger().pop().expect("an attempt");
         let call = &response["output"][0];
         assert_eq!(call["result"].as_str(), attempt.images.first().map(String::as_str), "{script}");
@@ -96,7 +96,7 @@ fn events_come_one_by_one_the_moment_they_are_there() {
     for gate in ["created", "progress", "added"] {
         upstream.open_gate(gate);
     }
-    let mut events = Events::of(call(&gateway).json(&body).open(gateway.address()).expect("an answer"));
+    let mut events = Events::from_reply(call(&gateway).json(&body).open(gateway.address()).expect("an answer"));
     let mut told = Vec::new();
     let mut tell = |events: &mut Events| told.push(events.next().expect("no break").expect("an event").name);
     for _ in 0..3 {
@@ -142,7 +142,7 @@ fn text_and_images_are_recorded_apart() {
     }
     let talk = task(&json!({"safety_identifier": "u-7", "user": "hidden"}));
     assert_eq!(call(&gateway).json(&talk).send(gateway.address()).status, 200);
-    let records = gateway.settled(3);
+    let records = gateway.final_records(3);
     let ledger = upstream.ledger();
     for (record, attempt) in records.iter().zip(&ledger) {
         assert_eq!((&record["operation"], &record["state"]), (&json!("create_response"), &json!("succeeded")));
@@ -181,7 +181,7 @@ fn the_model_that_drew_and_the_quality_of_its_images_are_recorded() {
             .and_then(|tools| tools.iter_mut().find(|tool| tool["type"] == "image_generation"));
         tool.expect("an image tool")["quality"] = json!("auto");
         assert_eq!(call(&gateway).json(&body).send(gateway.address()).status, 200);
-        let record = gateway.settled(upstream.attempts()).pop().expect("a record");
+        let record = gateway.final_records(upstream.attempts()).pop().expect("a record");
         assert_eq!((&record["model"], &record["image_model"]), (&json!("gpt-5.5"), &json!(named)), "{record}");
         assert_eq!(
             (&record["quality"], &record["delivered"][0]["quality"]),
@@ -194,19 +194,22 @@ fn the_model_that_drew_and_the_quality_of_its_images_are_recorded() {
 #[test]
 fn a_response_goes_to_an_account_that_speaks_it_and_images_rather_to_one_that_speaks_theirs() {
     let upstream = FakeUpstream::start();
-    let images = Gateway::before(&upstream);
+    let images = Gateway::with_upstream(&upstream);
     assert_eq!(
-        call(&images).json(&task(&json!({}))).send(images.address()).error(503)["code"],
+        call(&images).json(&task(&json!({}))).send(images.address()).error_object(503)["code"],
         "no_available_accounts"
     );
     assert_eq!(upstream.accepted(), 0);
     let both = Gateway::with(
         "",
-        &[Account::at("responses", &upstream).speaking_responses(), Account::at("images", &upstream)],
+        &[
+            Account::for_upstream("responses", &upstream).with_responses_protocol(),
+            Account::for_upstream("images", &upstream),
+        ],
     );
-    both.generate(json!({})).good();
+    both.generate(json!({})).ok_json();
     assert_eq!(call(&both).json(&task(&json!({}))).send(both.address()).status, 200);
-    let accounts: Vec<Value> = both.settled(2).iter().map(|record| record["account"].clone()).collect();
+    let accounts: Vec<Value> = both.final_records(2).iter().map(|record| record["account"].clone()).collect();
     assert_eq!(accounts, ["images", "responses"]);
 }
 
@@ -215,7 +218,7 @@ fn a_delivery_that_is_not_what_the_tool_asked_for_is_told() {
     let upstream = FakeUpstream::start();
     let gateway = two(&upstream);
     let answer = call(&gateway).json(&drawing("size=640x1024", false)).send(gateway.address());
-    answer.good();
+    answer.ok_json();
     assert_eq!(answer.header("x-imagate-delivery"), Some("mismatch"));
     assert_eq!(upstream.attempts(), 1);
 }

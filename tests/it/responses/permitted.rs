@@ -6,7 +6,7 @@ use super::{call, task};
 use crate::kit::{Account, FakeUpstream, Gateway};
 
 fn with(upstream: &FakeUpstream, top: &str) -> Gateway {
-    Gateway::with(top, &[Account::at("only", upstream).speaking_responses()])
+    Gateway::with(top, &[Account::for_upstream("only", upstream).with_responses_protocol()])
 }
 
 #[track_caller]
@@ -26,12 +26,12 @@ fn a_model_that_is_not_on_the_list_is_not_found_and_costs_nothing() {
         let gateway = with(&upstream, top);
         let before = upstream.accepted();
         for model in ["o1-pro", "gpt-5.5-typo", "GPT-5.5"] {
-            let error = call(&gateway).json(&task(&json!({"model": model}))).send(gateway.address()).error(404);
+            let error = call(&gateway).json(&task(&json!({"model": model}))).send(gateway.address()).error_object(404);
             assert_eq!((&error["code"], &error["param"]), (&json!("model_not_found"), &json!("model")), "{top}");
         }
         assert_eq!((upstream.accepted(), gateway.records().len()), (before, 0), "{top}");
         passes(&gateway, &json!({}));
-        gateway.generate(json!({})).good();
+        gateway.generate(json!({})).ok_json();
     }
 }
 
@@ -54,7 +54,7 @@ fn a_group_has_the_hosted_tools_that_it_is_given() {
         (json!({"tools": [draw], "tool_choice": listed}), "tool_choice.tools[1].type"),
         (json!({"prompt": {"id": "pmpt_1"}}), "prompt"),
     ] {
-        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error(400);
+        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error_object(400);
         let told = (&error["code"], &error["param"]);
         assert_eq!(told, (&json!("invalid_request_error"), &json!(param)), "{patch}");
     }

@@ -38,12 +38,12 @@ fn a_broken_rule_names_its_parameter_and_costs_nothing() {
         (tool(json!({"n": 2})), "tools[1].n"),
         (tool(json!({"input_image_mask": {"file_id": "file-1"}})), "tools[1].input_image_mask.file_id"),
     ] {
-        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error(400);
+        let error = call(&gateway).json(&task(&patch)).send(gateway.address()).error_object(400);
         assert_eq!((&error["code"], &error["param"]), (&json!("invalid_request_error"), &json!(param)), "{patch}");
     }
     for body in ["", "[]", "{", "null"] {
         let sent = call(&gateway).header("content-type", "application/json").bytes(body);
-        assert_eq!(sent.send(gateway.address()).error(400)["reason"], "invalid_json", "{body}");
+        assert_eq!(sent.send(gateway.address()).error_object(400)["reason"], "invalid_json", "{body}");
     }
     assert_eq!(upstream.accepted(), 0);
     assert_eq!(gateway.records(), Vec::<Value>::new());
@@ -54,11 +54,11 @@ fn the_key_comes_first_and_the_size_has_an_end() {
     let upstream = FakeUpstream::start();
     let gateway = before(&upstream);
     let no_key = Call::post("/v1/responses").header("content-encoding", "zstd").bytes("not looked at");
-    assert_eq!(no_key.send(gateway.address()).error(401)["code"], "INVALID_API_KEY");
-    let announced = call(&gateway).header("content-type", "application/json").only_promising(67_108_865);
-    assert_eq!(announced.send(gateway.address()).error(413)["code"], "request_too_large");
+    assert_eq!(no_key.send(gateway.address()).error_object(401)["code"], "INVALID_API_KEY");
+    let announced = call(&gateway).header("content-type", "application/json").announcing_only(67_108_865);
+    assert_eq!(announced.send(gateway.address()).error_object(413)["code"], "request_too_large");
     let text = call(&gateway).header("content-type", "text/plain").bytes("{}");
-    assert_eq!(text.send(gateway.address()).error(415)["code"], "unsupported_media_type");
+    assert_eq!(text.send(gateway.address()).error_object(415)["code"], "unsupported_media_type");
     assert_eq!(upstream.accepted(), 0);
 }
 
@@ -75,11 +75,11 @@ fn a_websocket_handshake_is_told_to_go_on_without_whoever_asks() {
         for protocol in ["websocket", "WebSocket", "WEBSOCKET", "h2c, websocket", "websocket , h2c"] {
             let call = get().header("upgrade", protocol).header("sec-websocket-version", "13");
             let answer = call.header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==").send(gateway.address());
-            assert_eq!(answer.error(426)["code"], "method_not_allowed", "{protocol}");
+            assert_eq!(answer.error_object(426)["code"], "method_not_allowed", "{protocol}");
         }
         for call in [get(), get().header("upgrade", "h2c"), get().header("upgrade", "websockets")] {
             let answer = call.send(gateway.address());
-            assert_eq!(answer.error(405)["code"], "method_not_allowed");
+            assert_eq!(answer.error_object(405)["code"], "method_not_allowed");
             assert_eq!(answer.header("allow"), Some("POST"));
         }
     }

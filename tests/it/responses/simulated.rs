@@ -9,12 +9,12 @@ use crate::kit::{Events, Gateway};
 fn the_simulator_draws_with_the_tool_and_talks_without() {
     let gateway = Gateway::simulated();
     let answer = call(&gateway).json(&drawing("", false)).send(gateway.address());
-    let response = answer.good();
+    let response = answer.ok_json();
     assert_eq!(answer.header("x-imagate-simulated"), Some("true"));
     assert_eq!(size_of(&response["output"][0]), "1024x640");
-    let talk = call(&gateway).json(&task(&json!({}))).send(gateway.address()).good();
+    let talk = call(&gateway).json(&task(&json!({}))).send(gateway.address()).ok_json();
     assert_eq!(talk["output"][0]["type"], "message");
-    let records = gateway.settled(2);
+    let records = gateway.final_records(2);
     assert_eq!(records[0]["delivered"], json!([{"size": "1024x640", "output_format": "png", "quality": "low"}]));
     assert_eq!((&records[0]["operation"], &records[1]["delivered"]), (&json!("create_response"), &json!([])));
     assert!(records[0]["usage"]["output_tokens_details"]["image_tokens"].as_u64() > Some(0));
@@ -26,7 +26,7 @@ fn the_simulator_draws_with_the_tool_and_talks_without() {
 fn its_events_come_in_the_order_of_the_contract() {
     let gateway = Gateway::simulated();
     let reply = call(&gateway).json(&drawing("", true)).open(gateway.address()).expect("an answer");
-    let events = Events::of(reply).rest();
+    let events = Events::from_reply(reply).rest();
     let names: Vec<&str> = events.iter().map(|event| event.name.trim_start_matches("response.")).collect();
     let expected = "created in_progress output_item.added image_generation_call.in_progress \
                     image_generation_call.generating image_generation_call.partial_image image_generation_call.completed \
@@ -38,5 +38,5 @@ fn its_events_come_in_the_order_of_the_contract() {
     }
     let done = &events[7].data["item"];
     assert_eq!(done["result"], events[14].data["response"]["output"][0]["result"]);
-    assert_eq!(gateway.settled(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
+    assert_eq!(gateway.final_records(1)[0]["delivered"].as_array().map(Vec::len), Some(1));
 }

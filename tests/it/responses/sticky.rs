@@ -10,7 +10,7 @@ use crate::kit::{Account, FakeUpstream, Gateway, eventually};
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
 fn pool(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &NAMES.map(|name| Account::at(name, upstream).speaking_responses()))
+    Gateway::with("", &NAMES.map(|name| Account::for_upstream(name, upstream).with_responses_protocol()))
 }
 
 /// The token of the account that answered.
@@ -35,7 +35,7 @@ fn a_conversation_stays_with_one_account_and_many_of_them_with_all() {
         assert_eq!(answers(&gateway, &upstream, "session_id", session), *home, "{session}, as older agents spell it");
     }
     for (session, home) in homes.iter().take(3) {
-        let explained = gateway.manage(&["account", "explain", "--session", session, "--json"]).json();
+        let explained = gateway.run_command(&["account", "explain", "--session", session, "--json"]).json();
         let name = explained[0]["account"].as_str().expect("a name");
         assert_eq!((format!("sk-upstream-{name}"), &explained[0]["chosen"]), (home.clone(), &json!(true)), "{session}");
     }
@@ -63,8 +63,12 @@ fn a_conversation_leaves_an_account_that_rests_and_comes_back_to_it() {
 #[test]
 fn what_the_operator_prefers_goes_before_what_a_conversation_prefers() {
     let upstream = FakeUpstream::start();
-    let account = |name| Account::at(name, &upstream).speaking_responses();
-    let accounts = [account("low"), account("high").line("priority = 5"), account("free").spare().line("priority = 9")];
+    let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
+    let accounts = [
+        account("low"),
+        account("high").with_line("priority = 5"),
+        account("free").with_free_tier().with_line("priority = 9"),
+    ];
     let gateway = Gateway::with("", &accounts);
     for number in 0..12 {
         assert_eq!(answers(&gateway, &upstream, "session-id", &number.to_string()), "sk-upstream-high");
@@ -74,8 +78,10 @@ fn what_the_operator_prefers_goes_before_what_a_conversation_prefers() {
 #[test]
 fn a_conversation_does_not_wait_for_its_account_while_another_is_free() {
     let upstream = FakeUpstream::start();
-    let gateway =
-        Gateway::with("", &NAMES.map(|name| Account::at(name, &upstream).speaking_responses().with_places(1)));
+    let gateway = Gateway::with(
+        "",
+        &NAMES.map(|name| Account::for_upstream(name, &upstream).with_responses_protocol().with_slots(1)),
+    );
     let home = answers(&gateway, &upstream, "session-id", "0199a213");
     upstream.in_turn(&home, &["gate=go"]);
     let waiting = call(&gateway).header("session-id", "0199a213").json(&task(&json!({})));

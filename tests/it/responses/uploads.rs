@@ -6,7 +6,7 @@ use aws_lc_rs::digest;
 use serde_json::json;
 
 use super::{call, task};
-use crate::kit::{Account, FakeUpstream, Gateway, Pieces, filler, heavy};
+use crate::kit::{Account, FakeUpstream, Gateway, Pieces, base64_filler, heavy_test_lock};
 
 const CALLERS: usize = 32;
 /// Bytes of one conversation, nearly.
@@ -21,19 +21,19 @@ fn conversation(caller: usize) -> Pieces {
     );
     let tail = "\"},{\"role\":\"user\",\"content\":\"smaller, please\"}],\"store\" : false}";
     let mut pieces = vec![Arc::new(head.into_bytes())];
-    pieces.extend(filler(LENGTH));
+    pieces.extend(base64_filler(LENGTH));
     pieces.push(Arc::new(tail.as_bytes().to_vec()));
     pieces
 }
 
 #[test]
 fn many_long_conversations_at_once_cost_little_memory_and_arrive_to_the_byte() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::digesting();
-    let account = |name| Account::at(name, &upstream).speaking_responses().with_places(CALLERS);
+    let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol().with_slots(CALLERS);
     // Every conversation is sent twice: the first account turns all of them away.
-    let mut gateway = Gateway::with("", &[account("first"), account("second").spare()]);
-    upstream.always("sk-upstream-first", "status=429");
+    let mut gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
+    upstream.always_for_token("sk-upstream-first", "status=429");
     call(&gateway).json(&task(&json!({}))).send(gateway.address());
     gateway.server().reset_peak();
     let idle = gateway.server().peak_bytes();
@@ -60,7 +60,7 @@ fn many_long_conversations_at_once_cost_little_memory_and_arrive_to_the_byte() {
         );
     }
     assert_eq!(
-        gateway.settled(CALLERS + 1).iter().filter(|record| record["state"] == "succeeded").count(),
+        gateway.final_records(CALLERS + 1).iter().filter(|record| record["state"] == "succeeded").count(),
         CALLERS + 1
     );
 }
@@ -68,9 +68,9 @@ fn many_long_conversations_at_once_cost_little_memory_and_arrive_to_the_byte() {
 #[test]
 fn a_conversation_on_disk_goes_to_the_next_account_to_the_byte() {
     let upstream = FakeUpstream::start();
-    let account = |name| Account::at(name, &upstream).speaking_responses();
-    let gateway = Gateway::with("", &[account("first"), account("second").spare()]);
-    upstream.always("sk-upstream-first", "status=500");
+    let account = |name| Account::for_upstream(name, &upstream).with_responses_protocol();
+    let gateway = Gateway::with("", &[account("first"), account("second").with_free_tier()]);
+    upstream.always_for_token("sk-upstream-first", "status=500");
     let body = task(&json!({"input": [{"role": "user", "content": "é".repeat(500_000)}]})).to_string();
     let sent = call(&gateway).header("content-type", "application/json").bytes(body.clone());
     assert_eq!(sent.send(gateway.address()).status, 200);
@@ -92,7 +92,7 @@ fn what_is_wrong_at_the_end_of_a_long_conversation_costs_nothing_upstream() {
         (format!("{{\"model\":\"m\",\"input\":\"{long}"), json!(null)),
     ] {
         let sent = call(&gateway).header("content-type", "application/json").bytes(body);
-        assert_eq!(sent.send(gateway.address()).error(400)["param"], param);
+        assert_eq!(sent.send(gateway.address()).error_object(400)["param"], param);
     }
     assert_eq!(upstream.accepted(), 0);
 }

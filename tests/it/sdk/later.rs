@@ -7,7 +7,7 @@ use imagate::client::{Client, EditRequest, GenerateRequest, Images, ResponseRequ
 use serde_json::{Map, Value, json};
 
 use super::run;
-use crate::kit::{Account, Gateway, VerbatimUpstream, picture};
+use crate::kit::{Account, Gateway, VerbatimUpstream, image_file};
 
 /// The operation and transport that an answer comes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ const NEITHER: &str = "neither a model nor a prompt";
 /// The changes of the contract since the document was written, each by itself and all together. `image` is what changes
 /// in the image, everything else in the answer; `null` takes a member away.
 fn changes() -> Vec<(&'static str, Value)> {
-    let (gif, odd) = (STANDARD.encode(GIF), STANDARD.encode(&*picture(1000, 1000, "png")));
+    let (gif, odd) = (STANDARD.encode(GIF), STANDARD.encode(&*image_file(1000, 1000, "png")));
     let tokens = json!({"input_tokens": 1, "input_tokens_details": {"image_tokens": 0, "text_tokens": 1, "frame_tokens": 2},
                         "output_tokens": 2, "output_tokens_details": {"image_tokens": 2, "text_tokens": 0, "svg_tokens": 3},
                         "total_tokens": 3, "reasoning_tokens": 4});
@@ -90,7 +90,7 @@ fn changes() -> Vec<(&'static str, Value)> {
 
 /// An answer of the image endpoints with a change.
 fn answer(change: &Value) -> Value {
-    let file = picture(1024, 1024, "png");
+    let file = image_file(1024, 1024, "png");
     let mut answer = json!({
         "created": 1_776_000_000, "model": "gpt-image-2", "background": "opaque", "quality": "high",
         "output_format": "png", "size": "1024x1024",
@@ -211,7 +211,7 @@ fn of_event(mut answer: Value) -> Value {
 /// Asks, and gives what was read as it would be written again, or why nothing was.
 fn read(client: &Client, way: AnswerKind, prompt: &str) -> Result<Value, String> {
     let request = GenerateRequest::new(prompt);
-    let edit = EditRequest::new(prompt).image(picture(1024, 1024, "png").to_vec());
+    let edit = EditRequest::new(prompt).image(image_file(1024, 1024, "png").to_vec());
     let task = ResponseRequest::new("gpt-5.5", prompt);
     let answered = run(async {
         let images = match way {
@@ -266,7 +266,7 @@ fn everything_new_that_an_upstream_says_is_read_and_kept() {
     for (name, change) in changes() {
         for way in WAYS.into_iter().filter(|way| !matches!(way, AnswerKind::Drawn | AnswerKind::DrawnStream)) {
             let said = said(way, &change);
-            upstream.say(said.content_type, said.body);
+            upstream.set_answer(said.content_type, said.body);
             match read(&client, way, name) {
                 Ok(read) if read == said.expected => {}
                 Ok(read) => lost.push(format!("{name}, {way:?}: {:?} {read}", differences(&said.expected, &read))),
@@ -322,12 +322,15 @@ fn through_gateway(
     let account = |name: &str| Account::with_base_url(name, upstream.base_url());
     let (mut rows, mut wrong) = (0, Vec::new());
     for ways in [&WAYS[..4], &WAYS[4..]] {
-        let accounts =
-            if ways[0] == AnswerKind::Drawn { [account("talks").speaking_responses()] } else { [account("draws")] };
+        let accounts = if ways[0] == AnswerKind::Drawn {
+            [account("talks").with_responses_protocol()]
+        } else {
+            [account("draws")]
+        };
         let mut gateway = Gateway::with("", &accounts);
         for (way, (name, change)) in changes.iter().flat_map(|change| ways.iter().map(move |way| (*way, change))) {
             let said = said(way, change);
-            upstream.say(said.content_type, said.body);
+            upstream.set_answer(said.content_type, said.body);
             let client = Client::new(&gateway.base_url(), gateway.secret()).expect("a client");
             let prompt = format!("{name} {way:?}");
             let read = read(&client, way, &prompt);

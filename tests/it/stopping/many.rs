@@ -8,7 +8,9 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::kit::{Account, Answer, Call, FakeUpstream, Gateway, PATIENCE, eventually, heavy, setting};
+use crate::kit::{
+    Account, Answer, Call, FakeUpstream, Gateway, TEST_TIMEOUT, env_setting, eventually, heavy_test_lock,
+};
 
 /// The number of jobs in flight at each stop, with an idempotency key and without one.
 const KEYED: usize = 20;
@@ -30,7 +32,7 @@ struct Job {
 struct Tally(BTreeMap<String, usize>);
 
 fn stops() -> usize {
-    setting("IT_STOPS").and_then(|count| count.to_str()?.parse().ok()).unwrap_or(FEW)
+    env_setting("IT_STOPS").and_then(|count| count.to_str()?.parse().ok()).unwrap_or(FEW)
 }
 
 fn jobs(round: usize) -> Vec<Job> {
@@ -109,9 +111,9 @@ fn second_payments(upstream: &FakeUpstream) -> usize {
 
 #[test]
 fn nothing_is_lost_or_paid_twice_over_many_graceful_ends() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("drain_timeout = \"60s\"", &[Account::at("only", &upstream)]);
+    let mut gateway = Gateway::with("drain_timeout = \"60s\"", &[Account::for_upstream("only", &upstream)]);
     let mut tally = Tally::default();
     for round in 0..stops() {
         let jobs = jobs(round);
@@ -125,7 +127,7 @@ fn nothing_is_lost_or_paid_twice_over_many_graceful_ends() {
             let good = answer.is_ok_and(|answer| answer.status == 200 && answer.complete);
             tally.add(if good { "waited, and got the image" } else { "waited, and got no image" });
         }
-        assert!(gateway.server().wait(PATIENCE).success());
+        assert!(gateway.server().wait(TEST_TIMEOUT).success());
         gateway.start_again();
         for job in jobs.iter().filter(|job| job.keyed || job.leaves) {
             let kind = if job.keyed { "keyed" } else { "plain" };
@@ -144,9 +146,9 @@ fn nothing_is_lost_or_paid_twice_over_many_graceful_ends() {
 
 #[test]
 fn nothing_is_paid_twice_over_many_kills() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("", &[Account::at("only", &upstream)]);
+    let mut gateway = Gateway::with("", &[Account::for_upstream("only", &upstream)]);
     let mut tally = Tally::default();
     for round in 0..stops() {
         let jobs = jobs(round);

@@ -4,11 +4,14 @@
 use serde_json::{Value, json};
 
 use super::Operation;
-use crate::kit::{Account, ERROR_FRAME, Events, FakeUpstream, Gateway, before_error_frame, setting};
+use crate::kit::{Account, ERROR_FRAME, Events, FakeUpstream, Gateway, before_error_frame, env_setting};
 
 /// Two accounts at one upstream; `first` is always chosen first.
 fn two(upstream: &FakeUpstream) -> Gateway {
-    Gateway::with("", &[Account::at("first", upstream), Account::at("second", upstream).spare()])
+    Gateway::with(
+        "",
+        &[Account::for_upstream("first", upstream), Account::for_upstream("second", upstream).with_free_tier()],
+    )
 }
 
 #[test]
@@ -53,17 +56,17 @@ fn an_error_event_before_the_first_image_is_judged_by_what_it_says() {
 fn is_ordinary((script, status, code, state): (&str, u16, &str, &str)) {
     println!("{script}");
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for operation in [Operation::Generate, Operation::Edit] {
         let answer = operation.call(&gateway, script, 1).send(gateway.address());
-        let error = answer.error(status);
+        let error = answer.error_object(status);
         assert_eq!(error["code"], code, "{script}");
         assert!(answer.should_retry().is_some(), "{script}: no advice");
         if state == "interrupted" || state == "refused" {
             assert_eq!(answer.should_retry(), Some("false"), "{script}");
         }
     }
-    let records = gateway.settled(2);
+    let records = gateway.final_records(2);
     assert_eq!(records.len(), 2, "{script}");
     // An account that cools down leaves the second request without an attempt, and that is a failure as well.
     let found = (&records[0]["state"], &records[0]["error_code"]);
@@ -97,7 +100,7 @@ fn a_failure_after_the_first_event_is_the_error_frame_and_then_the_end() {
             is_broken_once(operation, &gateway, script);
             assert_eq!(upstream.attempts(), at + 1, "{script}: never a second attempt after the first event");
         }
-        for record in gateway.settled(2) {
+        for record in gateway.final_records(2) {
             let mut states = vec!["interrupted", "failed"];
             // What was refused in the middle was begun, and both are true of it.
             states.extend(script.ends_with("policy").then_some("refused"));
@@ -129,7 +132,7 @@ fn is_broken_once(operation: Operation, gateway: &Gateway, script: &str) {
 #[test]
 fn the_error_frame_is_that_of_the_contract_to_the_byte() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for operation in [Operation::Generate, Operation::Edit] {
         let text = operation.call(&gateway, "events=p,cut", 1).send(gateway.address()).text();
         let frame = text.rfind("event: error").map(|at| &text[at..]);
@@ -140,7 +143,7 @@ fn the_error_frame_is_that_of_the_contract_to_the_byte() {
 #[test]
 fn a_huge_image_that_breaks_in_the_middle_cannot_be_taken_for_a_whole_one() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for script in
         ["events=half,cut b64=8000000", "events=half,eof b64=8000000", "events=half,cut b64=8000000 how=reset"]
     {
@@ -152,21 +155,22 @@ fn a_huge_image_that_breaks_in_the_middle_cannot_be_taken_for_a_whole_one() {
             before_error_frame(&text);
             assert!(answer.complete, "{script}: the body has an end");
         } else {
-            answer.error(502);
+            answer.error_object(502);
         }
     }
-    assert!(gateway.settled(3).iter().all(|record| record["state"] == "interrupted"));
+    assert!(gateway.final_records(3).iter().all(|record| record["state"] == "interrupted"));
 }
 
 #[test]
 fn a_broken_upstream_does_not_leave_the_account_busy() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for _ in 0..70 {
         // More often than the account has places.
         drop(Operation::Generate.call(&gateway, "events=p,cut", 1).send(gateway.address()));
     }
-    let events = Events::of(Operation::Generate.call(&gateway, "", 1).open(gateway.address()).expect("an answer"));
+    let events =
+        Events::from_reply(Operation::Generate.call(&gateway, "", 1).open(gateway.address()).expect("an answer"));
     assert_eq!(events.rest().len(), 2);
 }
 
@@ -175,23 +179,28 @@ fn heartbeats_of_the_upstream_do_not_keep_a_dead_job_alive() {
     for script in ["events=stall", "events=murmur"] {
         let upstream = FakeUpstream::start();
         let deadlines = "[deadlines]\nconnect = \"1s\"\nimage = \"1500ms\"\n";
-        let gateway = Gateway::with(deadlines, &[Account::at("only", &upstream)]);
+        let gateway = Gateway::with(deadlines, &[Account::for_upstream("only", &upstream)]);
         let answer = Operation::Generate.call(&gateway, script, 1).send(gateway.address());
-        let error = answer.error(502);
+        let error = answer.error_object(502);
         assert_eq!((&error["reason"], answer.should_retry()), (&json!("timeout"), Some("false")), "{script}");
         upstream.wait_until("the gateway has let go", |ledger| ledger.iter().all(|attempt| attempt.peer_left));
-        assert_eq!((upstream.attempts(), &gateway.settled(1)[0]["state"]), (1, &json!("interrupted")), "{script}");
+        assert_eq!(
+            (upstream.attempts(), &gateway.final_records(1)[0]["state"]),
+            (1, &json!("interrupted")),
+            "{script}"
+        );
     }
 }
 
 #[test]
 fn a_stream_that_stalls_after_an_event_ends_with_the_error_frame() {
     // Longer than the interval of the heartbeats, which nothing shortens.
-    if setting("IMAGATE_TEST_FAST").is_some() {
+    if env_setting("IMAGATE_TEST_FAST").is_some() {
         return;
     }
     let upstream = FakeUpstream::start();
-    let accounts = [Account::at("first", &upstream), Account::at("second", &upstream).spare()];
+    let accounts =
+        [Account::for_upstream("first", &upstream), Account::for_upstream("second", &upstream).with_free_tier()];
     let gateway = Gateway::with("[deadlines]\nimage = \"20s\"\n", &accounts);
     std::thread::scope(|scope| {
         for script in ["events=p,stall", "events=p,murmur"] {
@@ -209,7 +218,7 @@ fn a_stream_that_stalls_after_an_event_ends_with_the_error_frame() {
             });
         }
     });
-    let records = gateway.settled(2);
+    let records = gateway.final_records(2);
     assert!(records.iter().all(|record| record["state"] == "interrupted"), "{records:#?}");
     assert_eq!(upstream.attempts(), 2, "never a second attempt after the first event");
 }

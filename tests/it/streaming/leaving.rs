@@ -55,7 +55,7 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, momen
             .wait_until("the request", |ledger| !ledger[before].body.is_empty() || !ledger[before].parts.is_empty());
         drop(stream);
     } else {
-        let mut events = Events::of(crate::kit::Reply::read(stream).expect("an answer"));
+        let mut events = Events::from_reply(crate::kit::Reply::read(stream).expect("an answer"));
         events.next().expect("an event").expect("a partial image");
         if moment.reads() > 1 {
             events.read_exact(&mut vec![0; moment.reads()]).expect("half of an image");
@@ -73,7 +73,7 @@ fn leave(gateway: &Gateway, upstream: &FakeUpstream, operation: Operation, momen
 #[test]
 fn a_caller_that_leaves_closes_its_upstream_at_once_and_the_record_says_cancelled() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let mut times = Vec::new();
     for operation in [Operation::Generate, Operation::Edit] {
         for moment in Moment::ALL {
@@ -86,7 +86,7 @@ fn a_caller_that_leaves_closes_its_upstream_at_once_and_the_record_says_cancelle
     }
     times.retain(|(_, _, time)| *time >= AT_ONCE);
     assert!(times.is_empty(), "too late: {times:?}");
-    let records = gateway.settled(24);
+    let records = gateway.final_records(24);
     assert_eq!(records.len(), 24);
     for record in &records {
         assert_eq!((&record["state"], &record["stream"]), (&json!("cancelled"), &json!(true)), "{record}");
@@ -98,14 +98,14 @@ fn a_caller_that_leaves_closes_its_upstream_at_once_and_the_record_says_cancelle
 #[test]
 fn a_caller_that_leaves_with_the_last_byte_is_recorded_with_what_it_cost() {
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     for _ in 0..20 {
         let call = Operation::Generate.call(&gateway, "", 0);
-        let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+        let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
         events.next().expect("an event").expect("the final image");
         drop(events);
     }
-    let records = gateway.settled(20);
+    let records = gateway.final_records(20);
     assert_eq!(records.len(), 20);
     for (record, attempt) in records.iter().zip(upstream.ledger()) {
         assert!(["succeeded", "cancelled"].contains(&record["state"].as_str().unwrap_or_default()), "{record}");

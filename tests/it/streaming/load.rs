@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Operation, is_good};
-use crate::kit::{Call, Events, FakeUpstream, Gateway, PEAK_BYTES, eventually, filler, heavy, pause};
+use crate::kit::{Call, Events, FakeUpstream, Gateway, PEAK_BYTES, base64_filler, eventually, heavy_test_lock, pause};
 
 /// Characters of base64 in one line, 30 MB.
 const HUGE: usize = 30_000_000;
@@ -28,7 +28,7 @@ fn read_huge(mut events: Events, length: usize) {
     }
     assert!(head.starts_with(b"event: image_generation.completed\ndata: {"));
     let mut buffer = vec![0; 1 << 17];
-    for piece in filler(length) {
+    for piece in base64_filler(length) {
         let got = &mut buffer[..piece.len()];
         events.read_exact(got).expect("the image");
         assert!(got == piece.as_slice(), "the image was changed on its way");
@@ -45,10 +45,10 @@ fn read_huge(mut events: Events, length: usize) {
 
 #[test]
 fn a_line_of_thirty_megabytes_passes_unchanged_in_little_memory() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::before(&upstream);
-    gateway.generate(json!({})).good();
+    let mut gateway = Gateway::with_upstream(&upstream);
+    gateway.generate(json!({})).ok_json();
     gateway.server().reset_peak();
     let mut asked = 1;
     for (length, how) in [
@@ -61,21 +61,21 @@ fn a_line_of_thirty_megabytes_passes_unchanged_in_little_memory() {
         (40_000, "reads=1 lines=crlf frames=no-space,no-event,extra"),
     ] {
         let call = huge(&gateway, &format!("b64={length} {how}"), 0);
-        read_huge(Events::of(call.open(gateway.address()).expect("an answer")), length);
+        read_huge(Events::from_reply(call.open(gateway.address()).expect("an answer")), length);
         asked += 1;
     }
     let peak = gateway.server().peak_bytes();
     println!("peak resident memory with lines of {HUGE} bytes: {:.1} MB", peak as f64 / 1e6);
     assert!(peak < PEAK_BYTES, "{peak} bytes");
-    assert!(gateway.settled(asked).iter().all(|record| record["state"] == "succeeded"));
+    assert!(gateway.final_records(asked).iter().all(|record| record["state"] == "succeeded"));
 }
 
 #[test]
 fn a_hundred_slow_readers_cost_little_memory_and_slow_their_upstream_down() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     let upstream = FakeUpstream::start();
-    let mut gateway = Gateway::with("", &[crate::kit::Account::at("only", &upstream).with_places(READERS)]);
-    gateway.generate(json!({})).good();
+    let mut gateway = Gateway::with("", &[crate::kit::Account::for_upstream("only", &upstream).with_slots(READERS)]);
+    gateway.generate(json!({})).ok_json();
     gateway.server().reset_peak();
     let script = format!("events=p,c b64={HUGE}");
     let dial = |_| -> Call { huge(&gateway, &script, 1).with_small_window() };
@@ -86,7 +86,7 @@ fn a_hundred_slow_readers_cost_little_memory_and_slow_their_upstream_down() {
             .into_iter()
             .map(|call| {
                 scope.spawn(move || {
-                    let mut events = Events::of(call.open(address).expect("an answer"));
+                    let mut events = Events::from_reply(call.open(address).expect("an answer"));
                     events.next().expect("an event").expect("a partial image");
                     events
                 })
@@ -109,7 +109,7 @@ fn a_hundred_slow_readers_cost_little_memory_and_slow_their_upstream_down() {
         read_huge(reader, HUGE);
     }
     drop(readers);
-    let records = gateway.settled(READERS + 1);
+    let records = gateway.final_records(READERS + 1);
     let count = |state: &str| records.iter().filter(|record| record["state"] == state).count();
     assert_eq!((count("succeeded"), count("cancelled")), (5, READERS - 4));
     assert!(gateway.server().peak_bytes() < PEAK_BYTES);
@@ -130,15 +130,15 @@ fn standing_still(upstream: &FakeUpstream) -> u64 {
 
 #[test]
 fn an_event_is_out_long_before_the_next_one_is_due() {
-    let _turn = heavy();
+    let _turn = heavy_test_lock();
     const GAP: u64 = 100;
     let upstream = FakeUpstream::start();
-    let gateway = Gateway::before(&upstream);
+    let gateway = Gateway::with_upstream(&upstream);
     let story = format!("p,~{GAP},p,~{GAP},p,~{GAP},c");
     let mut delays = Vec::new();
     for _ in 0..5 {
         let call = Operation::Generate.call(&gateway, &format!("events={story}"), 3);
-        let mut events = Events::of(call.open(gateway.address()).expect("an answer"));
+        let mut events = Events::from_reply(call.open(gateway.address()).expect("an answer"));
         let mut seen = Vec::new();
         let mut all = Vec::new();
         while let Some(event) = events.next().expect("a stream") {

@@ -109,7 +109,7 @@ impl Bench {
                 gateway.program().args(["usage", "--json", "--config"]).args([file])
             };
             look.begun = Some(Instant::now());
-            look.all = Arc::new(program.run().good().to_owned());
+            look.all = Arc::new(program.run().ok_stdout().to_owned());
         }
         Arc::clone(&look.all)
     }
@@ -182,7 +182,7 @@ impl Place {
     /// The first account gets one script, the others another.
     pub(super) fn script(&self, first: &str, others: &str) {
         for (number, token) in self.tokens.iter().enumerate() {
-            self.upstream.always(token, if number == 0 { first } else { others });
+            self.upstream.always_for_token(token, if number == 0 { first } else { others });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::kit::{Deaf, FakeUpstream, Shut};
+use crate::kit::{FakeUpstream, RefusingPort, UnresponsivePort};
 
 /// As a row asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub(super) struct Door {
 
 enum State {
     Nothing,
-    Shut(Shut),
-    Deaf(Deaf),
+    Shut(RefusingPort),
+    Deaf(UnresponsivePort),
     Opened(FakeUpstream),
 }
 
@@ -46,11 +46,11 @@ impl Door {
         let (base_url, state) = match kind {
             Kind::Open => (None, State::Nothing),
             Kind::Shut => {
-                let shut = Shut::new();
+                let shut = RefusingPort::new();
                 (Some(shut.base_url()), State::Shut(shut))
             }
             Kind::Deaf => {
-                let deaf = Deaf::new();
+                let deaf = UnresponsivePort::new();
                 (Some(deaf.base_url()), State::Deaf(deaf))
             }
             Kind::Mute => (https(trap(&heard, b"")), State::Nothing),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, Call, Form, alpha_png, before_error_frame, filler, request};
+use crate::kit::{Answer, Call, Form, alpha_png, base64_filler, before_error_frame, request};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -71,7 +71,7 @@ impl Operation {
 /// ERR: the shape that every client reads, a request id, and a word on whether to try again.
 #[track_caller]
 fn has_advice(answer: &Answer) {
-    let error = answer.error(answer.status);
+    let error = answer.error_object(answer.status);
     assert!(["true", "false"].contains(&answer.should_retry().unwrap_or_default()), "ERR: no advice: {error}");
     let wait = answer.header("retry-after").map(|wait| wait.parse::<u64>().expect("ERR: whole seconds"));
     assert!(wait.is_none_or(|wait| (1..=60).contains(&wait)), "ERR: retry-after {wait:?}");
@@ -113,6 +113,6 @@ fn data(frame: &str) -> Option<Value> {
 /// The base64 of the huge image that a script asks for with `b64=N`.
 pub(super) fn huge(script: &str) -> Option<String> {
     let length = script.split_whitespace().find_map(|word| word.strip_prefix("b64="))?;
-    let bytes: Vec<u8> = filler(length.parse().expect("a length")).flat_map(|piece| piece.to_vec()).collect();
+    let bytes: Vec<u8> = base64_filler(length.parse().expect("a length")).flat_map(|piece| piece.to_vec()).collect();
     Some(String::from_utf8(bytes).expect("base64"))
 }

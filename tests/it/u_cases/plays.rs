@@ -100,7 +100,7 @@ pub(super) fn exhausted(scene: &mut Scene<'_>) {
     let before = scene.first_was_called();
     for _ in 0..3 {
         let asked = scene.ask(json!({}));
-        let error = asked.answer.error(429);
+        let error = asked.answer.error_object(429);
         assert_eq!((&error["type"], &error["code"]), (&json!("usage_limit_reached"), &json!("usage_limit_reached")));
         let left = error["resets_in_seconds"].as_u64().expect("seconds");
         assert!((354_089 - 60..=354_091).contains(&left), "resets in {left}");
@@ -119,7 +119,7 @@ pub(super) fn short_window(scene: &mut Scene<'_>) {
     let before = scene.first_was_called();
     let asked = scene.ask(json!({}));
     if begun.elapsed() < Duration::from_millis(2500) {
-        asked.answer.error(429);
+        asked.answer.error_object(429);
         assert_eq!(scene.first_was_called(), before, "an exhausted account was asked");
     }
     scene.recovers();
@@ -132,7 +132,7 @@ pub(super) fn odd_window(scene: &mut Scene<'_>) {
     let before = scene.first_was_called();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {
-        scene.ask(json!({})).answer.error(429);
+        scene.ask(json!({})).answer.error_object(429);
         pause(Duration::from_millis(100));
     }
     let asked = scene.first_was_called() - before;
@@ -237,7 +237,7 @@ pub(super) fn reset_on_reuse(scene: &mut Scene<'_>) {
     let ledger: Vec<_> = [&first, &second].into_iter().flat_map(|asked| scene.attempts(&asked.user)).collect();
     let [one, other] = ledger.as_slice() else { panic!("{} attempts for two requests", ledger.len()) };
     if one.connection == other.connection {
-        second.answer.error(502);
+        second.answer.error_object(502);
         assert_eq!(second.answer.should_retry(), Some("false"));
         assert_eq!(scene.record(&second.user)["state"], "interrupted");
     } else {

@@ -9,7 +9,7 @@ use super::bench::{Bench, PROMPT, Place, WARM_UP};
 use super::door::Kind;
 use super::operation::{Operation, Told, huge};
 use super::row::{After, Expect, Row};
-use crate::kit::{Answer, Attempt, Call, FakeUpstream, PATIENCE, Reply, eventually, pause};
+use crate::kit::{Answer, Attempt, Call, FakeUpstream, Reply, TEST_TIMEOUT, eventually, pause};
 
 /// The time in which a healthy place must serve again. The catalogue says one second for a machine of its own.
 const LIVE: Duration = Duration::from_secs(20);
@@ -146,7 +146,7 @@ impl<'a> Scene<'a> {
         let begun = Instant::now();
         let stream = call.dispatch(self.place.address).expect("a connection");
         // Some limits of the gateway are a minute long, just as the patience of the kit is.
-        stream.set_read_timeout(Some(PATIENCE * 2)).expect("a limit");
+        stream.set_read_timeout(Some(TEST_TIMEOUT * 2)).expect("a limit");
         let answer = Reply::read(stream).and_then(Reply::finish).expect("an answer");
         let took = begun.elapsed();
         self.leaks_nothing(&answer);
@@ -177,7 +177,7 @@ impl<'a> Scene<'a> {
                 self.is_whole(&asked.user, script, images, usage);
             }
             (Expect::Error { status, code, reasons, retry }, Told::Error(found)) => {
-                let error = asked.answer.error(*found);
+                let error = asked.answer.error_object(*found);
                 assert!(status.contains(found) && (code.is_empty() || error["code"] == code), "ERR: {}", said());
                 let reason = error["reason"].as_str().unwrap_or_default();
                 assert!(reasons.is_empty() || reasons.contains(&reason), "ERR: the reason is {reason:?}");

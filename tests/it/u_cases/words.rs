@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::kit::{Answer, Call, Deaf, FakeUpstream, Shut, request};
+use crate::kit::{Answer, Call, FakeUpstream, RefusingPort, UnresponsivePort, request};
 
 fn call(script: &str) -> Call {
     Call::generation().key("sk-words").json(&request(json!({"prompt": format!("a cube [[{script}]]")})))
 }
 
 fn ask(upstream: &FakeUpstream, script: &str) -> Answer {
-    call(script).asked_of_upstream().send(upstream.address())
+    call(script).for_upstream().send(upstream.address())
 }
 
 /// Every byte of the answer, up to `most`.
@@ -85,7 +85,7 @@ fn an_idle_connection_is_closed_and_a_sour_one_reset() {
         body.len()
     );
     for (script, again) in [("idle=50", false), ("sour", true)] {
-        upstream.always("sk-words", script);
+        upstream.always_for_token("sk-words", script);
         let mut stream = TcpStream::connect(upstream.address()).expect("a connection");
         stream.write_all(message.as_bytes()).expect("a request");
         upstream.wait_until("the answer", |ledger| ledger.last().is_some_and(|attempt| attempt.completed));
@@ -103,7 +103,7 @@ fn an_idle_connection_is_closed_and_a_sour_one_reset() {
 
 #[test]
 fn doors_are_shut_until_they_are_opened() {
-    let (shut, deaf) = (Shut::new(), Deaf::new());
+    let (shut, deaf) = (RefusingPort::new(), UnresponsivePort::new());
     let (at_shut, at_deaf) = (address(&shut.base_url()), address(&deaf.base_url()));
     assert!(TcpStream::connect(at_shut).is_err());
     assert!(TcpStream::connect_timeout(&at_deaf, Duration::from_millis(300)).is_err());

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{MANIFEST, command, every, wasm};
+use super::{MANIFEST, command, run_all_checks, wasm};
 
 /// Crates that users of the SDK alone should not have to build.
 const SERVER_CRATES: [&str; 14] = [
@@ -48,19 +48,19 @@ const CRATES_WITHOUT_WASM: [&str; 12] = [
 ];
 
 /// Checks the dependency trees of the SDK and of the feature `manifest` against the lists.
-pub(super) fn allowed(root: &Path) -> Result<()> {
+pub(super) fn check_trees(root: &Path) -> Result<()> {
     let in_wasm = [&MANIFEST[..], &["--target", wasm::TARGET]].concat();
     let forbidden: [(&[&'static str], &[&str]); 3] =
         [(&SERVER_CRATES, &[]), (&CRATES_WITH_IO, &MANIFEST), (&CRATES_WITHOUT_WASM, &in_wasm)];
-    every(forbidden.into_iter().map(|(crates, features)| none_of(crates, root, features)))
+    run_all_checks(forbidden.into_iter().map(|(crates, features)| check_tree(crates, root, features)))
 }
 
-fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {
+fn check_tree(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result<()> {
     let arguments = [&["tree", "--package", "imagate", "--edges", "normal", "--prefix", "none"], features].concat();
     let output = command(root, &arguments).stderr(Stdio::inherit()).output().context("cargo tree")?;
     ensure!(output.status.success(), "`cargo tree` failed");
     let listing = String::from_utf8(output.stdout).context("cargo tree")?;
-    let found = named(&listing, forbidden);
+    let found = forbidden_in(&listing, forbidden);
     ensure!(found.is_empty(), "`cargo {}` shows {}", arguments.join(" "), found.join(", "));
     let crates: BTreeSet<&str> = listing.lines().map(|line| line.trim_end_matches(" (*)")).collect();
     println!("{} crates, none of them forbidden", crates.len());
@@ -68,7 +68,7 @@ fn none_of(forbidden: &[&'static str], root: &Path, features: &[&str]) -> Result
 }
 
 /// The forbidden crates in the listing of `cargo tree --prefix none`.
-fn named(listing: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
+fn forbidden_in(listing: &str, forbidden: &[&'static str]) -> Vec<&'static str> {
     let names: Vec<&str> = listing.lines().filter_map(|line| line.split_whitespace().next()).collect();
     forbidden.iter().filter(|name| names.contains(name)).copied().collect()
 }
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_server_crate_in_the_tree_is_found() {
-        let found = |listing| named(listing, &SERVER_CRATES);
+        let found = |listing| forbidden_in(listing, &SERVER_CRATES);
         assert_eq!(found("imagate v0.1.0 (x)\nhyper v1.11.0\nslog-term v2.9.0\n"), [""; 0]);
         assert_eq!(found("imagate v0.1.0 (x)\nsqlx v0.9.0\nslog v2.8.0 (*)\n"), ["slog", "sqlx"]);
     }

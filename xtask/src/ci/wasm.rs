@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use super::command;
-use super::outside::{FINISHED, perform};
+use super::external_tools::{FINISHED_MARKER, run_command};
 
 pub(super) const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -25,35 +25,35 @@ const PACKAGES: [&str; 2] = ["rustc-web", "rust-web-src"];
 ///
 /// It says something else, or cannot be built here.
 pub fn run(root: &Path) -> Result<()> {
-    let place = root.join("target").join("wasm");
+    let folder = root.join("target").join("wasm");
     let arguments = ["build", "--locked", "--manifest-path", "tests/wasm/Cargo.toml", "--target", TARGET];
     let mut build = command(root, &arguments);
-    build.env("CARGO_TARGET_DIR", &place);
+    build.env("CARGO_TARGET_DIR", &folder);
     if !is_installed(root)? {
         let advice = || format!("{TARGET} is not installed: `rustup target add {TARGET}`");
-        let sources = unpacked(&place.join("debian")).with_context(advice)?;
-        from_sources(root, &mut build, &sources)?;
+        let sources = unpack_debian_compiler(&folder.join("debian")).with_context(advice)?;
+        build_std_from_sources(root, &mut build, &sources)?;
     }
-    perform(&mut build)?;
-    let program = place.join(TARGET).join("debug").join("imagate_wasm.wasm");
-    perform(Command::new("node").arg("tests/wasm/run.mjs").arg(program).arg(root).current_dir(root))
+    run_command(&mut build)?;
+    let program = folder.join(TARGET).join("debug").join("imagate_wasm.wasm");
+    run_command(Command::new("node").arg("tests/wasm/run.mjs").arg(program).arg(root).current_dir(root))
 }
 
 /// Whether there is a standard library to build against.
 pub(super) fn is_installed(root: &Path) -> Result<bool> {
-    Ok(library(root, TARGET)?.is_dir())
+    Ok(target_libdir(root, TARGET)?.is_dir())
 }
 
 /// Where the standard library of a machine is, or would be.
-fn library(root: &Path, target: &str) -> Result<PathBuf> {
+fn target_libdir(root: &Path, target: &str) -> Result<PathBuf> {
     let mut rustc = Command::new("rustc");
-    Ok(said(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
+    Ok(stdout_of(rustc.args(["--print", "target-libdir", "--target", target]).current_dir(root))?.trim().into())
 }
 
 /// Builds the standard library, too, with the compiler that it belongs to; the linker is the one of the usual compiler.
-fn from_sources(root: &Path, build: &mut Command, debian: &Path) -> Result<()> {
+fn build_std_from_sources(root: &Path, build: &mut Command, debian: &Path) -> Result<()> {
     let host = format!("{ARCH}-unknown-linux-gnu");
-    let linker = library(root, &host)?.with_file_name("bin").join("rust-lld");
+    let linker = target_libdir(root, &host)?.with_file_name("bin").join("rust-lld");
     ensure!(linker.is_file(), "{} is missing", linker.display());
     build.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
     build.env("RUSTC", debian.join("usr/bin/rustc"));
@@ -63,8 +63,8 @@ fn from_sources(root: &Path, build: &mut Command, debian: &Path) -> Result<()> {
 }
 
 /// Debian's compiler and what this machine lacks to run it.
-fn unpacked(folder: &Path) -> Result<PathBuf> {
-    let marker = folder.join(FINISHED);
+fn unpack_debian_compiler(folder: &Path) -> Result<PathBuf> {
+    let marker = folder.join(FINISHED_MARKER);
     if marker.is_file() {
         return Ok(folder.to_owned());
     }
@@ -72,12 +72,14 @@ fn unpacked(folder: &Path) -> Result<PathBuf> {
     // Not everybody may; then what is known already has to do.
     let _ = Command::new("apt-get").args(["update", "--quiet"]).stdin(Stdio::null()).status();
     let mut simulate = Command::new("apt-get");
-    let plan = said(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
-    perform(Command::new("apt-get").args(["download", "--quiet"]).args(missing(&plan)).current_dir(folder))?;
+    let plan = stdout_of(simulate.args(["install", "--simulate", "--no-install-recommends"]).args(PACKAGES))?;
+    run_command(
+        Command::new("apt-get").args(["download", "--quiet"]).args(packages_to_install(&plan)).current_dir(folder),
+    )?;
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "deb") {
-            perform(Command::new("dpkg-deb").arg("--extract").args([&path, folder]))?;
+            run_command(Command::new("dpkg-deb").arg("--extract").args([&path, folder]))?;
             fs::remove_file(path)?;
         }
     }
@@ -86,11 +88,11 @@ fn unpacked(folder: &Path) -> Result<PathBuf> {
 }
 
 /// What would be installed.
-fn missing(plan: &str) -> Vec<&str> {
+fn packages_to_install(plan: &str) -> Vec<&str> {
     plan.lines().filter_map(|line| line.strip_prefix("Inst ")?.split_whitespace().next()).collect()
 }
 
-fn said(command: &mut Command) -> Result<String> {
+fn stdout_of(command: &mut Command) -> Result<String> {
     let line = format!("{command:?}");
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().with_context(|| line.clone())?;
     ensure!(output.status.success(), "{line} failed");
@@ -105,6 +107,6 @@ mod tests {
     fn what_would_be_installed_is_taken_from_the_plan() {
         let plan = "Reading package lists...\nInst libllvm22 (1:22.1.8-1 Debian:12 [amd64])\n\
                     Inst rustc-web (1.96.0 Debian:12 [amd64])\nConf rustc-web (1.96.0 Debian:12 [amd64])\n";
-        assert_eq!(missing(plan), ["libllvm22", "rustc-web"]);
+        assert_eq!(packages_to_install(plan), ["libllvm22", "rustc-web"]);
     }
 }

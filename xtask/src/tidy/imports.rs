@@ -1,6 +1,6 @@
 //! Who names whom: every path of a file that begins at the crate, at a parent or at itself, against the import table.
 
-use super::map::{Map, Row, module_of_file};
+use super::architecture::{Map, Row, module_of_file};
 use super::tokens::{Kind, Token};
 
 /// Paths that lead into a room which the table does not open, and crates that the room never names.
@@ -17,14 +17,14 @@ pub(super) fn forbidden(map: &Map, file: &str, tokens: &[Token<'_>]) -> Vec<(usi
         }
     }
     for (line, path) in paths(&module, &tokens) {
-        if !is_open(map, (room, row), &path) {
+        if !is_allowed(map, (room, row), &path) {
             found.push((line, format!("`{room}` may not import `crate::{}` (ARCHITECTURE.md)", path.join("::"))));
         }
     }
     found
 }
 
-fn is_open(map: &Map, (room, row): (&str, &Row), path: &[&str]) -> bool {
+fn is_allowed(map: &Map, (room, row): (&str, &Row), path: &[&str]) -> bool {
     let Some((target, _)) = map.room(path) else { return false };
     let depth = target.split("::").count();
     let item = path.get(depth).map(|item| format!("{target}::{item}"));
@@ -59,7 +59,7 @@ fn paths<'a>(module: &[&'a str], tokens: &[Token<'a>]) -> Vec<(usize, Vec<&'a st
                 }
             }
             Kind::Word("crate" | "super" | "self") if begins_path(tokens, at) => {
-                at = follow(tokens, at, &here, &mut paths);
+                at = follow_path(tokens, at, &here, &mut paths);
                 continue;
             }
             Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => {}
@@ -74,28 +74,33 @@ fn begins_path(tokens: &[Token<'_>], at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).and_then(|at| tokens.get(at));
     let is_visibility =
         before(1).is_some_and(|token| token.is_word("in")) && before(2).is_some_and(|token| token.is_mark('('));
-    separator(tokens, at + 1) && !is_visibility && !before(1).is_some_and(|token| token.is_mark(':'))
+    is_path_separator(tokens, at + 1) && !is_visibility && !before(1).is_some_and(|token| token.is_mark(':'))
 }
 
-fn separator(tokens: &[Token<'_>], at: usize) -> bool {
+fn is_path_separator(tokens: &[Token<'_>], at: usize) -> bool {
     matches!(tokens.get(at..at + 2), Some([one, two]) if one.is_mark(':') && two.is_mark(':'))
 }
 
 /// Follows one path from its first word, through groups; gives back where it ends.
-fn follow<'a>(tokens: &[Token<'a>], start: usize, here: &[&'a str], paths: &mut Vec<(usize, Vec<&'a str>)>) -> usize {
+fn follow_path<'a>(
+    tokens: &[Token<'a>],
+    start: usize,
+    here: &[&'a str],
+    paths: &mut Vec<(usize, Vec<&'a str>)>,
+) -> usize {
     let mut path = match tokens[start].kind {
         Kind::Word("crate") => Vec::new(),
         Kind::Word("super") => here[..here.len().saturating_sub(1)].to_vec(),
         Kind::Word(_) | Kind::Mark(_) | Kind::Text | Kind::Comment(_) => here.to_vec(),
     };
     let mut at = start + 1;
-    while separator(tokens, at) {
+    while is_path_separator(tokens, at) {
         at += 2;
         match tokens.get(at).map(|token| token.kind) {
             Some(Kind::Word("super")) => _ = path.pop(),
             Some(Kind::Word("self")) => {}
             Some(Kind::Word(word)) => path.push(word),
-            Some(Kind::Mark('{')) => return group(tokens, at, &path, paths),
+            Some(Kind::Mark('{')) => return follow_group(tokens, at, &path, paths),
             // `crate::room::*`, or the turbofish of a type.
             _ => break,
         }
@@ -110,14 +115,19 @@ fn follow<'a>(tokens: &[Token<'a>], start: usize, here: &[&'a str], paths: &mut 
 }
 
 /// The entries of `{…}`, each of which continues the path before it.
-fn group<'a>(tokens: &[Token<'a>], open: usize, path: &[&'a str], paths: &mut Vec<(usize, Vec<&'a str>)>) -> usize {
+fn follow_group<'a>(
+    tokens: &[Token<'a>],
+    open: usize,
+    path: &[&'a str],
+    paths: &mut Vec<(usize, Vec<&'a str>)>,
+) -> usize {
     let mut at = open + 1;
     let mut entry = path.to_vec();
     let mut line = None;
     while let Some(token) = tokens.get(at) {
         match token.kind {
             Kind::Mark('{') => {
-                at = group(tokens, at, &entry, paths);
+                at = follow_group(tokens, at, &entry, paths);
                 line = None;
                 continue;
             }
@@ -148,7 +158,7 @@ mod tests {
     use super::super::tokens::tokens;
     use super::*;
 
-    const DOCUMENT: &str = "| Layer | Rooms | May import |\n|---|---|---|\n\
+    const DOCUMENT: &str = "| Layer | Modules | May import |\n|---|---|---|\n\
         | ground | `image` | |\n| wire | `wire` | |\n\
         | flow | `gateway::flow` | ground, `gateway::keys::Caller`, `gateway::Gateway` |\n\
         | house | `gateway::keys` `gateway` | |\n\n\
@@ -158,7 +168,7 @@ mod tests {
     #[track_caller]
     fn check(source: &str, expected: &[&str]) {
         let map = Map::parse(DOCUMENT).unwrap();
-        let found = forbidden(&map, "src/gateway/flow/generate.rs", &tokens(source));
+        let found = forbidden(&map, "src/gateway/flow/image_generation.rs", &tokens(source));
         let found: Vec<String> = found
             .iter()
             .map(|(line, message)| format!("{line}: {}", message.split('`').nth(3).unwrap_or_default()))

@@ -3,13 +3,13 @@
 use super::tokens::{Kind, Token};
 
 /// Lines of a file, with its unit tests.
-const LONGEST_FILE: usize = 450;
+const MAX_FILE_LINES: usize = 450;
 /// Lines of code in the body of a function; blank lines and comments are free.
-const LONGEST_FUNCTION: usize = 60;
+const MAX_FUNCTION_LINES: usize = 60;
 
 pub(super) fn long_file(text: &str) -> Option<(usize, String)> {
     let lines = text.lines().count();
-    (lines > LONGEST_FILE).then(|| (1, format!("the file has {lines} lines, more than {LONGEST_FILE}")))
+    (lines > MAX_FILE_LINES).then(|| (1, format!("the file has {lines} lines, more than {MAX_FILE_LINES}")))
 }
 
 pub(super) fn long_functions(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
@@ -22,8 +22,8 @@ pub(super) fn long_functions(tokens: &[Token<'_>]) -> Vec<(usize, String)> {
             continue;
         }
         let lines = body_lines(&tokens[at..]);
-        if lines > LONGEST_FUNCTION {
-            found.push((keyword.line, format!("`{name}` has {lines} lines, more than {LONGEST_FUNCTION}")));
+        if lines > MAX_FUNCTION_LINES {
+            found.push((keyword.line, format!("`{name}` has {lines} lines, more than {MAX_FUNCTION_LINES}")));
         }
     }
     found

@@ -36,7 +36,7 @@ struct Row<'a> {
 }
 
 /// The statements of the page that the repository contradicts, with their lines.
-pub(super) fn untrue(sources: &[Source]) -> Vec<(usize, String)> {
+pub(super) fn check_page(sources: &[Source]) -> Vec<(usize, String)> {
     let texts = sources.iter().map(|source| (&*source.path, &*source.text)).collect();
     let repository = Repository { texts };
     let Some(page) = repository.text(PAGE) else {
@@ -81,15 +81,15 @@ fn decisions(page: &str, rows: &[Row<'_>]) -> Vec<(usize, String)> {
     let mut written = BTreeSet::new();
     for (index, line) in page.lines().enumerate() {
         let Some((name, _)) = line.strip_prefix("- **").and_then(|line| line.split_once("**")) else { continue };
-        if !rows.iter().any(|row| named(row.verdict).any(|decision| decision == name)) {
+        if !rows.iter().any(|row| decisions_of(row.verdict).any(|decision| decision == name)) {
             found.push((index + 1, format!("no row refers to the decision {name}")));
         }
         written.insert(name);
     }
     for row in rows {
-        let unknown = named(row.verdict).filter(|name| !written.contains(name));
+        let unknown = decisions_of(row.verdict).filter(|name| !written.contains(name));
         found.extend(unknown.map(|name| (row.line, format!("the decision {name} is not written down"))));
-        if row.verdict != "yes" && named(row.verdict).next().is_none() {
+        if row.verdict != "yes" && decisions_of(row.verdict).next().is_none() {
             found.push((row.line, "a demand holds (`yes`), or there is a `decision D-1`".to_owned()));
         }
     }
@@ -97,7 +97,7 @@ fn decisions(page: &str, rows: &[Row<'_>]) -> Vec<(usize, String)> {
 }
 
 /// The decisions that a verdict names.
-fn named(verdict: &str) -> impl Iterator<Item = &str> {
+fn decisions_of(verdict: &str) -> impl Iterator<Item = &str> {
     verdict.strip_prefix("decision ").into_iter().flat_map(|names| names.split(", "))
 }
 
@@ -119,7 +119,7 @@ impl Repository<'_> {
         }
         let lost = quoted(row.files).filter(|path| self.text(path).is_none());
         faults.extend(lost.map(|path| format!("there is no file `{path}`")));
-        faults.extend(quoted(row.tests).filter_map(|test| self.fault_of_test(test)));
+        faults.extend(quoted(row.tests).filter_map(|test| self.test_fault(test)));
         faults
     }
 
@@ -128,7 +128,7 @@ impl Repository<'_> {
     }
 
     /// The reason for which a test holds nothing, if there is one.
-    fn fault_of_test(&self, test: &str) -> Option<String> {
+    fn test_fault(&self, test: &str) -> Option<String> {
         if let Some((path, case)) = test.split_once(".json: ") {
             let table = self.text(&format!("{path}.json")).and_then(|text| serde_json::from_str::<Value>(text).ok());
             let mut cases = table.as_ref().and_then(Value::as_array).into_iter().flatten();
@@ -218,7 +218,7 @@ mod tests {
                 "#[tokio::test(start_paused = true)]\nasync fn waits() {}\n#[test]\n#[ignore = \"long\"]\nfn rests() {}\nfn helps() {}\n",
             ),
         ];
-        untrue(&sources).into_iter().map(|(line, message)| format!("{line}: {message}")).collect()
+        check_page(&sources).into_iter().map(|(line, message)| format!("{line}: {message}")).collect()
     }
 
     fn with(row: &str) -> Vec<String> {
@@ -283,6 +283,6 @@ mod tests {
         assert_eq!(found(good.replace(seventh, "")), [gap(11, 7)]);
         assert_eq!(found(good.replace(seventh, &seventh.repeat(2))), [gap(12, 8)]);
         assert_eq!(found(good.replace("| 121 |", "| 122 |")), [gap(125, 121)]);
-        assert_eq!(untrue(&[]), [(1, "the page is missing".to_owned())]);
+        assert_eq!(check_page(&[]), [(1, "the page is missing".to_owned())]);
     }
 }

@@ -12,15 +12,15 @@ use super::tokens::{Kind, Token, tokens};
 /// The page that lists the words that are not used for a concept.
 pub(super) const GLOSSARY: &str = "docs/glossary.md";
 /// Types of one name that may exist. Two rooms may have a word in common; a third makes every reader ask which.
-const MOST_TYPES_OF_A_NAME: usize = 2;
+const MAX_TYPES_PER_NAME: usize = 2;
 /// Names that every room may have, because the module before them is always read with them.
 const SHARED_NAMES: [&str; 3] = ["Error", "Result", "Args"];
 /// Comments, in percent, that may open with a clause in place of a subject.
-const MOST_HEADLESS_PERCENT: usize = 2;
+const MAX_HEADLESS_PERCENT: usize = 2;
 /// The first words of a headless clause. A question, which ends with its mark, is none.
 const CLAUSE_OPENINGS: [&str; 10] = ["What", "Whether", "Where", "When", "How", "Who", "Whom", "Whose", "Which", "Why"];
 /// Participles without a regular ending, verbs and adverbs that a type could be named by.
-const NO_NOUNS: [&str; 48] = [
+const NON_NOUNS: [&str; 48] = [
     "Again",
     "Ahead",
     "Alone",
@@ -99,13 +99,13 @@ pub struct Vocabulary<'a> {
 }
 
 /// The findings about names and comments, with paths and lines.
-pub(super) fn faults(sources: &[Source]) -> Vec<(String, usize, String)> {
-    let vocabulary = Vocabulary::of(sources);
+pub(super) fn check_vocabulary(sources: &[Source]) -> Vec<(String, usize, String)> {
+    let vocabulary = Vocabulary::from_sources(sources);
     let mut found = vocabulary.repeated_names();
     found.extend(vocabulary.headless_comments());
     let glossary = sources.iter().find(|source| source.path == GLOSSARY);
     match glossary.map(|source| unused_words(&source.text)) {
-        Some(words) => found.extend(vocabulary.names_with(&words)),
+        Some(words) => found.extend(vocabulary.names_with_unused_words(&words)),
         None => found.push((GLOSSARY.to_owned(), 1, "the page is missing".to_owned())),
     }
     found
@@ -128,8 +128,8 @@ fn words(name: &str) -> Vec<&str> {
 }
 
 /// True if the name ends with a participle, verb or adverb in place of a noun.
-fn is_no_noun(name: &str) -> bool {
-    words(name).last().is_some_and(|word| NO_NOUNS.contains(word) || (word.ends_with("ed") && !NOUNS.contains(word)))
+fn is_non_noun(name: &str) -> bool {
+    words(name).last().is_some_and(|word| NON_NOUNS.contains(word) || (word.ends_with("ed") && !NOUNS.contains(word)))
 }
 
 /// The text of a comment line behind its marks.
@@ -164,7 +164,7 @@ fn without_tests(all: Vec<Token<'_>>) -> Vec<Token<'_>> {
 impl<'a> Vocabulary<'a> {
     /// The counts of these sources; those outside `src/` and those of tests do not count.
     #[must_use]
-    pub fn of(sources: &'a [Source]) -> Self {
+    pub fn from_sources(sources: &'a [Source]) -> Self {
         let mut vocabulary = Self::default();
         for source in sources.iter().filter(|source| is_counted(&source.path)) {
             vocabulary.add(&source.path, &without_tests(tokens(&source.text)));
@@ -208,7 +208,7 @@ impl<'a> Vocabulary<'a> {
         }
     }
 
-    fn by_name(&self) -> BTreeMap<&'a str, Vec<&TypeDefinition<'a>>> {
+    fn types_by_name(&self) -> BTreeMap<&'a str, Vec<&TypeDefinition<'a>>> {
         let mut names: BTreeMap<&str, Vec<&TypeDefinition<'_>>> = BTreeMap::new();
         for definition in &self.types {
             names.entry(definition.name).or_default().push(definition);
@@ -218,27 +218,27 @@ impl<'a> Vocabulary<'a> {
     }
 
     fn repeated_names(&self) -> Vec<(String, usize, String)> {
-        let names = self.by_name().into_iter().filter(|(_, all)| all.len() > MOST_TYPES_OF_A_NAME);
+        let names = self.types_by_name().into_iter().filter(|(_, all)| all.len() > MAX_TYPES_PER_NAME);
         let findings = names.flat_map(|(name, all)| {
-            let message = format!("{} types are called `{name}`; at most {MOST_TYPES_OF_A_NAME} may be", all.len());
+            let message = format!("{} types are called `{name}`; at most {MAX_TYPES_PER_NAME} may be", all.len());
             all.into_iter().map(move |definition| (definition.path.to_owned(), definition.line, message.clone()))
         });
         findings.collect()
     }
 
     fn headless_comments(&self) -> Vec<(String, usize, String)> {
-        if self.headless.len() * 100 <= self.comments * MOST_HEADLESS_PERCENT {
+        if self.headless.len() * 100 <= self.comments * MAX_HEADLESS_PERCENT {
             return Vec::new();
         }
         let findings = self.headless.iter().map(|comment| {
             let opening = comment.text.split(' ').next().unwrap_or_default();
-            let message = format!("the comment opens with \"{opening}\"; more than {MOST_HEADLESS_PERCENT} % do");
+            let message = format!("the comment opens with \"{opening}\"; more than {MAX_HEADLESS_PERCENT} % do");
             (comment.path.to_owned(), comment.line, message)
         });
         findings.collect()
     }
 
-    fn names_with(&self, unused: &BTreeSet<&str>) -> Vec<(String, usize, String)> {
+    fn names_with_unused_words(&self, unused: &BTreeSet<&str>) -> Vec<(String, usize, String)> {
         let findings = self.types.iter().filter_map(|definition| {
             let word = words(definition.name).into_iter().find(|word| unused.contains(word))?;
             let message = format!("`{}`: the glossary has another name for `{word}`", definition.name);
@@ -254,8 +254,8 @@ impl fmt::Display for Vocabulary<'_> {
             |part: usize, of: usize| format!("{part} of {of} ({:.1} %)", 100.0 * part as f64 / of.max(1) as f64);
         let types = self.types.len();
         let one_word = self.types.iter().filter(|definition| words(definition.name).len() == 1).count();
-        let no_nouns = self.types.iter().filter(|definition| is_no_noun(definition.name)).count();
-        let repeated = self.by_name().into_values().filter(|all| all.len() > MOST_TYPES_OF_A_NAME).count();
+        let no_nouns = self.types.iter().filter(|definition| is_non_noun(definition.name)).count();
+        let repeated = self.types_by_name().into_values().filter(|all| all.len() > MAX_TYPES_PER_NAME).count();
         writeln!(formatter, "lines with code or comments     {}", self.lines)?;
         writeln!(formatter, "type names of one word          {}", percent(one_word, types))?;
         writeln!(formatter, "participles, verbs and adverbs  {}", percent(no_nouns, types))?;
@@ -281,7 +281,7 @@ mod tests {
             /// Where is it?\nenum ModelCache {}\n#[cfg(test)]\nmod tests {\n    struct State;\n}\n";
         let all =
             sources(&[("src/a.rs", code), ("src/a/tests.rs", "struct Kept;\n"), ("xtask/src/b.rs", "struct B;\n")]);
-        let text = Vocabulary::of(&all).to_string();
+        let text = Vocabulary::from_sources(&all).to_string();
         assert_eq!(
             text,
             "lines with code or comments     8\n\
@@ -296,14 +296,14 @@ mod tests {
     fn a_name_of_three_types_and_a_word_of_the_glossary_are_found() {
         let state = "struct State;\nenum Error {}\n";
         let all = sources(&[PAGE, ("src/a.rs", state), ("src/b.rs", state), ("src/c.rs", state)]);
-        let found = faults(&all);
+        let found = check_vocabulary(&all);
         assert_eq!(found.len(), 3);
         assert_eq!(found[2], ("src/c.rs".to_owned(), 1, "3 types are called `State`; at most 2 may be".to_owned()));
-        assert_eq!(faults(&all[..3]), []);
+        assert_eq!(check_vocabulary(&all[..3]), []);
         let all = sources(&[PAGE, ("src/a.rs", "struct ModelShelf;\nstruct Shelves;\n")]);
         let message = "`ModelShelf`: the glossary has another name for `Shelf`".to_owned();
-        assert_eq!(faults(&all), [("src/a.rs".to_owned(), 1, message)]);
-        assert_eq!(faults(&all[1..])[0].0, GLOSSARY);
+        assert_eq!(check_vocabulary(&all), [("src/a.rs".to_owned(), 1, message)]);
+        assert_eq!(check_vocabulary(&all[1..])[0].0, GLOSSARY);
     }
 
     #[test]
@@ -311,9 +311,9 @@ mod tests {
         let good = "/// A subject.\nconst A: u8 = 1;\n".repeat(98);
         let two = format!("{good}{}", "/// Whether it is.\nconst B: u8 = 1;\n".repeat(2));
         let three = format!("{good}{}", "/// Whether it is.\nconst B: u8 = 1;\n".repeat(3));
-        assert_eq!(faults(&sources(&[PAGE, ("src/a.rs", &two)])), []);
+        assert_eq!(check_vocabulary(&sources(&[PAGE, ("src/a.rs", &two)])), []);
         let all = sources(&[PAGE, ("src/a.rs", &three)]);
         let message = "the comment opens with \"Whether\"; more than 2 % do".to_owned();
-        assert_eq!(faults(&all)[0], ("src/a.rs".to_owned(), 197, message));
+        assert_eq!(check_vocabulary(&all)[0], ("src/a.rs".to_owned(), 197, message));
     }
 }

@@ -11,66 +11,66 @@ use crate::manifest::package::PackageLimits;
 use crate::manifest::package::archive::{ArchiveEntry, ArchiveSink, WalkError, walk};
 
 /// The prefix of the folder that holds a staged skill.
-pub(super) const PREFIX: &str = ".installing-";
+pub(super) const STAGING_PREFIX: &str = ".installing-";
 
 /// The paths of a staged skill and of the files that belong to it.
 #[derive(Debug)]
 pub(super) struct StagingPaths {
-    around: PathBuf,
+    root: PathBuf,
 }
 
 impl StagingPaths {
     /// The name of the note about the installation.
     pub(super) const NOTE: &str = "note.json";
 
-    pub(super) fn new(around: PathBuf) -> Self {
-        Self { around }
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { root }
     }
 
     /// Returns the folder with the files of the skill.
     pub(super) fn folder(&self) -> PathBuf {
-        self.around.join("new")
+        self.root.join("new")
     }
 
     /// Returns the folder for the replaced skill, which is kept until the exchange is complete.
-    pub(super) fn old(&self) -> PathBuf {
-        self.around.join("old")
+    pub(super) fn replaced(&self) -> PathBuf {
+        self.root.join("old")
     }
 
     /// Returns the path at which the new lock file is written before it replaces the old one, so that no file remains
     /// elsewhere.
-    pub(super) fn lock(&self) -> PathBuf {
-        self.around.join("lock.json")
+    pub(super) fn new_lock_file(&self) -> PathBuf {
+        self.root.join("lock.json")
     }
 
     /// Returns the path of the note, which the next program reads after an interruption.
     pub(super) fn note(&self) -> PathBuf {
-        self.around.join(Self::NOTE)
+        self.root.join(Self::NOTE)
     }
 }
 
 /// A skill that is not yet in place. If it is dropped, its folder is deleted, together with the skill that it replaced.
 #[derive(Debug)]
 pub(super) struct StagedSkill {
-    around: TempDir,
+    folder: TempDir,
 }
 
 impl StagedSkill {
-    pub(super) fn waiting(&self) -> StagingPaths {
-        StagingPaths::new(self.around.path().to_owned())
+    pub(super) fn paths(&self) -> StagingPaths {
+        StagingPaths::new(self.folder.path().to_owned())
     }
 
     /// Leaves all files in place, so that the next program can complete the installation.
-    pub(super) fn leave(self) {
-        let _ = self.around.keep();
+    pub(super) fn keep_files(self) {
+        let _ = self.folder.keep();
     }
 }
 
 /// Unpacks the files below `root` in the package into a new folder in `beside`.
 pub(super) fn unpack(bytes: &[u8], limits: &PackageLimits, root: &str, beside: &Path) -> anyhow::Result<StagedSkill> {
-    let around = tempfile::Builder::new().prefix(PREFIX).tempdir_in(beside);
-    let new = StagedSkill { around: around.with_context(|| beside.display().to_string())? };
-    let folder = new.waiting().folder();
+    let around = tempfile::Builder::new().prefix(STAGING_PREFIX).tempdir_in(beside);
+    let new = StagedSkill { folder: around.with_context(|| beside.display().to_string())? };
+    let folder = new.paths().folder();
     fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut writer = SkillFileWriter { folder: &folder, root, open: None };
     match walk(bytes, limits, &mut writer) {

@@ -23,24 +23,24 @@ fn answer(status: u16, body: &str) -> TokenResponse {
 #[track_caller]
 fn check_life(expires_in: &str, seconds: u64) {
     let body = format!(r#"{{"access_token":"a"{expires_in}}}"#);
-    assert_eq!(read(&answer(200, &body)).map(|granted| granted.life.as_secs()), Ok(seconds), "{body}");
+    assert_eq!(parse_response(&answer(200, &body)).map(|granted| granted.lifetime.as_secs()), Ok(seconds), "{body}");
 }
 
 #[track_caller]
 fn check_refused(status: u16, body: &str, expected: GrantRefusal) {
-    assert_eq!(read(&answer(status, body)), Err(expected), "{status} {body}");
+    assert_eq!(parse_response(&answer(status, body)), Err(expected), "{status} {body}");
 }
 
 #[test]
 fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
     let mut oauth = oauth(refresh("first/+ ü"), Some(("client one", None)), ClientAuth::Body);
-    let sent = request(&oauth, None);
+    let sent = token_request(&oauth, None);
     assert_eq!(sent.form, "grant_type=refresh_token&refresh_token=first%2F%2B+%C3%BC&client_id=client+one");
     assert!(sent.authorization.is_none());
     oauth.scope = Some("images read".to_owned());
     oauth.audience = Some("https://api.example".to_owned());
     assert_eq!(
-        request(&oauth, Some("second")).form,
+        token_request(&oauth, Some("second")).form,
         "grant_type=refresh_token&refresh_token=second&scope=images+read&audience=https%3A%2F%2Fapi.example&client_id=client+one"
     );
 }
@@ -49,16 +49,16 @@ fn the_newest_refresh_token_is_sent_and_everything_is_encoded() {
 fn the_client_shows_itself_where_the_operator_wants_it() {
     let client = Some(("a:b", Some("s&t")));
     let body = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Body);
-    assert_eq!(request(&body, None).form, "grant_type=client_credentials&client_id=a%3Ab&client_secret=s%26t");
+    assert_eq!(token_request(&body, None).form, "grant_type=client_credentials&client_id=a%3Ab&client_secret=s%26t");
     let basic = oauth(GrantConfig::ClientCredentials, client, ClientAuth::Basic);
-    let sent = request(&basic, None);
+    let sent = token_request(&basic, None);
     assert_eq!(sent.form, "grant_type=client_credentials");
     let header = sent.authorization.unwrap();
     assert!(header.is_sensitive());
     let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
     assert_eq!(STANDARD.decode(encoded).unwrap(), b"a%3Ab:s%26t");
     let public = oauth(refresh("r"), Some(("public", None)), ClientAuth::Basic);
-    let sent = request(&public, None);
+    let sent = token_request(&public, None);
     assert_eq!(
         (sent.form.as_str(), sent.authorization),
         ("grant_type=refresh_token&refresh_token=r&client_id=public", None)
@@ -68,9 +68,9 @@ fn the_client_shows_itself_where_the_operator_wants_it() {
 #[test]
 fn a_grant_is_read_as_generously_as_is_safe() {
     let full = r#"{"access_token":"a.b-c","token_type":"bearer","expires_in":3600,"refresh_token":"r2","scope":"x"}"#;
-    let granted = read(&answer(200, full)).unwrap();
-    assert_eq!((granted.access.as_str(), granted.refresh.as_deref()), ("a.b-c", Some("r2")));
-    assert_eq!(granted.life, Duration::from_secs(3600));
+    let granted = parse_response(&answer(200, full)).unwrap();
+    assert_eq!((granted.access_token.as_str(), granted.refresh_token.as_deref()), ("a.b-c", Some("r2")));
+    assert_eq!(granted.lifetime, Duration::from_secs(3600));
     check_life("", 300);
     check_life(r#","expires_in":null"#, 300);
     check_life(r#","expires_in":"7200""#, 7200);
@@ -128,10 +128,10 @@ fn debug_shows_no_secret() {
     let body = r#"{"access_token":"canary","refresh_token":"canary"}"#;
     let shown = format!(
         "{oauth:?} {:?} {:?} {:?} {:?}",
-        request(&oauth, Some(canary)),
+        token_request(&oauth, Some(canary)),
         answer(200, body),
-        read(&answer(200, body)),
-        bearer(canary)
+        parse_response(&answer(200, body)),
+        bearer_header(canary)
     );
     assert!(!shown.contains(canary), "{shown}");
     let encoded = STANDARD.encode("id:canary");

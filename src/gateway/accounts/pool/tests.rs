@@ -26,7 +26,7 @@ fn account(name: &str, all: u32, large: u32) -> config::AccountConfig {
 }
 
 fn pool(accounts: &[config::AccountConfig]) -> Arc<AccountPool> {
-    let pool = AccountPool::seeded(7);
+    let pool = AccountPool::with_seed(7);
     {
         let mut inner = pool.lock();
         for account in accounts {
@@ -46,7 +46,7 @@ fn large() -> AccountRequirements {
 }
 
 async fn take(pool: &Arc<AccountPool>, key: &str, wanted: AccountRequirements) -> Result<AccountSlot, LeaseRefusal> {
-    pool.place(&RequesterId::alone(key), wanted, Instant::now() + LONG).await
+    pool.acquire_slot(&RequesterId::from_name(key), wanted, Instant::now() + LONG).await
 }
 
 /// Lets all tasks run until they wait.
@@ -95,7 +95,12 @@ fn is_clean(pool: &AccountPool) {
     let inner = pool.lock();
     assert_eq!(inner.queue.len(), 0);
     for member in &inner.members {
-        assert_eq!((member.taken, member.taken_large, member.probing), (0, 0, false), "{}", member.account.name());
+        assert_eq!(
+            (member.taken_slots, member.taken_large_slots, member.is_probing),
+            (0, 0, false),
+            "{}",
+            member.account.name()
+        );
     }
 }
 
@@ -192,12 +197,12 @@ async fn a_user_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_lon
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
     let mut lines: Vec<_> = (0..QUEUE_MAX)
-        .map(|number| pool.ask(&RequesterId::alone(&format!("{}", number / USER_MAX)), standard()))
+        .map(|number| pool.request_slot(&RequesterId::from_name(&format!("{}", number / USER_QUEUE_MAX)), standard()))
         .collect();
     let refused = |asked: &SlotRequestOutcome| matches!(asked, SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy)));
     assert!(!lines.iter().any(refused));
-    assert!(refused(&pool.ask(&RequesterId::alone("0"), standard())));
-    let newcomer = pool.ask(&RequesterId::alone("new"), standard());
+    assert!(refused(&pool.request_slot(&RequesterId::from_name("0"), standard())));
+    let newcomer = pool.request_slot(&RequesterId::from_name("new"), standard());
     assert!(!refused(&newcomer));
     let evicted = lines.iter_mut().filter_map(|asked| match asked {
         SlotRequestOutcome::Waiting(_, answer) => answer.try_recv().ok(),
@@ -207,7 +212,7 @@ async fn a_user_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_lon
     assert_eq!(pool.lock().queue.len(), QUEUE_MAX);
     drop((newcomer, lines));
     drop(place);
-    assert_eq!(pool.lock().members[0].taken, 0);
+    assert_eq!(pool.lock().members[0].taken_slots, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,16 +222,16 @@ async fn those_without_hope_are_told_at_once() {
     let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     let wait = Some(Duration::from_secs(100));
-    pool.learn(places[0].granted(), AccountFeedback::Exhausted { wait });
+    pool.apply_feedback(places[0].grant(), AccountFeedback::Exhausted { wait });
     settled().await;
     assert_eq!(line.got(), []);
-    pool.learn(places[1].granted(), AccountFeedback::Exhausted { wait: Some(Duration::from_secs(50)) });
+    pool.apply_feedback(places[1].grant(), AccountFeedback::Exhausted { wait: Some(Duration::from_secs(50)) });
     settled().await;
     let least = Some(Duration::from_secs(50));
-    assert_eq!(line.got(), [Err(LeaseRefusal::Resting { exhausted: true, wait: least })]);
+    assert_eq!(line.got(), [Err(LeaseRefusal::InCooldown { exhausted: true, wait: least })]);
     let tried = |name: &str| AccountRequirements { tried: vec![name.to_owned()], ..standard() };
     let name = places[1].account().name().to_owned();
-    assert_eq!(take(&pool, "1", tried(&name)).await.err(), Some(LeaseRefusal::Resting { exhausted: true, wait }));
+    assert_eq!(take(&pool, "1", tried(&name)).await.err(), Some(LeaseRefusal::InCooldown { exhausted: true, wait }));
     let both = AccountRequirements { tried: vec!["a".to_owned(), "b".to_owned()], ..standard() };
     assert_eq!(take(&pool, "1", both).await.err(), Some(LeaseRefusal::NoneLeft));
     let other = AccountRequirements { group: "other".to_owned(), ..standard() };
@@ -241,27 +246,27 @@ async fn those_without_hope_are_told_at_once() {
 async fn only_limits_are_worth_waiting_for() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1), account("c", 1, 1)]);
     let mut lessons = [
-        AccountFeedback::Unfit { status: 404 },
+        AccountFeedback::ModelUnavailable { status: 404 },
         AccountFeedback::Exhausted { wait: Some(Duration::from_secs(3600)) },
         AccountFeedback::Throttled { wait: Some(Duration::from_secs(10)) },
     ]
     .into_iter();
     let mut step = async || {
         let place = take(&pool, "x", standard()).await.unwrap();
-        pool.learn(place.granted(), lessons.next().unwrap());
+        pool.apply_feedback(place.grant(), lessons.next().unwrap());
     };
     step().await;
     step().await;
     step().await;
     let wait = Some(Duration::from_secs(10));
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Resting { exhausted: false, wait }));
+    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::InCooldown { exhausted: false, wait }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_account_that_may_not_is_no_reason_to_wait() {
     let pool = pool(&[account("a", 1, 1)]);
     let place = take(&pool, "x", standard()).await.unwrap();
-    pool.learn(place.granted(), AccountFeedback::Unfit { status: 402 });
+    pool.apply_feedback(place.grant(), AccountFeedback::ModelUnavailable { status: 402 });
     drop(place);
     assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::NoneLeft));
     let other = AccountRequirements { model: Some("other".into()), ..standard() };
@@ -272,14 +277,14 @@ async fn an_account_that_may_not_is_no_reason_to_wait() {
 async fn a_rest_that_ends_wakes_those_who_wait_for_another() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
     let places = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    pool.learn(places[0].granted(), AccountFeedback::Throttled { wait: Some(Duration::from_secs(5)) });
+    pool.apply_feedback(places[0].grant(), AccountFeedback::Throttled { wait: Some(Duration::from_secs(5)) });
     let [resting, busy] = places;
     let name = resting.account().name().to_owned();
     drop(resting);
     let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     tokio::time::advance(Duration::from_secs(5)).await;
-    pool.wake();
+    pool.serve_waiting();
     settled().await;
     assert_eq!(line.got(), [Ok(name)]);
     drop(busy);
@@ -305,7 +310,7 @@ async fn a_failing_account_is_left_out_then_probed_by_one_call() {
     let pool = pool(&[account("a", 4, 1), account("b", 4, 1)]);
     let not = |name: &str| AccountRequirements { tried: vec![name.to_owned()], ..standard() };
     for _ in 0..3 {
-        pool.learn(take(&pool, "x", not("b")).await.unwrap().granted(), AccountFeedback::Faulty);
+        pool.apply_feedback(take(&pool, "x", not("b")).await.unwrap().grant(), AccountFeedback::Failed);
     }
     let mut places = Vec::new();
     for _ in 0..4 {
@@ -320,7 +325,7 @@ async fn a_failing_account_is_left_out_then_probed_by_one_call() {
     let line = AnswerLog::default();
     line.join(&pool, "1", standard()).await;
     assert_eq!(line.got(), []);
-    pool.learn(probe.granted(), AccountFeedback::Good);
+    pool.apply_feedback(probe.grant(), AccountFeedback::Success);
     settled().await;
     assert_eq!(line.got(), [Ok("a".to_owned())]);
     drop((probe, places));
@@ -332,7 +337,7 @@ async fn an_account_that_fails_alone_goes_on_serving() {
     let pool = pool(&[account("a", 1, 1)]);
     for _ in 0..10 {
         let place = take(&pool, "x", standard()).await.unwrap();
-        pool.learn(place.granted(), AccountFeedback::Faulty);
+        pool.apply_feedback(place.grant(), AccountFeedback::Failed);
     }
     is_clean(&pool);
 }
@@ -343,37 +348,38 @@ struct Chance(u64);
 impl Chance {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
-        scatter(self.0, 0) % end
+        pseudo_random(self.0, 0) % end
     }
 }
 
 /// One request of many: it waits, works, and ends in one of the ways in which requests end.
 async fn random_request(pool: Arc<AccountPool>, mut chance: Chance) {
     let wanted = AccountRequirements { large: chance.below(4) == 0, ..standard() };
-    let key = RequesterId::alone(&format!("{}", chance.below(5)));
+    let key = RequesterId::from_name(&format!("{}", chance.below(5)));
     let patience = Duration::from_millis(chance.below(200));
-    let Ok(place) = pool.place(&key, wanted, Instant::now() + patience).await else { return };
+    let Ok(place) = pool.acquire_slot(&key, wanted, Instant::now() + patience).await else { return };
     within_limits(&pool);
     tokio::time::sleep(Duration::from_millis(chance.below(20))).await;
     match chance.below(10) {
         0 => std::panic::resume_unwind(Box::new("a request breaks")),
-        1 => pool.learn(place.granted(), AccountFeedback::Faulty),
-        2 => pool.learn(
-            place.granted(),
+        1 => pool.apply_feedback(place.grant(), AccountFeedback::Failed),
+        2 => pool.apply_feedback(
+            place.grant(),
             AccountFeedback::Throttled { wait: Some(Duration::from_millis(chance.below(30) + 1)) },
         ),
-        _ => pool.learn(place.granted(), AccountFeedback::Good),
+        _ => pool.apply_feedback(place.grant(), AccountFeedback::Success),
     }
     within_limits(&pool);
 }
 
 fn within_limits(pool: &AccountPool) {
     for member in &pool.lock().members {
-        let places = member.account.places();
+        let places = member.account.slot_limits();
         assert!(
-            member.taken <= places.all && member.taken_large <= places.large && member.taken > 0 || member.taken == 0
+            member.taken_slots <= places.all && member.taken_large_slots <= places.large && member.taken_slots > 0
+                || member.taken_slots == 0
         );
-        assert!(member.taken_large <= member.taken);
+        assert!(member.taken_large_slots <= member.taken_slots);
     }
 }
 
@@ -382,7 +388,7 @@ async fn storm(seed: u64, requests: u64) {
     let mut chance = Chance(seed);
     let mut running = JoinSet::new();
     for number in 0..requests {
-        let request = random_request(Arc::clone(&pool), Chance(scatter(seed, number)));
+        let request = random_request(Arc::clone(&pool), Chance(pseudo_random(seed, number)));
         let handle = running.spawn_on(request, &tokio::runtime::Handle::current());
         if chance.below(3) == 0 {
             let after = Duration::from_millis(chance.below(100));
@@ -396,7 +402,7 @@ async fn storm(seed: u64, requests: u64) {
         }
         if chance.below(5) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            pool.wake();
+            pool.serve_waiting();
         }
     }
     while let Some(ended) = running.join_next().await {
@@ -434,6 +440,6 @@ fn a_panic_in_the_middle_leaves_the_pool_usable() {
         std::panic::resume_unwind(Box::new("while the lock is held"));
     }));
     assert!(broken.is_err());
-    assert!(matches!(pool.ask(&RequesterId::alone("x"), standard()), SlotRequestOutcome::Answered(Ok(_))));
+    assert!(matches!(pool.request_slot(&RequesterId::from_name("x"), standard()), SlotRequestOutcome::Answered(Ok(_))));
     is_clean(&pool);
 }

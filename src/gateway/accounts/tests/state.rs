@@ -9,7 +9,7 @@ const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 #[track_caller]
 fn rests_an_hour(got: Result<Lease, LeaseRefusal>) {
     match got {
-        Err(LeaseRefusal::Resting { exhausted: true, wait: Some(wait) }) => {
+        Err(LeaseRefusal::InCooldown { exhausted: true, wait: Some(wait) }) => {
             assert!((3500..=3600).contains(&wait.as_secs()), "{wait:?}");
         }
         other => panic!("{other:?}"),
@@ -18,13 +18,16 @@ fn rests_an_hour(got: Result<Lease, LeaseRefusal>) {
 
 #[tokio::test]
 async fn a_rest_survives_a_restart_and_reaches_other_nodes() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let none = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_key("a")], &none).await;
     let other = start(&store, "two", &[with_key("a")], &none).await;
     let taken = lease(&accounts).await.unwrap();
-    assert_eq!(accounts.learn(&taken, AccountFeedback::Exhausted { wait: HOUR }).await, RetryTarget::Other);
-    assert_eq!(row(&store, "a").await.cooling_cause.as_deref(), Some("exhausted"));
+    assert_eq!(
+        accounts.apply_feedback(&taken, AccountFeedback::Exhausted { wait: HOUR }).await,
+        RetryTarget::OtherAccount
+    );
+    assert_eq!(row(&store, "a").await.cooldown_cause.as_deref(), Some("exhausted"));
     rests_an_hour(lease(&accounts).await);
     assert!(lease(&other).await.is_ok());
     round(&other).await;
@@ -34,9 +37,9 @@ async fn a_rest_survives_a_restart_and_reaches_other_nodes() {
 
 #[tokio::test]
 async fn an_operator_ends_a_rest_on_every_node() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
-    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
+    accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
     change(&store, "a", AccountChange::Enable).await;
     round(&accounts).await;
     assert!(lease(&accounts).await.is_ok());
@@ -44,18 +47,18 @@ async fn an_operator_ends_a_rest_on_every_node() {
 
 #[tokio::test]
 async fn a_stored_rest_from_a_mad_clock_is_capped() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     let until = Timestamp::from(chrono::Utc::now() + chrono::TimeDelta::days(50_000));
-    change(&store, "a", AccountChange::Cool { until, cause: "exhausted".to_owned() }).await;
+    change(&store, "a", AccountChange::StartCooldown { until, cause: "exhausted".to_owned() }).await;
     round(&accounts).await;
-    let Err(LeaseRefusal::Resting { wait: Some(wait), .. }) = lease(&accounts).await else { panic!("it rests") };
+    let Err(LeaseRefusal::InCooldown { wait: Some(wait), .. }) = lease(&accounts).await else { panic!("it rests") };
     assert!(wait <= Duration::from_secs(8 * 24 * 3600));
 }
 
 #[tokio::test]
 async fn disabling_and_enabling_arrive() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     change(&store, "a", AccountChange::Disable { reason: "by hand".to_owned() }).await;
     round(&accounts).await;
@@ -80,13 +83,13 @@ fn kept(store: &SqliteStore, name: &str, key: &str) -> NewAccount {
         protocol: "images".to_owned(),
         tier: "paid".to_owned(),
         settings: r#"{"kind":"api_key","base_url":"https://kept.example/v1","concurrency":1}"#.to_owned(),
-        sealed: Some(store.vault().seal(&sealed_for(name), &plain).unwrap()),
+        sealed_credentials: Some(store.vault().seal(&credentials_context(name), &plain).unwrap()),
     }
 }
 
 #[tokio::test]
 async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[], &FakeTokens::rotating()).await;
     assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
     store.insert_account(&AuditContext::command(), &kept(&store, "k", "first")).await.unwrap();
@@ -95,8 +98,8 @@ async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
     assert_eq!(shown(&held), "Bearer first");
     let AccountEndpoint::Images(address) = held.endpoint() else { panic!("{:?}", held.endpoint()) };
     assert_eq!(address.join("/images"), "https://kept.example/v1/images");
-    let other = kept(&store, "k", "second").sealed.unwrap();
-    change(&store, "k", AccountChange::Reseal(other)).await;
+    let other = kept(&store, "k", "second").sealed_credentials.unwrap();
+    change(&store, "k", AccountChange::ReplaceCredentials(other)).await;
     round(&accounts).await;
     // The only slot of the account is still taken.
     assert_eq!(accounts.explain("default", false, None)[0].state, AccountAvailability::Full);
@@ -113,47 +116,50 @@ async fn accounts_of_the_store_come_change_and_go_while_leases_are_out() {
 
 #[tokio::test]
 async fn an_account_that_cannot_be_read_is_left_out_and_harms_no_other() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let mut broken = kept(&store, "broken", "x");
-    broken.sealed = kept(&store, "another", "x").sealed;
+    broken.sealed_credentials = kept(&store, "another", "x").sealed_credentials;
     store.insert_account(&AuditContext::command(), &broken).await.unwrap();
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     round(&accounts).await;
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
     assert_eq!(accounts.explain("default", false, None).len(), 1);
-    let mended = kept(&store, "broken", "x").sealed.unwrap();
-    change(&store, "broken", AccountChange::Reseal(mended)).await;
+    let mended = kept(&store, "broken", "x").sealed_credentials.unwrap();
+    change(&store, "broken", AccountChange::ReplaceCredentials(mended)).await;
     round(&accounts).await;
     assert_eq!(accounts.explain("default", false, None).len(), 2);
 }
 
 #[tokio::test]
 async fn trouble_with_the_store_is_no_trouble_of_the_request_and_is_made_up_for() {
-    let (_dir, store) = fresh().await;
-    let double = StoreDouble::of(Arc::clone(&store) as Arc<dyn Store>);
+    let (_dir, store) = new_store().await;
+    let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
     start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     let (vault, endpoint) = (store.vault().clone(), FakeTokens::rotating());
     let shared = Arc::clone(&double) as Arc<dyn Store>;
     let accounts = Accounts::open(&[with_key("a")], shared, vault, endpoint, NodeId::only()).await.unwrap();
     let taken = lease(&accounts).await.unwrap();
-    double.set_trouble(Some(|| StoreError::Busy));
-    assert_eq!(accounts.learn(&taken, AccountFeedback::Exhausted { wait: HOUR }).await, RetryTarget::Other);
-    assert!(!Arc::clone(&accounts).round(true).await);
+    double.set_failure(Some(|| StoreError::Busy));
+    assert_eq!(
+        accounts.apply_feedback(&taken, AccountFeedback::Exhausted { wait: HOUR }).await,
+        RetryTarget::OtherAccount
+    );
+    assert!(!Arc::clone(&accounts).refresh_once(true).await);
     rests_an_hour(lease(&accounts).await);
-    assert_eq!(row(&store, "a").await.cooling_until, None);
-    double.set_trouble(None);
+    assert_eq!(row(&store, "a").await.cooldown_until, None);
+    double.set_failure(None);
     round(&accounts).await;
-    assert!(row(&store, "a").await.cooling_until.is_some());
+    assert!(row(&store, "a").await.cooldown_until.is_some());
     rests_an_hour(lease(&accounts).await);
 }
 
 #[tokio::test]
 async fn an_older_look_does_not_undo_what_was_learnt_since() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
-    let before = PoolSnapshot::of(&accounts.pool);
+    let before = PoolSnapshot::from_pool(&accounts.pool);
     let rows = store.list_accounts().await.unwrap();
-    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
+    accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Exhausted { wait: HOUR }).await;
     AccountRows::read(rows, &before, store.vault()).apply(&accounts.pool, &before);
     rests_an_hour(lease(&accounts).await);
 }
@@ -161,7 +167,7 @@ async fn an_older_look_does_not_undo_what_was_learnt_since() {
 #[tokio::test]
 async fn refused_credentials_disable_an_account_only_if_they_are_refused_by_themselves_too() {
     for status in [401, 403] {
-        let (_dir, store) = fresh().await;
+        let (_dir, store) = new_store().await;
         let endpoint = FakeTokens::rotating();
         let accounts = start(&store, "one", &[with_key("a"), with_key("b")], &endpoint).await;
         endpoint.probe.store(status, Ordering::SeqCst);
@@ -181,7 +187,7 @@ async fn refused_credentials_disable_an_account_only_if_they_are_refused_by_them
 
 #[tokio::test]
 async fn credentials_that_are_good_by_themselves_end_the_rest() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
     refuse(&accounts, 401, 30);
@@ -189,12 +195,12 @@ async fn credentials_that_are_good_by_themselves_end_the_rest() {
     tried(&accounts).await;
     assert_eq!(lease(&accounts).await.unwrap().account().name(), "a");
     let row = row(&store, "a").await;
-    assert_eq!((row.disabled_at, row.cooling_until), (None, None));
+    assert_eq!((row.disabled_at, row.cooldown_until), (None, None));
 }
 
 #[tokio::test]
 async fn without_an_answer_an_account_goes_on_resting_and_is_not_disabled() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_key("a")], &endpoint).await;
     for status in [0, 404, 503] {
@@ -208,7 +214,7 @@ async fn without_an_answer_an_account_goes_on_resting_and_is_not_disabled() {
 
 #[tokio::test]
 async fn a_check_of_credentials_that_were_replaced_says_nothing_of_the_new_ones() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
@@ -227,7 +233,7 @@ async fn a_check_of_credentials_that_were_replaced_says_nothing_of_the_new_ones(
 
 #[tokio::test]
 async fn doubt_ends_with_the_credentials_that_gave_rise_to_it() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let (old, new) = (with_key("a"), config::AccountConfig { priority: 7, ..with_key("a") });
     let accounts = start(&store, "one", std::slice::from_ref(&old), &endpoint).await;
@@ -240,7 +246,7 @@ async fn doubt_ends_with_the_credentials_that_gave_rise_to_it() {
 /// Runs a round, and waits until the checks that it has started are over.
 async fn tried(accounts: &Arc<Accounts>) {
     round(accounts).await;
-    while accounts.pool.lock().members.iter().any(|member| member.trying) {
+    while accounts.pool.lock().members.iter().any(|member| member.is_checking_credentials) {
         tokio::task::yield_now().await;
     }
     round(accounts).await;
@@ -250,33 +256,33 @@ async fn tried(accounts: &Arc<Accounts>) {
 fn refuse(accounts: &Accounts, status: u16, times: u64) {
     let mut inner = accounts.pool.lock();
     let begin = Instant::now();
-    let granted = LeaseGrant { member: 0, at: begin, model: None, caller: "usr_1".into() };
-    inner.members[0].learn(AccountFeedback::Good, &granted, at(begin), chrono::Utc::now());
+    let granted = LeaseGrant { member_id: 0, granted_at: begin, model: None, caller: "usr_1".into() };
+    inner.members[0].apply_feedback(AccountFeedback::Success, &granted, at(begin), chrono::Utc::now());
     for step in 1..=times {
         let moment = at(begin + Duration::from_secs(1000 * step));
-        inner.members[0].learn(AccountFeedback::Unauthorized { status }, &granted, moment, chrono::Utc::now());
+        inner.members[0].apply_feedback(AccountFeedback::Unauthorized { status }, &granted, moment, chrono::Utc::now());
     }
 }
 
-const fn at(now: Instant) -> cooling::AttemptTiming {
-    cooling::AttemptTiming { granted: now, now, jitter: 0 }
+const fn at(now: Instant) -> cooldown::AttemptTiming {
+    cooldown::AttemptTiming { granted_at: now, now, jitter: 0 }
 }
 
 #[tokio::test]
 async fn an_image_clears_the_stored_rest_that_is_over() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let accounts = start(&store, "one", &[with_key("a")], &FakeTokens::rotating()).await;
     let until = Timestamp::from(chrono::Utc::now() - chrono::TimeDelta::seconds(1));
-    change(&store, "a", AccountChange::Cool { until, cause: "throttled".to_owned() }).await;
+    change(&store, "a", AccountChange::StartCooldown { until, cause: "throttled".to_owned() }).await;
     round(&accounts).await;
-    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Good).await;
-    assert_eq!(row(&store, "a").await.cooling_until, None);
-    accounts.learn(&lease(&accounts).await.unwrap(), AccountFeedback::Neutral).await;
+    accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Success).await;
+    assert_eq!(row(&store, "a").await.cooldown_until, None);
+    accounts.apply_feedback(&lease(&accounts).await.unwrap(), AccountFeedback::Neutral).await;
 }
 
 #[tokio::test]
 async fn a_choice_is_explained_in_the_order_of_the_choice() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let free = config::AccountConfig { tier: BillingTier::Free, ..with_key("free") };
     let liked = config::AccountConfig { priority: 5, ..with_key("liked") };
     let token = with_token("token", "r");
@@ -301,13 +307,16 @@ async fn a_choice_is_explained_in_the_order_of_the_choice() {
 
 #[tokio::test]
 async fn what_can_be_seen_of_a_lease_holds_no_secret() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let all = [with_key("a"), with_token("t", CANARY)];
     let accounts = start(&store, "one", &all, &FakeTokens::rotating()).await;
     let leases = [
         lease(&accounts).await.unwrap(),
         accounts
-            .take(&RequesterId::alone("k"), AccountRequirements { tried: vec!["t".to_owned()], ..wanted() })
+            .acquire_lease(
+                &RequesterId::from_name("k"),
+                AccountRequirements { tried: vec!["t".to_owned()], ..wanted() },
+            )
             .await
             .unwrap(),
     ];

@@ -18,7 +18,7 @@ async fn storm(accounts: &Arc<Accounts>) -> Vec<Result<Lease, LeaseRefusal>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fifty_requests_without_a_token_make_one_exchange() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     let leases: Vec<Lease> = storm(&accounts).await.into_iter().map(Result::unwrap).collect();
@@ -30,40 +30,42 @@ async fn fifty_requests_without_a_token_make_one_exchange() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_storm_of_refusals_makes_one_exchange_and_each_may_ask_once_more() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     let mut all = JoinSet::new();
     for taken in storm(&accounts).await {
         let (accounts, lease) = (Arc::clone(&accounts), taken.unwrap());
-        all.spawn(async move { (accounts.learn(&lease, REFUSED).await, lease) });
+        all.spawn(async move { (accounts.apply_feedback(&lease, REFUSED).await, lease) });
     }
     let learnt = all.join_all().await;
     assert!(
-        learnt.iter().all(|(again, lease)| *again == RetryTarget::Same && shown(lease) == "Bearer canary-access-2")
+        learnt
+            .iter()
+            .all(|(again, lease)| *again == RetryTarget::SameAccount && shown(lease) == "Bearer canary-access-2")
     );
     assert_eq!(endpoint.exchanges(), 2);
     // The fresh token is refused too: now the refusal counts, and no third token is fetched.
-    assert_eq!(accounts.learn(&learnt[0].1, REFUSED).await, RetryTarget::Other);
+    assert_eq!(accounts.apply_feedback(&learnt[0].1, REFUSED).await, RetryTarget::OtherAccount);
     assert_eq!(endpoint.exchanges(), 2);
-    assert_eq!(row(&store, "t").await.cooling_cause.as_deref(), Some("unauthorized"));
+    assert_eq!(row(&store, "t").await.cooldown_cause.as_deref(), Some("unauthorized"));
 }
 
 #[tokio::test]
 async fn an_upstream_that_refuses_every_token_makes_no_endless_loop() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
-    assert_eq!(accounts.learn(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::Same);
+    assert_eq!(accounts.apply_feedback(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::SameAccount);
     // Another lease is equivalent to the same one.
-    assert_eq!(accounts.learn(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::Other);
+    assert_eq!(accounts.apply_feedback(&lease(&accounts).await.unwrap(), REFUSED).await, RetryTarget::OtherAccount);
     assert_eq!(endpoint.exchanges(), 2);
     assert_eq!(lease(&accounts).await.err(), Some(LeaseRefusal::NoneLeft));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_nodes_make_one_exchange_for_each_refresh() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let all = [with_token("t", "first")];
     let nodes = [start(&store, "one", &all, &endpoint).await, start(&store, "two", &all, &endpoint).await];
@@ -71,20 +73,21 @@ async fn two_nodes_make_one_exchange_for_each_refresh() {
     let leases: Vec<Lease> = one.into_iter().chain(two).map(Result::unwrap).collect();
     assert!(leases.iter().all(|lease| shown(lease) == "Bearer canary-access-1"));
     assert_eq!(endpoint.exchanges(), 1);
-    let (one, two) = tokio::join!(nodes[0].learn(&leases[0], REFUSED), nodes[1].learn(&leases[STORM], REFUSED));
-    assert_eq!((one, two, endpoint.exchanges()), (RetryTarget::Same, RetryTarget::Same, 2));
+    let (one, two) =
+        tokio::join!(nodes[0].apply_feedback(&leases[0], REFUSED), nodes[1].apply_feedback(&leases[STORM], REFUSED));
+    assert_eq!((one, two, endpoint.exchanges()), (RetryTarget::SameAccount, RetryTarget::SameAccount, 2));
     assert_eq!((shown(&leases[0]), shown(&leases[STORM])), ("Bearer canary-access-2", "Bearer canary-access-2"));
     assert!(endpoint.last_form().contains("refresh_token=canary-refresh-1"));
 }
 
 #[tokio::test]
 async fn the_node_that_comes_second_waits_for_the_first() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     endpoint.gate.forget_permits(1000);
     let all = [with_token("t", "first")];
     let one = start(&store, "one", &all, &endpoint).await;
-    let double = StoreDouble::of(Arc::clone(&store) as Arc<dyn Store>);
+    let double = StoreDouble::wrapping(Arc::clone(&store) as Arc<dyn Store>);
     let (shared, tokens) = (Arc::clone(&double) as Arc<dyn Store>, Arc::clone(&endpoint) as Arc<dyn TokenEndpoint>);
     let two = Accounts::open(&all, shared, store.vault().clone(), tokens, NodeId::from("two")).await.unwrap();
     let mut running = JoinSet::new();
@@ -110,7 +113,7 @@ async fn the_node_that_comes_second_waits_for_the_first() {
 
 #[tokio::test]
 async fn a_revoked_refresh_token_takes_the_account_out_and_the_pool_goes_on() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::refusing("invalid_grant");
     let accounts = start(&store, "one", &[with_token("t", CANARY), with_key("k")], &endpoint).await;
     for taken in storm(&accounts).await {
@@ -129,7 +132,7 @@ async fn a_revoked_refresh_token_takes_the_account_out_and_the_pool_goes_on() {
 
 #[tokio::test]
 async fn a_revoked_token_is_found_ahead_of_need() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::refusing("refresh_token_reused");
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     round(&accounts).await;
@@ -142,7 +145,7 @@ async fn a_revoked_token_is_found_ahead_of_need() {
 
 #[tokio::test]
 async fn a_rotated_refresh_token_survives_a_restart() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let all = [with_token("t", "first")];
     let accounts = start(&store, "one", &all, &endpoint).await;
@@ -152,7 +155,7 @@ async fn a_rotated_refresh_token_survives_a_restart() {
     let taken = lease(&restarted).await.unwrap();
     // The access token is still valid, so the endpoint is not asked.
     assert_eq!((shown(&taken), endpoint.exchanges()), ("Bearer canary-access-1", 1));
-    assert_eq!(restarted.learn(&taken, REFUSED).await, RetryTarget::Same);
+    assert_eq!(restarted.apply_feedback(&taken, REFUSED).await, RetryTarget::SameAccount);
     assert!(endpoint.last_form().contains("refresh_token=canary-refresh-1"), "{}", endpoint.last_form());
     for file in std::fs::read_dir(dir.path()).unwrap() {
         let file = file.unwrap();
@@ -166,7 +169,7 @@ async fn a_rotated_refresh_token_survives_a_restart() {
 
 #[tokio::test]
 async fn a_refresh_token_that_the_operator_replaced_wins() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     lease(&start(&store, "one", &[with_token("t", "first")], &endpoint).await).await.unwrap();
     let accounts = start(&store, "one", &[with_token("t", "second")], &endpoint).await;
@@ -176,7 +179,7 @@ async fn a_refresh_token_that_the_operator_replaced_wins() {
 
 #[tokio::test]
 async fn an_endpoint_that_is_down_rests_the_account_for_a_moment_only() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     for answer in [Err(TokenEndpointError), Ok((503, "{}".to_owned())), Ok((200, "<html>".to_owned()))] {
         let endpoint = FakeTokens::scripted(vec![answer]);
         let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
@@ -187,33 +190,36 @@ async fn an_endpoint_that_is_down_rests_the_account_for_a_moment_only() {
         }
         assert_eq!(endpoint.exchanges(), 1);
         let row = row(&store, "t").await;
-        assert_eq!((row.disabled_at, row.cooling_cause.as_deref()), (None, Some("token")));
+        assert_eq!((row.disabled_at, row.cooldown_cause.as_deref()), (None, Some("token")));
     }
 }
 
 #[tokio::test]
 async fn a_token_that_is_good_stays_in_use_when_no_newer_one_is_to_be_had() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;
     lease(&accounts).await.unwrap();
     *endpoint.script.lock().unwrap() = vec![Err(TokenEndpointError)];
-    let [keeper] = &accounts.keepers()[..] else { panic!("one keeper") };
-    assert!(!keeper.is_due(Instant::now()));
+    let [keeper] = &accounts.token_caches()[..] else { panic!("one keeper") };
+    assert!(!keeper.needs_refresh(Instant::now()));
     let old = Instant::now() + Duration::from_secs(3400);
-    assert!(keeper.is_due(old) && keeper.usable(old).is_some());
-    assert!(keeper.usable(old + Duration::from_secs(191)).is_none());
+    assert!(keeper.needs_refresh(old) && keeper.usable_header(old).is_some());
+    assert!(keeper.usable_header(old + Duration::from_secs(191)).is_none());
     // The token is nearly new, so the stored one is enough for a fetch ahead of need. Only a refusal makes an exchange.
     let refused = lease(&accounts).await.unwrap();
-    assert_eq!(accounts.tokens.renew(keeper, refused.authorization().unwrap()).await, Err(TokenFailure::Trouble));
+    assert_eq!(
+        accounts.token_fetcher.renew(keeper, refused.authorization().unwrap()).await,
+        Err(TokenFailure::Temporary)
+    );
     assert_eq!(endpoint.exchanges(), 2);
-    assert!(!keeper.is_due(old - Duration::from_secs(3400)));
+    assert!(!keeper.needs_refresh(old - Duration::from_secs(3400)));
     assert_eq!(shown(&lease(&accounts).await.unwrap()), "Bearer canary-access-1");
 }
 
 #[tokio::test]
 async fn an_exchange_is_finished_although_whoever_asked_has_left() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let endpoint = FakeTokens::rotating();
     endpoint.gate.forget_permits(1000);
     let accounts = start(&store, "one", &[with_token("t", "first")], &endpoint).await;

@@ -16,15 +16,15 @@ const LONGEST_NAME: usize = 64;
 impl ConfigResolver<'_> {
     /// The accounts of the file, or the simulator if it has none. If `groups` is `None`, accounts may name any group.
     pub(super) fn accounts(&mut self, groups: Option<&[GroupConfig]>) -> Vec<AccountConfig> {
-        let raw = self.layers.written.raw.accounts.as_deref().unwrap_or_default();
+        let raw = self.layers.file.raw.accounts.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut accounts = Vec::new();
         for (index, account) in raw.iter().enumerate() {
             let path = format!("accounts[{index}]");
-            let name = self.name(&format!("{path}.name"), account.name.as_deref(), &mut taken);
+            let name = self.check_name(&format!("{path}.name"), account.name.as_deref(), &mut taken);
             accounts.push(AccountConfig {
                 name,
-                groups: self.served(&format!("{path}.groups"), account, groups),
+                groups: self.served_groups(&format!("{path}.groups"), account, groups),
                 tier: account.tier.unwrap_or(BillingTier::Paid),
                 priority: account.priority.unwrap_or_default(),
                 concurrency: at_least_one(account.concurrency.unwrap_or(DEFAULT_CONCURRENCY)),
@@ -34,35 +34,35 @@ impl ConfigResolver<'_> {
             });
         }
         if accounts.is_empty() {
-            accounts.push(simulator());
+            accounts.push(implicit_simulator());
         }
         accounts
     }
 
     /// A name that logs, records and headers can carry, and that no other account or group of the list has.
-    pub(super) fn name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
+    pub(super) fn check_name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
         let name = name.unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(fits) {
-            self.wrong(setting, &format!("must be 1 to {LONGEST_NAME} letters, digits, `.`, `_` or `-`"));
+            self.report(setting, &format!("must be 1 to {LONGEST_NAME} letters, digits, `.`, `_` or `-`"));
         } else if !taken.insert(name.to_owned()) {
-            self.wrong(setting, &format!("`{name}` is already used"));
+            self.report(setting, &format!("`{name}` is already used"));
         }
         name.to_owned()
     }
 
     /// Resolves the groups that an account serves.
-    fn served(&mut self, setting: &str, account: &RawAccount, groups: Option<&[GroupConfig]>) -> Vec<String> {
+    fn served_groups(&mut self, setting: &str, account: &RawAccount, groups: Option<&[GroupConfig]>) -> Vec<String> {
         let Some(names) = &account.groups else { return vec![DEFAULT_GROUP.to_owned()] };
         if names.is_empty() {
-            self.wrong(setting, "must name at least one group; otherwise no key can use the account");
+            self.report(setting, "must name at least one group; otherwise no key can use the account");
         }
         let Some(groups) = groups else { return names.clone() };
         let known = || groups.iter().map(|group| group.name.as_str());
         for (index, name) in names.iter().enumerate() {
             if !known().any(|group| group == name) {
                 let advice = did_you_mean(name, known());
-                self.wrong(
+                self.report(
                     &format!("{setting}[{index}]"),
                     &format!("names `{}`, which is not a group{advice}", name.escape_debug()),
                 );
@@ -73,7 +73,7 @@ impl ConfigResolver<'_> {
 }
 
 /// The account that serves if none is configured.
-fn simulator() -> AccountConfig {
+fn implicit_simulator() -> AccountConfig {
     AccountConfig {
         name: "simulator".to_owned(),
         upstream: UpstreamConfig::Simulator,

@@ -14,7 +14,7 @@ const IMAGE_MODELS: &str = "gpt-image-";
 impl ConfigResolver<'_> {
     pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<UpstreamConfig> {
         let kind = account.kind?;
-        self.meaningless(path, account, kind);
+        self.report_unused_settings(path, account, kind);
         match kind {
             CredentialKind::Simulator => Some(UpstreamConfig::Simulator),
             CredentialKind::ApiKey | CredentialKind::Oauth => {
@@ -25,7 +25,7 @@ impl ConfigResolver<'_> {
 
     /// Reports settings that have no effect: the operator believes that they have one. A simulator with an address
     /// would be mistaken for an upstream with real images.
-    fn meaningless(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) {
+    fn report_unused_settings(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) {
         let api = [
             ("base_url", account.base_url.is_some()),
             ("allow_http", account.allow_http.is_some()),
@@ -55,7 +55,7 @@ impl ConfigResolver<'_> {
             }
         };
         for (setting, _) in settings.into_iter().flatten().filter(|(_, given)| *given) {
-            self.wrong(&format!("{path}.{setting}"), reason);
+            self.report(&format!("{path}.{setting}"), reason);
         }
     }
 
@@ -77,27 +77,27 @@ impl ConfigResolver<'_> {
     fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
         if protocol != UpstreamProtocol::Responses {
-            self.wrong(setting, "has no meaning for an account without the protocol \"responses\"");
+            self.report(setting, "has no meaning for an account without the protocol \"responses\"");
         } else if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.wrong(setting, "must be the id of a text model, such as \"gpt-5.5\"");
+            self.report(setting, "must be the id of a text model, such as \"gpt-5.5\"");
         } else if model.starts_with(IMAGE_MODELS) {
-            self.wrong(setting, "must be a text model: an image model cannot run the image tool");
+            self.report(setting, "must be a text model: an image model cannot run the image tool");
         }
         model.clone()
     }
 
     fn base_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
         let Some(text) = &account.base_url else {
-            self.wrong(setting, "is missing, such as \"https://api.openai.com/v1\"");
+            self.report(setting, "is missing, such as \"https://api.openai.com/v1\"");
             return None;
         };
         let uri = address::base_url(text, account.allow_http.unwrap_or_default());
-        uri.map_err(|fault| self.wrong(setting, fault)).ok()
+        uri.map_err(|fault| self.report(setting, fault)).ok()
     }
 
     fn api_key(&mut self, setting: &str, account: &RawAccount) -> Option<ConfigSecret> {
         let Some(source) = &account.api_key else {
-            self.wrong(setting, "is missing, such as { env = \"OPENAI_API_KEY\" }");
+            self.report(setting, "is missing, such as { env = \"OPENAI_API_KEY\" }");
             return None;
         };
         self.header_secret(setting, source)
@@ -109,25 +109,26 @@ impl ConfigResolver<'_> {
             let setting = format!("{path}.{text}");
             let Some((name, value)) = self.header(&setting, text, written) else { continue };
             if map.insert(name, value).is_some() {
-                self.wrong(&setting, "is given twice, in different case");
+                self.report(&setting, "is given twice, in different case");
             }
         }
         map
     }
 
     fn header(&mut self, setting: &str, text: &str, written: &RawHeader) -> Option<(HeaderName, HeaderValue)> {
-        let name =
-            headers::name(text).map_err(|fault| self.wrong(setting, &format!("cannot be sent: {fault}"))).ok()?;
+        let name = headers::parse_name(text)
+            .map_err(|fault| self.report(setting, &format!("cannot be sent: {fault}")))
+            .ok()?;
         let (text, sensitive) = match written {
             RawHeader::Plain(_) if headers::is_secret(&name) => {
-                self.wrong(setting, "carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }");
+                self.report(setting, "carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }");
                 return None;
             }
             RawHeader::Plain(text) => (text.clone(), false),
             RawHeader::Secret(source) => (self.header_secret(setting, source)?.expose().to_owned(), true),
         };
         let Ok(mut value) = HeaderValue::from_str(&text) else {
-            self.wrong(setting, "contains a character that is not allowed in a header");
+            self.report(setting, "contains a character that is not allowed in a header");
             return None;
         };
         value.set_sensitive(sensitive);

@@ -6,23 +6,23 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{ConfigResolver, SHORTEST_DEADLINE};
-use crate::gateway::config::kept::without_nulls;
 use crate::gateway::config::pattern;
 use crate::gateway::config::raw::{RawFilter, RawGroup, RawModeration};
+use crate::gateway::config::stored_config::without_nulls;
 use crate::gateway::config::{
     DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, GroupConfig, ModerationConfig, address,
 };
 
 /// One less than the number of tool types that the rules of a response record.
 const TOOLS_MAX: usize = 64;
-const DEFAULT_JUDGE: &str = "omni-moderation-latest";
+const DEFAULT_MODERATION_MODEL: &str = "omni-moderation-latest";
 /// Every request of the group waits for the judgement.
-const DEFAULT_JUDGING: Duration = Duration::from_secs(5);
+const DEFAULT_MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ConfigResolver<'_> {
     /// The groups of the file, and the default group.
     pub(super) fn groups(&mut self, deadlines: DeadlineConfig, text_models: Option<&[String]>) -> Vec<GroupConfig> {
-        let raw = self.layers.written.raw.groups.as_deref().unwrap_or_default();
+        let raw = self.layers.file.raw.groups.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut groups: Vec<GroupConfig> = raw
             .iter()
@@ -57,7 +57,7 @@ impl ConfigResolver<'_> {
         deadlines: DeadlineConfig,
         taken: &mut BTreeSet<String>,
     ) -> GroupConfig {
-        let name = self.name(&format!("{path}.name"), raw.name.as_deref(), taken);
+        let name = self.check_name(&format!("{path}.name"), raw.name.as_deref(), taken);
         let image = self.image_deadline(&format!("{path}.image_deadline"), raw.image_deadline.as_ref());
         GroupConfig {
             name,
@@ -65,28 +65,31 @@ impl ConfigResolver<'_> {
             deadlines: DeadlineConfig { image: image.unwrap_or(deadlines.image), ..deadlines },
             fallback: raw.fallback.unwrap_or(FallbackPolicy::Never),
             inject_image_tool: raw.inject_image_tool.unwrap_or_default(),
-            text_models: raw.text_models.as_deref().map(|ids| self.model_ids(&format!("{path}.text_models"), ids)),
-            tools: raw.tools.as_deref().map(|tools| self.tools(&format!("{path}.tools"), tools)),
+            text_models: raw
+                .text_models
+                .as_deref()
+                .map(|ids| self.check_model_ids(&format!("{path}.text_models"), ids)),
+            tools: raw.tools.as_deref().map(|tools| self.check_tools(&format!("{path}.tools"), tools)),
             filter: raw
                 .filter
                 .as_ref()
                 .map_or_else(FilterConfig::default, |raw| self.filter(&format!("{path}.filter"), raw)),
             implicit: false,
-            policy: policy(raw),
+            policy: written_policy(raw),
             problem: None,
         }
     }
 
     /// Checks that the types of tools are words.
-    fn tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
+    fn check_tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         for (index, tool) in written.iter().enumerate() {
             if tool.is_empty() || !tool.bytes().all(fits) {
-                self.wrong(&format!("{path}[{index}]"), "must be the type of a tool, such as `web_search`");
+                self.report(&format!("{path}[{index}]"), "must be the type of a tool, such as `web_search`");
             }
         }
         if written.len() > TOOLS_MAX {
-            self.wrong(path, &format!("may name at most {TOOLS_MAX} types"));
+            self.report(path, &format!("may name at most {TOOLS_MAX} types"));
         }
         written.to_vec()
     }
@@ -94,12 +97,12 @@ impl ConfigResolver<'_> {
     fn filter(&mut self, path: &str, raw: &RawFilter) -> FilterConfig {
         for (index, word) in raw.words.iter().flatten().enumerate() {
             if word.trim().is_empty() {
-                self.wrong(&format!("{path}.words[{index}]"), "is blank and therefore matches every prompt");
+                self.report(&format!("{path}.words[{index}]"), "is blank and therefore matches every prompt");
             }
         }
         for (index, text) in raw.patterns.iter().flatten().enumerate() {
             if let Err(fault) = pattern::compile(text) {
-                self.wrong(&format!("{path}.patterns[{index}]"), &fault);
+                self.report(&format!("{path}.patterns[{index}]"), &fault);
             }
         }
         FilterConfig {
@@ -113,25 +116,25 @@ impl ConfigResolver<'_> {
     fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<ModerationConfig> {
         let base_url = raw.base_url.as_ref().and_then(|text| {
             let uri = address::base_url(text, raw.allow_http.unwrap_or_default());
-            uri.map_err(|fault| self.wrong(&format!("{path}.base_url"), fault)).ok()
+            uri.map_err(|fault| self.report(&format!("{path}.base_url"), fault)).ok()
         });
         let api_key = raw.api_key.as_ref().map(|source| self.header_secret(&format!("{path}.api_key"), source));
-        let timeout = self.period(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);
-        let model = raw.model.clone().unwrap_or_else(|| DEFAULT_JUDGE.to_owned());
-        self.model_id(&format!("{path}.model"), &model);
+        let timeout = self.duration(&format!("{path}.timeout"), raw.timeout.as_ref(), SHORTEST_DEADLINE);
+        let model = raw.model.clone().unwrap_or_else(|| DEFAULT_MODERATION_MODEL.to_owned());
+        self.check_model_id(&format!("{path}.model"), &model);
         Some(ModerationConfig {
             base_url: base_url?,
             // A key that cannot be read must not lead to a call without a key.
             api_key: api_key.map_or(Some(None), |key| key.map(Some))?,
             model,
             on_error: raw.on_error?,
-            timeout: timeout.unwrap_or(DEFAULT_JUDGING),
+            timeout: timeout.unwrap_or(DEFAULT_MODERATION_TIMEOUT),
         })
     }
 }
 
 /// The settings of a group as written. They name secrets, but do not contain them.
-fn policy(raw: &RawGroup) -> Map<String, Value> {
+fn written_policy(raw: &RawGroup) -> Map<String, Value> {
     let Ok(Value::Object(mut policy)) = serde_json::to_value(raw) else { return Map::new() };
     policy.remove("name");
     without_nulls(&mut policy);

@@ -15,17 +15,17 @@ const LONGEST_ID: usize = 128;
 impl ConfigResolver<'_> {
     /// The text models to list, if the file names them.
     pub(super) fn text_models(&mut self) -> Option<Vec<String>> {
-        let models = self.layers.written.raw.text_models.clone()?;
-        Some(self.model_ids("text_models", &models))
+        let models = self.layers.file.raw.text_models.clone()?;
+        Some(self.check_model_ids("text_models", &models))
     }
 
     /// Checks every id of a list, and that no id occurs twice.
-    pub(super) fn model_ids(&mut self, path: &str, models: &[String]) -> Vec<String> {
+    pub(super) fn check_model_ids(&mut self, path: &str, models: &[String]) -> Vec<String> {
         for (index, model) in models.iter().enumerate() {
             let setting = format!("{path}[{index}]");
-            self.model_id(&setting, model);
+            self.check_model_id(&setting, model);
             if models[..index].contains(model) {
-                self.wrong(&setting, "is listed twice");
+                self.report(&setting, "is listed twice");
             }
         }
         models.to_vec()
@@ -33,57 +33,59 @@ impl ConfigResolver<'_> {
 
     /// The image models that the file adds.
     pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModelSpec> {
-        let raw = self.layers.written.raw.models.as_deref().unwrap_or_default();
+        let raw = self.layers.file.raw.models.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
         let models = raw.iter().enumerate();
         models
             .map(|(index, raw)| {
                 let path = format!("models[{index}]");
                 let id = raw.id.as_deref().unwrap_or_default();
-                self.image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut taken);
+                self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut taken);
                 self.image_model(&path, id, raw)
             })
             .collect()
     }
 
-    fn image_model_id(&mut self, setting: &str, id: &str, text_models: &[String], taken: &mut BTreeSet<String>) {
-        self.model_id(setting, id);
+    fn check_image_model_id(&mut self, setting: &str, id: &str, text_models: &[String], taken: &mut BTreeSet<String>) {
+        self.check_model_id(setting, id);
         if IMAGE_MODELS.iter().any(|row| row.id == id) {
-            self.wrong(setting, &format!("`{id}` is a built-in model, whose rules are fixed"));
+            self.report(setting, &format!("`{id}` is a built-in model, whose rules are fixed"));
         } else if text_models.iter().any(|model| model == id) {
-            self.wrong(
+            self.report(
                 setting,
                 &format!("`{id}` is also listed in `text_models`; a model is either an image model or a text model"),
             );
         } else if !taken.insert(id.to_owned()) {
-            self.wrong(setting, &format!("`{id}` is already used"));
+            self.report(setting, &format!("`{id}` is already used"));
         }
     }
 
     /// Resolves an added image model. Settings that are left out have the values of the first model of the document.
     fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModelSpec {
-        let base = ImageModelSpec::first();
+        let base = ImageModelSpec::default_model();
         let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
         let backgrounds = raw.backgrounds.as_ref().map(|words_of| words(words_of, |word| word.as_str()));
         ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),
-            sizes: self.list(&format!("{path}.sizes"), raw.sizes.clone(), size_fault).or(base.sizes),
+            sizes: self.check_list(&format!("{path}.sizes"), raw.sizes.clone(), size_fault).or(base.sizes),
             qualities: self
-                .list(&format!("{path}.qualities"), raw.qualities.clone(), word_fault)
+                .check_list(&format!("{path}.qualities"), raw.qualities.clone(), word_fault)
                 .unwrap_or(base.qualities),
-            formats: self.list(&format!("{path}.formats"), formats, |_| None).unwrap_or(base.formats),
-            backgrounds: self.list(&format!("{path}.backgrounds"), backgrounds, |_| None).unwrap_or(base.backgrounds),
-            max_images: self.count(&format!("{path}.max_images"), "n", raw.max_images).unwrap_or(base.max_images),
+            formats: self.check_list(&format!("{path}.formats"), formats, |_| None).unwrap_or(base.formats),
+            backgrounds: self
+                .check_list(&format!("{path}.backgrounds"), backgrounds, |_| None)
+                .unwrap_or(base.backgrounds),
+            max_images: self.check_count(&format!("{path}.max_images"), "n", raw.max_images).unwrap_or(base.max_images),
             max_partial_images: self
-                .count(&format!("{path}.max_partial_images"), "partial_images", raw.max_partial_images)
+                .check_count(&format!("{path}.max_partial_images"), "partial_images", raw.max_partial_images)
                 .unwrap_or(base.max_partial_images),
             compression: raw.compression.unwrap_or(base.compression),
         }
     }
 
     /// Checks a list of words: each occurs once and is valid.
-    fn list(
+    fn check_list(
         &mut self,
         setting: &str,
         list: Option<Vec<String>>,
@@ -91,34 +93,34 @@ impl ConfigResolver<'_> {
     ) -> Option<Vec<String>> {
         let list = list?;
         if list.is_empty() {
-            self.wrong(setting, "must have at least one entry; leave it out to use the values of `gpt-image-2`");
+            self.report(setting, "must have at least one entry; leave it out to use the values of `gpt-image-2`");
         }
         for (index, word) in list.iter().enumerate() {
             let setting = format!("{setting}[{index}]");
             if let Some(fault) = fault(word) {
-                self.wrong(&setting, &fault);
+                self.report(&setting, &fault);
             } else if list[..index].contains(word) {
-                self.wrong(&setting, "is listed twice");
+                self.report(&setting, "is listed twice");
             }
         }
         Some(list)
     }
 
     /// Checks that a number is within the limits that the document gives to a field.
-    fn count(&mut self, setting: &str, name: &str, count: Option<u32>) -> Option<u32> {
+    fn check_count(&mut self, setting: &str, name: &str, count: Option<u32>) -> Option<u32> {
         let count = count?;
         if let Some(FieldKind::Integer { min, max }) = field(IMAGE_GENERATION_FIELDS, name).map(|field| field.kind)
             && !(min..=max).contains(&i64::from(count))
         {
-            self.wrong(setting, &format!("must be from {min} to {max}"));
+            self.report(setting, &format!("must be from {min} to {max}"));
         }
         Some(count)
     }
 
     /// Checks that a text can be the id of a model in a request and at an upstream.
-    pub(super) fn model_id(&mut self, setting: &str, model: &str) {
+    pub(super) fn check_model_id(&mut self, setting: &str, model: &str) {
         if model.is_empty() || model.len() > LONGEST_ID || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.wrong(setting, "must be the id of a model, without spaces");
+            self.report(setting, "must be the id of a model, without spaces");
         }
     }
 }

@@ -11,11 +11,11 @@ impl ConfigResolver<'_> {
         let token_url = self.token_url(&format!("{path}.token_url"), account);
         let grant = self.grant(path, account);
         let client_secret = self.token_secret(path, "client_secret", account.client_secret.as_ref());
-        self.client(path, account);
+        self.check_client(path, account);
         for (field, text) in
             [("client_id", &account.client_id), ("scope", &account.scope), ("audience", &account.audience)]
         {
-            self.parameter(&format!("{path}.{field}"), text.as_deref());
+            self.check_parameter(&format!("{path}.{field}"), text.as_deref());
         }
         Some(OauthConfig {
             token_url: token_url?,
@@ -30,11 +30,11 @@ impl ConfigResolver<'_> {
 
     fn token_url(&mut self, setting: &str, account: &RawAccount) -> Option<Uri> {
         let Some(text) = &account.token_url else {
-            self.wrong(setting, "is missing, such as \"https://auth.example.com/oauth/token\"");
+            self.report(setting, "is missing, such as \"https://auth.example.com/oauth/token\"");
             return None;
         };
         let uri = address::token_url(text, account.allow_http.unwrap_or_default());
-        uri.map_err(|fault| self.wrong(setting, fault)).ok()
+        uri.map_err(|fault| self.report(setting, fault)).ok()
     }
 
     fn grant(&mut self, path: &str, account: &RawAccount) -> Option<GrantConfig> {
@@ -42,18 +42,18 @@ impl ConfigResolver<'_> {
         let token = account.refresh_token.as_ref();
         match account.grant {
             None => {
-                self.wrong(&format!("{path}.grant"), "is missing: \"refresh_token\" or \"client_credentials\"");
+                self.report(&format!("{path}.grant"), "is missing: \"refresh_token\" or \"client_credentials\"");
                 None
             }
             Some(GrantKind::RefreshToken) => {
                 if token.is_none() {
-                    self.wrong(&setting, "is missing, such as { env = \"REFRESH_TOKEN\" }");
+                    self.report(&setting, "is missing, such as { env = \"REFRESH_TOKEN\" }");
                 }
                 self.token_secret(path, "refresh_token", token).map(GrantConfig::RefreshToken)
             }
             Some(GrantKind::ClientCredentials) => {
                 if token.is_some() {
-                    self.wrong(&setting, "has no meaning for the grant \"client_credentials\"");
+                    self.report(&setting, "has no meaning for the grant \"client_credentials\"");
                 }
                 Some(GrantConfig::ClientCredentials)
             }
@@ -61,19 +61,19 @@ impl ConfigResolver<'_> {
     }
 
     /// Checks that the client's id, its secret and their place in the request fit together.
-    fn client(&mut self, path: &str, account: &RawAccount) {
+    fn check_client(&mut self, path: &str, account: &RawAccount) {
         let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
         let by_itself = account.grant == Some(GrantKind::ClientCredentials);
         if !id && (secret || by_itself) {
             let reason = if by_itself { "for the grant \"client_credentials\"" } else { "beside `client_secret`" };
-            self.wrong(&format!("{path}.client_id"), &format!("is missing {reason}"));
+            self.report(&format!("{path}.client_id"), &format!("is missing {reason}"));
         }
         if !secret && by_itself {
             let fault = "is missing for the grant \"client_credentials\", such as { env = \"CLIENT_SECRET\" }";
-            self.wrong(&format!("{path}.client_secret"), fault);
+            self.report(&format!("{path}.client_secret"), fault);
         }
         if !secret && !by_itself && account.client_auth.is_some() {
-            self.wrong(&format!("{path}.client_auth"), "has no meaning without `client_secret`");
+            self.report(&format!("{path}.client_auth"), "has no meaning without `client_secret`");
         }
     }
 
@@ -82,10 +82,10 @@ impl ConfigResolver<'_> {
     }
 
     /// Checks a text that is sent to a token endpoint.
-    fn parameter(&mut self, setting: &str, text: Option<&str>) {
+    fn check_parameter(&mut self, setting: &str, text: Option<&str>) {
         let Some(text) = text else { return };
         if text.trim().is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
-            self.wrong(setting, "must be visible ASCII characters");
+            self.report(setting, "must be visible ASCII characters");
         }
     }
 }

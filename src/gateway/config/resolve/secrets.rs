@@ -7,37 +7,37 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::Uri;
 
 use super::{ADMIN_TOKEN, ConfigResolver, MASTER_KEY};
+use crate::gateway::config::host_environment::variable_label;
 use crate::gateway::config::raw::{RawHeader, SecretSource};
-use crate::gateway::config::surroundings::shown;
 use crate::gateway::config::{ConfigSecret, address};
 
 /// Long enough that it cannot be guessed (ours): 128 bits in hexadecimal digits.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
 
 /// Without these the store cannot be opened.
-const OF_STORE: [&str; 2] = ["database_url", "master_key"];
+const STORE_SECRETS: [&str; 2] = ["database_url", "master_key"];
 
 impl ConfigResolver<'_> {
     /// The secret of a setting. An absent one is recorded as a problem; a command gets an empty value for an optional
     /// one.
-    pub(super) fn secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
-        let found = self.host.found(source);
-        let fault = match self.value(setting, source) {
+    pub(super) fn resolve_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
+        let found = self.host.describe_source(source);
+        let fault = match self.read_secret(setting, source) {
             // Editors and `echo` end a file with a line end that is not part of the secret.
             Ok(value) if value.trim().is_empty() => format!("is empty ({found})"),
             Ok(value) => return Some(ConfigSecret::new(value.trim().to_owned(), found)),
             Err(fault) => fault,
         };
-        if self.calls_nobody && !OF_STORE.contains(&setting) {
-            self.absent.push(self.problem(setting, &fault));
+        if self.allows_absent_secrets && !STORE_SECRETS.contains(&setting) {
+            self.absent_secrets.push(self.problem(setting, &fault));
             return Some(ConfigSecret::new(String::new(), found));
         }
-        self.wrong(setting, &fault);
+        self.report(setting, &fault);
         None
     }
 
     /// Returns the text that the setting names, or the reason why it is absent.
-    fn value(&mut self, setting: &str, source: &SecretSource) -> Result<String, String> {
+    fn read_secret(&mut self, setting: &str, source: &SecretSource) -> Result<String, String> {
         match source {
             SecretSource::Env(name) => {
                 let fault = match self.host.variable(name).map(OsString::into_string) {
@@ -45,10 +45,10 @@ impl ConfigResolver<'_> {
                     Some(Err(_)) => "is not UTF-8",
                     None => "is not set",
                 };
-                Err(format!("names the environment variable {}, which {fault}", shown(name)))
+                Err(format!("names the environment variable {}, which {fault}", variable_label(name)))
             }
             SecretSource::File(path) => {
-                let text = self.host.read(&self.path(setting, path));
+                let text = self.host.read(&self.resolve_path(setting, path));
                 text.map_err(|error| format!("names a file that cannot be read: {error}"))
             }
         }
@@ -56,7 +56,7 @@ impl ConfigResolver<'_> {
 
     /// The variables of all secrets in the file, with the address that each is sent to, if it is a base URL.
     pub(super) fn named_secrets(&self) -> Vec<(String, Option<Uri>)> {
-        let raw = &self.layers.written.raw;
+        let raw = &self.layers.file.raw;
         let url = |text: Option<&String>| text.and_then(|text| address::base_url(text, true).ok());
         let mut found: Vec<_> =
             [&raw.database_url, &raw.master_key, &raw.admin_token].map(|source| (source, None)).into();
@@ -86,24 +86,24 @@ impl ConfigResolver<'_> {
 
     /// A secret that is sent in a header.
     pub(super) fn header_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
-        let secret = self.secret(setting, source)?;
+        let secret = self.resolve_secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
         }
-        self.wrong(setting, &format!("contains a character that is not allowed in a header ({})", secret.found()));
+        self.report(setting, &format!("contains a character that is not allowed in a header ({})", secret.source()));
         None
     }
 
     /// A secret that is sent in a form. It has only the characters of the OAuth standard, which catches files with
     /// several lines.
     pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
-        let secret = self.secret(setting, source)?;
+        let secret = self.resolve_secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
             return Some(secret);
         }
-        self.wrong(
+        self.report(
             setting,
-            &format!("contains a character that is not allowed in a token request ({})", secret.found()),
+            &format!("contains a character that is not allowed in a token request ({})", secret.source()),
         );
         None
     }
@@ -111,16 +111,16 @@ impl ConfigResolver<'_> {
     /// The text of a master key; the vault judges its value.
     pub(super) fn master_key(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "master_key";
-        let source = self.pick(SETTING, MASTER_KEY, |raw| raw.master_key.as_ref())?;
-        let key = self.secret(SETTING, source)?;
+        let source = self.winning_value(SETTING, MASTER_KEY, |raw| raw.master_key.as_ref())?;
+        let key = self.resolve_secret(SETTING, source)?;
         let text = key.expose();
         let hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let base64 = || {
             [&STANDARD, &STANDARD_NO_PAD].iter().any(|engine| engine.decode(text).is_ok_and(|bytes| bytes.len() == 32))
         };
         if !hex && !base64() {
-            let found = key.found();
-            self.wrong(SETTING, &format!("must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({found})"));
+            let found = key.source();
+            self.report(SETTING, &format!("must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({found})"));
         }
         Some(key)
     }
@@ -128,16 +128,16 @@ impl ConfigResolver<'_> {
     /// The token that authenticates an operator.
     pub(super) fn admin_token(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "admin_token";
-        let source = self.pick(SETTING, ADMIN_TOKEN, |raw| raw.admin_token.as_ref())?;
-        let token = self.secret(SETTING, source)?;
-        let found = token.found();
+        let source = self.winning_value(SETTING, ADMIN_TOKEN, |raw| raw.admin_token.as_ref())?;
+        let token = self.resolve_secret(SETTING, source)?;
+        let found = token.source();
         if token.expose().is_empty() {
             return None;
         }
         if token.expose().len() < SHORTEST_ADMIN_TOKEN {
-            self.wrong(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({found})"));
+            self.report(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({found})"));
         } else if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.wrong(SETTING, &format!("contains a character that is not allowed in a bearer token ({found})"));
+            self.report(SETTING, &format!("contains a character that is not allowed in a bearer token ({found})"));
         }
         Some(token)
     }

@@ -6,11 +6,11 @@ use crate::gateway::config::{ConnectionLimits, UploadLimits};
 
 impl ConfigResolver<'_> {
     pub(super) fn connections(&mut self) -> ConnectionLimits {
-        let Some(raw) = &self.layers.written.raw.connections else { return ConnectionLimits::default() };
+        let Some(raw) = &self.layers.file.raw.connections else { return ConnectionLimits::default() };
         if let (Some(max), Some(per_address)) = (raw.max, raw.max_per_address)
             && per_address > max
         {
-            self.wrong("connections.max_per_address", "must not be above `max`");
+            self.report("connections.max_per_address", "must not be above `max`");
         }
         let count = |written: Option<u32>| written.and_then(|count| usize::try_from(count).ok());
         ConnectionLimits { max: count(raw.max), max_per_address: count(raw.max_per_address) }
@@ -18,7 +18,7 @@ impl ConfigResolver<'_> {
 
     pub(super) fn uploads(&mut self) -> UploadLimits {
         let none = RawUploads::default();
-        let raw = self.layers.written.raw.uploads.as_ref().unwrap_or(&none);
+        let raw = self.layers.file.raw.uploads.as_ref().unwrap_or(&none);
         let bytes = |megabytes: Option<u32>, default| megabytes.map_or(default, |count| u64::from(count) << 20);
         let standard = UploadLimits::DEFAULT;
         let memory = bytes(raw.memory_megabytes, standard.memory);
@@ -31,10 +31,10 @@ impl ConfigResolver<'_> {
             min_free: bytes(raw.min_free_megabytes, standard.min_free),
         };
         if limits.memory_per_key > memory {
-            self.wrong("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
+            self.report("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
         }
         if limits.disk_per_key > disk {
-            self.wrong("uploads.disk_megabytes_per_key", "must not be above `disk_megabytes`");
+            self.report("uploads.disk_megabytes_per_key", "must not be above `disk_megabytes`");
         }
         limits
     }

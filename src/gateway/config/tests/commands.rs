@@ -44,21 +44,21 @@ fn a_command_needs_no_secret_of_an_upstream_and_the_gateway_needs_all() {
     assert_eq!(config.accounts.len(), 2);
     assert!(config.admin_token.is_none(), "nobody is let in with nothing");
     assert_eq!(
-        said(&config.absent_of("key")),
+        said(&config.absent_secrets_of("key")),
         [
             "`api_key` names the environment variable `A_KEY`, which is not set",
             "`x-api-key` names a file that cannot be read: entity not found",
         ]
     );
-    let tokens = config.absent_of("tokens");
+    let tokens = config.absent_secrets_of("tokens");
     assert_eq!(tokens.len(), 2, "{tokens:?}");
-    assert!(config.absent_of("judge").is_empty());
-    let all = load_from(machine(), SECRETS).map(|config| config.show()).unwrap_err();
+    assert!(config.absent_secrets_of("judge").is_empty());
+    let all = load_from(machine(), SECRETS).map(|config| config.to_annotated_toml()).unwrap_err();
     assert_eq!(all.len(), 6, "{all:?}");
 
     let with_its_own = machine().variable("B_SECRET", "s").variable("B_TOKEN", "t");
     let config = of_command(with_its_own, SECRETS).unwrap();
-    assert_eq!((config.absent_of("tokens"), config.absent_of("key").len()), (Vec::new(), 2));
+    assert_eq!((config.absent_secrets_of("tokens"), config.absent_secrets_of("key").len()), (Vec::new(), 2));
 }
 
 #[test]

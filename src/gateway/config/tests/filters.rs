@@ -29,7 +29,7 @@ fn a_group_says_what_may_not_be_asked_for() {
     assert_eq!(api_key.as_ref().map(ConfigSecret::expose), Some("sk-judge"));
     assert_eq!((model.as_str(), *on_error), ("omni-moderation-latest", ModerationErrorPolicy::Closed));
     assert_eq!(*timeout, Duration::from_secs(5));
-    let shown = config.show();
+    let shown = config.to_annotated_toml();
     for line in ["fallback = \"unpaid\"", "[groups.filter.moderation]", "on_error = \"closed\"", "timeout = \"5s\""] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
@@ -42,7 +42,7 @@ fn a_group_filters_nothing_by_itself() {
     for group in &config.groups {
         assert_eq!((group.fallback, &group.filter), (FallbackPolicy::Never, &FilterConfig::default()));
     }
-    assert!(!config.show().contains("filter"), "{}", config.show());
+    assert!(!config.to_annotated_toml().contains("filter"), "{}", config.to_annotated_toml());
 }
 
 #[test]

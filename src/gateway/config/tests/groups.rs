@@ -165,12 +165,12 @@ fn without_surroundings_a_secret_may_be_absent_but_not_misnamed() {
 #[test]
 fn the_file_wins_and_the_time_to_finish_grows_with_the_deadlines() {
     let config = settings();
-    assert_eq!((config.groups_of_file(), config.drain_timeout), (vec!["written".to_owned()], Duration::from_secs(150)));
+    assert_eq!((config.file_groups(), config.drain_timeout), (vec!["written".to_owned()], Duration::from_secs(150)));
     let group = |name: &str| {
         let policy = policy(json!({"delivery": "fail", "image_deadline": "1h"}));
         group_from_json(&config, name, &policy, Some(&machine())).unwrap()
     };
-    let both = config.with_groups_of_store(vec![group("written"), group("default"), group("new")]);
+    let both = config.with_store_groups(vec![group("written"), group("default"), group("new")]);
     let found: Vec<_> = both.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
     assert_eq!(
         found,
@@ -178,13 +178,13 @@ fn the_file_wins_and_the_time_to_finish_grows_with_the_deadlines() {
     );
     assert_eq!(both.drain_timeout, Duration::from_secs(3630));
     let chosen = load_from(machine(), "drain_timeout = \"10s\"").unwrap();
-    assert_eq!(chosen.with_groups_of_store(vec![group("new")]).drain_timeout, Duration::from_secs(10));
+    assert_eq!(chosen.with_store_groups(vec![group("new")]).drain_timeout, Duration::from_secs(10));
 }
 
 #[test]
 fn the_words_of_a_setting_are_those_that_are_read() {
-    assert_eq!(words_of("groups.delivery"), ["report", "fail"]);
-    assert_eq!(words_of("groups.filter.moderation.on_error"), ["open", "closed"]);
-    assert_eq!(words_of("accounts.kind"), ["api_key", "oauth", "simulator"]);
-    assert!(words_of("groups.name").is_empty() && words_of("groups.nothing").is_empty());
+    assert_eq!(allowed_words("groups.delivery"), ["report", "fail"]);
+    assert_eq!(allowed_words("groups.filter.moderation.on_error"), ["open", "closed"]);
+    assert_eq!(allowed_words("accounts.kind"), ["api_key", "oauth", "simulator"]);
+    assert!(allowed_words("groups.name").is_empty() && allowed_words("groups.nothing").is_empty());
 }

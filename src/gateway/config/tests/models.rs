@@ -4,7 +4,7 @@ use super::*;
 
 /// The rules of a model of the document under another id.
 fn like_the_first(id: &str) -> ImageModelSpec {
-    ImageModelSpec { id: id.to_owned(), name: id.to_owned(), ..ImageModelSpec::first() }
+    ImageModelSpec { id: id.to_owned(), name: id.to_owned(), ..ImageModelSpec::default_model() }
 }
 
 #[test]
@@ -38,7 +38,7 @@ id = "twin"
         compression: false,
     };
     assert_eq!(config.image_models, [sketch, like_the_first("twin")]);
-    let shown = config.show();
+    let shown = config.to_annotated_toml();
     assert!(shown.contains("qualities = [\"draft\", \"high\"]") && shown.contains("id = \"twin\""), "{shown}");
 }
 

@@ -59,7 +59,7 @@ fn an_account_can_fetch_tokens() {
 #[test]
 fn tokens_are_shown_without_their_secrets() {
     let config = load_from(with_secrets(), TOKENS).unwrap();
-    let shown = config.show();
+    let shown = config.to_annotated_toml();
     for line in ["refresh_token = \"[redacted]\"", "client_secret = \"[redacted]\"", "grant = \"client_credentials\""] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
@@ -123,7 +123,7 @@ fn the_client_of_a_token_is_whole_or_not_there() {
     let text = format!("[[accounts]]\nname = \"a\"\nkind = \"oauth\"\nbase_url = \"https://a.example\"\n{base}");
     assert!(load_from(machine(), &text).is_ok());
     let lines = machine().variable("OPENAI_API_KEY", "one\ntwo");
-    let problems = load_from(lines, &text).map(|config| config.show()).unwrap_err();
+    let problems = load_from(lines, &text).map(|config| config.to_annotated_toml()).unwrap_err();
     assert_eq!(
         problems[0].to_string(),
         "etc/config.toml:7:17: `refresh_token` contains a character that is not allowed in a token request (environment variable `OPENAI_API_KEY`)"
@@ -148,8 +148,8 @@ fn an_admin_token_is_long_and_fits_into_a_header() {
     let good = "0123456789abcdef".repeat(2);
     let config = load_from(machine().variable("ADMIN", &good), "admin_token = { env = \"ADMIN\" }").unwrap();
     assert_eq!(config.admin_token.as_ref().map(ConfigSecret::expose), Some(good.as_str()));
-    assert!(!format!("{}{config:?}", config.show()).contains(&good));
-    assert!(config.show().contains("admin_token = \"[redacted]\""));
+    assert!(!format!("{}{config:?}", config.to_annotated_toml()).contains(&good));
+    assert!(config.to_annotated_toml().contains("admin_token = \"[redacted]\""));
     let problem = |token: &str| {
         let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
         problems[0].to_string()
@@ -172,8 +172,8 @@ fn a_master_key_is_32_bytes_in_hex_or_base64() {
     for key in [hex.as_str(), base64, base64.trim_end_matches('=')] {
         let config = load_from(machine().variable("MASTER", key), "master_key = { env = \"MASTER\" }").unwrap();
         assert_eq!(config.master_key.as_ref().map(ConfigSecret::expose), Some(key));
-        assert!(!format!("{}{config:?}", config.show()).contains(key));
-        assert!(config.show().contains("master_key = \"[redacted]\""));
+        assert!(!format!("{}{config:?}", config.to_annotated_toml()).contains(key));
+        assert!(config.to_annotated_toml().contains("master_key = \"[redacted]\""));
     }
     for key in [&hex[1..], "correct horse battery staple", "QUFB"] {
         let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
@@ -195,7 +195,7 @@ fn what_is_kept_of_answers_is_bounded() {
     let config = load_from(machine(), text).unwrap();
     let (orphan_window, idempotency_window) = (Duration::from_secs(90), Duration::from_secs(3600));
     assert_eq!(config.replay, ReplayConfig { orphans: false, orphan_window, idempotency_window, max_bytes: 5 << 20 });
-    assert!(config.show().contains("max_megabytes = 5 "), "{}", config.show());
+    assert!(config.to_annotated_toml().contains("max_megabytes = 5 "), "{}", config.to_annotated_toml());
     check(
         "[replay]\norphans = \"no\"\norphan_window = \"0s\"\nidempotency_window = \"2d\"\nmax_megabytes = 0\nmax_bytes = 1",
         &[

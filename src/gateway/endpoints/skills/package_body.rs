@@ -10,20 +10,20 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead as _, ReadBuf};
 
 /// The size of the piece that is in memory for each caller (ours).
-const PIECE: usize = 64 << 10;
+const CHUNK_SIZE: usize = 64 << 10;
 
 /// The rest of a file.
 pub(super) struct PackageBody {
     file: tokio::fs::File,
-    left: u64,
+    remaining: u64,
 }
 
 // === impl PackageBody ===
 
 impl PackageBody {
     /// The body of a file of this length.
-    pub(super) fn of(file: File, length: u64) -> Self {
-        Self { file: file.into(), left: length }
+    pub(super) fn new(file: File, length: u64) -> Self {
+        Self { file: file.into(), remaining: length }
     }
 }
 
@@ -32,10 +32,10 @@ impl Body for PackageBody {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Poll::Ready(None);
         }
-        let mut piece = vec![0; usize::try_from(self.left).unwrap_or(PIECE).min(PIECE)];
+        let mut piece = vec![0; usize::try_from(self.remaining).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE)];
         let mut into = ReadBuf::new(&mut piece);
         ready!(Pin::new(&mut self.file).poll_read(cx, &mut into))?;
         let read = into.filled().len();
@@ -44,15 +44,15 @@ impl Body for PackageBody {
             return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into())));
         }
         piece.truncate(read);
-        self.left -= read as u64;
+        self.remaining -= read as u64;
         Poll::Ready(Some(Ok(Frame::data(piece.into()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.remaining)
     }
 }

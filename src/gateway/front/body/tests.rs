@@ -4,7 +4,7 @@ use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
-use crate::gateway::front::framed::{FRAMES, coded, contents, framed, noise};
+use crate::gateway::front::framed_body::{FRAME_SIZES, contents, framed, in_each_coding, incompressible_bytes};
 
 struct Anyone;
 
@@ -17,7 +17,7 @@ impl AuthPrincipal for Anyone {
 fn json_body(coding: &str, body: Body, most: usize) -> JsonBody<()> {
     let request = hyper::Request::post("/").header("content-type", "application/json");
     let request = request.header("content-encoding", coding).body(body).unwrap();
-    JsonBody { request, unread: UnreadBody::default(), most, described: PhantomData }
+    JsonBody { request, unread: UnreadBody::default(), max_bytes: most, described: PhantomData }
 }
 
 /// Reads a body in both ways in frames of these sizes. Each must give `text`, or a 413 if there is none.
@@ -33,7 +33,7 @@ async fn assert_read_in(spool: &Spool, packed: &(&str, Bytes), most: usize, fram
     let (coding, body) = packed;
     let case = format!("{coding}, {} bytes in frames of {frame}, at most {most}", body.len());
     let read = json_body(coding, framed(body, frame).0, most).read(&Anyone, spool).await;
-    let kept = json_body(coding, framed(body, frame).0, most).keep(&Anyone, spool).await;
+    let kept = json_body(coding, framed(body, frame).0, most).read_to_spool(&Anyone, spool).await;
     for read in [read.map(|bytes| bytes.to_vec()), kept.map(|kept| contents(&kept))] {
         match text {
             Some(text) => assert!(read.unwrap_or_else(|error| panic!("{case}: {error}")) == text, "{case}"),
@@ -44,9 +44,9 @@ async fn assert_read_in(spool: &Spool, packed: &(&str, Bytes), most: usize, fram
 
 #[tokio::test]
 async fn a_body_is_read_up_to_its_limit_whatever_a_frame_holds() {
-    for (length, frames) in [(40_000, &FRAMES[..]), (3_000_000, &FRAMES[1..])] {
-        let text = noise(length);
-        for packed in coded(&text) {
+    for (length, frames) in [(40_000, &FRAME_SIZES[..]), (3_000_000, &FRAME_SIZES[1..])] {
+        let text = incompressible_bytes(length);
+        for packed in in_each_coding(&text) {
             // The packed bytes count against the limit as well.
             assert_read(&packed, length.max(packed.1.len()), frames, Some(&text)).await;
             assert_read(&packed, length - 1, frames, None).await;
@@ -56,11 +56,11 @@ async fn a_body_is_read_up_to_its_limit_whatever_a_frame_holds() {
 
 #[tokio::test]
 async fn a_body_that_unpacks_to_too_much_is_refused_whatever_a_frame_holds() {
-    let zeros = vec![0; usize::try_from(LOOSE).unwrap() + 1];
-    for packed in coded(&zeros).into_iter().skip(1) {
+    let zeros = vec![0; usize::try_from(ALWAYS_ALLOWED_BYTES).unwrap() + 1];
+    for packed in in_each_coding(&zeros).into_iter().skip(1) {
         // gzip cannot unpack to such a large multiple of its size, so only the plain limit applies to it.
         let most = if packed.0 == "gzip" { zeros.len() - 1 } else { zeros.len() };
-        assert_read(&packed, most, &FRAMES, None).await;
+        assert_read(&packed, most, &FRAME_SIZES, None).await;
     }
 }
 
@@ -89,7 +89,7 @@ impl http_body::Body for UnfinishedBody {
 async fn refused(body: Body, key: &'static str, keeps: bool, spool: &Spool) -> Option<u16> {
     let body = json_body("identity", body, 1000);
     let error = if keeps {
-        body.keep(&KeyPrincipal(key), spool).await.err()
+        body.read_to_spool(&KeyPrincipal(key), spool).await.err()
     } else {
         body.read(&KeyPrincipal(key), spool).await.err()
     };

@@ -8,7 +8,7 @@ const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
 
 fn connections(max: usize, max_per_address: usize) -> Arc<ConnectionTable> {
     let metrics = ConnectionMetrics::default();
-    Arc::new(ConnectionTable::with(max, max_per_address, DEADLINES, TrustedProxies::default(), metrics))
+    Arc::new(ConnectionTable::with_limits(max, max_per_address, DEADLINES, TrustedProxies::default(), metrics))
 }
 
 fn from(last: u8) -> SocketAddr {
@@ -17,8 +17,8 @@ fn from(last: u8) -> SocketAddr {
 
 /// A connection whose request is being served.
 fn busy(admission: &ConnectionSlot) {
-    admission.connection().activity.request_begins();
-    admission.connection().activity.poll_ends(admission.connections().now());
+    admission.connection().activity.record_request_start();
+    admission.connection().activity.end_poll(admission.connections().now());
 }
 
 fn leaving(admissions: &[ConnectionSlot]) -> Vec<bool> {
@@ -43,7 +43,7 @@ async fn the_address_that_holds_the_most_makes_room() {
     assert_eq!(leaving(&open), [false, true, false], "the older one of the address with two");
     drop(open);
     drop(new);
-    assert!(connections.lock().connections.is_empty() && connections.lock().by_address.is_empty());
+    assert!(connections.lock().connections.is_empty() && connections.lock().count_by_address.is_empty());
 }
 
 #[tokio::test]
@@ -65,11 +65,11 @@ async fn what_is_served_by_the_time_it_is_told_to_go_stays() {
     let second = connections.admit(from(2)).unwrap();
     assert!(first.connection().is_leaving());
     busy(&first);
-    first.stay();
+    first.cancel_eviction();
     busy(&second);
     assert!(connections.admit(from(3)).is_none());
     drop((first, second));
-    assert_eq!(connections.lock().leaving, 0);
+    assert_eq!(connections.lock().leaving_count, 0);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn no_limit_of_an_address_holds_for_a_trusted_proxy() {
     let connections = ConnectionTable::new(
         ConnectionLimits { max: Some(8), max_per_address: Some(1) },
         1_000,
-        &TrustedProxies::of_networks(&["192.0.2.0/31"]),
+        &TrustedProxies::from_networks(&["192.0.2.0/31"]),
         ConnectionMetrics::default(),
     );
     let proxied = [1, 1, 1].map(|last| connections.admit(from(last)).unwrap());
@@ -101,7 +101,7 @@ async fn the_limits_follow_from_the_descriptors() {
 
 #[test]
 fn an_ipv6_network_is_one_address() {
-    let network = |text: &str| network(text.parse().unwrap()).to_string();
+    let network = |text: &str| network_prefix(text.parse().unwrap()).to_string();
     assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
     assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
     assert_eq!(network("192.0.2.1"), "192.0.2.1");

@@ -15,9 +15,9 @@ pub(super) const URL_MAX: u64 = (MAX_EDIT_JSON_BODY_BYTES - MAX_JSON_BODY_BYTES)
 /// The maximum length of the text before the comma.
 const HEAD_MAX: usize = 256;
 /// The number of decoded bytes that wait for their write. A text full of escapes comes in very small pieces.
-const WRITE_AT: usize = 192 * 1024;
+const WRITE_THRESHOLD: usize = 192 * 1024;
 /// The length of the base64 text that fills that buffer once.
-const PIECE: usize = WRITE_AT / 3 * 4;
+const PIECE: usize = WRITE_THRESHOLD / 3 * 4;
 
 /// A data URL on its way into a file.
 #[derive(Debug)]
@@ -49,18 +49,24 @@ pub(super) enum ImageUrlError {
 
 impl DataUrl {
     pub(super) fn new(writer: SpoolWriter) -> Self {
-        Self { writer, head: Some(Vec::new()), length: 0, base64: Base64Decoder::spaced(), decoded: Vec::new() }
+        Self {
+            writer,
+            head: Some(Vec::new()),
+            length: 0,
+            base64: Base64Decoder::skipping_spaces(),
+            decoded: Vec::new(),
+        }
     }
 
     /// Adds the next characters as they are written in the body.
     pub(super) fn push(&mut self, mut text: &[u8]) -> Result<(), ImageUrlError> {
-        self.count(text.len())?;
+        self.count_characters(text.len())?;
         if self.head.is_some() {
-            text = self.head(text)?;
+            text = self.read_head(text)?;
         }
         for piece in text.chunks(PIECE) {
             self.base64.push(piece, &mut self.decoded)?;
-            self.write(WRITE_AT)?;
+            self.write_decoded(WRITE_THRESHOLD)?;
         }
         Ok(())
     }
@@ -72,51 +78,55 @@ impl DataUrl {
 
     /// Writes the decoded bytes, so that an upload that pauses holds no memory.
     pub(super) fn flush(&mut self) -> Result<(), ImageUrlError> {
-        self.write(1)
+        self.write_decoded(1)
     }
 
     /// Adds a character that was written as an escape. A line break in a JSON text is always escaped.
     pub(super) fn push_escaped(&mut self, byte: u8) -> Result<(), ImageUrlError> {
-        if self.head.is_none() && matches!(byte, b'\r' | b'\n' | b'\t') { self.count(1) } else { self.push(&[byte]) }
+        if self.head.is_none() && matches!(byte, b'\r' | b'\n' | b'\t') {
+            self.count_characters(1)
+        } else {
+            self.push(&[byte])
+        }
     }
 
     /// Completes the text.
     pub(super) fn finish(mut self) -> Result<Arc<SpooledFile>, ImageUrlError> {
         if let Some(head) = &self.head {
-            return Err(DataUrlError::beginning(head).into());
+            return Err(DataUrlError::from_prefix(head).into());
         }
         self.base64.finish()?;
-        self.write(1)?;
+        self.write_decoded(1)?;
         Ok(self.writer.finish())
     }
 
-    fn count(&mut self, characters: usize) -> Result<(), ImageUrlError> {
+    fn count_characters(&mut self, characters: usize) -> Result<(), ImageUrlError> {
         self.length += characters as u64;
         if self.length > URL_MAX { Err(ImageUrlError::TooLong) } else { Ok(()) }
     }
 
     /// Takes the part before the comma, and returns the rest.
-    fn head<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], ImageUrlError> {
+    fn read_head<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], ImageUrlError> {
         let Some(head) = &mut self.head else { return Ok(text) };
         let comma = text.iter().take(HEAD_MAX).position(|byte| *byte == b',');
         let (taken, rest) = text.split_at(comma.unwrap_or_else(|| text.len().min(HEAD_MAX)));
         head.extend_from_slice(taken);
-        let possible = head.len() < b"https://".len() || starts_with(head, "data:");
-        if head.len() >= HEAD_MAX || !possible {
-            return Err(DataUrlError::beginning(head).into());
+        let may_be_data_url = head.len() < b"https://".len() || starts_with(head, "data:");
+        if head.len() >= HEAD_MAX || !may_be_data_url {
+            return Err(DataUrlError::from_prefix(head).into());
         }
         if comma.is_none() {
             return Ok(rest);
         }
         if !starts_with(head, "data:image/") || !head.to_ascii_lowercase().ends_with(b";base64") {
-            return Err(DataUrlError::beginning(head).into());
+            return Err(DataUrlError::from_prefix(head).into());
         }
         self.head = None;
         Ok(&rest[1..])
     }
 
-    fn write(&mut self, least: usize) -> Result<(), ImageUrlError> {
-        if self.decoded.len() >= least {
+    fn write_decoded(&mut self, min_bytes: usize) -> Result<(), ImageUrlError> {
+        if self.decoded.len() >= min_bytes {
             self.writer.write(&self.decoded)?;
             self.decoded.clear();
         }

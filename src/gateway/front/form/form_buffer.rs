@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 /// The number of bytes that are written at once.
-const WRITE_AT: usize = 64 * 1024;
+const WRITE_THRESHOLD: usize = 64 * 1024;
 
 /// The bytes that wait for their write.
 #[derive(Debug, Default)]
@@ -18,16 +18,16 @@ impl FormBuffer {
     }
 
     /// Adds a piece. Returns all bytes if they are enough for a write.
-    pub(super) fn add(&mut self, piece: Bytes) -> Option<Bytes> {
-        if self.0.is_empty() && piece.len() >= WRITE_AT {
+    pub(super) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
+        if self.0.is_empty() && piece.len() >= WRITE_THRESHOLD {
             return Some(piece);
         }
         self.0.extend_from_slice(&piece);
-        if self.0.len() >= WRITE_AT { self.rest() } else { None }
+        if self.0.len() >= WRITE_THRESHOLD { self.take_rest() } else { None }
     }
 
     /// The bytes that wait, if there are any.
-    pub(super) fn rest(&mut self) -> Option<Bytes> {
+    pub(super) fn take_rest(&mut self) -> Option<Bytes> {
         let bytes = std::mem::take(&mut self.0).freeze();
         (!bytes.is_empty()).then_some(bytes)
     }

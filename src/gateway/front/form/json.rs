@@ -6,10 +6,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::data_url::{DataUrl, ImageUrlError};
-use super::fields::{self, EditFields};
+use super::edit_fields::{self, EditFields};
+use super::edit_lexer::{EditLexer, EditLexerSink, ImageMemberKind};
 use super::form_buffer::FormBuffer;
-use super::lexer::{EditLexer, EditLexerSink, ImageMemberKind};
-use super::{EditImages, no_room};
+use super::{EditImages, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
@@ -20,7 +20,7 @@ struct JsonFormReader {
     images: EditImages,
     fields: EditFields,
     /// The members `images` and `mask` that have come; a second one of either is refused.
-    came: SeenMembers,
+    seen_members: SeenMembers,
     current: CurrentImage,
 }
 
@@ -33,10 +33,10 @@ struct SeenMembers {
 /// The image that is being read.
 #[derive(Debug, Default)]
 struct CurrentImage {
-    mask: bool,
-    address: ImageUrlState,
+    is_mask: bool,
+    url: ImageUrlState,
     /// True if a file id is given beside the address or instead of it.
-    file_id: bool,
+    has_file_id: bool,
 }
 
 /// `image_url` of the current image.
@@ -44,48 +44,48 @@ struct CurrentImage {
 enum ImageUrlState {
     #[default]
     Absent,
-    Coming(Box<DataUrl>),
-    Here(Arc<SpooledFile>),
+    Receiving(Box<DataUrl>),
+    Complete(Arc<SpooledFile>),
 }
 
-pub(super) async fn read(mut arriving: IncomingBody, spool: &Spool) -> Result<EditForm, Error> {
+pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<EditForm, Error> {
     let mut lexer = EditLexer::new();
-    let mut reading = JsonFormReader {
+    let mut reader = JsonFormReader {
         spool: spool.clone(),
         images: EditImages::default(),
         fields: EditFields::default(),
-        came: SeenMembers::default(),
+        seen_members: SeenMembers::default(),
         current: CurrentImage::default(),
     };
-    let (mut memory, mut gathered) = (spool.memory(), FormBuffer::default());
-    while let Some(data) = arriving.data().await? {
+    let (mut memory, mut buffer) = (spool.memory(), FormBuffer::default());
+    while let Some(data) = incoming.next_data().await? {
         // Only the text of an image is collected: any other member may be refused at once.
-        let data = if reading.is_in_image() { gathered.add(data) } else { Some(data) };
+        let data = if reader.is_in_image() { buffer.push(data) } else { Some(data) };
         if let Some(data) = data {
-            (lexer, reading) = push(spool, lexer, reading, data).await?;
+            (lexer, reader) = push(spool, lexer, reader, data).await?;
         }
-        memory.hold(lexer.kept() + gathered.len() as u64).map_err(|error| no_room(&error))?;
+        memory.set_bytes(lexer.captured_total() + buffer.len() as u64).map_err(|error| spool_error(&error))?;
     }
-    if let Some(data) = gathered.rest() {
-        (lexer, reading) = push(spool, lexer, reading, data).await?;
+    if let Some(data) = buffer.take_rest() {
+        (lexer, reader) = push(spool, lexer, reader, data).await?;
     }
     lexer.finish()?;
-    reading.images.finish("images", reading.fields)
+    reader.images.finish("images", reader.fields)
 }
 
 /// Runs decoding and writing off the worker thread, because they may block on the disk.
 async fn push(
     spool: &Spool,
     mut lexer: EditLexer,
-    mut reading: JsonFormReader,
+    mut reader: JsonFormReader,
     data: Bytes,
 ) -> Result<(EditLexer, JsonFormReader), Error> {
-    let read = spool.off_worker(move || {
-        lexer.push(&data, &mut reading)?;
-        reading.flush()?;
-        Ok((lexer, reading))
+    let read = spool.run_blocking(move || {
+        lexer.push(&data, &mut reader)?;
+        reader.flush()?;
+        Ok((lexer, reader))
     });
-    read.await.map_err(|error| no_room(&error))?
+    read.await.map_err(|error| spool_error(&error))?
 }
 
 // === impl JsonFormReader ===
@@ -93,23 +93,23 @@ async fn push(
 impl JsonFormReader {
     /// True if the next bytes belong to an image.
     fn is_in_image(&self) -> bool {
-        matches!(&self.current.address, ImageUrlState::Coming(url) if url.has_head())
+        matches!(&self.current.url, ImageUrlState::Receiving(url) if url.has_head())
     }
 
     /// Writes the decoded bytes.
     fn flush(&mut self) -> Result<(), Error> {
-        let ImageUrlState::Coming(url) = &mut self.current.address else { return Ok(()) };
-        url.flush().map_err(|fault| self.fault(fault))
+        let ImageUrlState::Receiving(url) = &mut self.current.url else { return Ok(()) };
+        url.flush().map_err(|fault| self.url_error(fault))
     }
 
     /// The name of the current image as the caller spells it.
     fn param(&self) -> String {
-        if self.current.mask { "mask".to_owned() } else { format!("images[{}]", self.images.images.len()) }
+        if self.current.is_mask { "mask".to_owned() } else { format!("images[{}]", self.images.images.len()) }
     }
 
-    fn fault(&self, fault: ImageUrlError) -> Error {
+    fn url_error(&self, fault: ImageUrlError) -> Error {
         let reason = match fault {
-            ImageUrlError::Spool(error) => return no_room(&error),
+            ImageUrlError::Spool(error) => return spool_error(&error),
             ImageUrlError::TooLong => RejectionReason::StringAboveMax,
             ImageUrlError::NoImage(_) => RejectionReason::InvalidValue,
         };
@@ -119,89 +119,89 @@ impl JsonFormReader {
     }
 
     /// The error for an image with both an address and a file id, or with neither.
-    fn one_of_both(&self) -> Error {
+    fn exactly_one_error(&self) -> Error {
         let param = self.param();
         let message = format!("Invalid '{param}': expected exactly one of 'image_url' and 'file_id'.");
         Rejection::new(param, RejectionReason::InvalidValue, message).into()
     }
 
-    fn coming(&mut self) -> Result<&mut DataUrl, Error> {
-        match &mut self.current.address {
-            ImageUrlState::Coming(url) => Ok(url),
-            ImageUrlState::Absent | ImageUrlState::Here(_) => Err(Error::Internal),
+    fn current_url(&mut self) -> Result<&mut DataUrl, Error> {
+        match &mut self.current.url {
+            ImageUrlState::Receiving(url) => Ok(url),
+            ImageUrlState::Absent | ImageUrlState::Complete(_) => Err(Error::Internal),
         }
     }
 }
 
 impl EditLexerSink for JsonFormReader {
     fn key(&mut self, key: &str) -> Result<(), Error> {
-        let came = match key {
-            "images" => &mut self.came.images,
-            "mask" => &mut self.came.mask,
-            _ => return fields::known(key).map(drop),
+        let is_seen = match key {
+            "images" => &mut self.seen_members.images,
+            "mask" => &mut self.seen_members.mask,
+            _ => return edit_fields::find_field(key).map(drop),
         };
-        if std::mem::replace(came, true) { Err(fields::twice(key)) } else { Ok(()) }
+        if std::mem::replace(is_seen, true) { Err(edit_fields::duplicate_parameter(key)) } else { Ok(()) }
     }
 
     fn member(&mut self, key: &str, value: Value) -> Result<(), Error> {
         // The mask comes here only as `null`.
-        if key == "mask" { Ok(()) } else { self.fields.put(key, value) }
+        if key == "mask" { Ok(()) } else { self.fields.insert(key, value) }
     }
 
-    fn image(&mut self, mask: bool) -> Result<(), Error> {
-        self.current = CurrentImage { mask, ..CurrentImage::default() };
-        if mask { Ok(()) } else { self.images.room("images") }
+    fn image_start(&mut self, mask: bool) -> Result<(), Error> {
+        self.current = CurrentImage { is_mask: mask, ..CurrentImage::default() };
+        if mask { Ok(()) } else { self.images.check_image_count("images") }
     }
 
     fn image_key(&mut self, key: &str) -> Result<(), Error> {
         match key {
             "image_url" | "file_id" => Ok(()),
-            _ => Err(fields::unknown(&format!("{}.{key}", self.param()))),
+            _ => Err(edit_fields::unknown_parameter(&format!("{}.{key}", self.param()))),
         }
     }
 
     fn image_member(&mut self, key: &str, value: Value) -> Result<(), Error> {
         if key == "file_id" && !value.is_null() {
-            self.current.file_id = true;
-            if !matches!(self.current.address, ImageUrlState::Absent) {
-                return Err(self.one_of_both());
+            self.current.has_file_id = true;
+            if !matches!(self.current.url, ImageUrlState::Absent) {
+                return Err(self.exactly_one_error());
             }
         }
         Ok(())
     }
 
-    fn address(&mut self) -> Result<(), Error> {
-        if self.current.file_id {
-            return Err(self.one_of_both());
+    fn url_start(&mut self) -> Result<(), Error> {
+        if self.current.has_file_id {
+            return Err(self.exactly_one_error());
         }
-        if !matches!(self.current.address, ImageUrlState::Absent) {
-            return Err(fields::twice(&format!("{}.image_url", self.param())));
+        if !matches!(self.current.url, ImageUrlState::Absent) {
+            return Err(edit_fields::duplicate_parameter(&format!("{}.image_url", self.param())));
         }
-        let writer = self.spool.begin().map_err(|error| no_room(&error))?;
-        self.current.address = ImageUrlState::Coming(Box::new(DataUrl::new(writer)));
+        let writer = self.spool.create_writer_blocking().map_err(|error| spool_error(&error))?;
+        self.current.url = ImageUrlState::Receiving(Box::new(DataUrl::new(writer)));
         Ok(())
     }
 
-    fn address_text(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.coming()?.push(text).map_err(|fault| self.fault(fault))
+    fn url_text(&mut self, text: &[u8]) -> Result<(), Error> {
+        self.current_url()?.push(text).map_err(|fault| self.url_error(fault))
     }
 
-    fn address_escaped(&mut self, byte: u8) -> Result<(), Error> {
-        self.coming()?.push_escaped(byte).map_err(|fault| self.fault(fault))
+    fn url_escaped(&mut self, byte: u8) -> Result<(), Error> {
+        self.current_url()?.push_escaped(byte).map_err(|fault| self.url_error(fault))
     }
 
-    fn address_end(&mut self) -> Result<(), Error> {
-        let ImageUrlState::Coming(url) = std::mem::take(&mut self.current.address) else { return Err(Error::Internal) };
-        self.current.address = ImageUrlState::Here(url.finish().map_err(|fault| self.fault(fault))?);
+    fn url_end(&mut self) -> Result<(), Error> {
+        let ImageUrlState::Receiving(url) = std::mem::take(&mut self.current.url) else { return Err(Error::Internal) };
+        self.current.url = ImageUrlState::Complete(url.finish().map_err(|fault| self.url_error(fault))?);
         Ok(())
     }
 
     fn image_end(&mut self) -> Result<(), Error> {
         let current = &mut self.current;
-        match (std::mem::take(&mut current.address), current.file_id) {
-            (ImageUrlState::Here(file), _) => {
+        match (std::mem::take(&mut current.url), current.has_file_id) {
+            (ImageUrlState::Complete(file), _) => {
                 let upload = ImageUpload::new(format!("{}.image_url", self.param()), file);
-                if self.current.mask {
+                if self.current.is_mask {
                     self.images.mask = Some(upload);
                 } else {
                     self.images.images.push(upload);
@@ -214,24 +214,25 @@ impl EditLexerSink for JsonFormReader {
                     format!("Invalid '{param}': this API does not store files. Send the image as 'image_url'.");
                 Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
             }
-            (_, false) => Err(self.one_of_both()),
+            (_, false) => Err(self.exactly_one_error()),
         }
     }
 
-    fn misplaced(&self, place: ImageMemberKind, first: u8) -> Error {
+    fn type_error(&self, place: ImageMemberKind, first: u8) -> Error {
         let (param, expected) = match place {
             ImageMemberKind::Images => ("images".to_owned(), "an array"),
             ImageMemberKind::Element => (format!("images[{}]", self.images.images.len()), "an object"),
             ImageMemberKind::Mask => ("mask".to_owned(), "an object"),
-            ImageMemberKind::Address => (format!("{}.image_url", self.param()), "a string"),
+            ImageMemberKind::ImageUrl => (format!("{}.image_url", self.param()), "a string"),
         };
-        let message = format!("Invalid type for '{param}': expected {expected}, but got {} instead.", kind(first));
+        let message =
+            format!("Invalid type for '{param}': expected {expected}, but got {} instead.", json_type_name(first));
         Rejection::new(param, RejectionReason::InvalidType, message).into()
     }
 }
 
 /// The type of a value, from its first byte.
-const fn kind(first: u8) -> &'static str {
+const fn json_type_name(first: u8) -> &'static str {
     match first {
         b'"' => "a string",
         b'{' => "an object",

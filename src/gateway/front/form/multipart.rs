@@ -16,9 +16,9 @@ use http_body::{Body, Frame};
 use http_body_util::BodyDataStream;
 use multer::{Field, Multipart};
 
-use super::fields::{self, EditFields};
+use super::edit_fields::{self, EditFields};
 use super::form_buffer::FormBuffer;
-use super::{EditImages, TEXT_MAX, no_room};
+use super::{EditImages, NON_IMAGE_MAX_BYTES, spool_error};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
@@ -42,14 +42,14 @@ const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-
 
 /// The body, and the bytes of its last frame that the parser has not been fed.
 struct FrameSource {
-    arriving: IncomingBody,
+    incoming: IncomingBody,
     rest: Bytes,
 }
 
 /// The body as the parser gets it.
 struct ParserInput<'a> {
     source: &'a mut FrameSource,
-    search: &'a ParserProgress,
+    progress: &'a ParserProgress,
     fed: bool,
 }
 
@@ -57,9 +57,9 @@ struct ParserInput<'a> {
 #[derive(Debug, Default)]
 struct ParserProgress {
     /// True if the parser could do nothing with the bytes that it has.
-    at_a_loss: AtomicBool,
+    is_starved: AtomicBool,
     /// The number of bytes that it was fed.
-    fed: AtomicUsize,
+    fed_bytes: AtomicUsize,
     /// True if the parser reads the content of a part, and returns all bytes that it is fed.
     in_content: AtomicBool,
 }
@@ -67,11 +67,11 @@ struct ParserProgress {
 /// A form that is being read.
 struct MultipartFormReader<'a> {
     spool: &'a Spool,
-    search: &'a ParserProgress,
+    progress: &'a ParserProgress,
     images: EditImages,
     fields: EditFields,
-    texts: usize,
-    text: u64,
+    text_parts: usize,
+    text_bytes: u64,
     memory: BodyMemoryShare,
 }
 
@@ -104,35 +104,35 @@ fn is_boundary(text: &str) -> bool {
     (1..=BOUNDARY_MAX).contains(&text.len()) && text.bytes().all(legal) && !text.ends_with(' ')
 }
 
-pub(super) async fn read(arriving: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
-    let search = ParserProgress::default();
-    let mut source = FrameSource { arriving, rest: Bytes::new() };
-    let feed = ParserInput { source: &mut source, search: &search, fed: false };
-    let mut parts = Multipart::new(BodyDataStream::new(feed), boundary);
-    let mut reading = MultipartFormReader {
+pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) -> Result<EditForm, Error> {
+    let progress = ParserProgress::default();
+    let mut source = FrameSource { incoming, rest: Bytes::new() };
+    let input = ParserInput { source: &mut source, progress: &progress, fed: false };
+    let mut parts = Multipart::new(BodyDataStream::new(input), boundary);
+    let mut reader = MultipartFormReader {
         spool,
-        search: &search,
+        progress: &progress,
         images: EditImages::default(),
         fields: EditFields::default(),
-        texts: 0,
-        text: 0,
+        text_parts: 0,
+        text_bytes: 0,
         memory: spool.memory(),
     };
-    while let Some(part) = parts.next_field().await.map_err(broken)? {
-        search.found(true);
-        reading.part(part).await?;
+    while let Some(part) = parts.next_field().await.map_err(parser_error)? {
+        progress.record_find(true);
+        reader.read_part(part).await?;
     }
     drop(parts);
-    let MultipartFormReader { images, fields, .. } = reading;
-    epilogue(source).await?;
+    let MultipartFormReader { images, fields, .. } = reader;
+    read_epilogue(source).await?;
     images.finish("image", fields)
 }
 
 /// Reads the bytes behind the last part, so that the connection can carry another request.
-async fn epilogue(mut source: FrameSource) -> Result<(), Error> {
+async fn read_epilogue(mut source: FrameSource) -> Result<(), Error> {
     let mut length = source.rest.len();
     while length <= SEARCH_MAX {
-        match source.arriving.data().await? {
+        match source.incoming.next_data().await? {
             Some(data) => length += data.len(),
             None => return Ok(()),
         }
@@ -143,64 +143,64 @@ async fn epilogue(mut source: FrameSource) -> Result<(), Error> {
 // === impl MultipartFormReader ===
 
 impl MultipartFormReader<'_> {
-    async fn part(&mut self, part: Field<'_>) -> Result<(), Error> {
-        check_head(part.headers())?;
+    async fn read_part(&mut self, part: Field<'_>) -> Result<(), Error> {
+        check_part_head(part.headers())?;
         let Some(name) = part.name().map(str::to_owned) else {
             return Err(malformed("a part has no name"));
         };
-        match FormPartKind::of(&name) {
+        match FormPartKind::from_name(&name) {
             FormPartKind::Image => {
-                self.images.room("image")?;
-                let file = self.file(part, &name).await?;
+                self.images.check_image_count("image")?;
+                let file = self.read_image(part, &name).await?;
                 self.images.images.push(file);
             }
             FormPartKind::Mask => {
                 if self.images.mask.is_some() {
-                    return Err(fields::twice(&name));
+                    return Err(edit_fields::duplicate_parameter(&name));
                 }
-                let file = self.file(part, &name).await?;
+                let file = self.read_image(part, &name).await?;
                 self.images.mask = Some(file);
             }
-            FormPartKind::Text => self.text(part, &name).await?,
+            FormPartKind::Text => self.read_text(part, &name).await?,
         }
         Ok(())
     }
 
     /// Writes an image to the spool as it comes.
-    async fn file(&mut self, mut part: Field<'_>, name: &str) -> Result<ImageUpload, Error> {
-        let mut writer = self.spool.open().await.map_err(|error| no_room(&error))?;
-        let mut gathered = FormBuffer::default();
-        while let Some(piece) = self.piece(&mut part).await? {
-            if writer.len() + (gathered.len() + piece.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
+    async fn read_image(&mut self, mut part: Field<'_>, name: &str) -> Result<ImageUpload, Error> {
+        let mut writer = self.spool.create_writer().await.map_err(|error| spool_error(&error))?;
+        let mut buffer = FormBuffer::default();
+        while let Some(piece) = self.next_piece(&mut part).await? {
+            if writer.len() + (buffer.len() + piece.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
                 return Err(too_large(name));
             }
-            if let Some(bytes) = gathered.add(piece) {
-                writer = writer.append(bytes).await.map_err(|error| no_room(&error))?;
+            if let Some(bytes) = buffer.push(piece) {
+                writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
             }
-            self.memory.hold(self.text + gathered.len() as u64).map_err(|error| no_room(&error))?;
+            self.memory.set_bytes(self.text_bytes + buffer.len() as u64).map_err(|error| spool_error(&error))?;
         }
-        if let Some(bytes) = gathered.rest() {
-            writer = writer.append(bytes).await.map_err(|error| no_room(&error))?;
+        if let Some(bytes) = buffer.take_rest() {
+            writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
         }
         // Reads the head of the image file, and more of it if the head has very many parts.
         let (name, file) = (name.to_owned(), writer.finish());
-        self.spool.off_worker(move || ImageUpload::new(name, file)).await.map_err(|error| no_room(&error))
+        self.spool.run_blocking(move || ImageUpload::new(name, file)).await.map_err(|error| spool_error(&error))
     }
 
-    async fn text(&mut self, mut part: Field<'_>, name: &str) -> Result<(), Error> {
-        self.texts += 1;
-        if self.texts > TEXT_PARTS_MAX {
+    async fn read_text(&mut self, mut part: Field<'_>, name: &str) -> Result<(), Error> {
+        self.text_parts += 1;
+        if self.text_parts > TEXT_PARTS_MAX {
             return Err(malformed("it has too many parts"));
         }
-        let kind = fields::known(name)?.kind;
+        let kind = edit_fields::find_field(name)?.kind;
         let mut text = BytesMut::new();
-        while let Some(piece) = self.piece(&mut part).await? {
-            self.text += piece.len() as u64;
-            if text.len() + piece.len() > FIELD_MAX || self.text > TEXT_MAX {
+        while let Some(piece) = self.next_piece(&mut part).await? {
+            self.text_bytes += piece.len() as u64;
+            if text.len() + piece.len() > FIELD_MAX || self.text_bytes > NON_IMAGE_MAX_BYTES {
                 let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
                 return Err(Rejection::new(name, RejectionReason::StringAboveMax, message).into());
             }
-            self.memory.hold(self.text).map_err(|error| no_room(&error))?;
+            self.memory.set_bytes(self.text_bytes).map_err(|error| spool_error(&error))?;
             text.extend_from_slice(&piece);
         }
         let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(part.headers()));
@@ -211,12 +211,12 @@ impl MultipartFormReader<'_> {
         if text.is_empty() {
             return Ok(());
         }
-        self.fields.put(name, fields::from_text(kind, text))
+        self.fields.insert(name, edit_fields::from_text(kind, text))
     }
 
-    async fn piece(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
-        let piece = part.chunk().await.map_err(broken)?;
-        self.search.found(piece.is_some());
+    async fn next_piece(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
+        let piece = part.chunk().await.map_err(parser_error)?;
+        self.progress.record_find(piece.is_some());
         Ok(piece)
     }
 }
@@ -225,9 +225,9 @@ impl MultipartFormReader<'_> {
 
 impl ParserProgress {
     /// The parser has found a boundary or a head; it now reads content, or searches for the next part.
-    fn found(&self, in_content: bool) {
-        self.at_a_loss.store(false, Ordering::Relaxed);
-        self.fed.store(0, Ordering::Relaxed);
+    fn record_find(&self, in_content: bool) {
+        self.is_starved.store(false, Ordering::Relaxed);
+        self.fed_bytes.store(0, Ordering::Relaxed);
         self.in_content.store(in_content, Ordering::Relaxed);
     }
 }
@@ -235,7 +235,7 @@ impl ParserProgress {
 // === impl FormPartKind ===
 
 impl FormPartKind {
-    fn of(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let index = name.strip_prefix("image[").and_then(|rest| rest.strip_suffix(']'));
         match (name, index) {
             ("mask", _) => Self::Mask,
@@ -248,7 +248,7 @@ impl FormPartKind {
 }
 
 /// Checks that the head of a part is within its limits and states no encoding that would have to be decoded.
-fn check_head(headers: &HeaderMap) -> Result<(), Error> {
+fn check_part_head(headers: &HeaderMap) -> Result<(), Error> {
     let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if length > HEAD_MAX || headers.len() > HEADERS_MAX {
         return Err(malformed("the header section of a part is too large"));
@@ -268,8 +268,8 @@ fn check_head(headers: &HeaderMap) -> Result<(), Error> {
 
 /// True if the charset that the part states, if any, is UTF-8. Asked only for text that is more than ASCII.
 fn is_utf8(headers: &HeaderMap) -> bool {
-    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let said = said.to_ascii_lowercase();
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let said = content_type.to_ascii_lowercase();
     said.split_once("charset=").is_none_or(|(_, charset)| {
         let charset = charset.split(';').next().unwrap_or_default().trim().trim_matches('"');
         charset == "utf-8" || charset == "utf8"
@@ -289,11 +289,11 @@ fn too_large(name: &str) -> Error {
 }
 
 fn malformed(what: &str) -> Error {
-    Rejection::whole(RejectionReason::InvalidValue, format!("The form cannot be read: {what}.")).into()
+    Rejection::for_body(RejectionReason::InvalidValue, format!("The form cannot be read: {what}.")).into()
 }
 
 /// The error for a parser that stopped: an error of the body that it passes on, or one of the form.
-fn broken(error: multer::Error) -> Error {
+fn parser_error(error: multer::Error) -> Error {
     if let multer::Error::StreamReadFailed(reason) = error {
         return reason.downcast::<Error>().map_or(Error::Internal, |reason| *reason);
     }
@@ -307,19 +307,19 @@ impl Body for ParserInput<'_> {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let at_a_loss = self.search.at_a_loss.swap(true, Ordering::Relaxed);
-        if std::mem::take(&mut self.fed) || !at_a_loss {
+        let was_starved = self.progress.is_starved.swap(true, Ordering::Relaxed);
+        if std::mem::take(&mut self.fed) || !was_starved {
             // The parser is polled again at once, unless it finds something in the bytes that it has.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if self.search.fed.load(Ordering::Relaxed) > SEARCH_MAX {
+        if self.progress.fed_bytes.load(Ordering::Relaxed) > SEARCH_MAX {
             return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's header section is missing"))));
         }
-        let in_content = self.search.in_content.load(Ordering::Relaxed);
+        let in_content = self.progress.in_content.load(Ordering::Relaxed);
         let most = if in_content { usize::MAX } else { SEARCH_PIECE };
         self.source.poll_piece(cx, most).map_ok(|data| {
-            self.search.fed.fetch_add(data.len(), Ordering::Relaxed);
+            self.progress.fed_bytes.fetch_add(data.len(), Ordering::Relaxed);
             self.fed = true;
             Frame::data(data)
         })
@@ -332,7 +332,7 @@ impl FrameSource {
     /// The next bytes, at most `most` of them.
     fn poll_piece(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<Result<Bytes, Error>>> {
         if self.rest.is_empty() {
-            match ready!(self.arriving.poll_data(cx)) {
+            match ready!(self.incoming.poll_data(cx)) {
                 Some(Ok(data)) => self.rest = data,
                 end => return Poll::Ready(end),
             }

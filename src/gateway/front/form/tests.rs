@@ -14,7 +14,7 @@ use http_body::Frame;
 use tempfile::TempDir;
 
 use super::*;
-use crate::gateway::front::framed::{FramedBody, contents};
+use crate::gateway::front::framed_body::{FramedBody, contents};
 use crate::image::ByteSource as _;
 
 /// A spool in its own directory.
@@ -42,7 +42,7 @@ impl TestSpool {
         pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
     ) -> (Result<EditForm, Error>, u64) {
         let pulled = Arc::new(AtomicU64::new(0));
-        let body = FramedBody { pieces: Box::new(pieces), pulled: Arc::clone(&pulled), waits: false };
+        let body = FramedBody { pieces: Box::new(pieces), pulled_bytes: Arc::clone(&pulled), is_waiting: false };
         let request = hyper::Request::post("/").header("content-type", content_type);
         let result = read(request.body(Body::wrap(body)).unwrap(), &self.spool).await;
         (result, pulled.load(Ordering::Relaxed))

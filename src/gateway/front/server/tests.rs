@@ -8,7 +8,7 @@ use http::{Method, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
-use super::super::activity::ConnectionDeadlines;
+use super::super::connection_activity::ConnectionDeadlines;
 use super::*;
 use crate::gateway::config::TrustedProxies;
 use crate::gateway::front::FormBody;
@@ -38,7 +38,7 @@ impl Drop for Running {
 }
 
 impl ResponseCounter for Arc<Site> {
-    fn answered(&self, _operation: &str, _status: u16) {
+    fn count_response(&self, _operation: &str, _status: u16) {
         self.answered.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -87,7 +87,7 @@ async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError>
 async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
     let unread = body.unread();
     drop(body);
-    Ok(refusal(&Error::Unavailable).map(|text| unread.after(text, true)))
+    Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text, true)))
 }
 
 struct Endless(#[expect(dead_code, reason = "it says when it is dropped")] Running);
@@ -137,7 +137,7 @@ fn describe() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> 
 async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, Arc<Site>) {
     let site = Arc::<Site>::default();
     let metrics = ConnectionMetrics::default();
-    let connections = Arc::new(ConnectionTable::with(max, max, deadlines, TrustedProxies::default(), metrics));
+    let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
     let server = start(describe, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
     (server.await.unwrap(), site)
 }

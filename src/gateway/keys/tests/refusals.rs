@@ -28,7 +28,7 @@ async fn a_known_key_that_is_not_good_is_counted_as_itself() {
     // Later refusals are added to the written counts.
     assert!(fixture.is_invalid(&header(&created)).await);
     assert_eq!(counted(&fixture).await, [(created.id.to_string(), 6)]);
-    let totals = fixture.sqlite.usage_in_total(&UsageFilter::default()).await.unwrap();
+    let totals = fixture.sqlite.total_usage(&UsageFilter::default()).await.unwrap();
     assert_eq!((totals.refused, totals.requests), (6, 0));
 }
 
@@ -54,10 +54,10 @@ async fn what_the_store_does_not_take_is_written_later() {
     let created = fixture.create().await;
     let caller = fixture.admit(&header(&created)).await.unwrap();
     fixture.keys.note_refusal(&caller);
-    fixture.store.set_trouble(Some(|| StoreError::Refused("the disk is full".into())));
+    fixture.store.set_failure(Some(|| StoreError::Refused("the disk is full".into())));
     fixture.keys.write_refusals().await;
     fixture.keys.note_refusal(&caller);
-    fixture.store.set_trouble(None);
+    fixture.store.set_failure(None);
     assert_eq!(counted(&fixture).await, [(created.id.to_string(), 2)]);
 }
 
@@ -66,16 +66,16 @@ async fn a_stop_in_the_middle_of_a_write_loses_no_count() {
     let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
     let keys = Arc::new(keys);
     assert!(matches!(keys.admit(None).await, Err(AdmissionError::Invalid)));
-    store.hold();
-    keys.watch();
+    store.hold_writes();
+    keys.spawn_refresh_task();
     while keys.refusals.len() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let goes_on = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        store.gate.add_permits(10);
+        store.write_permits.add_permits(10);
     };
     tokio::join!(keys.stop(), goes_on);
-    let totals = sqlite.usage_in_total(&UsageFilter::default()).await.unwrap();
+    let totals = sqlite.total_usage(&UsageFilter::default()).await.unwrap();
     assert_eq!(totals.refused, 1);
 }

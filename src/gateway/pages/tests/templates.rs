@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use askama::Template as _;
 
-use crate::gateway::pages::failure::PageError;
-use crate::gateway::pages::frame::{PageLayout, SignedInUser, Theme};
 use crate::gateway::pages::key::DeletePage;
 use crate::gateway::pages::keys::SecretPage;
 use crate::gateway::pages::language::Language;
+use crate::gateway::pages::page_error::PageError;
+use crate::gateway::pages::page_layout::{PageLayout, SignedInUser, Theme};
 
 /// The folder of the pages and every file in it with this ending.
 pub(super) fn files(ending: &str) -> Vec<(PathBuf, String)> {
@@ -145,20 +145,20 @@ fn a_name_of_whatever_letters_cannot_turn_the_page_around() {
 
 #[test]
 fn each_failure_has_its_status_and_says_when_to_try_again() {
-    let shown = PageError::Slow { seconds: 30 }.show(page());
+    let shown = PageError::RateLimited { seconds: 30 }.into_response(page());
     assert_eq!((shown.status.as_u16(), &shown.headers["retry-after"]), (429, &"30".parse().unwrap()));
     assert!(String::from_utf8_lossy(&shown.body).contains("Wait for 30 seconds"));
-    assert_eq!(PageError::Method("POST").show(page()).headers["allow"], "POST");
+    assert_eq!(PageError::MethodNotAllowed("POST").into_response(page()).headers["allow"], "POST");
     for (failure, status) in [
         (PageError::NotFound, 404),
         (PageError::Denied, 403),
-        (PageError::Forged, 403),
-        (PageError::Link, 410),
-        (PageError::Host, 421),
+        (PageError::ForgedForm, 403),
+        (PageError::InvalidLink, 410),
+        (PageError::UnknownHost, 421),
         (PageError::Unavailable, 503),
         (PageError::Internal, 500),
-        (PageError::See("/keys".to_owned()), 303),
+        (PageError::Redirect("/keys".to_owned()), 303),
     ] {
-        assert_eq!(failure.show(page()).status.as_u16(), status);
+        assert_eq!(failure.into_response(page()).status.as_u16(), status);
     }
 }

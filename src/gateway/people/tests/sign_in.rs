@@ -1,15 +1,15 @@
 //! Sign-in, sessions, and the limits on attempts.
 
 use super::*;
-use crate::gateway::people::limits::PasswordRateLimiter;
+use crate::gateway::people::rate_limit::PasswordRateLimiter;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const WRONG: &str = "another password";
 
 async fn is_slow(fixture: &Fixture, name: &str, address: &str) -> bool {
     match fixture.sign_in(name, WRONG, address).await {
-        Err(IdentityError::Slow { retry_after }) => retry_after >= Duration::from_secs(1),
-        Err(IdentityError::Wrong) => false,
+        Err(IdentityError::TooManyAttempts { retry_after }) => retry_after >= Duration::from_secs(1),
+        Err(IdentityError::WrongCredentials) => false,
         other => panic!("{other:?}"),
     }
 }
@@ -21,16 +21,16 @@ async fn whoever_knows_the_password_gets_a_session_of_their_own() {
     // A new cookie each time, so that a planted one is never used for a sign-in.
     assert!(first.cookie != second.cookie && first.session.id != second.session.id);
     assert!(fixture.is_open(&first).await && fixture.is_open(&second).await);
-    let session = fixture.people.session(second.cookie.expose()).await.unwrap().unwrap();
+    let session = fixture.people.find_session(second.cookie.expose()).await.unwrap().unwrap();
     assert_eq!((&session.id, &session.csrf), (&second.session.id, &second.session.csrf));
     assert_ne!(session.csrf, first.session.csrf);
     assert_eq!(session.csrf, fixture.people.form_token(second.cookie.expose()));
-    let user = fixture.people.find("ada").await.unwrap();
+    let user = fixture.people.find_user("ada").await.unwrap();
     assert!(user.last_sign_in_at.is_some());
     let sessions = fixture.people.sessions(&user.id).await.unwrap();
     assert_eq!(sessions.iter().map(|row| row.address.as_str()).collect::<Vec<_>>(), ["192.0.2.2", "192.0.2.1"]);
     for nothing in ["", "x", second.session.id.as_str(), &session.csrf] {
-        assert!(fixture.people.session(nothing).await.unwrap().is_none(), "{nothing}");
+        assert!(fixture.people.find_session(nothing).await.unwrap().is_none(), "{nothing}");
     }
 }
 
@@ -39,8 +39,8 @@ async fn whatever_is_wrong_is_told_alike() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.people.invite(&AuditContext::command(), "invited", UserRole::Member, &[]).await.unwrap();
     fixture.join("gone", UserRole::Member).await;
-    fixture.people.change(&AuditContext::command(), "gone", UserChange::Disable).await.unwrap();
-    let user = fixture.people.find("ada").await.unwrap();
+    fixture.people.change_user(&AuditContext::command(), "gone", UserChange::Disable).await.unwrap();
+    let user = fixture.people.find_user("ada").await.unwrap();
     for (name, password) in [
         ("ada", WRONG),
         ("Ada", PASSWORD),
@@ -51,7 +51,7 @@ async fn whatever_is_wrong_is_told_alike() {
         ("gone", PASSWORD),
     ] {
         let refused = fixture.sign_in(name, password, "192.0.2.9").await.unwrap_err();
-        assert!(matches!(refused, IdentityError::Wrong), "{name}: {refused:?}");
+        assert!(matches!(refused, IdentityError::WrongCredentials), "{name}: {refused:?}");
     }
 }
 
@@ -117,10 +117,10 @@ async fn members_sign_out_themselves_only() {
 async fn a_disabled_user_is_out_at_once_and_stays_out() {
     let (fixture, _) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Member).await;
-    fixture.people.change(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
+    fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     assert!(!fixture.is_open(&bob).await);
-    assert!(matches!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await, Err(IdentityError::Wrong)));
-    fixture.people.change(&AuditContext::command(), "bob", UserChange::Enable).await.unwrap();
+    assert!(matches!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await, Err(IdentityError::WrongCredentials)));
+    fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Enable).await.unwrap();
     assert!(!fixture.is_open(&bob).await, "an ended session does not begin again");
     assert!(fixture.sign_in("bob", PASSWORD, "192.0.2.1").await.is_ok());
 }
@@ -129,37 +129,37 @@ async fn a_disabled_user_is_out_at_once_and_stays_out() {
 async fn another_password_ends_the_other_sessions_and_keeps_this_one() {
     let (fixture, first) = Fixture::set_up().await;
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.2").await.unwrap();
-    let session = second.session.clone().at("192.0.2.2".parse().unwrap());
+    let session = second.session.clone().with_address("192.0.2.2".parse().unwrap());
     let refused = fixture.people.change_password(&session, WRONG, "a third password").await;
-    assert!(matches!(refused, Err(IdentityError::Wrong)));
+    assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
     let refused = fixture.people.change_password(&session, PASSWORD, "short").await;
-    assert!(matches!(refused, Err(IdentityError::Field { field: "password", .. })));
+    assert!(matches!(refused, Err(IdentityError::InvalidField { field: "password", .. })));
     assert!(fixture.is_open(&first).await);
 
     fixture.people.change_password(&session, PASSWORD, WRONG).await.unwrap();
     assert!(!fixture.is_open(&first).await && fixture.is_open(&second).await);
-    assert!(matches!(fixture.sign_in("ada", PASSWORD, "192.0.2.2").await, Err(IdentityError::Wrong)));
+    assert!(matches!(fixture.sign_in("ada", PASSWORD, "192.0.2.2").await, Err(IdentityError::WrongCredentials)));
     assert!(fixture.sign_in("ada", WRONG, "192.0.2.2").await.is_ok());
 }
 
 #[tokio::test]
 async fn nobody_guesses_the_old_password_in_a_session_without_end() {
     let (fixture, opened) = Fixture::set_up().await;
-    let session = opened.session.at("192.0.2.1".parse().unwrap());
+    let session = opened.session.with_address("192.0.2.1".parse().unwrap());
     for _ in 0..5 {
         let refused = fixture.people.change_password(&session, WRONG, "a third password").await;
-        assert!(matches!(refused, Err(IdentityError::Wrong)));
+        assert!(matches!(refused, Err(IdentityError::WrongCredentials)));
     }
     let refused = fixture.people.change_password(&session, PASSWORD, "a third password").await;
-    assert!(matches!(refused, Err(IdentityError::Slow { .. })));
+    assert!(matches!(refused, Err(IdentityError::TooManyAttempts { .. })));
 }
 
 #[tokio::test]
 async fn a_role_is_what_it_is_now_and_not_at_the_sign_in() {
     let (fixture, _) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Admin).await;
-    fixture.people.change(&AuditContext::command(), "bob", UserChange::Role(UserRole::Member)).await.unwrap();
-    let actor = fixture.people.session(bob.cookie.expose()).await.unwrap().unwrap().actor;
+    fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Role(UserRole::Member)).await.unwrap();
+    let actor = fixture.people.find_session(bob.cookie.expose()).await.unwrap().unwrap().actor;
     assert_eq!((actor.is_admin(), actor.owner()), (false, actor.user().map(|user| &user.id)));
 }
 
@@ -173,7 +173,7 @@ async fn five_wrong_passwords_are_enough_for_a_while() {
     assert!(is_slow(&fixture, "ada", "192.0.2.66").await);
     // The right password is refused too, because otherwise guessing could go on.
     let right = fixture.sign_in("ada", PASSWORD, "192.0.2.66").await;
-    assert!(matches!(right, Err(IdentityError::Slow { .. })));
+    assert!(matches!(right, Err(IdentityError::TooManyAttempts { .. })));
     assert_eq!(fixture.computed(), computed, "nothing is computed for it");
     // One attempt is forgotten every half minute; other addresses and other users are not affected.
     assert!(fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.is_ok());
@@ -223,7 +223,7 @@ async fn many_addresses_cannot_guess_one_password_nor_keep_its_owner_out() {
 fn a_network_of_ipv6_is_one_address_and_ipv4_in_ipv6_is_ipv4() {
     let limits = PasswordRateLimiter::default();
     let now = std::time::Instant::now();
-    let tried = |address: &str| limits.begin("ada", address.parse::<IpAddr>().unwrap(), now).is_ok();
+    let tried = |address: &str| limits.count_attempt("ada", address.parse::<IpAddr>().unwrap(), now).is_ok();
     for number in 0..5 {
         assert!(tried(&format!("2001:db8:1:2::{number}")), "{number}");
     }
@@ -242,7 +242,7 @@ fn a_try_that_is_refused_makes_the_wait_no_longer() {
     let mut waits = 0;
     for _ in 0..1000 {
         now += Duration::from_secs(1);
-        waits += u32::from(limits.begin("ada", address, now).is_err());
+        waits += u32::from(limits.count_attempt("ada", address, now).is_err());
     }
     // Five at once, and one for each half minute of a thousand seconds.
     assert_eq!(1000 - waits, 5 + 33);
@@ -254,7 +254,7 @@ fn what_is_forgotten_takes_no_room() {
     let now = std::time::Instant::now();
     for number in 0..50_000_u32 {
         let address = IpAddr::from(number.to_be_bytes());
-        assert!(limits.begin("ada", address, now + Duration::from_secs(u64::from(number))).is_ok());
+        assert!(limits.count_attempt("ada", address, now + Duration::from_secs(u64::from(number))).is_ok());
     }
     assert!(limits.len() < 10_010, "{}", limits.len());
 }

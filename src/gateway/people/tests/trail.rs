@@ -7,10 +7,10 @@ use crate::gateway::store::ActorKind;
 #[tokio::test]
 async fn a_row_names_who_from_where_and_to_whom() {
     let (fixture, opened) = Fixture::set_up().await;
-    let actor = opened.session.actor.at("192.0.2.7".parse().unwrap());
-    fixture.people.invite(&actor.act(), "bob", UserRole::Member, &[]).await.unwrap();
+    let actor = opened.session.actor.with_address("192.0.2.7".parse().unwrap());
+    fixture.people.invite(&actor.audit_context(), "bob", UserRole::Member, &[]).await.unwrap();
     let row = fixture.trail().await.pop().unwrap();
-    let bob = fixture.people.find("bob").await.unwrap();
+    let bob = fixture.people.find_user("bob").await.unwrap();
     assert_eq!(
         (row.actor_kind, row.actor_name.as_str(), row.address.as_deref()),
         (ActorKind::User, "ada", Some("192.0.2.7"))
@@ -25,10 +25,10 @@ async fn a_row_names_who_from_where_and_to_whom() {
 async fn the_trail_is_searched_by_actor_action_and_target() {
     let (fixture, opened) = Fixture::set_up().await;
     let actor = opened.session.actor;
-    fixture.people.invite(&actor.act(), "bob", UserRole::Member, &[]).await.unwrap();
-    fixture.people.change(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
+    fixture.people.invite(&actor.audit_context(), "bob", UserRole::Member, &[]).await.unwrap();
+    fixture.people.change_user(&AuditContext::command(), "bob", UserChange::Disable).await.unwrap();
     let find = async |filter: AuditFilter| {
-        let page = fixture.people.audit(&AuditFilter { limit: 10, ..filter }).await.unwrap();
+        let page = fixture.people.audit_page(&AuditFilter { limit: 10, ..filter }).await.unwrap();
         assert_eq!(page.total, u64::try_from(page.items.len()).unwrap());
         page.items.into_iter().map(|row| row.action).collect::<Vec<_>>().join(" ")
     };
@@ -44,10 +44,10 @@ async fn the_trail_is_searched_by_actor_action_and_target() {
     let target = async |target: &str| find(AuditFilter { target: word(target), ..AuditFilter::default() }).await;
     assert_eq!(target("bob").await, "user.disable user.invite");
 
-    let first = fixture.people.audit(&AuditFilter { limit: 2, ..AuditFilter::default() }).await.unwrap();
+    let first = fixture.people.audit_page(&AuditFilter { limit: 2, ..AuditFilter::default() }).await.unwrap();
     assert!(first.has_more && first.total == 5);
     let filter = AuditFilter { before: first.items.last().map(|row| row.seq), limit: 3, ..AuditFilter::default() };
-    let rest = fixture.people.audit(&filter).await.unwrap();
+    let rest = fixture.people.audit_page(&filter).await.unwrap();
     assert!(!rest.has_more && rest.items[0].action == "session.open");
 }
 
@@ -70,11 +70,11 @@ async fn what_is_typed_in_place_of_a_name_is_not_kept() {
 async fn no_file_and_no_debug_line_holds_what_opens_something() {
     let (fixture, first) = Fixture::set_up().await;
     let act = AuditContext::command();
-    let ada = fixture.people.find("ada").await.unwrap();
+    let ada = fixture.people.find_user("ada").await.unwrap();
     let (_, invitation) = fixture.people.invite(&act, "bob", UserRole::Member, &[]).await.unwrap();
     let (token, secret) = fixture.people.make_token(&act, &ada, "ci", None).await.unwrap();
     let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
-    let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None, at_most: None };
+    let new = NewKey { name: "k", user: &ada, group: "default", expires_at: None, max_keys: None };
     let key = keys.create(&act, new).await.unwrap();
     let rotated = keys.rotate(&act, key.id.as_str(), None, Duration::from_secs(60)).await.unwrap();
     let second = fixture.sign_in("ada", PASSWORD, "192.0.2.1").await.unwrap();

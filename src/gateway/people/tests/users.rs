@@ -11,7 +11,7 @@ fn names(users: &[UserRow]) -> Vec<&str> {
 #[tokio::test]
 async fn the_last_admin_who_can_sign_in_stays_one() {
     let (fixture, _) = Fixture::set_up().await;
-    let change = async |name: &str, change| fixture.people.change(&AuditContext::command(), name, change).await;
+    let change = async |name: &str, change| fixture.people.change_user(&AuditContext::command(), name, change).await;
     // Neither an invited admin who has not joined nor a disabled admin counts as one who can sign in.
     fixture.people.invite(&AuditContext::command(), "invited", UserRole::Admin, &[]).await.unwrap();
     fixture.join("gone", UserRole::Admin).await;
@@ -22,10 +22,10 @@ async fn the_last_admin_who_can_sign_in_stays_one() {
     }
     let both = [UserChange::Groups(vec![]), UserChange::Disable];
     assert!(matches!(
-        fixture.people.change_all(&AuditContext::command(), "ada", &both).await,
+        fixture.people.apply_user_changes(&AuditContext::command(), "ada", &both).await,
         Err(IdentityError::LastAdmin)
     ));
-    let ada = fixture.people.find("ada").await.unwrap();
+    let ada = fixture.people.find_user("ada").await.unwrap();
     assert_eq!((ada.role, ada.disabled_at, ada.groups), (UserRole::Admin, None, vec!["default".to_owned()]));
 
     change("invited", UserChange::Disable).await.unwrap();
@@ -41,8 +41,8 @@ async fn two_admins_who_disable_each_other_at_once_are_not_both_gone() {
     let other = people_of(&Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap()));
     let act = AuditContext::command();
     let (one, two) = tokio::join!(
-        fixture.people.change(&act, "ada", UserChange::Disable),
-        other.change(&act, "bob", UserChange::Disable),
+        fixture.people.change_user(&act, "ada", UserChange::Disable),
+        other.change_user(&act, "bob", UserChange::Disable),
     );
     assert!(one.is_ok() != two.is_ok(), "{one:?} {two:?}");
 }
@@ -51,9 +51,9 @@ async fn two_admins_who_disable_each_other_at_once_are_not_both_gone() {
 async fn users_come_in_pages_the_newest_first() {
     let (fixture, _) = Fixture::set_up().await;
     for name in ["b_b", "cc", "dd"] {
-        fixture.people.ensure(&AuditContext::command(), name).await.unwrap();
+        fixture.people.find_or_create_user(&AuditContext::command(), name).await.unwrap();
     }
-    let page = async |filter: UserFilter| fixture.people.page(&UserFilter { limit: 2, ..filter }).await.unwrap();
+    let page = async |filter: UserFilter| fixture.people.user_page(&UserFilter { limit: 2, ..filter }).await.unwrap();
     let first = page(UserFilter::default()).await;
     assert_eq!((names(&first.items), first.total, first.has_more), (vec!["dd", "cc"], 4, true));
     let second = page(UserFilter { before: Some(first.items[1].id.clone()), ..UserFilter::default() }).await;
@@ -71,17 +71,17 @@ async fn a_name_is_taken_once_and_a_group_must_exist() {
         let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
         fixture.people.invite(&AuditContext::command(), name, UserRole::Member, &groups).await
     };
-    assert!(matches!(invite("ada", &[]).await, Err(IdentityError::Taken)));
-    assert!(matches!(invite("bob", &["nowhere"]).await, Err(IdentityError::Field { field: "groups", .. })));
-    assert!(matches!(fixture.people.find("bob").await, Err(IdentityError::Unknown)), "nothing is left of it");
+    assert!(matches!(invite("ada", &[]).await, Err(IdentityError::NameTaken)));
+    assert!(matches!(invite("bob", &["nowhere"]).await, Err(IdentityError::InvalidField { field: "groups", .. })));
+    assert!(matches!(fixture.people.find_user("bob").await, Err(IdentityError::Unknown)), "nothing is left of it");
     let (bob, _) = invite("bob", &["default"]).await.unwrap();
     assert_eq!(bob.groups, ["default"]);
     let groups = UserChange::Groups(vec!["nowhere".to_owned()]);
     assert!(matches!(
-        fixture.people.change(&AuditContext::command(), "bob", groups).await,
-        Err(IdentityError::Field { field: "groups", .. })
+        fixture.people.change_user(&AuditContext::command(), "bob", groups).await,
+        Err(IdentityError::InvalidField { field: "groups", .. })
     ));
-    assert_eq!(fixture.people.find("bob").await.unwrap().groups, ["default"]);
+    assert_eq!(fixture.people.find_user("bob").await.unwrap().groups, ["default"]);
 }
 
 #[tokio::test]
@@ -89,9 +89,9 @@ async fn members_know_of_themselves_only() {
     let (fixture, ada) = Fixture::set_up().await;
     let bob = fixture.join("bob", UserRole::Member).await;
     let (ada, bob) = (&ada.session.actor, &bob.session.actor);
-    assert!(fixture.people.find_for(ada, "bob").await.is_ok());
-    assert!(fixture.people.find_for(bob, "bob").await.is_ok());
-    assert!(matches!(fixture.people.find_for(bob, "ada").await, Err(IdentityError::Unknown)));
+    assert!(fixture.people.find_visible_user(ada, "bob").await.is_ok());
+    assert!(fixture.people.find_visible_user(bob, "bob").await.is_ok());
+    assert!(matches!(fixture.people.find_visible_user(bob, "ada").await, Err(IdentityError::Unknown)));
 }
 
 #[tokio::test]
@@ -100,22 +100,22 @@ async fn a_group_goes_when_no_key_is_in_it_and_can_come_again() {
     let act = AuditContext::command();
     let keys = ApiKeys::new(Arc::clone(&fixture.store) as Arc<dyn Store>, Pepper::new(fixture.store.pepper_key()));
     let made = fixture.people.make_group(&act, "studio", None).await.unwrap();
-    assert!(!made.of_file && made.row.keys == 0);
-    assert!(matches!(fixture.people.make_group(&act, "studio", None).await, Err(IdentityError::Taken)));
+    assert!(!made.of_file && made.row.key_count == 0);
+    assert!(matches!(fixture.people.make_group(&act, "studio", None).await, Err(IdentityError::NameTaken)));
     assert!(matches!(
         fixture.people.make_group(&act, " ", None).await,
-        Err(IdentityError::Field { field: "name", .. })
+        Err(IdentityError::InvalidField { field: "name", .. })
     ));
-    assert!(matches!(fixture.people.delete_group(&act, "default").await, Err(IdentityError::OfFile)));
+    assert!(matches!(fixture.people.delete_group(&act, "default").await, Err(IdentityError::DefinedInFile)));
     let key = keys.create_for_test("k", "ada", "studio").await;
     assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(IdentityError::InUse)));
-    assert_eq!(fixture.people.groups().await.unwrap()[1].row.keys, 1);
-    fixture.people.change(&act, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
+    assert_eq!(fixture.people.groups().await.unwrap()[1].row.key_count, 1);
+    fixture.people.change_user(&act, "ada", UserChange::Groups(vec!["studio".to_owned()])).await.unwrap();
     keys.change(&act, key.id.as_str(), None, KeyChange::Delete).await.unwrap();
     assert_eq!(fixture.people.delete_group(&act, "studio").await.unwrap().id, made.row.id);
     assert!(matches!(fixture.people.delete_group(&act, "studio").await, Err(IdentityError::Unknown)));
     assert_eq!(fixture.people.groups().await.unwrap().len(), 1);
-    assert!(fixture.people.find("ada").await.unwrap().groups.is_empty());
+    assert!(fixture.people.find_user("ada").await.unwrap().groups.is_empty());
     assert_eq!(fixture.people.make_group(&act, "studio", None).await.unwrap().row.id, made.row.id);
 }
 
@@ -124,22 +124,26 @@ async fn an_admin_token_is_worth_what_its_user_is_worth() {
     let (fixture, _) = Fixture::set_up().await;
     fixture.join("bob", UserRole::Admin).await;
     let act = AuditContext::command();
-    let bob = fixture.people.find("bob").await.unwrap();
+    let bob = fixture.people.find_user("bob").await.unwrap();
     let (token, secret) = fixture.people.make_token(&act, &bob, "ci", None).await.unwrap();
     let admit = async || fixture.people.admit_token(secret.expose().as_bytes()).await.unwrap();
     let actor = admit().await.unwrap();
-    assert!(actor.is_admin() && actor.act().kind == ActorKind::Token && actor.act().user == Some(bob.id.clone()));
+    assert!(
+        actor.is_admin()
+            && actor.audit_context().kind == ActorKind::Token
+            && actor.audit_context().user == Some(bob.id.clone())
+    );
     assert!(fixture.people.tokens(None).await.unwrap()[0].last_used_at.is_some());
-    fixture.people.change(&act, "bob", UserChange::Role(UserRole::Member)).await.unwrap();
+    fixture.people.change_user(&act, "bob", UserChange::Role(UserRole::Member)).await.unwrap();
     assert_eq!(admit().await.unwrap().owner(), Some(&bob.id));
-    fixture.people.change(&act, "bob", UserChange::Disable).await.unwrap();
+    fixture.people.change_user(&act, "bob", UserChange::Disable).await.unwrap();
     assert!(admit().await.is_none());
-    fixture.people.change(&act, "bob", UserChange::Enable).await.unwrap();
+    fixture.people.change_user(&act, "bob", UserChange::Enable).await.unwrap();
     assert!(admit().await.is_some());
     let stranger = "usr_2".into();
-    let refused = fixture.people.revoke(&act, token.id.as_str(), Some(&stranger)).await;
+    let refused = fixture.people.revoke_token(&act, token.id.as_str(), Some(&stranger)).await;
     assert!(matches!(refused, Err(IdentityError::Unknown)));
-    assert_eq!(fixture.people.revoke(&act, token.public_id.as_str(), Some(&bob.id)).await.unwrap().id, token.id);
+    assert_eq!(fixture.people.revoke_token(&act, token.public_id.as_str(), Some(&bob.id)).await.unwrap().id, token.id);
     assert!(admit().await.is_none());
     assert!(fixture.people.tokens(None).await.unwrap().is_empty());
 }
@@ -148,7 +152,7 @@ async fn an_admin_token_is_worth_what_its_user_is_worth() {
 async fn whatever_is_no_good_token_lets_nobody_in() {
     let (fixture, _) = Fixture::set_up().await;
     let act = AuditContext::command();
-    let ada = fixture.people.find("ada").await.unwrap();
+    let ada = fixture.people.find_user("ada").await.unwrap();
     let end = fixture.people.clock.now() + Duration::from_secs(3600);
     let (_, secret) = fixture.people.make_token(&act, &ada, "ci", Some(end)).await.unwrap();
     let good = secret.expose();
@@ -165,7 +169,7 @@ async fn whatever_is_no_good_token_lets_nobody_in() {
 
     for (name, end, field) in [("", None, "name"), ("a", Some(act.at), "expires_at")] {
         let refused = fixture.people.make_token(&act, &ada, name, end).await;
-        assert!(matches!(refused, Err(IdentityError::Field { field: of, .. }) if of == field));
+        assert!(matches!(refused, Err(IdentityError::InvalidField { field: of, .. }) if of == field));
     }
 }
 
@@ -179,7 +183,7 @@ async fn whoever_leaves_a_group_has_no_good_key_in_it() {
     let act = AuditContext::command();
     let regroup = async |groups: &[&str]| {
         let groups = UserChange::Groups(groups.iter().map(|group| (*group).to_owned()).collect());
-        let (_, stopped) = fixture.people.change_with_keys(&act, "ben", &[groups]).await.unwrap();
+        let (_, stopped) = fixture.people.apply_user_changes_with_keys(&act, "ben", &[groups]).await.unwrap();
         stopped.into_iter().map(|key| key.id).collect::<Vec<_>>()
     };
     let locked = async |id: &str| keys.find(id, None).await.unwrap().locked;
@@ -193,7 +197,7 @@ async fn whoever_leaves_a_group_has_no_good_key_in_it() {
     assert_eq!(regroup(&["default"]).await, []);
     assert_eq!(locked(inside.id.as_str()).await, Some(KeyLock::LeftGroup));
     assert_eq!(regroup(&[]).await, []);
-    let ben = fixture.people.find("ben").await.unwrap();
+    let ben = fixture.people.find_user("ben").await.unwrap();
     let enable = keys.change(&act, inside.id.as_str(), Some(&ben.id), KeyChange::Enable).await;
     assert!(matches!(enable, Err(KeyError::Locked(KeyLock::LeftGroup))), "{enable:?}");
     let rows: Vec<_> = fixture.trail().await.into_iter().filter(|row| row.action == "key.disable").collect();

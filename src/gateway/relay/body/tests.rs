@@ -25,15 +25,16 @@ type RelayOutcomeCell = Arc<Mutex<Option<(RelayOutcome, AnswerSummary)>>>;
 
 async fn relay() -> (RelayBody, RelayOutcomeCell) {
     let seconds = Duration::from_secs;
-    let limits = AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), until: Instant::now() + seconds(360) };
+    let limits =
+        AnswerTimeouts { idle: seconds(60), event_idle: seconds(150), deadline: Instant::now() + seconds(360) };
     let asked = RequestedAnswer {
         model: "gpt-image-2".to_owned(),
         prompt: "a cube".to_owned(),
         count: 1,
         partials: 0,
-        events: "image_generation",
+        event_prefix: "image_generation",
         stream: false,
-        part: false,
+        is_single_element: false,
         quality: None,
         size: None,
         output_format: "png",
@@ -81,6 +82,6 @@ async fn a_caller_who_is_too_slow_has_left_and_the_tokens_are_known() {
     }
     let told = told.lock().unwrap().take();
     let (ending, summary) = told.expect("the end");
-    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::Left, 1), "it is the caller who was slow");
+    assert_eq!((ending, summary.delivered.len()), (RelayOutcome::CallerLeft, 1), "it is the caller who was slow");
     assert_eq!(summary.usage.map(|usage| usage.total), Some(3));
 }

@@ -11,7 +11,7 @@ impl AnswerSink for LexerEventLog {
     fn member(&mut self, key: String, value: Value) {
         self.lines.push(format!("{key}={value}"));
     }
-    fn event(&mut self, name: Option<String>) {
+    fn announce_event(&mut self, name: Option<String>) {
         self.lines.push(format!("event {}", name.as_deref().unwrap_or("-")));
     }
     fn item_start(&mut self) {
@@ -20,7 +20,7 @@ impl AnswerSink for LexerEventLog {
     fn item_member(&mut self, key: String, value: Value) {
         self.lines.push(format!("item.{key}={value}"));
     }
-    fn item_unheld(&mut self, key: &str) {
+    fn item_member_dropped(&mut self, key: &str) {
         self.lines.push(format!("item.{key}?"));
     }
     fn image(&mut self, base64: Bytes) {

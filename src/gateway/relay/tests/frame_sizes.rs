@@ -12,7 +12,7 @@ fn image() -> String {
 async fn an_answer_of_images_is_the_same_whatever_a_frame_holds() {
     let body = format!(r#"{{"data":[{{"b64_json":"{0}"}},{{"b64_json":"{0}"}}]{USAGE}}}"#, image());
     for frame in FRAMES {
-        let proven = prove(pieces(&body, frame), asked(2), limits()).await.expect("an image");
+        let proven = prove(pieces(&body, frame), requested_answer(2), limits()).await.expect("an image");
         let (out, told) = relay(proven);
         let answer = out.collect().await.expect("a whole answer").to_bytes();
         let answer: Value = serde_json::from_slice(&answer).expect("JSON");
@@ -42,7 +42,7 @@ async fn an_image_of_a_response_is_the_same_whatever_a_frame_holds() {
     let call = json!({"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": image()});
     let body = json!({"created_at": 5, "status": "completed", "output": [call]}).to_string();
     for frame in FRAMES {
-        let proven = prove_drawn(pieces(&body, frame), asked(1), limits()).await.expect("an image");
+        let proven = prove_image_tool(pieces(&body, frame), requested_answer(1), limits()).await.expect("an image");
         let (out, _) = relay(proven);
         let answer: Value = serde_json::from_slice(&out.collect().await.expect("whole").to_bytes()).expect("JSON");
         assert!(answer["data"][0]["b64_json"] == image(), "{frame}");

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::error::{Error, UpstreamFault};
-use crate::gateway::replay::durable::PendingFile;
+use crate::gateway::replay::answer_head::error_answer;
+use crate::gateway::replay::durable_answers::PendingFile;
 use crate::gateway::replay::fingerprint::{ReplayDigest, RequestIdentity};
-use crate::gateway::replay::frames::SealedFile;
-use crate::gateway::replay::head::written;
-use crate::gateway::replay::tape::StoredAnswer;
+use crate::gateway::replay::sealed_file::SealedFile;
+use crate::gateway::replay::stored_answer::StoredAnswer;
 use crate::gateway::store::KeyId;
 
 /// A cheap hash of the request, and a number that grows with each job.
@@ -19,15 +19,15 @@ pub(in super::super) type RetryableJobId = (u64, u64);
 
 #[derive(Default)]
 pub(in super::super) struct RetryableJobIndex {
-    pub(in super::super) next: u64,
+    pub(in super::super) last_number: u64,
     pub(in super::super) entries: BTreeMap<RetryableJobId, RetryableJobEntry>,
 }
 
 pub(in super::super) struct RetryableJobEntry {
     pub(in super::super) key: KeyId,
-    pub(in super::super) expected: JobRegistration,
+    pub(in super::super) registration: JobRegistration,
     pub(in super::super) identity: Arc<RequestIdentity>,
-    pub(in super::super) tape: Arc<StoredAnswer>,
+    pub(in super::super) answer: Arc<StoredAnswer>,
     /// The number of readers: the own caller and retries.
     pub(in super::super) readers: usize,
     /// The number of retries among the readers.
@@ -35,7 +35,7 @@ pub(in super::super) struct RetryableJobEntry {
     /// The number of retries that wait for an orphan, and follow this job if there is none.
     pub(in super::super) holds: usize,
     /// True if a reader has left without the complete answer, and no retry has read it since.
-    pub(in super::super) owed: bool,
+    pub(in super::super) is_undelivered: bool,
     /// True if its caller was told to come back for the answer.
     pub(in super::super) retry_expected: bool,
     pub(in super::super) mode: DeliveryMode,
@@ -44,7 +44,7 @@ pub(in super::super) struct RetryableJobEntry {
     /// The name of the file of a durable answer.
     pub(in super::super) stored: Option<String>,
     /// The emptied file of an answer that is lost. After a kill its name shows the loss.
-    pub(in super::super) note: Option<Arc<SealedFile>>,
+    pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
     /// The time at which the job was over. A job in flight does not expire: its own deadlines bound it.
     pub(in super::super) ended: Option<Instant>,
 }
@@ -62,22 +62,22 @@ pub(crate) struct JobRegistration {
 
 /// The parts of a dropped answer: its reserved disk space, and the file that would otherwise outlive it.
 pub(in super::super) struct RemovedAnswer {
-    pub(in super::super) _tape: Arc<StoredAnswer>,
+    pub(in super::super) _answer: Arc<StoredAnswer>,
     pub(in super::super) stored: Option<String>,
-    pub(in super::super) request: JobRegistration,
+    pub(in super::super) registration: JobRegistration,
     /// The file to be emptied.
-    pub(in super::super) note: Option<Arc<SealedFile>>,
+    pub(in super::super) loss_marker: Option<Arc<SealedFile>>,
 }
 
 /// The way in which the answer of a job is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum DeliveryMode {
     /// Only the own caller wants the answer so far, and would get it as it comes.
-    Alone,
+    CallerOnly,
     /// The own caller gets the answer as it comes, so no other request can have it.
-    Given,
+    Direct,
     /// The answer is written down for all requests that want it.
-    Written,
+    Stored,
     /// The job has an end that every retry gets again.
     Remembered,
 }
@@ -95,9 +95,9 @@ pub(in super::super) enum RetryableJobState {
 
 /// A job to which a retry may belong.
 pub(in super::super) struct RetryCandidate {
-    pub(in super::super) place: RetryableJobId,
+    pub(in super::super) job_id: RetryableJobId,
     pub(in super::super) identity: Arc<RequestIdentity>,
-    pub(in super::super) standing: RetryableJobState,
+    pub(in super::super) state: RetryableJobState,
     /// The number of retries that follow it already.
     pub(in super::super) retries: usize,
     /// True if its caller was told to come back for the answer.
@@ -108,44 +108,44 @@ pub(in super::super) struct RetryCandidate {
 
 impl RetryableJobIndex {
     /// Returns the answer to be made durable, if the job is a finished orphan.
-    pub(in super::super) fn unstored(
+    pub(in super::super) fn take_unstored(
         &mut self,
-        place: RetryableJobId,
+        job_id: RetryableJobId,
     ) -> Option<(JobRegistration, PendingFile, Arc<StoredAnswer>)> {
-        let entry = self.entries.get_mut(&place).filter(|entry| entry.is_unstored())?;
+        let entry = self.entries.get_mut(&job_id).filter(|entry| entry.is_unstored())?;
         let answer = entry.unfinished.take()?;
-        Some((entry.expected.clone(), answer, Arc::clone(&entry.tape)))
+        Some((entry.registration.clone(), answer, Arc::clone(&entry.answer)))
     }
 
     /// Removes the job if no request wants it any more.
-    pub(in super::super) fn remove_unwanted(&mut self, place: RetryableJobId) -> Option<RetryableJobEntry> {
-        self.entries.get(&place).filter(|entry| !entry.is_wanted())?;
-        self.entries.remove(&place)
+    pub(in super::super) fn remove_unwanted(&mut self, job_id: RetryableJobId) -> Option<RetryableJobEntry> {
+        self.entries.get(&job_id).filter(|entry| !entry.is_wanted())?;
+        self.entries.remove(&job_id)
     }
 
     /// Notes the file of a durable answer, unless the answer was dropped. Returns `None` if the job is over.
-    pub(in super::super) fn note_stored(&mut self, place: RetryableJobId, file: &str) -> Option<DeliveryMode> {
-        let entry = self.entries.get_mut(&place)?;
-        if entry.mode == DeliveryMode::Written {
+    pub(in super::super) fn note_stored(&mut self, job_id: RetryableJobId, file: &str) -> Option<DeliveryMode> {
+        let entry = self.entries.get_mut(&job_id)?;
+        if entry.mode == DeliveryMode::Stored {
             entry.stored = Some(file.to_owned());
         }
         Some(entry.mode)
     }
 
     /// Returns the oldest finished job of the API key that has the most bytes of answers, or the most remembered ends.
-    pub(in super::super) fn least_worthy(&self, standing: RetryableJobState) -> Option<RetryableJobId> {
+    pub(in super::super) fn eviction_candidate(&self, state: RetryableJobState) -> Option<RetryableJobId> {
         let mut keys: HashMap<&KeyId, (u64, (Instant, RetryableJobId))> = HashMap::new();
-        for (place, entry) in &self.entries {
-            let Some(ended) = entry.ended.filter(|_| entry.standing() == Some(standing)) else { continue };
-            let weight = if standing == RetryableJobState::Orphan { entry.tape.length() } else { 1 };
-            let (sum, oldest) = keys.entry(&entry.key).or_insert((0, (ended, *place)));
+        for (job_id, entry) in &self.entries {
+            let Some(ended) = entry.ended.filter(|_| entry.state() == Some(state)) else { continue };
+            let weight = if state == RetryableJobState::Orphan { entry.answer.length() } else { 1 };
+            let (sum, oldest) = keys.entry(&entry.key).or_insert((0, (ended, *job_id)));
             *sum += weight;
-            if (ended, place.1) < (oldest.0, oldest.1.1) {
-                *oldest = (ended, *place);
+            if (ended, job_id.1) < (oldest.0, oldest.1.1) {
+                *oldest = (ended, *job_id);
             }
         }
-        let most = keys.into_values().max_by_key(|(sum, (ended, place))| (*sum, Reverse((*ended, place.1))));
-        most.map(|(_, (_, place))| place)
+        let largest = keys.into_values().max_by_key(|(sum, (ended, place))| (*sum, Reverse((*ended, place.1))));
+        largest.map(|(_, (_, place))| place)
     }
 }
 
@@ -156,69 +156,74 @@ impl RetryableJobEntry {
         key: &KeyId,
         identity: RequestIdentity,
         mode: DeliveryMode,
-        tape: Arc<StoredAnswer>,
+        answer: Arc<StoredAnswer>,
     ) -> Self {
         let over = mode == DeliveryMode::Remembered;
         Self {
             key: key.clone(),
-            expected: JobRegistration::default(),
+            registration: JobRegistration::default(),
             identity: Arc::new(identity),
-            tape,
+            answer,
             readers: usize::from(!over),
             retries: 0,
             holds: 0,
-            owed: false,
+            is_undelivered: false,
             retry_expected: false,
             mode,
             unfinished: None,
             stored: None,
-            note: None,
+            loss_marker: None,
             ended: over.then(Instant::now),
         }
     }
 
     /// Returns the state for a retry; `None` if it cannot have the answer.
-    pub(in super::super) fn standing(&self) -> Option<RetryableJobState> {
+    pub(in super::super) fn state(&self) -> Option<RetryableJobState> {
         match self.mode {
             DeliveryMode::Remembered => Some(RetryableJobState::Remembered),
-            DeliveryMode::Given => None,
-            DeliveryMode::Alone | DeliveryMode::Written if self.readers > 0 => Some(RetryableJobState::Attended),
-            DeliveryMode::Alone | DeliveryMode::Written => Some(RetryableJobState::Orphan),
+            DeliveryMode::Direct => None,
+            DeliveryMode::CallerOnly | DeliveryMode::Stored if self.readers > 0 => Some(RetryableJobState::Attended),
+            DeliveryMode::CallerOnly | DeliveryMode::Stored => Some(RetryableJobState::Orphan),
         }
     }
 
     /// Turns the job into a remembered end: its answer is no longer available, and no retry may pay for it again.
     /// Returns the resources that it held.
-    pub(in super::super) fn lose(&mut self) -> RemovedAnswer {
+    pub(in super::super) fn drop_answer(&mut self) -> RemovedAnswer {
         self.mode = DeliveryMode::Remembered;
-        let (tape, stored) = (std::mem::replace(&mut self.tape, unknown()), self.stored.take());
-        self.note = tape.frames().filter(|_| self.expected.fingerprint.is_some());
-        RemovedAnswer { _tape: tape, stored, request: self.expected.clone(), note: self.note.clone() }
+        let (answer, stored) = (std::mem::replace(&mut self.answer, unknown_outcome()), self.stored.take());
+        self.loss_marker = answer.frames().filter(|_| self.registration.fingerprint.is_some());
+        RemovedAnswer {
+            _answer: answer,
+            stored,
+            registration: self.registration.clone(),
+            loss_marker: self.loss_marker.clone(),
+        }
     }
 
-    pub(in super::super) fn go(self) -> RemovedAnswer {
-        RemovedAnswer { _tape: self.tape, stored: self.stored, request: self.expected, note: None }
+    pub(in super::super) fn into_removed(self) -> RemovedAnswer {
+        RemovedAnswer { _answer: self.answer, stored: self.stored, registration: self.registration, loss_marker: None }
     }
 
     /// True if a caller waits for the answer, reads it, or was told to come back for it.
     pub(in super::super) fn is_wanted(&self) -> bool {
-        self.holds > 0 || self.retry_expected || self.standing() != Some(RetryableJobState::Orphan)
+        self.holds > 0 || self.retry_expected || self.state() != Some(RetryableJobState::Orphan)
     }
 
     /// True if all requests for the answer have received it.
     pub(in super::super) fn is_over(&self) -> bool {
-        self.readers == 0 && self.holds == 0 && !self.owed && self.mode != DeliveryMode::Remembered
+        self.readers == 0 && self.holds == 0 && !self.is_undelivered && self.mode != DeliveryMode::Remembered
     }
 
     /// True if it is a finished orphan that is not durable.
     pub(in super::super) fn is_unstored(&self) -> bool {
-        let orphan = self.owed && self.standing() == Some(RetryableJobState::Orphan);
-        orphan && self.ended.is_some() && self.unfinished.is_some() && !self.tape.has_gap()
+        let orphan = self.is_undelivered && self.state() == Some(RetryableJobState::Orphan);
+        orphan && self.ended.is_some() && self.unfinished.is_some() && !self.answer.has_gap()
     }
 }
 
 /// Returns the error for an answer that is lost.
-pub(in super::super) fn unknown() -> Arc<StoredAnswer> {
-    let (head, body) = written(&Error::Upstream(UpstreamFault::Unknown));
+pub(in super::super) fn unknown_outcome() -> Arc<StoredAnswer> {
+    let (head, body) = error_answer(&Error::Upstream(UpstreamFault::Unknown));
     Arc::new(StoredAnswer::from_bytes(head, body))
 }

@@ -20,7 +20,7 @@ pub(super) fn is_official(headers: &HeaderMap) -> bool {
 }
 
 /// Returns the name of the conversation.
-pub(super) fn session(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn conversation(headers: &HeaderMap) -> Option<&[u8]> {
     let named = SESSION.into_iter().filter_map(|name| headers.get(name)).map(http::HeaderValue::as_bytes);
     named.into_iter().find(|session| !session.is_empty())
 }
@@ -51,9 +51,9 @@ mod tests {
 
     #[test]
     fn a_conversation_has_its_name_in_either_spelling() {
-        assert_eq!(session(&headers(&[("session_id", "old")])), Some(&b"old"[..]));
-        assert_eq!(session(&headers(&[("session_id", "old"), ("session-id", "new")])), Some(&b"new"[..]));
-        assert_eq!(session(&headers(&[("session_id", "old"), ("session-id", "")])), Some(&b"old"[..]));
-        assert_eq!(session(&headers(&[("thread-id", "t")])), None);
+        assert_eq!(conversation(&headers(&[("session_id", "old")])), Some(&b"old"[..]));
+        assert_eq!(conversation(&headers(&[("session_id", "old"), ("session-id", "new")])), Some(&b"new"[..]));
+        assert_eq!(conversation(&headers(&[("session_id", "old"), ("session-id", "")])), Some(&b"old"[..]));
+        assert_eq!(conversation(&headers(&[("thread-id", "t")])), None);
     }
 }

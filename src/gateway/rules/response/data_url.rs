@@ -6,8 +6,8 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::json::ValueSpan;
-use super::walk::JsonWalker;
+use super::body_members::ValueSpan;
+use super::json_walker::JsonWalker;
 use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{Base64Decoder, ByteSource, DataUrlError, starts_with};
@@ -23,7 +23,7 @@ const WINDOW: u64 = 48 * 1024;
 #[derive(Debug)]
 pub(super) struct DataUrl<'a> {
     body: &'a SpooledBytes,
-    url: ValueSpan,
+    span: ValueSpan,
     /// Positions in the base64: the number of characters before each one, and its place in the body. Escapes make these
     /// differ.
     marks: Vec<(u64, u64)>,
@@ -37,7 +37,7 @@ pub(super) struct DataUrl<'a> {
 struct DataUrlReader {
     /// The text before the comma, until all of it has come.
     head: String,
-    begun: bool,
+    is_in_data: bool,
     /// The number of characters after the comma.
     characters: u64,
     base64: Base64Decoder,
@@ -51,22 +51,22 @@ struct DataUrlReader {
 impl<'a> DataUrl<'a> {
     /// Walks over the text once, and checks it.
     pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
-        let mut walk = JsonWalker::between(body, url.from + 1, url.to);
-        let (mut reading, mut marks) = (DataUrlReader::default(), Vec::new());
-        while walk.text_piece(&mut |text| reading.push(text))? {
-            if let Some(fault) = reading.fault {
+        let mut walk = JsonWalker::between(body, url.start + 1, url.end);
+        let (mut reader, mut marks) = (DataUrlReader::default(), Vec::new());
+        while walk.visit_text_piece(&mut |text| reader.push(text))? {
+            if let Some(fault) = reader.fault {
                 return Ok(Err(fault));
             }
             let next = marks.last().map_or(0, |(characters, _)| characters + STRIDE);
-            if !reading.begun || (reading.characters < next && !marks.is_empty()) {
+            if !reader.is_in_data || (reader.characters < next && !marks.is_empty()) {
                 continue;
             }
             // The first mark is in the middle of the piece just read: after the comma.
-            let behind = if marks.is_empty() { reading.characters } else { 0 };
-            marks.push((reading.characters - behind, walk.place() - behind));
+            let behind = if marks.is_empty() { reader.characters } else { 0 };
+            marks.push((reader.characters - behind, walk.offset() - behind));
         }
         let window = RefCell::new((0, Vec::new()));
-        Ok(reading.finish().map(|length| Self { body, url, marks, length, window }))
+        Ok(reader.finish().map(|length| Self { body, span: url, marks, length, window }))
     }
 }
 
@@ -103,17 +103,17 @@ impl DataUrl<'_> {
         let Some((mut before, place)) = known.checked_sub(1).map(|index| self.marks[index]) else {
             return Ok(Vec::new());
         };
-        let mut walk = JsonWalker::between(self.body, place, self.url.to);
+        let mut walk = JsonWalker::between(self.body, place, self.span.end);
         let mut found = Vec::with_capacity(wanted);
         loop {
-            let on = walk.text_piece(&mut |text| {
+            let has_more = walk.visit_text_piece(&mut |text| {
                 let skipped = usize::try_from(first.saturating_sub(before)).unwrap_or(usize::MAX).min(text.len());
                 let rest = &text.as_bytes()[skipped..];
                 found.extend_from_slice(&rest[..rest.len().min(wanted - found.len())]);
                 before += text.len() as u64;
             });
             // The disk failed; the cause has been logged.
-            if !on.map_err(|_| io::Error::other("the body could not be read back"))? || found.len() == wanted {
+            if !has_more.map_err(|_| io::Error::other("the body could not be read back"))? || found.len() == wanted {
                 return Ok(found);
             }
         }
@@ -124,7 +124,7 @@ impl DataUrl<'_> {
 
 impl DataUrlReader {
     fn push(&mut self, text: &str) {
-        let Some(data) = self.head(text) else { return };
+        let Some(data) = self.strip_head(text) else { return };
         self.characters += data.len() as u64;
         if let Err(fault) = self.decode(data.as_bytes()) {
             self.fault.get_or_insert(fault);
@@ -132,8 +132,8 @@ impl DataUrlReader {
     }
 
     /// Takes the characters before the comma, and returns those after it.
-    fn head<'t>(&mut self, text: &'t str) -> Option<&'t str> {
-        if self.begun {
+    fn strip_head<'t>(&mut self, text: &'t str) -> Option<&'t str> {
+        if self.is_in_data {
             return Some(text);
         }
         let (head, data) = text.split_once(',').map_or((text, None), |(head, data)| (head, Some(data)));
@@ -142,11 +142,12 @@ impl DataUrlReader {
         if data.is_none() && self.head.len() < HEAD_MAX {
             return None;
         }
-        self.begun = data.is_some() && starts_with(self.head.as_bytes(), "data:") && self.head.ends_with(";base64");
-        if !self.begun {
-            self.fault = Some(DataUrlError::beginning(self.head.as_bytes()));
+        self.is_in_data =
+            data.is_some() && starts_with(self.head.as_bytes(), "data:") && self.head.ends_with(";base64");
+        if !self.is_in_data {
+            self.fault = Some(DataUrlError::from_prefix(self.head.as_bytes()));
         }
-        data.filter(|_| self.begun)
+        data.filter(|_| self.is_in_data)
     }
 
     fn decode(&mut self, text: &[u8]) -> Result<(), DataUrlError> {
@@ -158,8 +159,8 @@ impl DataUrlReader {
 
     /// Checks that the text is complete, and returns the length of the image.
     fn finish(&self) -> Result<u64, DataUrlError> {
-        if !self.begun {
-            return Err(DataUrlError::beginning(self.head.as_bytes()));
+        if !self.is_in_data {
+            return Err(DataUrlError::from_prefix(self.head.as_bytes()));
         }
         self.base64.finish()?;
         Ok(self.decoded)
@@ -169,7 +170,7 @@ impl DataUrlReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::rules::response::json;
+    use crate::gateway::rules::response::body_members;
 
     /// Returns a file of this length.
     fn file(length: u32) -> Vec<u8> {
@@ -178,8 +179,8 @@ mod tests {
 
     fn read(url: &str) -> Result<Vec<u8>, DataUrlError> {
         let body = SpooledBytes::from(bytes::Bytes::from(format!(r#"{{"image_url":"{url}"}}"#)));
-        let (known, _) = json::read(&body, &["image_url"]).expect("JSON");
-        let image = DataUrl::read(&body, known.get("image_url").expect("a member").part).expect("readable")?;
+        let (known, _) = body_members::read_members(&body, &["image_url"]).expect("JSON");
+        let image = DataUrl::read(&body, known.get("image_url").expect("a member").span).expect("readable")?;
         let (mut all, mut buffer) = (Vec::new(), [0; 97]);
         loop {
             let count = image.read_at(all.len() as u64, &mut buffer).expect("readable");

@@ -21,7 +21,7 @@ fn judge(body: impl Into<Bytes>) -> Result<ResponseJob, Rejection> {
 }
 
 fn judge_kept(body: SpooledBytes) -> Result<ResponseJob, Rejection> {
-    crate::gateway::rules::response(body, &HeaderMap::new(), Utc::now()).map_err(|error| match error {
+    crate::gateway::rules::check_response(body, &HeaderMap::new(), Utc::now()).map_err(|error| match error {
         Error::Invalid(rejection) => rejection,
         other => panic!("{other:?}"),
     })
@@ -30,7 +30,7 @@ fn judge_kept(body: SpooledBytes) -> Result<ResponseJob, Rejection> {
 /// Returns the bytes that go upstream.
 fn sent(job: &ResponseJob) -> Vec<u8> {
     let mut all = Vec::new();
-    for piece in job.pieces() {
+    for piece in job.body_pieces() {
         let mut bytes = vec![0; usize::try_from(piece.len()).expect("a length")];
         assert_eq!(piece.read_at(0, &mut bytes).expect("readable"), bytes.len());
         all.extend(bytes);
@@ -41,7 +41,7 @@ fn sent(job: &ResponseJob) -> Vec<u8> {
 /// Returns every text of the request.
 fn texts(job: &ResponseJob) -> String {
     let mut all = String::new();
-    job.hear(|window| {
+    job.visit_texts(|window| {
         all.push_str(window);
         false
     })
@@ -86,7 +86,7 @@ fn what_the_document_does_not_list_passes_unjudged() {
             {"type": "function", "name": "size", "parameters": {"size": "1x1"}}, {"type": "namespace", "n": 2},
             {"type": "image_generation_2", "size": "1x1"}],
     }));
-    assert!(job.stream() && job.tool().is_none());
+    assert!(job.is_stream() && job.image_tool().is_none());
     let replayed = json!({"input": [
         {"type": "image_generation_call", "id": "ig_1", "result": "AAAA"}, {"type": "image_generation_call", "id": "ig_1"},
         {"type": "item_reference", "id": "ig_1"}, {"type": "function_call_output", "output": [{"type": "input_image"}]},
@@ -159,10 +159,10 @@ fn what_clients_set_without_thinking_passes() {
          "model": "gpt-image-2", "input_image_mask": null},
         {"type": "image_generation", "output_format": "webp", "output_compression": 5.0},
     ]}));
-    let tool = job.tool().expect("an image tool");
+    let tool = job.image_tool().expect("an image tool");
     assert_eq!((tool.size.to_string().as_str(), tool.format), ("3840x2160", Format::Png));
-    assert_eq!((tool.quality.as_deref(), tool.partials, tool.compression), (Some("low"), 3, 100));
-    assert!(job.is_large() && !job.stream());
+    assert_eq!((tool.quality.as_deref(), tool.partial_images, tool.compression), (Some("low"), 3, 100));
+    assert!(job.is_large() && !job.is_stream());
     assert_eq!(job.end_user(), Some("s"));
 }
 
@@ -259,7 +259,7 @@ fn a_long_conversation_is_heard_in_windows_that_cut_nothing_in_two() {
     let (mut windows, mut longest) = (0, 0);
     for needle in ["one zeppelin\nlorem", "ipsum \ntwo zeppelins\nlorem", "ipsum \nthree\n"] {
         let mut found = false;
-        job.hear(|window| {
+        job.visit_texts(|window| {
             (windows, longest) = (windows + 1, longest.max(window.len()));
             found |= window.contains(needle);
             found
@@ -274,21 +274,21 @@ fn a_long_conversation_is_heard_in_windows_that_cut_nothing_in_two() {
 fn a_tool_is_put_in_only_for_an_agent_that_has_none() {
     let agent = HeaderMap::from_iter([("originator".parse().expect("a name"), "codex_exec".parse().expect("a value"))]);
     let job = |body: &Value, headers: &HeaderMap| {
-        crate::gateway::rules::response(SpooledBytes::on_disk(body.to_string().as_bytes()), headers, Utc::now())
+        crate::gateway::rules::check_response(SpooledBytes::on_disk(body.to_string().as_bytes()), headers, Utc::now())
             .expect("a legal request")
     };
     let plain = with(&json!({"tools": [{"type": "function", "name": "image_gen"}]}));
-    assert!(job(&plain, &agent).lacks_tool() && !job(&plain, &HeaderMap::new()).lacks_tool());
+    assert!(job(&plain, &agent).may_inject_image_tool() && !job(&plain, &HeaderMap::new()).may_inject_image_tool());
     for tools in [json!([{"type": "image_generation"}]), json!([{"type": "namespace", "name": "image_gen"}])] {
-        assert!(!job(&with(&json!({ "tools": tools })), &agent).lacks_tool());
+        assert!(!job(&with(&json!({ "tools": tools })), &agent).may_inject_image_tool());
     }
-    assert!(!job(&with(&json!({"tool_choice": "none"})), &agent).lacks_tool());
-    let given = job(&plain, &agent).with_tool();
+    assert!(!job(&with(&json!({"tool_choice": "none"})), &agent).may_inject_image_tool());
+    let given = job(&plain, &agent).with_image_tool();
     let mut expected = plain.clone();
     expected["tools"].as_array_mut().expect("a list").push(json!({"type": "image_generation", "output_format": "png"}));
     assert_eq!(serde_json::from_slice::<Value>(&sent(&given)).expect("JSON"), expected);
-    assert!(given.injected() && given.tool().is_some_and(|tool| tool.format == Format::Png));
-    let again = given.without_tool();
+    assert!(given.is_tool_injected() && given.image_tool().is_some_and(|tool| tool.format == Format::Png));
+    let again = given.without_injected_tool();
     assert!(sent(&again) == plain.to_string().as_bytes(), "as it came, to the byte");
-    assert!(!again.injected() && again.tool().is_none());
+    assert!(!again.is_tool_injected() && again.image_tool().is_none());
 }

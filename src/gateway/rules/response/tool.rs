@@ -2,23 +2,23 @@
 
 use serde_json::{Map, Value};
 
+use super::body_members::{self, BodyMember, JsonType, KnownMembers};
 use super::job::{HostedTool, ImageTool, ToolSummary};
-use super::json::{self, BodyMember, JsonType, KnownMembers};
+use super::json_walker::JsonWalker;
 use super::mask;
-use super::walk::JsonWalker;
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::rules::{ImageModels, fields, image};
 use crate::gateway::spool::SpooledBytes;
 use crate::image::SizeRequest;
 use crate::tables::IMAGE_TOOL_FIELDS;
 
-const DRAWS: &str = "image_generation";
+const IMAGE_TOOL_TYPE: &str = "image_generation";
 const MASK: &str = "input_image_mask";
 /// The one tool of an agent's own that makes images.
-const NAMESPACE: (&str, &str) = ("namespace", "image_gen");
+const IMAGE_NAMESPACE: (&str, &str) = ("namespace", "image_gen");
 const NAME: &str = "name";
 /// Types of tools that the caller runs itself: the upstream only tells it how to call them.
-const RUN_BY_CALLER: [&str; 3] = ["function", "custom", NAMESPACE.0];
+const RUN_BY_CALLER: [&str; 3] = ["function", "custom", IMAGE_NAMESPACE.0];
 /// The members that are read: those in the table of the document, and the name that an agent gives its own tool.
 const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
     let mut names = [NAME; IMAGE_TOOL_FIELDS.len() + 1];
@@ -31,34 +31,34 @@ const MEMBERS: [&str; IMAGE_TOOL_FIELDS.len() + 1] = {
 };
 
 /// Checks the next tool, and notes its options if it draws.
-pub(super) fn check(
+pub(super) fn check_tool(
     models: &ImageModels,
     place: &str,
     body: &SpooledBytes,
     walk: &mut JsonWalker<'_>,
     tools: &mut ToolSummary,
 ) -> Result<(), Error> {
-    if walk.ahead()? != Some(b'{') {
-        return Err(fields::wrong_type(place, "an object", walk.value()?.shape.as_str()).into());
+    if walk.peek()? != Some(b'{') {
+        return Err(fields::wrong_type(place, "an object", walk.skip_value()?.json_type.as_str()).into());
     }
-    let from = walk.place();
-    let known = json::members(walk, &MEMBERS)?;
+    let from = walk.offset();
+    let known = body_members::object_members(walk, &MEMBERS)?;
     let name = || format!("{place}.type");
-    let kind = known.get("type").ok_or_else(|| fields::missing(name()))?;
-    if kind.shape() != JsonType::Text {
-        return Err(fields::wrong_type(&name(), "a string", kind.shape().as_str()).into());
+    let kind = known.get("type").ok_or_else(|| fields::missing_parameter(name()))?;
+    if kind.json_type() != JsonType::Text {
+        return Err(fields::wrong_type(&name(), "a string", kind.json_type().as_str()).into());
     }
     let kind = kind.parsed::<String>().unwrap_or_default();
     if !RUN_BY_CALLER.contains(&kind.as_str()) {
         tools.note_hosted(&name(), &kind);
     }
-    if kind == NAMESPACE.0 {
-        within(place, body, (from, walk.place()), tools)?;
+    if kind == IMAGE_NAMESPACE.0 {
+        note_namespace_tools(place, body, (from, walk.offset()), tools)?;
     }
-    if kind == DRAWS {
-        tools.add(draws(models, &format!("{place}."), body, &known)?);
-    } else if kind == NAMESPACE.0
-        && known.get(NAME).and_then(BodyMember::parsed::<String>).as_deref() == Some(NAMESPACE.1)
+    if kind == IMAGE_TOOL_TYPE {
+        tools.add(check_image_tool(models, &format!("{place}."), body, &known)?);
+    } else if kind == IMAGE_NAMESPACE.0
+        && known.get(NAME).and_then(BodyMember::parsed::<String>).as_deref() == Some(IMAGE_NAMESPACE.1)
     {
         tools.note_own();
     }
@@ -66,14 +66,19 @@ pub(super) fn check(
 }
 
 /// Notes the types of the tools in a namespace.
-fn within(place: &str, body: &SpooledBytes, (from, to): (u64, u64), tools: &mut ToolSummary) -> Result<(), Error> {
-    let known = json::members(&mut JsonWalker::between(body, from, to), &["tools"])?;
-    let Some(inner) = known.get("tools").filter(|inner| inner.shape() == JsonType::Array) else { return Ok(()) };
-    JsonWalker::through(body, inner.part).array(&mut |walk, index| {
-        if walk.ahead()? != Some(b'{') {
-            return walk.value().map(drop);
+fn note_namespace_tools(
+    place: &str,
+    body: &SpooledBytes,
+    (from, to): (u64, u64),
+    tools: &mut ToolSummary,
+) -> Result<(), Error> {
+    let known = body_members::object_members(&mut JsonWalker::between(body, from, to), &["tools"])?;
+    let Some(inner) = known.get("tools").filter(|inner| inner.json_type() == JsonType::Array) else { return Ok(()) };
+    JsonWalker::over_span(body, inner.span).visit_array(&mut |walk, index| {
+        if walk.peek()? != Some(b'{') {
+            return walk.skip_value().map(drop);
         }
-        let kind = json::members(walk, &["type"])?.get("type").and_then(BodyMember::parsed::<String>);
+        let kind = body_members::object_members(walk, &["type"])?.get("type").and_then(BodyMember::parsed::<String>);
         let name = format!("{place}.tools[{index}].type");
         kind.filter(|kind| !RUN_BY_CALLER.contains(&kind.as_str()))
             .iter()
@@ -86,45 +91,50 @@ fn within(place: &str, body: &SpooledBytes, (from, to): (u64, u64), tools: &mut 
 const CHOICES: [&str; 1] = ["allowed_tools"];
 
 /// Returns the hosted tools that a choice names.
-pub(super) fn chosen(choice: &[u8]) -> Vec<HostedTool> {
+pub(super) fn hosted_tools_of_choice(choice: &[u8]) -> Vec<HostedTool> {
     let choice: Value = serde_json::from_slice(choice).unwrap_or_default();
     let own = ("tool_choice.type".to_owned(), choice.get("type"));
     let listed = choice.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate();
     let listed = listed.map(|(index, tool)| (format!("tool_choice.tools[{index}].type"), tool.get("type")));
     let named = std::iter::once(own).chain(listed).filter_map(|(place, kind)| Some((place, kind?.as_str()?)));
     let hosted = named.filter(|(_, kind)| !RUN_BY_CALLER.contains(kind) && !CHOICES.contains(kind));
-    hosted.map(|(place, kind)| HostedTool { place, kind: kind.to_owned() }).collect()
+    hosted.map(|(place, kind)| HostedTool { path: place, kind: kind.to_owned() }).collect()
 }
 
-fn draws(models: &ImageModels, place: &str, body: &SpooledBytes, known: &KnownMembers) -> Result<ImageTool, Error> {
+fn check_image_tool(
+    models: &ImageModels,
+    place: &str,
+    body: &SpooledBytes,
+    known: &KnownMembers,
+) -> Result<ImageTool, Error> {
     let mut found = Map::new();
     for (name, member) in known.iter().filter(|(name, _)| *name != MASK) {
         found.insert(name.to_owned(), scalar(&format!("{place}{name}"), member)?);
     }
-    let model = models.of(found.get("model").and_then(Value::as_str));
-    image::fidelity(place, &model, &mut found)?;
-    image::transparency(place, &model, &found)?;
+    let model = models.model_or_default(found.get("model").and_then(Value::as_str));
+    image::remove_input_fidelity(place, &model, &mut found)?;
+    image::check_transparency(place, &model, &found)?;
     if let Some(other) = known.other() {
-        return Err(fields::unknown(format!("{place}{other}")).into());
+        return Err(fields::unknown_parameter(format!("{place}{other}")).into());
     }
-    fields::check_narrowed(place, IMAGE_TOOL_FIELDS, |field| models.narrow(&model, field), &mut found)?;
-    image::together(place, &model, &found)?;
+    fields::check_restricted(place, IMAGE_TOOL_FIELDS, |field| models.restriction(&model, field), &mut found)?;
+    image::check_format_combinations(place, &model, &found)?;
     let text = |key: &str| found.get(key).and_then(Value::as_str);
     let number = |key: &str| found.get(key).and_then(Value::as_i64);
-    known.get(MASK).map_or(Ok(()), |mask| mask::check(&format!("{place}{MASK}"), body, mask.part))?;
+    known.get(MASK).map_or(Ok(()), |mask| mask::check_mask(&format!("{place}{MASK}"), body, mask.span))?;
     // The table has checked all values against their limits.
     Ok(ImageTool {
         size: text("size").and_then(|size| size.parse::<SizeRequest>().ok()).unwrap_or_default(),
         quality: text("quality").map(str::to_owned),
         format: text("output_format").and_then(|format| format.parse().ok()).unwrap_or_default(),
         compression: number("output_compression").and_then(|level| u8::try_from(level).ok()).unwrap_or(100),
-        partials: number("partial_images").and_then(|partials| u32::try_from(partials).ok()).unwrap_or(0),
+        partial_images: number("partial_images").and_then(|partials| u32::try_from(partials).ok()).unwrap_or(0),
     })
 }
 
 /// Returns a value. An array or object is returned empty, because no field of a tool except the mask may be one.
 fn scalar(name: &str, member: &BodyMember) -> Result<Value, Error> {
-    match member.shape() {
+    match member.json_type() {
         JsonType::Array => Ok(Value::Array(Vec::new())),
         JsonType::Object => Ok(Value::Object(Map::new())),
         _ => member.parsed().ok_or_else(|| too_long(name).into()),

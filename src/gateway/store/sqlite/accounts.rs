@@ -5,9 +5,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::SqliteStore;
-use super::decode::{moment, parsed, text};
-use super::together::{SqlStatement, transact};
-use super::trail::{self, AuditEvent};
+use super::audit_trail::{self, AuditEvent};
+use super::decode::{optional_timestamp, parsed, text};
+use super::transaction::{SqlStatement, transact};
 use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, AuditContext, NewAccount, Timestamp};
 
 const KIND: &str = "account";
@@ -15,7 +15,7 @@ const KIND: &str = "account";
 /// Returns `None` if the store has an account of its own with that name.
 pub(super) async fn sync(
     store: &SqliteStore,
-    fresh: AccountId,
+    new_id: AccountId,
     spec: AccountSpec<'_>,
 ) -> sqlx::Result<Option<AccountRow>> {
     if let Some(account) =
@@ -31,7 +31,7 @@ pub(super) async fn sync(
          kind = excluded.kind, protocol = excluded.protocol, tier = excluded.tier, absent_since = NULL \
          WHERE accounts.source = 'file'",
     )
-    .bind(fresh.as_str())
+    .bind(new_id.as_str())
     .bind(spec.name)
     .bind(spec.kind)
     .bind(spec.protocol)
@@ -52,8 +52,8 @@ fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
 
 pub(super) async fn insert(
     pool: &SqlitePool,
-    act: &AuditContext,
-    fresh: AccountId,
+    audit: &AuditContext,
+    new_id: AccountId,
     new: &NewAccount,
 ) -> sqlx::Result<AccountRow> {
     transact!(pool, |transaction| {
@@ -61,23 +61,23 @@ pub(super) async fn insert(
             "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at, settings, sealed) \
              VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
         )
-        .bind(fresh.as_str())
+        .bind(new_id.as_str())
         .bind(&new.name)
         .bind(&new.kind)
         .bind(&new.protocol)
         .bind(&new.tier)
-        .bind(act.at.to_string())
+        .bind(audit.at.to_string())
         .bind(&new.settings)
-        .bind(&new.sealed)
+        .bind(&new.sealed_credentials)
         .execute(&mut *transaction)
         .await?;
         // A token under this name would belong to a deleted account.
-        forget_token(&new.name).execute(&mut *transaction).await?;
+        delete_token_statement(&new.name).execute(&mut *transaction).await?;
         let details = json!({"kind": new.kind, "protocol": new.protocol, "tier": new.tier});
-        trail::write(
+        audit_trail::write(
             &mut transaction,
-            act,
-            AuditEvent::new("account.add", KIND, fresh.as_str(), &new.name).with(details),
+            audit,
+            AuditEvent::new("account.add", KIND, new_id.as_str(), &new.name).with_details(details),
         )
         .await?;
         find(&mut transaction, &new.name).await?.ok_or(sqlx::Error::RowNotFound)?
@@ -86,18 +86,18 @@ pub(super) async fn insert(
 
 pub(super) async fn change(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     name: &str,
     change: AccountChange,
 ) -> sqlx::Result<Option<AccountRow>> {
     transact!(pool, |transaction| {
         let Some(before) = find(&mut transaction, name).await? else { return Ok(None) };
-        let entry = entry(&before, &change);
-        for statement in statements(name, change, act.at) {
+        let event = audit_event(&before, &change);
+        for statement in statements(name, change, audit.at) {
             statement.execute(&mut *transaction).await?;
         }
-        if let Some(entry) = entry {
-            trail::write(&mut transaction, act, entry).await?;
+        if let Some(entry) = event {
+            audit_trail::write(&mut transaction, audit, entry).await?;
         }
         find(&mut transaction, name).await?
     })
@@ -105,21 +105,21 @@ pub(super) async fn change(
 
 /// Returns the row of the audit trail. A cooldown is not a decision of an actor, and a change without effect changes
 /// nothing, so neither gets a row.
-fn entry<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<AuditEvent<'a>> {
+fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<AuditEvent<'a>> {
     let entry = |action| Some(AuditEvent::new(action, KIND, account.id.as_str(), &account.name));
     match change {
         AccountChange::Disable { reason } if account.disabled_at.is_none() => {
-            entry("account.disable").map(|entry| entry.with(json!({"reason": reason})))
+            entry("account.disable").map(|entry| entry.with_details(json!({"reason": reason})))
         }
-        AccountChange::Enable if account.disabled_at.is_some() || account.cooling_until.is_some() => {
+        AccountChange::Enable if account.disabled_at.is_some() || account.cooldown_until.is_some() => {
             entry("account.enable")
         }
-        AccountChange::Reseal(_) => entry("account.rotate"),
+        AccountChange::ReplaceCredentials(_) => entry("account.rotate"),
         AccountChange::Disable { .. }
         | AccountChange::Enable
-        | AccountChange::Cool { .. }
-        | AccountChange::Thaw
-        | AccountChange::Fail(_) => None,
+        | AccountChange::StartCooldown { .. }
+        | AccountChange::EndCooldown
+        | AccountChange::SetEjection(_) => None,
     }
 }
 
@@ -140,8 +140,8 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             )
             .bind(name),
         ],
-        AccountChange::Fail(failing) => {
-            let (since, until) = failing.as_ref().map(|failing| (failing.since, failing.until)).unzip();
+        AccountChange::SetEjection(ejection) => {
+            let (since, until) = ejection.as_ref().map(|failing| (failing.since, failing.until)).unzip();
             vec![
                 sqlx::query(
                     "UPDATE accounts SET failing_until = $2, failing_since = $3, failing_reason = $4 WHERE name = $1",
@@ -149,10 +149,10 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
                 .bind(name)
                 .bind(until.map(|until| until.to_string()))
                 .bind(since.map(|since| since.to_string()))
-                .bind(failing.map(|failing| failing.reason)),
+                .bind(ejection.map(|failing| failing.reason)),
             ]
         }
-        AccountChange::Cool { until, cause } => vec![
+        AccountChange::StartCooldown { until, cause } => vec![
             sqlx::query(
                 "UPDATE accounts SET cooling_until = $2, cooling_cause = $3 \
                  WHERE name = $1 AND (cooling_until IS NULL OR cooling_until < $2)",
@@ -161,29 +161,29 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             .bind(until.to_string())
             .bind(cause),
         ],
-        AccountChange::Thaw => vec![
+        AccountChange::EndCooldown => vec![
             sqlx::query(
                 "UPDATE accounts SET cooling_until = NULL, cooling_cause = NULL WHERE name = $1 AND cooling_until <= $2",
             )
             .bind(name)
             .bind(at.to_string()),
         ],
-        AccountChange::Reseal(sealed) => vec![
+        AccountChange::ReplaceCredentials(sealed) => vec![
             sqlx::query("UPDATE accounts SET sealed = $2 WHERE name = $1").bind(name).bind(sealed),
-            forget_token(name),
+            delete_token_statement(name),
         ],
     }
 }
 
-pub(super) async fn delete(pool: &SqlitePool, act: &AuditContext, name: &str) -> sqlx::Result<bool> {
+pub(super) async fn delete(pool: &SqlitePool, audit: &AuditContext, name: &str) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar(
             "DELETE FROM accounts WHERE name = $1 AND (source = 'store' OR absent_since IS NOT NULL) RETURNING id",
         );
         let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
         let Some(id) = id else { return Ok(false) };
-        forget_token(name).execute(&mut *transaction).await?;
-        trail::write(&mut transaction, act, AuditEvent::new("account.delete", KIND, &id, name)).await?;
+        delete_token_statement(name).execute(&mut *transaction).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::new("account.delete", KIND, &id, name)).await?;
         true
     })
 }
@@ -199,19 +199,19 @@ pub(super) async fn mark_absent(pool: &SqlitePool, in_file: &[&str], at: Timesta
 
 pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<AccountRow>> {
     let rows = sqlx::query("SELECT * FROM accounts ORDER BY name").fetch_all(pool).await?;
-    rows.iter().map(account).collect()
+    rows.iter().map(account_from_row).collect()
 }
 
 async fn find(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<AccountRow>> {
     let row = sqlx::query("SELECT * FROM accounts WHERE name = $1").bind(name).fetch_optional(connection).await?;
-    row.map(|row| account(&row)).transpose()
+    row.map(|row| account_from_row(&row)).transpose()
 }
 
-fn forget_token(account: &str) -> SqlStatement<'_> {
+fn delete_token_statement(account: &str) -> SqlStatement<'_> {
     sqlx::query("DELETE FROM tokens WHERE account = $1").bind(account)
 }
 
-fn account(row: &SqliteRow) -> sqlx::Result<AccountRow> {
+fn account_from_row(row: &SqliteRow) -> sqlx::Result<AccountRow> {
     Ok(AccountRow {
         id: text(row, "id")?,
         name: text(row, "name")?,
@@ -219,16 +219,16 @@ fn account(row: &SqliteRow) -> sqlx::Result<AccountRow> {
         protocol: text(row, "protocol")?,
         tier: text(row, "tier")?,
         source: text(row, "source")?,
-        disabled_at: moment(row, "disabled_at")?,
+        disabled_at: optional_timestamp(row, "disabled_at")?,
         disabled_reason: row.try_get("disabled_reason")?,
         settings: row.try_get("settings")?,
-        sealed: row.try_get("sealed")?,
-        cooling_until: moment(row, "cooling_until")?,
-        cooling_cause: row.try_get("cooling_cause")?,
-        failing_until: moment(row, "failing_until")?,
-        failing_since: moment(row, "failing_since")?,
-        failing_reason: row.try_get("failing_reason")?,
-        absent_since: moment(row, "absent_since")?,
+        sealed_credentials: row.try_get("sealed")?,
+        cooldown_until: optional_timestamp(row, "cooling_until")?,
+        cooldown_cause: row.try_get("cooling_cause")?,
+        ejected_until: optional_timestamp(row, "failing_until")?,
+        ejected_since: optional_timestamp(row, "failing_since")?,
+        ejection_reason: row.try_get("failing_reason")?,
+        absent_since: optional_timestamp(row, "absent_since")?,
         created_at: parsed(row, "created_at")?,
     })
 }

@@ -2,8 +2,8 @@
 
 use sqlx::{Row, SqlitePool};
 
-use super::together::{self, SqlStatement};
-use super::trouble::during;
+use super::error_conversion::during;
+use super::transaction::{self, SqlStatement};
 use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, WrappedDataKeys};
 use crate::gateway::store::{MasterKey, StoreError, Timestamp};
 
@@ -41,7 +41,7 @@ pub(super) async fn insert(pool: &SqlitePool, keys: &DataKeys, master: &MasterKe
             .bind(now.clone())
     };
     let statements = keys.wrap(master)?.map(insert).into();
-    together::run(pool, statements).await.map_err(during("storing the data keys"))?;
+    transaction::run_all(pool, statements).await.map_err(during("storing the data keys"))?;
     Ok(())
 }
 
@@ -51,6 +51,6 @@ pub(super) async fn rewrap(pool: &SqlitePool, keys: &DataKeys, master: &MasterKe
         sqlx::query("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)
     };
     let statements = keys.wrap(master)?.map(update).into();
-    together::run(pool, statements).await.map_err(during("wrapping the data keys"))?;
+    transaction::run_all(pool, statements).await.map_err(during("wrapping the data keys"))?;
     Ok(())
 }

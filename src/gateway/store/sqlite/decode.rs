@@ -22,13 +22,13 @@ where
 }
 
 /// Decodes a nullable cell that holds a time.
-pub(super) fn moment(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
+pub(super) fn optional_timestamp(row: &SqliteRow, column: &str) -> sqlx::Result<Option<Timestamp>> {
     let text: Option<&str> = row.try_get(column)?;
     text.map(str::parse).transpose().map_err(|error: chrono::ParseError| sqlx::Error::Decode(error.into()))
 }
 
 /// Decodes a nullable cell that holds one of a few words.
-pub(super) fn word<T>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
+pub(super) fn optional_parsed<T>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
 where
     T: FromStr<Err: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
@@ -37,7 +37,7 @@ where
 }
 
 /// Decodes a count that may be unknown.
-pub(super) fn count<T: TryFrom<i64>>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
+pub(super) fn optional_count<T: TryFrom<i64>>(row: &SqliteRow, column: &str) -> sqlx::Result<Option<T>>
 where
     T::Error: std::error::Error + Send + Sync + 'static,
 {

@@ -11,16 +11,16 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::SqliteStore;
-use super::decode::{hash, moment, parsed, text, word};
-use super::together::transact;
-use super::trail::{self, AuditEvent};
-use super::trouble::during;
+use super::audit_trail::{self, AuditEvent};
+use super::decode::{hash, optional_parsed, optional_timestamp, parsed, text};
+use super::error_conversion::during;
+use super::transaction::transact;
 use crate::gateway::store::{
     AuditContext, KeyChange, KeyChangeOutcome, KeyCheck, KeyFilter, KeyHash, KeyId, KeyRow, KeyStore, ListPage,
     SecretRotation, StoreError, Timestamp, UserId,
 };
 
-pub(super) use change::{hand_over, lock_those_of};
+pub(super) use change::{assign_unowned_keys, lock_keys_in_group};
 
 const KIND: &str = "key";
 /// Keys deleted within this time count against the limit of their user, one in [`DELETED_SHARE`] (ours).
@@ -40,8 +40,8 @@ use select_keys;
 
 #[async_trait]
 impl KeyStore for SqliteStore {
-    async fn insert_key(&self, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> Result<bool, StoreError> {
-        insert(&self.writer, act, key, at_most).await.map_err(during("storing a key"))
+    async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError> {
+        insert(&self.writer, audit, key, max_keys).await.map_err(during("storing a key"))
     }
 
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
@@ -53,46 +53,46 @@ impl KeyStore for SqliteStore {
         list(&self.readers).await.map_err(during("listing keys"))
     }
 
-    async fn page_keys(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
+    async fn list_keys_page(&self, filter: &KeyFilter, now: Timestamp) -> Result<ListPage<KeyRow>, StoreError> {
         page::page(&self.readers, filter, now).await.map_err(during("listing keys"))
     }
 
     async fn change_key(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
         changes: &[KeyChange],
     ) -> Result<KeyChangeOutcome, StoreError> {
-        change::change(&self.writer, act, handle, owner, changes).await.map_err(during("changing a key"))
+        change::change(&self.writer, audit, handle, owner, changes).await.map_err(during("changing a key"))
     }
 
     async fn rotate_key(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         key: &KeyId,
         owner: Option<&UserId>,
-        next: SecretRotation,
+        rotation: SecretRotation,
     ) -> Result<KeyChangeOutcome, StoreError> {
-        change::rotate(&self.writer, act, key, owner, next).await.map_err(during("rotating a key"))
+        change::rotate(&self.writer, audit, key, owner, rotation).await.map_err(during("rotating a key"))
     }
 
-    async fn keys_after(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError> {
-        after(&self.readers, revision).await.map_err(during("looking for changed keys"))
+    async fn keys_changed_since(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError> {
+        changed_since(&self.readers, revision).await.map_err(during("looking for changed keys"))
     }
 
-    async fn touch_keys(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
-        touch(&self.writer, keys, at).await.map_err(during("noting the use of keys"))
+    async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
+        record_use(&self.writer, keys, at).await.map_err(during("noting the use of keys"))
     }
 }
 
-async fn insert(pool: &SqlitePool, act: &AuditContext, key: &KeyRow, at_most: Option<u32>) -> sqlx::Result<bool> {
+async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> sqlx::Result<bool> {
     let details = json!({"public_id": key.public_id, "user": key.user_name, "group": key.group_name,
         "expires_at": key.expires_at});
-    let entry = AuditEvent::new("key.create", KIND, key.id.as_str(), &key.name).with(details);
+    let event = AuditEvent::new("key.create", KIND, key.id.as_str(), &key.name).with_details(details);
     transact!(pool, |transaction| {
-        if let Some(at_most) = at_most
-            && count_of(&mut transaction, &key.user, key.created_at).await? >= i64::from(at_most)
+        if let Some(at_most) = max_keys
+            && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(at_most)
         {
             return Ok(false);
         }
@@ -111,7 +111,7 @@ async fn insert(pool: &SqlitePool, act: &AuditContext, key: &KeyRow, at_most: Op
         .bind(key.latest_end.map(|moment| moment.to_string()))
         .execute(&mut *transaction)
         .await?;
-        trail::write(&mut transaction, act, entry).await?;
+        audit_trail::write(&mut transaction, audit, event).await?;
         true
     })
 }
@@ -119,7 +119,7 @@ async fn insert(pool: &SqlitePool, act: &AuditContext, key: &KeyRow, at_most: Op
 /// Returns the number of keys of a user that count against the limit: those that exist, or a tenth of those deleted
 /// within a day. Rows of deleted keys stay, because records name them; a member must not grow the table by making and
 /// deleting keys.
-async fn count_of(connection: &mut SqliteConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
+async fn count_against_limit(connection: &mut SqliteConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
     let count = sqlx::query_scalar(
         "SELECT max(count(*) FILTER (WHERE deleted_at IS NULL), \
          count(*) FILTER (WHERE deleted_at > $2) / $3) FROM keys WHERE user_id = $1",
@@ -133,20 +133,20 @@ async fn find(connection: &mut SqliteConnection, handle: &str, owner: Option<&Us
         "WHERE (keys.id = $1 OR keys.public_id = $1) AND keys.deleted_at IS NULL AND coalesce($2, keys.user_id) = keys.user_id"
     ));
     let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
-    query.fetch_optional(connection).await?.map(|row| key(&row)).transpose()
+    query.fetch_optional(connection).await?.map(|row| key_from_row(&row)).transpose()
 }
 
 /// Returns the key, even if it is deleted.
-async fn again(connection: &mut SqliteConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
-    key(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+async fn get_existing(connection: &mut SqliteConnection, id: &KeyId) -> sqlx::Result<KeyRow> {
+    key_from_row(&sqlx::query(select_keys!("WHERE keys.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
 
 async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<KeyRow>> {
     let query = sqlx::query(select_keys!("WHERE keys.deleted_at IS NULL ORDER BY keys.created_at, keys.rowid"));
-    query.fetch_all(pool).await?.iter().map(key).collect()
+    query.fetch_all(pool).await?.iter().map(key_from_row).collect()
 }
 
-async fn after(pool: &SqlitePool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> {
+async fn changed_since(pool: &SqlitePool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> {
     // CROSS JOIN fixes the order of the tables, so that the index on revisions comes first, whatever the planner
     // prefers.
     let query = sqlx::query(
@@ -157,10 +157,10 @@ async fn after(pool: &SqlitePool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> 
          FROM keys CROSS JOIN users ON users.id = keys.user_id CROSS JOIN groups ON groups.id = keys.group_id \
          WHERE keys.revision > $1 AND ($1 > 0 OR keys.deleted_at IS NULL) ORDER BY keys.revision",
     );
-    query.bind(revision).fetch_all(pool).await?.iter().map(check).collect()
+    query.bind(revision).fetch_all(pool).await?.iter().map(key_check_from_row).collect()
 }
 
-async fn touch(pool: &SqlitePool, keys: &[KeyId], at: Timestamp) -> sqlx::Result<()> {
+async fn record_use(pool: &SqlitePool, keys: &[KeyId], at: Timestamp) -> sqlx::Result<()> {
     sqlx::query("UPDATE keys SET last_used_at = $2 WHERE id IN (SELECT value FROM json_each($1))")
         .bind(json!(keys).to_string())
         .bind(at.to_string())
@@ -169,30 +169,30 @@ async fn touch(pool: &SqlitePool, keys: &[KeyId], at: Timestamp) -> sqlx::Result
     Ok(())
 }
 
-fn key(row: &SqliteRow) -> sqlx::Result<KeyRow> {
+fn key_from_row(row: &SqliteRow) -> sqlx::Result<KeyRow> {
     Ok(KeyRow {
         id: text(row, "id")?,
         public_id: text(row, "public_id")?,
         name: text(row, "name")?,
         user: text(row, "user_id")?,
         user_name: row.try_get("user_name")?,
-        user_disabled_at: moment(row, "user_disabled_at")?,
+        user_disabled_at: optional_timestamp(row, "user_disabled_at")?,
         group: text(row, "group_id")?,
         group_name: text(row, "group_name")?,
         hash: KeyHash(hash(row, "hash")?),
-        previous_until: moment(row, "previous_until")?,
+        previous_until: optional_timestamp(row, "previous_until")?,
         created_at: parsed(row, "created_at")?,
-        expires_at: moment(row, "expires_at")?,
-        last_used_at: moment(row, "last_used_at")?,
-        disabled_at: moment(row, "disabled_at")?,
-        locked: word(row, "locked")?,
-        latest_end: moment(row, "latest_end")?,
-        deleted_at: moment(row, "deleted_at")?,
+        expires_at: optional_timestamp(row, "expires_at")?,
+        last_used_at: optional_timestamp(row, "last_used_at")?,
+        disabled_at: optional_timestamp(row, "disabled_at")?,
+        locked: optional_parsed(row, "locked")?,
+        latest_end: optional_timestamp(row, "latest_end")?,
+        deleted_at: optional_timestamp(row, "deleted_at")?,
     })
 }
 
-fn check(row: &SqliteRow) -> sqlx::Result<KeyCheck> {
-    let previous = moment(row, "previous_until")?;
+fn key_check_from_row(row: &SqliteRow) -> sqlx::Result<KeyCheck> {
+    let previous = optional_timestamp(row, "previous_until")?;
     let previous = previous.map(|until| Ok::<_, sqlx::Error>((KeyHash(hash(row, "previous_hash")?), until)));
     Ok(KeyCheck {
         id: text(row, "id")?,
@@ -201,9 +201,9 @@ fn check(row: &SqliteRow) -> sqlx::Result<KeyCheck> {
         group_name: text(row, "group_name")?,
         hash: KeyHash(hash(row, "hash")?),
         previous: previous.transpose()?,
-        expires_at: moment(row, "expires_at")?,
-        refused: row.try_get("refused")?,
-        deleted: row.try_get("deleted")?,
+        expires_at: optional_timestamp(row, "expires_at")?,
+        is_refused: row.try_get("refused")?,
+        is_deleted: row.try_get("deleted")?,
         revision: row.try_get("revision")?,
     })
 }

@@ -13,8 +13,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, SqlitePool};
 
 use super::SqliteStore;
-use super::trouble::{during, during_migration};
-use super::unlock::data_keys;
+use super::data_key_unlock::load_or_create_data_keys;
+use super::error_conversion::{during, during_migration};
 use crate::gateway::store::data_dir::{DataDir, open_private};
 use crate::gateway::store::{MasterKey, StoreError};
 
@@ -30,63 +30,67 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Reads are short and in memory, so more connections than cores would only wait for each other.
-const READERS: u32 = 4;
+const READER_CONNECTIONS: u32 = 4;
 
 /// The size of the log that a checkpoint leaves after a burst.
-const LOG_KEPT: &str = "16777216";
+const LOG_SIZE_LIMIT: &str = "16777216";
 
-pub(super) async fn open(path: &Path, given: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
+pub(super) async fn open(path: &Path, configured_key: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
     let path = path.to_owned();
-    let (data_dir, lock) = blocking(move || {
-        let data_dir = DataDir::prepare(&path)?;
+    let (data_dir, lock) = run_blocking(move || {
+        let data_dir = DataDir::create_or_open(&path)?;
         let lock = data_dir.lock_for_opening()?;
-        refuse_losses(&data_dir)?;
-        open_private(&data_dir.database()).map_err(StoreError::io("opening imagate.db"))?;
+        check_not_lost(&data_dir)?;
+        open_private(&data_dir.database_path()).map_err(StoreError::io("opening imagate.db"))?;
         Ok((data_dir, lock))
     })
     .await?;
-    open_locked(data_dir, lock, given).await
+    open_locked(data_dir, lock, configured_key).await
 }
 
-async fn open_locked(data_dir: DataDir, lock: File, given: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
+async fn open_locked(
+    data_dir: DataDir,
+    lock: File,
+    configured_key: Option<MasterKey>,
+) -> Result<SqliteStore, StoreError> {
     let options = connect_options(&data_dir);
     let writer = pool(1).connect_with(options.clone()).await.map_err(during("opening the database"))?;
-    refuse_foreign(&writer).await?;
+    check_own_database(&writer).await?;
     MIGRATIONS.run(&writer).await.map_err(during_migration(known_version()))?;
-    let (keys, given) = data_keys(&writer, &data_dir, given).await?;
+    let (keys, given) = load_or_create_data_keys(&writer, &data_dir, configured_key).await?;
     let (vault, pepper) = keys.into_parts()?;
-    let place = data_dir.clone();
-    blocking(move || {
-        place.mark();
+    let marked_dir = data_dir.clone();
+    run_blocking(move || {
+        marked_dir.write_marker();
         // The next process that opens the database finds the marker.
         drop(lock);
         Ok(())
     })
     .await?;
-    let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-    Ok(SqliteStore { writer, readers, data_dir, given, vault, pepper })
+    let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
+    Ok(SqliteStore { writer, readers, data_dir, configured_key: given, vault, pepper })
 }
 
 /// A directory that was in use and lost its database must not become a new installation: every key would be invalid,
 /// and the first visitor could use the first-run page.
-fn refuse_losses(data_dir: &DataDir) -> Result<(), StoreError> {
-    let size = match std::fs::metadata(data_dir.database()) {
+fn check_not_lost(data_dir: &DataDir) -> Result<(), StoreError> {
+    let size = match std::fs::metadata(data_dir.database_path()) {
         Ok(metadata) => metadata.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(error) => return Err(StoreError::io("looking for imagate.db")(error)),
     };
-    let traces = if size == 0 { data_dir.traces() } else { Vec::new() };
+    let traces = if size == 0 { data_dir.files_of_lost_database() } else { Vec::new() };
     if traces.is_empty() {
         return Ok(());
     }
     Err(StoreError::damaged(format!(
         "{} is missing or empty, but these files show that it was in use: {}; restore the database from a backup, or move these files away to start with an empty database, without the former keys",
-        data_dir.database().display(),
+        data_dir.database_path().display(),
         traces.join(", "),
     )))
 }
 
-async fn refuse_foreign(writer: &SqlitePool) -> Result<(), StoreError> {
+async fn check_own_database(writer: &SqlitePool) -> Result<(), StoreError> {
     let (application, tables): (i64, i64) = sqlx::query_as(
         "SELECT (SELECT application_id FROM pragma_application_id), \
                 (SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' AND name <> '_sqlx_migrations')",
@@ -107,14 +111,14 @@ fn known_version() -> i64 {
 
 fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
-        .filename(data_dir.database())
+        .filename(data_dir.database_path())
         // The file exists by now, with the right permissions.
         .create_if_missing(false)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
-        .pragma("journal_size_limit", LOG_KEPT)
+        .pragma("journal_size_limit", LOG_SIZE_LIMIT)
         .pragma("trusted_schema", "OFF")
         // macOS: only this writes to the disk itself (fsync(2) there). On other systems neither has an effect.
         .pragma("fullfsync", "ON")
@@ -132,7 +136,7 @@ fn pool(size: u32) -> SqlitePoolOptions {
         .max_lifetime(None)
 }
 
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {

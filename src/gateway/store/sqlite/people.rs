@@ -7,13 +7,13 @@ mod tokens;
 mod users;
 
 #[cfg(test)]
-pub(super) use sessions::{EACH_USER_A_DAY, FULL, STRANGERS_A_DAY};
+pub(super) use sessions::{REFUSAL_LIMIT_REACHED, UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
 
 use async_trait::async_trait;
 
 use super::SqliteStore;
-use super::trail;
-use super::trouble::during;
+use super::audit_trail;
+use super::error_conversion::during;
 use crate::gateway::store::{
     AdminTokenRow, AuditContext, AuditFilter, AuditRow, GroupDeletionOutcome, GroupId, GroupRow, LinkRedemption,
     LinkRow, ListPage, NewLink, NewSession, NewUser, PasswordHash, PeopleStore, PublicId, SecretHash, SessionId,
@@ -22,12 +22,12 @@ use crate::gateway::store::{
 
 #[async_trait]
 impl PeopleStore for SqliteStore {
-    async fn ensure_user(&self, act: &AuditContext, name: &str) -> Result<UserRow, StoreError> {
-        users::ensure(self, act, UserId::random()?, name).await.map_err(during("storing a user"))
+    async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError> {
+        users::ensure(self, audit, UserId::random()?, name).await.map_err(during("storing a user"))
     }
 
-    async fn ensure_group(&self, act: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
-        groups::ensure(self, act, GroupId::random()?, name).await.map_err(during("storing a group"))
+    async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError> {
+        groups::ensure(self, audit, GroupId::random()?, name).await.map_err(during("storing a group"))
     }
 
     async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError> {
@@ -35,52 +35,54 @@ impl PeopleStore for SqliteStore {
         found.await.map_err(during("looking up a user"))
     }
 
-    async fn password_of(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError> {
-        users::password(&self.readers, user).await.map_err(during("looking up a password"))
+    async fn password_hash(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError> {
+        users::password_hash(&self.readers, user).await.map_err(during("looking up a password"))
     }
 
-    async fn page_users(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
+    async fn list_users_page(&self, filter: &UserFilter) -> Result<ListPage<UserRow>, StoreError> {
         users::page(&self.readers, filter).await.map_err(during("listing users"))
     }
 
     async fn invite_user(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &NewUser,
         link: &NewLink,
     ) -> Result<UserChangeOutcome, StoreError> {
-        users::invite(&self.writer, act, &UserId::random()?, user, link).await.map_err(during("inviting a user"))
+        users::invite(&self.writer, audit, &UserId::random()?, user, link).await.map_err(during("inviting a user"))
     }
 
     async fn change_user(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         changes: &[UserChange],
     ) -> Result<UserChangeOutcome, StoreError> {
-        users::change(&self.writer, act, handle, changes).await.map_err(during("changing a user"))
+        users::change(&self.writer, audit, handle, changes).await.map_err(during("changing a user"))
     }
 
     async fn set_password(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
-        keep: &SessionId,
+        kept_session: &SessionId,
     ) -> Result<(), StoreError> {
-        users::set_password(&self.writer, act, user, password, keep).await.map_err(during("storing a password"))
+        users::set_password(&self.writer, audit, user, password, kept_session)
+            .await
+            .map_err(during("storing a password"))
     }
 
     async fn is_set_up(&self) -> Result<bool, StoreError> {
         links::is_set_up(&self.readers).await.map_err(during("looking for an admin"))
     }
 
-    async fn make_setup_link(&self, act: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
-        links::make_setup(&self.writer, act, link).await.map_err(during("storing a link"))
+    async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError> {
+        links::create_setup_link(&self.writer, audit, link).await.map_err(during("storing a link"))
     }
 
-    async fn make_reset_link(&self, act: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
-        links::make_reset(&self.writer, act, user, link).await.map_err(during("storing a link"))
+    async fn make_reset_link(&self, audit: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError> {
+        links::create_reset_link(&self.writer, audit, user, link).await.map_err(during("storing a link"))
     }
 
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError> {
@@ -88,55 +90,59 @@ impl PeopleStore for SqliteStore {
         found.await.map_err(during("looking up a link"))
     }
 
-    async fn redeem(&self, act: &AuditContext, redeemed: &LinkRedemption) -> Result<Option<UserRow>, StoreError> {
-        links::redeem(&self.writer, act, &UserId::random()?, redeemed).await.map_err(during("using a link"))
+    async fn redeem_link(
+        &self,
+        audit: &AuditContext,
+        redemption: &LinkRedemption,
+    ) -> Result<Option<UserRow>, StoreError> {
+        links::redeem(&self.writer, audit, &UserId::random()?, redemption).await.map_err(during("using a link"))
     }
 
     async fn open_session(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         user: &UserId,
         password: &PasswordHash,
         session: &NewSession,
     ) -> Result<bool, StoreError> {
-        sessions::sign_in(&self.writer, act, user, password, session).await.map_err(during("opening a session"))
+        sessions::sign_in(&self.writer, audit, user, password, session).await.map_err(during("opening a session"))
     }
 
-    async fn note_refusal(&self, act: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
-        sessions::note_refusal(&self.writer, act, user).await.map_err(during("noting a refused sign-in"))
+    async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
+        sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("noting a refused sign-in"))
     }
 
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
         sessions::find(&self.readers, hash).await.map_err(during("looking up a session"))
     }
 
-    async fn touch_session(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
-        sessions::touch(&self.writer, session, at).await.map_err(during("noting the use of a session"))
+    async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
+        sessions::record_use(&self.writer, session, at).await.map_err(during("noting the use of a session"))
     }
 
     async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
         sessions::list(&self.readers, user).await.map_err(during("listing sessions"))
     }
 
-    async fn end_session(&self, act: &AuditContext, session: &SessionId) -> Result<(), StoreError> {
-        sessions::end(&self.writer, act, session).await.map_err(during("ending a session"))
+    async fn end_session(&self, audit: &AuditContext, session: &SessionId) -> Result<(), StoreError> {
+        sessions::end(&self.writer, audit, session).await.map_err(during("ending a session"))
     }
 
-    async fn end_sessions(&self, act: &AuditContext, user: &UserId) -> Result<u64, StoreError> {
-        sessions::end_all(&self.writer, act, user).await.map_err(during("ending sessions"))
+    async fn end_sessions(&self, audit: &AuditContext, user: &UserId) -> Result<u64, StoreError> {
+        sessions::end_all(&self.writer, audit, user).await.map_err(during("ending sessions"))
     }
 
-    async fn knows_address(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
-        sessions::knows(&self.readers, user, address).await.map_err(during("looking up an address"))
+    async fn has_signed_in_from(&self, user: &UserId, address: &str) -> Result<bool, StoreError> {
+        sessions::has_signed_in_from(&self.readers, user, address).await.map_err(during("looking up an address"))
     }
 
     async fn insert_admin_token(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         token: &AdminTokenRow,
         hash: &SecretHash,
     ) -> Result<(), StoreError> {
-        tokens::insert(&self.writer, act, token, hash).await.map_err(during("storing an admin token"))
+        tokens::insert(&self.writer, audit, token, hash).await.map_err(during("storing an admin token"))
     }
 
     async fn find_admin_token(
@@ -146,8 +152,8 @@ impl PeopleStore for SqliteStore {
         tokens::find(&self.readers, public_id).await.map_err(during("looking up an admin token"))
     }
 
-    async fn touch_admin_token(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError> {
-        tokens::touch(&self.writer, token, at).await.map_err(during("noting the use of an admin token"))
+    async fn record_admin_token_use(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError> {
+        tokens::record_use(&self.writer, token, at).await.map_err(during("noting the use of an admin token"))
     }
 
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
@@ -156,30 +162,30 @@ impl PeopleStore for SqliteStore {
 
     async fn delete_admin_token(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         owner: Option<&UserId>,
     ) -> Result<Option<AdminTokenRow>, StoreError> {
-        tokens::delete(&self.writer, act, handle, owner).await.map_err(during("deleting an admin token"))
+        tokens::delete(&self.writer, audit, handle, owner).await.map_err(during("deleting an admin token"))
     }
 
     async fn create_group(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         policy: Option<&str>,
     ) -> Result<Option<GroupRow>, StoreError> {
-        let made = groups::create(self, act, GroupId::random()?, name, policy).await;
+        let made = groups::create(self, audit, GroupId::random()?, name, policy).await;
         made.map_err(during("storing a group"))
     }
 
     async fn change_group(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         handle: &str,
         policy: &str,
     ) -> Result<Option<GroupRow>, StoreError> {
-        groups::change(&self.writer, act, handle, policy).await.map_err(during("changing a group"))
+        groups::change(&self.writer, audit, handle, policy).await.map_err(during("changing a group"))
     }
 
     async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError> {
@@ -190,11 +196,11 @@ impl PeopleStore for SqliteStore {
         groups::list(&self.readers).await.map_err(during("listing groups"))
     }
 
-    async fn delete_group(&self, act: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
-        groups::delete(&self.writer, act, handle).await.map_err(during("deleting a group"))
+    async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupDeletionOutcome, StoreError> {
+        groups::delete(&self.writer, audit, handle).await.map_err(during("deleting a group"))
     }
 
-    async fn page_audit(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError> {
-        trail::page(&self.readers, filter).await.map_err(during("reading the audit trail"))
+    async fn list_audit_page(&self, filter: &AuditFilter) -> Result<ListPage<AuditRow>, StoreError> {
+        audit_trail::page(&self.readers, filter).await.map_err(during("reading the audit trail"))
     }
 }

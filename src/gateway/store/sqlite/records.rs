@@ -2,16 +2,16 @@
 //!
 //! A trigger of the database counts each record in the statement that closes it.
 
-mod reading;
+mod record_queries;
 
 #[cfg(test)]
-pub(super) use reading::select;
-pub(super) use reading::{NO_LIMIT, find, list, push_key, push_user};
+pub(super) use record_queries::select_query;
+pub(super) use record_queries::{NO_LIMIT, find, list, push_key, push_user};
 
 use sqlx::SqlitePool;
 
 use super::decode::parsed;
-use super::together::SqlStatement;
+use super::transaction::SqlStatement;
 use crate::gateway::store::{JobState, KeyId, NodeId, Record, Timestamp, UserId};
 
 const OPEN: &str = "INSERT INTO records (request_id, node, created_at, operation, model, stream, state, size, quality, \
@@ -35,7 +35,7 @@ pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     ELSE attempts END \
     WHERE state = 'running' AND node = $1";
 
-const NOTE: &str =
+const UPDATE_ATTEMPTS: &str =
     "UPDATE records SET attempts = $2, account = $3, maybe_paid_twice = $4 WHERE request_id = $1 AND state = 'running'";
 
 pub(super) fn open<'q>(node: &'q NodeId, record: &'q Record) -> SqlStatement<'q> {
@@ -68,18 +68,18 @@ pub(super) fn close(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
         .bind(record.request_id.as_str())
         .bind(record.state.as_str())
         .bind(&record.error_code)
-        .bind(json(&record.delivered)?)
-        .bind(number(usage.input_tokens))
-        .bind(number(input.image_tokens))
-        .bind(number(input.text_tokens))
-        .bind(number(usage.output_tokens))
-        .bind(number(output.image_tokens))
-        .bind(number(output.text_tokens))
-        .bind(number(usage.total_tokens))
+        .bind(to_json(&record.delivered)?)
+        .bind(to_sql_integer(usage.input_tokens))
+        .bind(to_sql_integer(input.image_tokens))
+        .bind(to_sql_integer(input.text_tokens))
+        .bind(to_sql_integer(usage.output_tokens))
+        .bind(to_sql_integer(output.image_tokens))
+        .bind(to_sql_integer(output.text_tokens))
+        .bind(to_sql_integer(usage.total_tokens))
         .bind(record.cost_usd)
-        .bind(number(record.latency_ms))
-        .bind(number(record.first_byte_ms))
-        .bind(json(&record.attempts)?)
+        .bind(to_sql_integer(record.latency_ms))
+        .bind(to_sql_integer(record.first_byte_ms))
+        .bind(to_json(&record.attempts)?)
         .bind(&record.account)
         .bind(&record.fallback)
         .bind(&record.response_id)
@@ -87,14 +87,14 @@ pub(super) fn close(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
         .bind(&record.error_detail)
         .bind(&record.image_model)
         .bind(&record.host_model)
-        .bind(number(host.input_tokens))
-        .bind(number(host.output_tokens))
-        .bind(number(host.total_tokens))
+        .bind(to_sql_integer(host.input_tokens))
+        .bind(to_sql_integer(host.output_tokens))
+        .bind(to_sql_integer(host.total_tokens))
         .bind(record.maybe_paid_twice))
 }
 
-pub(super) fn note(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
-    let query = sqlx::query(NOTE).bind(record.request_id.as_str()).bind(json(&record.attempts)?);
+pub(super) fn update_attempts(record: &Record) -> sqlx::Result<SqlStatement<'_>> {
+    let query = sqlx::query(UPDATE_ATTEMPTS).bind(record.request_id.as_str()).bind(to_json(&record.attempts)?);
     Ok(query.bind(&record.account).bind(record.maybe_paid_twice))
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn interrupt_running(pool: &SqlitePool, node: &NodeId) -> sqlx:
 }
 
 /// Returns the states of the jobs with one fingerprint, newest first.
-pub(super) async fn twins(
+pub(super) async fn states_by_fingerprint(
     pool: &SqlitePool,
     fingerprint: &[u8; 32],
     since: Timestamp,
@@ -124,7 +124,7 @@ pub(super) async fn twins(
 
 /// Returns the account that made this response for this user, or for this key if there is no user. If an upstream uses
 /// an id twice, the newest counts.
-pub(super) async fn maker_of(
+pub(super) async fn account_of_response(
     pool: &SqlitePool,
     response_id: &str,
     user: &UserId,
@@ -139,10 +139,10 @@ pub(super) async fn maker_of(
 }
 
 /// Limits a count to the range of the database, which ends at 2^63.
-fn number(value: Option<u64>) -> Option<i64> {
+fn to_sql_integer(value: Option<u64>) -> Option<i64> {
     value.map(|value| i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-fn json<T: serde::Serialize>(list: &[T]) -> sqlx::Result<String> {
+fn to_json<T: serde::Serialize>(list: &[T]) -> sqlx::Result<String> {
     serde_json::to_string(list).map_err(|error| sqlx::Error::Encode(error.into()))
 }

@@ -4,14 +4,14 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqliteExecutor, SqlitePool};
 
-use super::decode::{count, hash, parsed, text};
-use super::together::SqlStatement;
+use super::decode::{hash, optional_count, parsed, text};
+use super::transaction::SqlStatement;
 use crate::gateway::store::{
     ReplayClaim, ReplayState, ReplayWrite, RequestId, RowWriteOutcome, StoredAnswerRow, StoredReplay, Timestamp,
 };
 
 /// An existing claim is replaced only if it has expired; its answer goes with it.
-const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
+const INSERT_CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
     VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (scope) DO UPDATE SET digest = excluded.digest, request_id = excluded.request_id, \
     node = excluded.node, created_at = excluded.created_at, expires_at = excluded.expires_at, \
@@ -21,8 +21,8 @@ const CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, creat
 pub(super) async fn write(connection: &mut SqliteConnection, write: &ReplayWrite) -> sqlx::Result<RowWriteOutcome> {
     let query = match write {
         ReplayWrite::Claim(row) => return claim(connection, row).await,
-        ReplayWrite::Finish { scope, request_id, done } => finish(scope, request_id, done)?,
-        ReplayWrite::Forget { scope, request_id } => forget(scope, request_id),
+        ReplayWrite::Finish { scope, request_id, done } => store_answer(scope, request_id, done)?,
+        ReplayWrite::Remove { scope, request_id } => remove(scope, request_id),
     };
     let changed = query.execute(connection).await?.rows_affected();
     Ok(if changed == 1 { RowWriteOutcome::Done } else { RowWriteOutcome::NoEffect })
@@ -30,7 +30,7 @@ pub(super) async fn write(connection: &mut SqliteConnection, write: &ReplayWrite
 
 async fn claim(connection: &mut SqliteConnection, claim: &ReplayClaim) -> sqlx::Result<RowWriteOutcome> {
     loop {
-        let query = sqlx::query(CLAIM)
+        let query = sqlx::query(INSERT_CLAIM)
             .bind(claim.scope.as_slice())
             .bind(claim.digest.as_slice())
             .bind(claim.request_id.as_str())
@@ -40,8 +40,8 @@ async fn claim(connection: &mut SqliteConnection, claim: &ReplayClaim) -> sqlx::
         if query.execute(&mut *connection).await?.rows_affected() == 1 {
             return Ok(RowWriteOutcome::Done);
         }
-        if let Some(taken) = find(&mut *connection, &claim.scope).await? {
-            return Ok(RowWriteOutcome::Taken(Box::new(taken)));
+        if let Some(existing) = find(&mut *connection, &claim.scope).await? {
+            return Ok(RowWriteOutcome::AlreadyClaimed(Box::new(existing)));
         }
         // Another process has removed the claim in between, so the scope is free: try again.
     }
@@ -49,13 +49,13 @@ async fn claim(connection: &mut SqliteConnection, claim: &ReplayClaim) -> sqlx::
 
 pub(super) async fn find(executor: impl SqliteExecutor<'_>, scope: &[u8; 32]) -> sqlx::Result<Option<StoredReplay>> {
     let query = sqlx::query("SELECT * FROM replays WHERE scope = $1").bind(scope.as_slice());
-    query.fetch_optional(executor).await?.map(|row| replay(&row)).transpose()
+    query.fetch_optional(executor).await?.map(|row| replay_from_row(&row)).transpose()
 }
 
-fn finish<'q>(
+fn store_answer<'q>(
     scope: &'q [u8; 32],
     request_id: &'q RequestId,
-    done: &'q StoredAnswerRow,
+    answer: &'q StoredAnswerRow,
 ) -> sqlx::Result<SqlStatement<'q>> {
     let query = sqlx::query(
         "UPDATE replays SET status = $3, content_type = $4, headers = $5, file = $6, size = $7, sealed_key = $8 \
@@ -63,32 +63,37 @@ fn finish<'q>(
     )
     .bind(scope.as_slice())
     .bind(request_id.as_str())
-    .bind(done.status)
-    .bind(&done.content_type)
-    .bind(&done.headers)
-    .bind(&done.file)
-    .bind(i64::try_from(done.size).map_err(|error| sqlx::Error::Encode(error.into()))?)
-    .bind(&done.key);
+    .bind(answer.status)
+    .bind(&answer.content_type)
+    .bind(&answer.headers)
+    .bind(&answer.file)
+    .bind(i64::try_from(answer.size).map_err(|error| sqlx::Error::Encode(error.into()))?)
+    .bind(&answer.sealed_key);
     Ok(query)
 }
 
-fn forget<'q>(scope: &'q [u8; 32], request_id: &'q RequestId) -> SqlStatement<'q> {
+fn remove<'q>(scope: &'q [u8; 32], request_id: &'q RequestId) -> SqlStatement<'q> {
     let query = sqlx::query("DELETE FROM replays WHERE scope = $1 AND request_id = $2");
     query.bind(scope.as_slice()).bind(request_id.as_str())
 }
 
 pub(super) async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<StoredReplay>> {
     let rows = sqlx::query("SELECT * FROM replays ORDER BY created_at, request_id").fetch_all(pool).await?;
-    rows.iter().map(replay).collect()
+    rows.iter().map(replay_from_row).collect()
 }
 
-pub(super) async fn clear(pool: &SqlitePool, now: Timestamp, but: &[[u8; 32]], limit: u32) -> sqlx::Result<u32> {
+pub(super) async fn remove_expired(
+    pool: &SqlitePool,
+    now: Timestamp,
+    except: &[[u8; 32]],
+    limit: u32,
+) -> sqlx::Result<u32> {
     let mut query: QueryBuilder<Sqlite> =
         QueryBuilder::new("DELETE FROM replays WHERE rowid IN (SELECT rowid FROM replays WHERE expires_at <= ");
     query.push_bind(now.to_string());
-    if !but.is_empty() {
+    if !except.is_empty() {
         let mut scopes = query.push(" AND scope NOT IN (").separated(", ");
-        for scope in but {
+        for scope in except {
             scopes.push_bind(scope.as_slice());
         }
         query.push(")");
@@ -98,16 +103,16 @@ pub(super) async fn clear(pool: &SqlitePool, now: Timestamp, but: &[[u8; 32]], l
     Ok(u32::try_from(cleared).unwrap_or(limit))
 }
 
-fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
-    let state = match count::<u16>(row, "status")? {
+fn replay_from_row(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
+    let state = match optional_count::<u16>(row, "status")? {
         None => ReplayState::Running,
-        Some(status) => ReplayState::Done(StoredAnswerRow {
+        Some(status) => ReplayState::Stored(StoredAnswerRow {
             status,
             content_type: text(row, "content_type")?,
             headers: text(row, "headers")?,
             file: text(row, "file")?,
-            size: count(row, "size")?.ok_or_else(|| sqlx::Error::Decode("a size is missing".into()))?,
-            key: row.try_get("sealed_key")?,
+            size: optional_count(row, "size")?.ok_or_else(|| sqlx::Error::Decode("a size is missing".into()))?,
+            sealed_key: row.try_get("sealed_key")?,
         }),
     };
     let row = ReplayClaim {
@@ -118,5 +123,5 @@ fn replay(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
         created_at: parsed(row, "created_at")?,
         expires_at: parsed(row, "expires_at")?,
     };
-    Ok(StoredReplay { row, state })
+    Ok(StoredReplay { claim: row, state })
 }

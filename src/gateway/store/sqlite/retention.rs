@@ -2,35 +2,37 @@
 
 use sqlx::SqlitePool;
 
-use super::together::transact;
+use super::transaction::transact;
 use crate::gateway::store::{RetentionClass, Timestamp, UtcDay};
 
 /// A running job is never removed, even if it is old.
-pub(super) const RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
+pub(super) const DELETE_RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
     WHERE created_at < $1 AND state <> 'running' ORDER BY created_at LIMIT $2)";
 
 /// The trail is written in the order of time, so the oldest rows come first.
-pub(super) const AUDIT: &str = "DELETE FROM audit WHERE seq IN \
+pub(super) const DELETE_AUDIT: &str = "DELETE FROM audit WHERE seq IN \
     (SELECT seq FROM (SELECT seq, at FROM audit ORDER BY seq LIMIT $2) WHERE at < $1)";
 
-pub(super) const USAGE_DAYS: &str = "DELETE FROM usage_days WHERE (key_id, day, user_id, group_name) IN \
+pub(super) const DELETE_USAGE_DAYS: &str = "DELETE FROM usage_days WHERE (key_id, day, user_id, group_name) IN \
     (SELECT key_id, day, user_id, group_name FROM usage_days INDEXED BY usage_days_by_day \
     WHERE day < $1 ORDER BY day LIMIT $2)";
 
-pub(super) async fn remove(
+pub(super) async fn remove_expired(
     pool: &SqlitePool,
-    kept: RetentionClass,
+    class: RetentionClass,
     before: Timestamp,
     limit: u32,
 ) -> sqlx::Result<u64> {
-    match kept {
-        RetentionClass::Records => run(pool, RECORDS, before.to_string(), limit).await,
-        RetentionClass::UsageDays => run(pool, USAGE_DAYS, UtcDay::from(before).to_string(), limit).await,
+    match class {
+        RetentionClass::Records => delete_rows(pool, DELETE_RECORDS, before.to_string(), limit).await,
+        RetentionClass::UsageDays => {
+            delete_rows(pool, DELETE_USAGE_DAYS, UtcDay::from(before).to_string(), limit).await
+        }
         RetentionClass::Audit => remove_audit(pool, before, limit).await,
     }
 }
 
-async fn run(pool: &SqlitePool, sql: &'static str, before: String, limit: u32) -> sqlx::Result<u64> {
+async fn delete_rows(pool: &SqlitePool, sql: &'static str, before: String, limit: u32) -> sqlx::Result<u64> {
     Ok(sqlx::query(sql).bind(before).bind(limit).execute(pool).await?.rows_affected())
 }
 
@@ -40,7 +42,8 @@ async fn remove_audit(pool: &SqlitePool, before: Timestamp, limit: u32) -> sqlx:
     transact!(pool, |transaction| {
         let allow = sqlx::query("INSERT INTO audit_removal (only, before) VALUES (1, $1)").bind(&before);
         allow.execute(&mut *transaction).await?;
-        let removed = sqlx::query(AUDIT).bind(&before).bind(limit).execute(&mut *transaction).await?.rows_affected();
+        let removed =
+            sqlx::query(DELETE_AUDIT).bind(&before).bind(limit).execute(&mut *transaction).await?.rows_affected();
         sqlx::query("DELETE FROM audit_removal").execute(&mut *transaction).await?;
         removed
     })

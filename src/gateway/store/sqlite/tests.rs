@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::gateway::store::PeopleStore as _;
-use crate::gateway::store::testing::{child_dir, finished, fresh, record, spawn_child};
+use crate::gateway::store::testing::{child_dir, finished_record, new_store, running_record, spawn_child};
 
 const DATABASE: &str = "imagate.db";
 const MASTER_KEY: &str = "master.key";
@@ -68,7 +68,7 @@ async fn nobody_else_may_read_what_is_made() {
 
 #[tokio::test]
 async fn commits_wait_for_the_disk_and_readers_cannot_write() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let pragma = async |pool: &SqlitePool, sql: &'static str| -> String {
         sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
     };
@@ -85,7 +85,7 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
 
 #[tokio::test]
 async fn opening_again_keeps_what_is_there() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     let master_key = store.pepper_key().expose().to_vec();
     close(store).await;
@@ -109,7 +109,7 @@ async fn many_who_open_a_new_directory_at_once_find_one_key_and_one_schema() {
 
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     close(store).await;
     execute(
         &dir,
@@ -124,7 +124,7 @@ async fn a_newer_schema_is_refused() {
 
 #[tokio::test]
 async fn an_edited_history_is_refused() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     close(store).await;
     execute(&dir, "UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1").await;
     assert!(matches!(refused(&dir).await, StoreError::Foreign { .. }));
@@ -148,7 +148,7 @@ async fn a_file_that_is_no_database_is_refused() {
 
 #[tokio::test]
 async fn a_truncated_database_is_refused() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     close(store).await;
     let file = fs::OpenOptions::new().write(true).open(dir.path().join(DATABASE)).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
@@ -159,7 +159,7 @@ async fn a_truncated_database_is_refused() {
 
 #[tokio::test]
 async fn a_directory_that_lost_its_database_does_not_become_a_new_installation() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     close(store).await;
     fs::remove_file(dir.path().join(DATABASE)).unwrap();
     let error = refused(&dir).await;
@@ -198,7 +198,7 @@ async fn a_lost_database_is_told_by_whatever_is_left_of_it() {
 
 #[tokio::test]
 async fn an_older_installation_gets_its_marker_at_the_next_start() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     close(store).await;
     let marker = dir.path().join("imagate.db.marker");
     fs::remove_file(&marker).unwrap();
@@ -208,7 +208,7 @@ async fn an_older_installation_gets_its_marker_at_the_next_start() {
 
 #[tokio::test]
 async fn a_directory_that_lost_its_master_key_gets_no_other_one() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     close(store).await;
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
     let error = refused(&dir).await;
@@ -217,7 +217,7 @@ async fn a_directory_that_lost_its_master_key_gets_no_other_one() {
 
 #[tokio::test]
 async fn a_second_server_is_refused_and_a_command_is_not() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let serving = store.lock_for_serving().unwrap();
     let command = SqliteStore::open(dir.path(), None).await.unwrap();
     let error = command.lock_for_serving().unwrap_err();
@@ -230,7 +230,7 @@ async fn a_second_server_is_refused_and_a_command_is_not() {
 
 #[tokio::test]
 async fn a_held_write_lock_is_waited_for() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let other = SqliteStore::open(dir.path(), None).await.unwrap();
     let mut connection = other.writer.acquire().await.unwrap();
     let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
@@ -248,12 +248,12 @@ async fn set(store: &SqliteStore, pragma: &'static str) {
 
 #[tokio::test]
 async fn a_lock_that_is_held_for_too_long_means_busy() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let other = SqliteStore::open(dir.path(), None).await.unwrap();
     let mut connection = other.writer.acquire().await.unwrap();
     let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
     set(&store, "PRAGMA busy_timeout = 1").await;
-    let (node, open) = (NodeId::only(), [record("r1"), record("r2")]);
+    let (node, open) = (NodeId::only(), [running_record("r1"), running_record("r2")]);
     let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
     assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
     assert!(matches!(store.write_rows(&node, &writes).await, Err(StoreError::Busy)));
@@ -263,14 +263,14 @@ async fn a_lock_that_is_held_for_too_long_means_busy() {
 
 #[tokio::test]
 async fn a_full_disk_stores_the_whole_batch_or_nothing_and_is_no_lasting_harm() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     set(&store, "PRAGMA max_page_count = 1").await; // As small as it already is.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
-    let open = [record("r1"), Record { end_user: Some(long), ..record("r2") }];
+    let open = [running_record("r1"), Record { end_user: Some(long), ..running_record("r2") }];
     let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
     let error = store.write_rows(&node, &writes).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
-    assert!(!error.blames_the_row());
+    assert!(!error.is_row_fault());
     set(&store, "PRAGMA max_page_count = 4294967294").await; // There is room again.
     // If the first row were stored, the write would have no effect now.
     assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
@@ -280,7 +280,7 @@ const ROWS: usize = 100;
 
 #[tokio::test]
 async fn two_processes_write_at_once_and_nothing_is_lost() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let mut child = spawn_child(module_path!(), "child_that_adds_users", &dir);
     // The child reports when it is about to begin.
     let mut told = child.stdout.take().unwrap();
@@ -293,7 +293,7 @@ async fn two_processes_write_at_once_and_nothing_is_lost() {
     let node = NodeId::only();
     for number in 0..ROWS {
         let id = format!("r{number}");
-        let (open, closed) = (record(&id), finished(&id));
+        let (open, closed) = (running_record(&id), finished_record(&id));
         store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
         store.write_rows(&node, &[RowWrite::Close(&closed)]).await.unwrap();
     }

@@ -9,7 +9,8 @@ use crate::gateway::store::{Timestamp, TokenRow};
 pub(super) async fn load(pool: &SqlitePool, account: &str) -> sqlx::Result<Option<TokenRow>> {
     let query = sqlx::query("SELECT sealed, updated_at FROM tokens WHERE account = $1 AND sealed IS NOT NULL");
     let row = query.bind(account).fetch_optional(pool).await?;
-    row.map(|row| Ok(TokenRow { sealed: row.try_get("sealed")?, updated_at: parsed(&row, "updated_at")? })).transpose()
+    row.map(|row| Ok(TokenRow { sealed_token: row.try_get("sealed")?, updated_at: parsed(&row, "updated_at")? }))
+        .transpose()
 }
 
 pub(super) async fn claim(

@@ -8,9 +8,9 @@ use sqlx::{QueryBuilder, Row, Sqlite};
 
 use super::SqliteStore;
 use super::decode::{parsed, text};
+use super::error_conversion::during;
 use super::records::{NO_LIMIT, push_key, push_user};
-use super::together;
-use super::trouble::during;
+use super::transaction;
 use crate::gateway::store::{
     DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RefusalCount, StoreError, UsageCounters, UsageFilter,
     UsageStore,
@@ -30,28 +30,33 @@ macro_rules! sums {
 #[async_trait]
 impl UsageStore for SqliteStore {
     async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
-        self.read(by_day(filter), |row| Ok(DayCounts { day: parsed(row, "day")?, counts: counts(row)? })).await
+        self.fetch_rows(by_day_query(filter), |row| {
+            Ok(DayCounts { day: parsed(row, "day")?, counts: counters_from_row(row)? })
+        })
+        .await
     }
 
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError> {
-        let one = |row: &SqliteRow| {
+        let from_row = |row: &SqliteRow| {
             let (key, user, group) = (text(row, "key_id")?, text(row, "user_id")?, text(row, "group_name")?);
-            Ok(KeyCounts { key, user, group, counts: counts(row)? })
+            Ok(KeyCounts { key, user, group, counts: counters_from_row(row)? })
         };
-        self.read(by_key(filter, limit), one).await
+        self.fetch_rows(by_key_query(filter, limit), from_row).await
     }
 
-    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
-        Ok(self.read(in_total(filter), counts).await?.pop().unwrap_or_default())
+    async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
+        Ok(self.fetch_rows(total_query(filter), counters_from_row).await?.pop().unwrap_or_default())
     }
 
-    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
-        let rows = self.read(of_keys(listed(keys)?), |row| Ok((text(row, "key_id")?, counts(row)?))).await?;
+    async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
+        let rows = self
+            .fetch_rows(total_by_key_query(json_list(keys)?), |row| Ok((text(row, "key_id")?, counters_from_row(row)?)))
+            .await?;
         Ok(rows.into_iter().collect())
     }
 
-    async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError> {
-        let statements = refused.iter().map(|refused| {
+    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
+        let statements = refusals.iter().map(|refused| {
             let statement = sqlx::query(
                 "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
                  input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
@@ -60,32 +65,32 @@ impl UsageStore for SqliteStore {
             let statement = statement.bind(refused.key.as_str()).bind(refused.day.to_string());
             statement.bind(refused.user.as_str()).bind(&refused.group).bind(i64::from(refused.count))
         });
-        together::run(&self.writer, statements.collect()).await.map_err(during("counting refused requests"))
+        transaction::run_all(&self.writer, statements.collect()).await.map_err(during("counting refused requests"))
     }
 
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
-        let one = |row: &SqliteRow| {
+        let from_row = |row: &SqliteRow| {
             let (name, user_name) = (row.try_get("name")?, row.try_get("user_name")?);
             Ok((text(row, "id")?, KeyDisplayNames { name, user_name }))
         };
-        Ok(self.read(names(listed(keys)?), one).await?.into_iter().collect())
+        Ok(self.fetch_rows(names_query(json_list(keys)?), from_row).await?.into_iter().collect())
     }
 }
 
 // === impl SqliteStore ===
 
 impl SqliteStore {
-    async fn read<T>(
+    async fn fetch_rows<T>(
         &self,
         mut query: QueryBuilder<Sqlite>,
-        one: impl Fn(&SqliteRow) -> sqlx::Result<T>,
+        from_row: impl Fn(&SqliteRow) -> sqlx::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let rows = query.build().fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(one).collect()).map_err(during("reading the usage counts"))
+        rows.and_then(|rows| rows.iter().map(from_row).collect()).map_err(during("reading the usage counts"))
     }
 }
 
-pub(super) fn by_day(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
+pub(super) fn by_day_query(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(concat!("SELECT day, ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
@@ -93,7 +98,7 @@ pub(super) fn by_day(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
-pub(super) fn by_key(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<Sqlite> {
+pub(super) fn by_key_query(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(concat!("SELECT key_id, user_id, group_name, ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
@@ -104,7 +109,7 @@ pub(super) fn by_key(filter: &UsageFilter, limit: Option<u32>) -> QueryBuilder<S
     query
 }
 
-pub(super) fn in_total(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
+pub(super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(concat!("SELECT ", sums!(), " FROM "));
     push_source(&mut query, filter);
     push_conditions(&mut query, filter);
@@ -112,17 +117,17 @@ pub(super) fn in_total(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
 }
 
 /// The keys as one bound value, so that the statement stays the same for any number of them.
-fn listed(keys: &[KeyId]) -> Result<String, StoreError> {
+fn json_list(keys: &[KeyId]) -> Result<String, StoreError> {
     serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
 }
 
-pub(super) fn of_keys(keys: String) -> QueryBuilder<Sqlite> {
+pub(super) fn total_by_key_query(keys: String) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(concat!("SELECT key_id, ", sums!(), " FROM usage_days WHERE key_id IN "));
     query.push("(SELECT value FROM json_each(").push_bind(keys).push(")) GROUP BY key_id");
     query
 }
 
-fn names(keys: String) -> QueryBuilder<Sqlite> {
+fn names_query(keys: String) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::new(
         "SELECT keys.id AS id, keys.name AS name, nullif(users.name, '') AS user_name FROM keys \
          JOIN users ON users.id = keys.user_id WHERE keys.id IN ",
@@ -147,7 +152,7 @@ fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
          coalesce(total_tokens, 0) + coalesce(host_total_tokens, 0) AS total_tokens \
          FROM records INDEXED BY records_by_end_user WHERE state <> 'running' AND end_user = ",
     );
-    query.push_bind(Record::clip(end_user.clone()));
+    query.push_bind(Record::truncate_text(end_user.clone()));
     if let Some(since) = filter.since {
         query.push(" AND created_at >= ").push_bind(since.to_string());
     }
@@ -181,7 +186,7 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
     }
 }
 
-fn counts(row: &SqliteRow) -> sqlx::Result<UsageCounters> {
+fn counters_from_row(row: &SqliteRow) -> sqlx::Result<UsageCounters> {
     let number = |column: &str| {
         let number: i64 = row.try_get(column)?;
         u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))

@@ -26,36 +26,36 @@ pub(crate) struct StoreDouble {
     /// The number of notes that a key was used.
     pub(crate) touches: AtomicUsize,
     /// One permit is one transaction. There are enough permits unless a test takes them away.
-    pub(crate) gate: Semaphore,
-    trouble: Mutex<Option<fn() -> StoreError>>,
+    pub(crate) write_permits: Semaphore,
+    failure: Mutex<Option<fn() -> StoreError>>,
 }
 
 impl StoreDouble {
-    pub(crate) fn of(inner: Arc<dyn Store>) -> Arc<Self> {
+    pub(crate) fn wrapping(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             calls: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             refreshes: AtomicUsize::new(0),
             touches: AtomicUsize::new(0),
-            gate: Semaphore::new(1_000_000),
-            trouble: Mutex::default(),
+            write_permits: Semaphore::new(1_000_000),
+            failure: Mutex::default(),
         })
     }
 
     /// From now on every call fails with this error, or none does.
-    pub(crate) fn set_trouble(&self, trouble: Option<fn() -> StoreError>) {
-        *self.trouble.lock().unwrap() = trouble;
+    pub(crate) fn set_failure(&self, trouble: Option<fn() -> StoreError>) {
+        *self.failure.lock().unwrap() = trouble;
     }
 
     /// Holds every transaction until permits are added.
-    pub(crate) fn hold(&self) {
-        self.gate.forget_permits(usize::MAX >> 4);
+    pub(crate) fn hold_writes(&self) {
+        self.write_permits.forget_permits(usize::MAX >> 4);
     }
 
-    fn called(&self) -> Result<&dyn Store, StoreError> {
+    fn inner_or_failure(&self) -> Result<&dyn Store, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let trouble = *self.trouble.lock().unwrap();
+        let trouble = *self.failure.lock().unwrap();
         trouble.map_or(Ok(&*self.inner), |trouble| Err(trouble()))
     }
 }
@@ -63,36 +63,36 @@ impl StoreDouble {
 #[async_trait]
 impl Store for StoreDouble {
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError> {
-        self.called()?.sync_account(account).await
+        self.inner_or_failure()?.sync_account(account).await
     }
 
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError> {
-        self.called()?.list_accounts().await
+        self.inner_or_failure()?.list_accounts().await
     }
 
-    async fn insert_account(&self, act: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
-        self.called()?.insert_account(act, account).await
+    async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError> {
+        self.inner_or_failure()?.insert_account(audit, account).await
     }
 
     async fn change_account(
         &self,
-        act: &AuditContext,
+        audit: &AuditContext,
         name: &str,
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError> {
-        self.called()?.change_account(act, name, change).await
+        self.inner_or_failure()?.change_account(audit, name, change).await
     }
 
-    async fn delete_account(&self, act: &AuditContext, name: &str) -> Result<bool, StoreError> {
-        self.called()?.delete_account(act, name).await
+    async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError> {
+        self.inner_or_failure()?.delete_account(audit, name).await
     }
 
     async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError> {
-        self.called()?.mark_absent(in_file, at).await
+        self.inner_or_failure()?.mark_absent(in_file, at).await
     }
 
     async fn load_token(&self, account: &str) -> Result<Option<TokenRow>, StoreError> {
-        self.called()?.load_token(account).await
+        self.inner_or_failure()?.load_token(account).await
     }
 
     async fn claim_refresh(
@@ -102,100 +102,110 @@ impl Store for StoreDouble {
         now: Timestamp,
         until: Timestamp,
     ) -> Result<bool, StoreError> {
-        self.called()?.claim_refresh(account, holder, now, until).await
+        self.inner_or_failure()?.claim_refresh(account, holder, now, until).await
     }
 
     async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError> {
-        self.called()?.store_token(account, holder, sealed).await
+        self.inner_or_failure()?.store_token(account, holder, sealed).await
     }
 
     async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError> {
-        self.called()?.release_refresh(account, holder).await
+        self.inner_or_failure()?.release_refresh(account, holder).await
     }
 
     async fn delete_token(&self, account: &str) -> Result<(), StoreError> {
-        self.called()?.delete_token(account).await
+        self.inner_or_failure()?.delete_token(account).await
     }
 
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError> {
-        self.called()?.find_replay(scope).await
+        self.inner_or_failure()?.find_replay(scope).await
     }
 
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError> {
-        self.called()?.list_replays().await
+        self.inner_or_failure()?.list_replays().await
     }
 
-    async fn clear_replays(&self, now: Timestamp, but: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
-        self.called()?.clear_replays(now, but, limit).await
+    async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
+        self.inner_or_failure()?.remove_expired_replays(now, except, limit).await
     }
 
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
-        self.gate.acquire().await.unwrap().forget();
+        self.write_permits.acquire().await.unwrap().forget();
         if writes.iter().any(|write| write.request_id().as_str() == POISON) {
             return Err(StoreError::Refused("no database takes this row".into()));
         }
-        self.called()?.write_rows(node, writes).await
+        self.inner_or_failure()?.write_rows(node, writes).await
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
-        self.called()?.check_writable().await
+        self.inner_or_failure()?.check_writable().await
     }
 
     async fn interrupt_running(&self, node: &NodeId) -> Result<u64, StoreError> {
-        self.called()?.interrupt_running(node).await
+        self.inner_or_failure()?.interrupt_running(node).await
     }
 
-    async fn remove_old(&self, kept: RetentionClass, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        self.called()?.remove_old(kept, before, limit).await
+    async fn remove_expired_rows(
+        &self,
+        class: RetentionClass,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        self.inner_or_failure()?.remove_expired_rows(class, before, limit).await
     }
 
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError> {
-        self.called()?.list_records(filter).await
+        self.inner_or_failure()?.list_records(filter).await
     }
 
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError> {
-        self.called()?.find_record(request_id, owner).await
+        self.inner_or_failure()?.find_record(request_id, owner).await
     }
 
-    async fn twins(&self, fingerprint: &[u8; 32], since: Timestamp, limit: u32) -> Result<Vec<JobState>, StoreError> {
-        self.called()?.twins(fingerprint, since, limit).await
+    async fn states_by_fingerprint(
+        &self,
+        fingerprint: &[u8; 32],
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<JobState>, StoreError> {
+        self.inner_or_failure()?.states_by_fingerprint(fingerprint, since, limit).await
     }
 
-    async fn maker_of_response(
+    async fn account_of_response(
         &self,
         response_id: &str,
         user: &UserId,
         key: &KeyId,
     ) -> Result<Option<String>, StoreError> {
-        self.called()?.maker_of_response(response_id, user, key).await
+        self.inner_or_failure()?.account_of_response(response_id, user, key).await
     }
 }
 
 #[async_trait]
 impl UsageStore for StoreDouble {
     async fn usage_by_day(&self, filter: &UsageFilter) -> Result<Vec<DayCounts>, StoreError> {
-        self.called()?.usage_by_day(filter).await
+        self.inner_or_failure()?.usage_by_day(filter).await
     }
 
     async fn usage_by_key(&self, filter: &UsageFilter, limit: Option<u32>) -> Result<Vec<KeyCounts>, StoreError> {
-        self.called()?.usage_by_key(filter, limit).await
+        self.inner_or_failure()?.usage_by_key(filter, limit).await
     }
 
-    async fn usage_in_total(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
-        self.called()?.usage_in_total(filter).await
+    async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError> {
+        self.inner_or_failure()?.total_usage(filter).await
     }
 
-    async fn usage_of_keys(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
-        self.called()?.usage_of_keys(keys).await
+    async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError> {
+        self.inner_or_failure()?.total_usage_by_key(keys).await
     }
 
-    async fn add_refused(&self, refused: &[RefusalCount]) -> Result<(), StoreError> {
-        self.gate.acquire().await.unwrap().forget();
-        self.called()?.add_refused(refused).await
+    async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
+        self.write_permits.acquire().await.unwrap().forget();
+        self.inner_or_failure()?.add_refusals(refusals).await
     }
 
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError> {
-        self.called()?.key_names(keys).await
+        self.inner_or_failure()?.key_names(keys).await
     }
 }

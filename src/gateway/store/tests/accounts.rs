@@ -1,7 +1,7 @@
 //! Accounts of the file and of the store, and the state that the gateway finds out about them.
 
 use super::*;
-use crate::gateway::store::testing::act_at;
+use crate::gateway::store::testing::audit_context_at;
 
 const FILE: AccountSpec<'_> = AccountSpec { name: "primary", kind: "api_key", protocol: "images", tier: "paid" };
 
@@ -12,12 +12,12 @@ fn own(name: &str) -> NewAccount {
         protocol: "responses".to_owned(),
         tier: "free".to_owned(),
         settings: r#"{"base_url":"https://upstream.test/v1"}"#.to_owned(),
-        sealed: Some(vec![1, 2, 3]),
+        sealed_credentials: Some(vec![1, 2, 3]),
     }
 }
 
 fn cool(second: u8, cause: &str) -> AccountChange {
-    AccountChange::Cool { until: moment(second), cause: cause.to_owned() }
+    AccountChange::StartCooldown { until: moment(second), cause: cause.to_owned() }
 }
 
 fn disable(reason: &str) -> AccountChange {
@@ -29,7 +29,7 @@ fn moment(second: u8) -> Timestamp {
 }
 
 async fn change(store: &dyn Store, name: &str, change: AccountChange, second: u8) -> Option<AccountRow> {
-    store.change_account(&act_at(moment(second)), name, change).await.unwrap()
+    store.change_account(&audit_context_at(moment(second)), name, change).await.unwrap()
 }
 
 #[tokio::test]
@@ -50,8 +50,11 @@ async fn an_account_of_the_store_comes_back_as_it_went_in() {
         let row = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
         assert_eq!(row.source, "store");
         assert_eq!((row.kind.as_str(), row.protocol.as_str(), row.tier.as_str()), ("oauth", "responses", "free"));
-        assert_eq!((row.settings.clone(), row.sealed.clone()), (Some(own("mine").settings), own("mine").sealed));
-        assert_eq!((row.disabled_at, row.cooling_until, row.absent_since), (None, None, None));
+        assert_eq!(
+            (row.settings.clone(), row.sealed_credentials.clone()),
+            (Some(own("mine").settings), own("mine").sealed_credentials)
+        );
+        assert_eq!((row.disabled_at, row.cooldown_until, row.absent_since), (None, None, None));
         assert_eq!(other.list_accounts().await.unwrap(), [row]);
     }
 }
@@ -92,7 +95,7 @@ async fn nothing_but_enabling_revives_a_disabled_account() {
     for Fixture { store, .. } in stores().await {
         store.sync_account(FILE).await.unwrap();
         change(&*store, "primary", disable("revoked"), 1).await;
-        let late = [cool(5, "late"), AccountChange::Thaw, AccountChange::Reseal(vec![9])];
+        let late = [cool(5, "late"), AccountChange::EndCooldown, AccountChange::ReplaceCredentials(vec![9])];
         for late in late {
             let row = change(&*store, "primary", late.clone(), 9).await.unwrap();
             assert_eq!(
@@ -114,7 +117,7 @@ async fn of_two_rests_the_longer_one_holds() {
             [(20, "a", (20, "a")), (10, "b", (20, "a")), (20, "c", (20, "a")), (30, "d", (30, "d"))]
         {
             let row = change(&*other, "primary", cool(until, cause), 1).await.unwrap();
-            assert_eq!((row.cooling_until, row.cooling_cause.as_deref()), (Some(moment(holds.0)), Some(holds.1)));
+            assert_eq!((row.cooldown_until, row.cooldown_cause.as_deref()), (Some(moment(holds.0)), Some(holds.1)));
             assert_eq!(store.list_accounts().await.unwrap(), [row]);
         }
     }
@@ -125,8 +128,8 @@ async fn a_late_success_does_not_end_a_rest_and_enabling_does() {
     for Fixture { store, .. } in stores().await {
         let row = store.sync_account(FILE).await.unwrap();
         let resting = change(&*store, "primary", cool(20, "exhausted"), 1).await;
-        assert_eq!(change(&*store, "primary", AccountChange::Thaw, 19).await, resting);
-        assert_eq!(change(&*store, "primary", AccountChange::Thaw, 20).await.as_ref(), Some(&row));
+        assert_eq!(change(&*store, "primary", AccountChange::EndCooldown, 19).await, resting);
+        assert_eq!(change(&*store, "primary", AccountChange::EndCooldown, 20).await.as_ref(), Some(&row));
         change(&*store, "primary", cool(30, "exhausted"), 21).await;
         assert_eq!(change(&*store, "primary", AccountChange::Enable, 22).await, Some(row));
     }
@@ -138,8 +141,13 @@ async fn no_change_brings_a_deleted_account_back() {
         store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
         assert!(store.delete_account(&AuditContext::command(), "mine").await.unwrap());
         assert!(!store.delete_account(&AuditContext::command(), "mine").await.unwrap());
-        let late =
-            [disable("x"), AccountChange::Enable, cool(9, "x"), AccountChange::Thaw, AccountChange::Reseal(vec![9])];
+        let late = [
+            disable("x"),
+            AccountChange::Enable,
+            cool(9, "x"),
+            AccountChange::EndCooldown,
+            AccountChange::ReplaceCredentials(vec![9]),
+        ];
         for late in late {
             assert_eq!(change(&*store, "mine", late.clone(), 1).await, None, "{late:?}");
         }
@@ -182,8 +190,8 @@ async fn other_credentials_keep_everything_but_the_token() {
             assert!(store.claim_refresh(name, "a", moment(1), moment(9)).await.unwrap());
             assert!(store.store_token(name, "a", b"token").await.unwrap());
         }
-        let resealed = change(&*store, "mine", AccountChange::Reseal(vec![9]), 1).await;
-        assert_eq!(resealed, Some(AccountRow { sealed: Some(vec![9]), ..row }));
+        let resealed = change(&*store, "mine", AccountChange::ReplaceCredentials(vec![9]), 1).await;
+        assert_eq!(resealed, Some(AccountRow { sealed_credentials: Some(vec![9]), ..row }));
         assert_eq!(store.load_token("mine").await.unwrap(), None);
         assert!(store.load_token("other").await.unwrap().is_some());
     }

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::gateway::store::testing::act_at;
+use crate::gateway::store::testing::audit_context_at;
 
 fn rotation(byte: u8, previous_until: Option<Timestamp>) -> SecretRotation {
     SecretRotation { hash: KeyHash([byte; 32]), previous_until }
@@ -16,7 +16,7 @@ fn keys_named(keys: &[KeyRow]) -> Vec<&str> {
 #[tokio::test]
 async fn a_key_comes_back_as_it_went_in() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         for handle in [row.id.as_str(), row.public_id.as_str()] {
             assert_eq!(store.find_key(handle, None).await.unwrap(), Some(row.clone()));
             assert_eq!(store.find_key(handle, Some(&row.user)).await.unwrap(), Some(row.clone()));
@@ -30,11 +30,11 @@ async fn a_key_comes_back_as_it_went_in() {
 #[tokio::test]
 async fn keys_are_changed_by_either_id_until_they_are_deleted() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let (by_id, by_public_id) = (row.id.as_str(), row.public_id.as_str());
         let (first, later) = (at("2026-02-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
         let change = async |handle: &str, change, when| {
-            store.change_key(&act_at(when), handle, None, &[change]).await.unwrap().done()
+            store.change_key(&audit_context_at(when), handle, None, &[change]).await.unwrap().done()
         };
 
         assert_eq!(change(by_id, KeyChange::Disable, first).await.unwrap().disabled_at, Some(first));
@@ -47,17 +47,17 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         assert_eq!(store.list_keys().await.unwrap(), []);
         assert_eq!(store.find_key(by_id, None).await.unwrap(), None);
         // A reader of changed keys still gets it, so that it can refuse the key like any other.
-        let checks = store.keys_after(1).await.unwrap();
-        assert!(checks.iter().any(|check| check.id == row.id && check.refused && check.deleted));
+        let checks = store.keys_changed_since(1).await.unwrap();
+        assert!(checks.iter().any(|check| check.id == row.id && check.is_refused && check.is_deleted));
         // A reader that starts anew does not need deleted keys.
-        assert!(store.keys_after(0).await.unwrap().is_empty());
+        assert!(store.keys_changed_since(0).await.unwrap().is_empty());
     }
 }
 
 #[tokio::test]
 async fn several_changes_are_one() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let changes = [KeyChange::Rename("two".to_owned()), KeyChange::Expire(None), KeyChange::Disable];
         let changed =
             store.change_key(&AuditContext::command(), row.id.as_str(), None, &changes).await.unwrap().done().unwrap();
@@ -69,7 +69,7 @@ async fn several_changes_are_one() {
 #[tokio::test]
 async fn nobody_changes_a_key_of_somebody_else() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let stranger = UserId::from("usr_2");
         let (act, id) = (AuditContext::command(), row.id.as_str());
         assert_eq!(
@@ -88,23 +88,23 @@ async fn nobody_changes_a_key_of_somebody_else() {
 #[tokio::test]
 async fn noting_the_use_of_a_deleted_key_does_not_revive_it() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let moment = at("2026-02-01T00:00:00Z");
-        store.change_key(&act_at(moment), row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
-        store.touch_keys(std::slice::from_ref(&row.id), moment).await.unwrap();
+        store.change_key(&audit_context_at(moment), row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        store.record_key_use(std::slice::from_ref(&row.id), moment).await.unwrap();
         assert_eq!(store.find_key(row.id.as_str(), None).await.unwrap(), None);
-        assert!(store.keys_after(1).await.unwrap()[0].refused);
+        assert!(store.keys_changed_since(1).await.unwrap()[0].is_refused);
     }
 }
 
 #[tokio::test]
 async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
     for Fixture { store, .. } in stores().await {
-        let (one, two) = (key(&*store, "one").await, key(&*store, "two").await);
+        let (one, two) = (add_key(&*store, "one").await, add_key(&*store, "two").await);
         let act = AuditContext::command();
         let mut seen = 0;
         let mut told = async || {
-            let checks = store.keys_after(seen).await.unwrap();
+            let checks = store.keys_changed_since(seen).await.unwrap();
             seen = checks.last().map_or(seen, |check| check.revision);
             checks.into_iter().map(|check| check.id).collect::<Vec<_>>()
         };
@@ -124,7 +124,7 @@ async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
             assert_eq!(told().await.len(), 2);
         }
 
-        store.touch_keys(std::slice::from_ref(&one.id), Timestamp::now()).await.unwrap();
+        store.record_key_use(std::slice::from_ref(&one.id), Timestamp::now()).await.unwrap();
         change(KeyChange::Rename("other".to_owned())).await;
         change(KeyChange::Enable).await;
         assert_eq!(told().await, []);
@@ -136,7 +136,7 @@ async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
 #[tokio::test]
 async fn a_rotated_key_keeps_everything_but_its_hash() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let until = at("2026-02-02T00:00:00Z");
         let rotate = async |hash, until| {
             store
@@ -146,7 +146,7 @@ async fn a_rotated_key_keeps_everything_but_its_hash() {
                 .done()
                 .unwrap()
         };
-        let check = async || store.keys_after(0).await.unwrap().pop().unwrap();
+        let check = async || store.keys_changed_since(0).await.unwrap().pop().unwrap();
         assert_eq!(
             rotate(8, Some(until)).await,
             KeyRow { hash: KeyHash([8; 32]), previous_until: Some(until), ..row.clone() }
@@ -164,12 +164,12 @@ async fn keys_come_in_pages_the_newest_first() {
     for Fixture { store, .. } in stores().await {
         let mut ids = Vec::new();
         for name in ["a", "b", "c", "d"] {
-            ids.push(key(&*store, name).await.id);
+            ids.push(add_key(&*store, name).await.id);
         }
         store.change_key(&AuditContext::command(), ids[1].as_str(), None, &[KeyChange::Delete]).await.unwrap();
         let page = async |before, limit| {
             let filter = KeyFilter { before, limit, ..KeyFilter::default() };
-            store.page_keys(&filter, Timestamp::now()).await.unwrap()
+            store.list_keys_page(&filter, Timestamp::now()).await.unwrap()
         };
         let first = page(None, 2).await;
         assert_eq!((keys_named(&first.items), first.total, first.has_more), (vec!["d", "c"], 3, true));
@@ -185,7 +185,7 @@ async fn keys_come_in_pages_the_newest_first() {
 async fn keys_are_found_by_what_people_know_of_them() {
     for Fixture { store, .. } in stores().await {
         let act = AuditContext::command();
-        let ada = key(&*store, "laptop 100%").await;
+        let ada = add_key(&*store, "laptop 100%").await;
         let bob = store.ensure_user(&act, "Bob").await.unwrap();
         let studio = store.ensure_group(&act, "studio").await.unwrap();
         let bobs = KeyRow {
@@ -200,7 +200,7 @@ async fn keys_are_found_by_what_people_know_of_them() {
         store.insert_key(&act, &bobs, None).await.unwrap();
         let find = async |filter: KeyFilter| {
             let filter = KeyFilter { limit: 10, ..filter };
-            let page = store.page_keys(&filter, at("2026-06-01T00:00:00Z")).await.unwrap();
+            let page = store.list_keys_page(&filter, at("2026-06-01T00:00:00Z")).await.unwrap();
             assert_eq!(page.total, u64::try_from(page.items.len()).unwrap());
             page.items.into_iter().map(|key| key.name).collect::<Vec<_>>().join(" ")
         };
@@ -237,7 +237,7 @@ async fn keys_are_found_by_what_people_know_of_them() {
 #[tokio::test]
 async fn an_owner_cannot_undo_what_an_admin_has_decided() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let (id, owner) = (row.id.as_str(), row.user.clone());
         let act = AuditContext::command();
         let by_owner = async |change| store.change_key(&act, id, Some(&owner), &[change]).await.unwrap();
@@ -288,7 +288,7 @@ async fn add_to_three(store: Arc<dyn Store>, row: KeyRow) -> bool {
 #[tokio::test]
 async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let more = |number: u32| KeyRow {
             id: KeyId::random().unwrap(),
             public_id: format!("public-{number}").as_str().into(),
@@ -312,7 +312,7 @@ async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
 #[tokio::test]
 async fn making_and_deleting_keys_ends_for_a_day_at_ten_times_the_limit() {
     for Fixture { store, .. } in stores().await {
-        let (act, first) = (AuditContext::command(), key(&*store, "one").await);
+        let (act, first) = (AuditContext::command(), add_key(&*store, "one").await);
         let another = |number: u32, created_at: Timestamp| KeyRow {
             id: KeyId::random().unwrap(),
             public_id: format!("public-{number}").as_str().into(),

@@ -25,16 +25,16 @@ fn done() -> StoredAnswerRow {
         headers: r#"{"x-request-id":"r1"}"#.to_owned(),
         file: "r1.answer".to_owned(),
         size: 5_000_000_000,
-        key: vec![1, 2, 3],
+        sealed_key: vec![1, 2, 3],
     }
 }
 
 fn running(row: ReplayClaim) -> StoredReplay {
-    StoredReplay { row, state: ReplayState::Running }
+    StoredReplay { claim: row, state: ReplayState::Running }
 }
 
 fn finished_as(row: ReplayClaim, done: StoredAnswerRow) -> StoredReplay {
-    StoredReplay { row, state: ReplayState::Done(done) }
+    StoredReplay { claim: row, state: ReplayState::Stored(done) }
 }
 
 async fn write_replay(store: &dyn Store, replay: ReplayWrite) -> RowWriteOutcome {
@@ -50,7 +50,7 @@ fn finish(scope: u8, request_id: &str, done: StoredAnswerRow) -> ReplayWrite {
 }
 
 fn taken(by: StoredReplay) -> RowWriteOutcome {
-    RowWriteOutcome::Taken(Box::new(by))
+    RowWriteOutcome::AlreadyClaimed(Box::new(by))
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn an_answer_comes_back_with_every_field() {
 #[tokio::test]
 async fn claims_and_answers_share_a_transaction_with_records() {
     for Fixture { store, .. } in stores().await {
-        let (opened, closed, refused) = (record("r1"), finished("r1"), record("r2"));
+        let (opened, closed, refused) = (running_record("r1"), finished_record("r1"), running_record("r2"));
         let claims = ["r1", "r2", "r3"].map(|id| ReplayWrite::Claim(row(1, id, 1)));
         let end = finish(1, "r1", done());
         let writes = [
@@ -122,7 +122,7 @@ async fn what_is_over_may_be_claimed_anew_and_not_a_moment_before() {
     for Fixture { store, .. } in stores().await {
         claim(Arc::clone(&store), row(1, "r1", 1)).await;
         write_replay(&*store, finish(1, "r1", done())).await;
-        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, RowWriteOutcome::Taken(_)));
+        assert!(matches!(claim(Arc::clone(&store), row(1, "r2", 10)).await, RowWriteOutcome::AlreadyClaimed(_)));
         assert_eq!(claim(Arc::clone(&store), row(1, "r3", 11)).await, RowWriteOutcome::Done);
         assert_eq!(store.list_replays().await.unwrap(), [running(row(1, "r3", 11))]);
     }
@@ -154,7 +154,7 @@ async fn forgetting_touches_no_other_claim() {
             claim(Arc::clone(&store), row(scope, id, 1)).await;
         }
         let forget = async |scope, id: &str| {
-            let forget = ReplayWrite::Forget { scope: [scope; 32], request_id: id.into() };
+            let forget = ReplayWrite::Remove { scope: [scope; 32], request_id: id.into() };
             write_replay(&*store, forget).await == RowWriteOutcome::Done
         };
         assert!(!forget(1, "r2").await);
@@ -173,11 +173,12 @@ async fn what_is_over_is_cleared_and_nothing_else() {
             claim(Arc::clone(&store), row(scope, &format!("r{scope}"), second)).await;
         }
         write_replay(&*store, finish(2, "r2", done())).await;
-        let clear =
-            async |second, but: &[[u8; 32]], limit| store.clear_replays(moment(second), but, limit).await.unwrap();
+        let clear = async |second, but: &[[u8; 32]], limit| {
+            store.remove_expired_replays(moment(second), but, limit).await.unwrap()
+        };
         let left = async || {
             let all = store.list_replays().await.unwrap();
-            all.iter().map(|replay| replay.row.scope[0]).collect::<Vec<_>>()
+            all.iter().map(|replay| replay.claim.scope[0]).collect::<Vec<_>>()
         };
         assert_eq!(clear(10, &[], 9).await, 0);
         assert_eq!((clear(29, &[[1; 32], [3; 32]], 9).await, left().await), (1, vec![3, 1, 4]));
@@ -193,14 +194,14 @@ async fn the_twins_of_a_request_are_told_newest_first() {
         let record = |id: &str, second: u8, fingerprint: u8| Record {
             created_at: moment(second),
             fingerprint: Some([fingerprint; 32]),
-            ..record(id)
+            ..running_record(id)
         };
         let (one, two, other) = (record("r1", 1, 7), record("r2", 2, 7), record("r3", 3, 8));
         let opens: Vec<_> = [&one, &two, &other].map(RowWrite::Open).into();
         store.write_rows(&node, &opens).await.unwrap();
         let failed = Record { state: JobState::Failed, ..one.clone() };
         store.write_rows(&node, &[RowWrite::Close(&failed)]).await.unwrap();
-        let twins = async |since, limit| store.twins(&[7; 32], moment(since), limit).await.unwrap();
+        let twins = async |since, limit| store.states_by_fingerprint(&[7; 32], moment(since), limit).await.unwrap();
         assert_eq!(twins(1, 9).await, [JobState::Running, JobState::Failed]);
         assert_eq!((twins(2, 9).await, twins(1, 1).await), (vec![JobState::Running], vec![JobState::Running]));
         assert_eq!(twins(3, 9).await, []);
@@ -210,11 +211,12 @@ async fn the_twins_of_a_request_are_told_newest_first() {
 #[tokio::test]
 async fn the_maker_of_a_response_is_told_to_its_user_alone() {
     for Fixture { store, .. } in stores().await {
-        let done = finished("r1");
-        let write = [RowWrite::Open(&record("r1")), RowWrite::Close(&done)];
+        let done = finished_record("r1");
+        let write = [RowWrite::Open(&running_record("r1")), RowWrite::Close(&done)];
         store.write_rows(&NodeId::only(), &write).await.unwrap();
-        let maker =
-            async |id: &str, user: &str| store.maker_of_response(id, &user.into(), &"key_other".into()).await.unwrap();
+        let maker = async |id: &str, user: &str| {
+            store.account_of_response(id, &user.into(), &"key_other".into()).await.unwrap()
+        };
         assert_eq!(maker("resp_1", "usr_1").await.as_deref(), Some("primary"));
         assert_eq!((maker("resp_1", "usr_2").await, maker("resp_2", "usr_1").await), (None, None));
     }

@@ -1,7 +1,7 @@
 //! Tokens: one process fetches a token, all processes read it.
 
 use super::*;
-use crate::gateway::store::testing::act_at;
+use crate::gateway::store::testing::audit_context_at;
 
 fn moment(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
@@ -12,7 +12,7 @@ async fn claim(store: Arc<dyn Store>, holder: String) -> bool {
 }
 
 async fn loaded(store: &dyn Store) -> Option<Vec<u8>> {
-    store.load_token("mine").await.unwrap().map(|token| token.sealed)
+    store.load_token("mine").await.unwrap().map(|token| token.sealed_token)
 }
 
 #[tokio::test]
@@ -112,11 +112,14 @@ async fn nobody_stores_a_token_for_credentials_that_are_gone() {
             protocol: "images".to_owned(),
             tier: "paid".to_owned(),
             settings: "{}".to_owned(),
-            sealed: Some(vec![1]),
+            sealed_credentials: Some(vec![1]),
         };
         store.insert_account(&AuditContext::command(), &account).await.unwrap();
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
-        store.change_account(&act_at(moment(1)), "mine", AccountChange::Reseal(vec![2])).await.unwrap();
+        store
+            .change_account(&audit_context_at(moment(1)), "mine", AccountChange::ReplaceCredentials(vec![2]))
+            .await
+            .unwrap();
         assert!(!store.store_token("mine", "a", b"of the old").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);

@@ -66,7 +66,7 @@ fn intent(random: &mut Random, id: &str) -> Record {
     let group = random.of(&["default", "other"]).to_owned();
     // Only key_2 has no end user. An end user is named after its group, so that it spans keys and days.
     let end_user = (key != "key_2").then(|| format!("of {group}"));
-    Record { created_at, key: key.into(), user: user.into(), group, end_user, ..record(id) }
+    Record { created_at, key: key.into(), user: user.into(), group, end_user, ..running_record(id) }
 }
 
 fn outcome(random: &mut Random, open: &Record) -> Record {
@@ -177,11 +177,11 @@ async fn what_is_counted_of_an_end_user_is_what_the_records_say() {
         assert_eq!(by_day.into_iter().map(|of| (of.day, of.counts)).collect::<BTreeMap<_, _>>(), days);
         let by_key = store.usage_by_key(&filter, None).await.unwrap();
         assert_eq!(by_key.into_iter().map(|of| (of.key.to_string(), of.counts)).collect::<BTreeMap<_, _>>(), keys);
-        assert_eq!(store.usage_in_total(&filter).await.unwrap(), total);
+        assert_eq!(store.total_usage(&filter).await.unwrap(), total);
         // The filter includes all of its first and last day.
         for (day, counts) in days {
             let one = UsageFilter { since: Some(day), until: Some(day), ..filter.clone() };
-            assert_eq!(store.usage_in_total(&one).await.unwrap(), counts, "{day}");
+            assert_eq!(store.total_usage(&one).await.unwrap(), counts, "{day}");
         }
     }
 }
@@ -191,9 +191,9 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
     for Fixture { store, .. } in stores().await {
         let long = "ü".repeat(200);
         for (id, end_user) in
-            [("long", Some(Record::clip(long.clone()))), ("odd", Some(" A_%".to_owned())), ("none", None)]
+            [("long", Some(Record::truncate_text(long.clone()))), ("odd", Some(" A_%".to_owned())), ("none", None)]
         {
-            let open = Record { end_user, ..record(id) };
+            let open = Record { end_user, ..running_record(id) };
             let closed = Record { state: JobState::Failed, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
@@ -214,7 +214,7 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
             let filter = RecordFilter { end_user: end_user.clone(), ..any };
             assert_eq!(ids(&store.list_records(&filter).await.unwrap()), found, "{end_user:?}");
             let filter = UsageFilter { end_user, ..UsageFilter::default() };
-            assert_eq!(store.usage_in_total(&filter).await.unwrap().requests, found.len() as u64, "{filter:?}");
+            assert_eq!(store.total_usage(&filter).await.unwrap().requests, found.len() as u64, "{filter:?}");
         }
     }
 }
@@ -222,11 +222,11 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
 #[tokio::test]
 async fn an_intent_is_not_counted_before_it_is_closed() {
     for Fixture { store, .. } in stores().await {
-        write(&*store, &[RowWrite::Open(&record("r1"))]).await;
-        assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap(), UsageCounters::default());
+        write(&*store, &[RowWrite::Open(&running_record("r1"))]).await;
+        assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap(), UsageCounters::default());
         assert_eq!(store.usage_by_day(&UsageFilter::default()).await.unwrap(), []);
-        write(&*store, &[RowWrite::Close(&finished("r1"))]).await;
-        let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
+        write(&*store, &[RowWrite::Close(&finished_record("r1"))]).await;
+        let counts = store.total_usage(&UsageFilter::default()).await.unwrap();
         let expected =
             UsageCounters { requests: 1, succeeded: 1, images: 1, input_tokens: 47, output_tokens: 442, ..counts };
         assert_eq!((counts, counts.total_tokens, counts.failed), (expected, 489, 0));
@@ -236,10 +236,10 @@ async fn an_intent_is_not_counted_before_it_is_closed() {
 #[tokio::test]
 async fn counts_are_asked_for_by_whom_what_and_when() {
     for Fixture { store, .. } in stores().await {
-        let row = key(&*store, "one").await;
+        let row = add_key(&*store, "one").await;
         let with = |id: &str, day: u32, key: &KeyId, user: &UserId, group: &str| {
             let created_at = at(&format!("2026-11-{day:02}T12:00:00Z"));
-            Record { created_at, key: key.clone(), user: user.clone(), group: group.to_owned(), ..finished(id) }
+            Record { created_at, key: key.clone(), user: user.clone(), group: group.to_owned(), ..finished_record(id) }
         };
         let (other_key, other) = (KeyId::from("key_2"), UserId::from("usr_2"));
         for record in [
@@ -254,7 +254,7 @@ async fn counts_are_asked_for_by_whom_what_and_when() {
         let days = async |filter: UsageFilter| -> Vec<(String, u64)> {
             let days = store.usage_by_day(&filter).await.unwrap();
             let sum: u64 = days.iter().map(|of| of.counts.requests).sum();
-            assert_eq!(store.usage_in_total(&filter).await.unwrap().requests, sum);
+            assert_eq!(store.total_usage(&filter).await.unwrap().requests, sum);
             let by_key = store.usage_by_key(&filter, None).await.unwrap();
             assert_eq!(by_key.iter().map(|of| of.counts.requests).sum::<u64>(), sum);
             days.into_iter().map(|of| (of.day.to_string().split_off(8), of.counts.requests)).collect()
@@ -281,10 +281,10 @@ async fn counts_are_asked_for_by_whom_what_and_when() {
         assert_eq!(days(UsageFilter { owner: Some(other.clone()), ..none() }).await, on(&[("21", 1), ("22", 1)]));
 
         let asked = [row.id.clone(), other_key.clone(), KeyId::from("key_3")];
-        let sums = store.usage_of_keys(&asked).await.unwrap();
+        let sums = store.total_usage_by_key(&asked).await.unwrap();
         let requests: Vec<_> = asked.iter().map(|key| sums.get(key).map(|counts| counts.requests)).collect();
         assert_eq!(requests, [Some(2), Some(2), None]);
-        assert_eq!(store.usage_of_keys(&[]).await.unwrap().len(), 0);
+        assert_eq!(store.total_usage_by_key(&[]).await.unwrap().len(), 0);
     }
 }
 
@@ -294,7 +294,7 @@ async fn nobody_becomes_somebody_else_by_their_name() {
         let ada = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
         let imitator = store.ensure_user(&AuditContext::command(), ada.id.as_str()).await.unwrap();
         for (id, user) in [("hers", &ada.id), ("his", &imitator.id)] {
-            let open = Record { user: user.clone(), ..record(id) };
+            let open = Record { user: user.clone(), ..running_record(id) };
             write(
                 &*store,
                 &[RowWrite::Open(&open), RowWrite::Close(&Record { state: JobState::Failed, ..open.clone() })],
@@ -312,13 +312,13 @@ async fn counts_end_at_the_largest_number_and_nothing_breaks() {
     for Fixture { store, .. } in stores().await {
         let huge = TokenUsage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..TokenUsage::default() };
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {
-            let open = Record { key: key.into(), ..record(id) };
+            let open = Record { key: key.into(), ..running_record(id) };
             let (usage, host_usage) = (Some(huge.clone()), Some(huge.clone()));
             let closed = Record { state: JobState::Succeeded, usage, host_usage, ..open.clone() };
             let written = write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
             assert_eq!(written, [RowWriteOutcome::Done, RowWriteOutcome::Done]);
         }
-        let counts = store.usage_in_total(&UsageFilter::default()).await.unwrap();
+        let counts = store.total_usage(&UsageFilter::default()).await.unwrap();
         assert_eq!((counts.requests, counts.total_tokens, counts.input_tokens), (3, i64::MAX as u64, i64::MAX as u64));
     }
 }

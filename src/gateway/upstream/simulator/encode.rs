@@ -13,15 +13,15 @@ use super::{DrawError, TestImage};
 use crate::image::Format;
 
 /// The mark that is written into the file if the format has a field for it.
-pub(super) const MARK: &str = "imagate simulator";
+pub(super) const SIMULATOR_MARK: &str = "imagate simulator";
 
 /// Returns the bytes of the file. No edge may be 0 or longer than every format allows.
 pub(super) fn encode(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
     let (rows, quality, size) = (RowRenderer::new(image), image.compression.min(100), (image.width, image.height));
     match image.format {
-        Format::Png => png(&rows, size),
-        Format::Jpeg => jpeg(&rows, quality),
-        Format::Webp => webp(&rows, size, quality),
+        Format::Png => encode_png(&rows, size),
+        Format::Jpeg => encode_jpeg(&rows, quality),
+        Format::Webp => encode_webp(&rows, size, quality),
     }
 }
 
@@ -32,14 +32,14 @@ pub(super) fn all_pixels(rows: &RowRenderer) -> Vec<u8> {
     pixels
 }
 
-fn png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>, DrawError> {
+fn encode_png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>, DrawError> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_compression(png::Compression::Fast);
     encoder.set_filter(png::Filter::Up);
-    encoder.add_text_chunk("Software".to_owned(), MARK.to_owned()).map_err(DrawError::encode)?;
+    encoder.add_text_chunk("Software".to_owned(), SIMULATOR_MARK.to_owned()).map_err(DrawError::encode)?;
     let mut writer = encoder.write_header().map_err(DrawError::encode)?;
     let mut stream = writer.stream_writer_with_size(32 * 1024).map_err(DrawError::encode)?;
     let mut row = vec![0; rows.width * PIXEL];
@@ -80,7 +80,7 @@ impl ImageBuffer for JpegRows<'_> {
     }
 }
 
-fn jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
+fn encode_jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
     let mut file = Vec::new();
     // The encoder accepts 1 to 100 only.
     JpegEncoder::new(&mut file, quality.max(1)).encode_image(JpegRows(rows)).map_err(DrawError::encode)?;
@@ -91,16 +91,16 @@ fn jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
 fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
     let Some(&[high, low]) = file.get(4..6) else { return file };
     let place = 4 + usize::from(u16::from_be_bytes([high, low]));
-    let Ok(length) = u16::try_from(MARK.len() + 2) else { return file };
+    let Ok(length) = u16::try_from(SIMULATOR_MARK.len() + 2) else { return file };
     if place <= file.len() {
         let [high, low] = length.to_be_bytes();
-        let segment = [0xff, 0xfe, high, low].into_iter().chain(MARK.bytes());
+        let segment = [0xff, 0xfe, high, low].into_iter().chain(SIMULATOR_MARK.bytes());
         file.splice(place..place, segment);
     }
     file
 }
 
-fn webp(rows: &RowRenderer, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, DrawError> {
+fn encode_webp(rows: &RowRenderer, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, DrawError> {
     // The encoder panics on a buffer that is too small; this one is exactly large enough.
     let pixels = all_pixels(rows);
     let encoder = webp::Encoder::from_rgb(&pixels, width, height);

@@ -48,8 +48,8 @@ impl RowRenderer {
         // The unit is so small that the longest fixed line of text fits.
         let unit = (width / 222).min(height / 150).max(1);
         let hue = usize::try_from(image.seed() % HUES as u64).unwrap_or_default();
-        let (first, last) = (colour(hue, 70, 225), colour(hue + HUE_STEP, 30, 130));
-        let gradient = (0..width * 2).flat_map(|x| mix(first, last, x, width * 2));
+        let (first, last) = (colour_of_hue(hue, 70, 225), colour_of_hue(hue + HUE_STEP, 30, 130));
+        let gradient = (0..width * 2).flat_map(|x| mix_colours(first, last, x, width * 2));
         let room = width.saturating_sub(24 * unit).max(1);
         let bar = |x: usize| [4, 2, 1].map(|bit| if BARS[x * BARS.len() / room] & bit == 0 { 0 } else { 191 });
         let grey = |x: usize| [u8::try_from(x * GREYS / room * 255 / (GREYS - 1)).unwrap_or(u8::MAX); PIXEL];
@@ -77,7 +77,7 @@ impl RowRenderer {
                 others.chunks_mut(PIXEL).for_each(|pixel| pixel.copy_from_slice(first));
             }
         } else {
-            self.lines(y, row);
+            self.draw_lines(y, row);
         }
         let bar = self.height / 10;
         let below = (self.height - y).saturating_sub(12 * self.unit);
@@ -90,7 +90,7 @@ impl RowRenderer {
     }
 
     /// Draws the grid, the circle in the middle and the frame.
-    fn lines(&self, y: usize, row: &mut [u8]) {
+    fn draw_lines(&self, y: usize, row: &mut [u8]) {
         let (middle, centre, thin) = (self.width / 2, self.height / 2, (self.unit / 4).max(1));
         // Lines of the grid cross in the middle.
         if (y + self.grid - centre % self.grid) % self.grid < thin {
@@ -130,7 +130,7 @@ fn lighten(pixels: &mut [u8], share: u8) {
 }
 
 /// Returns a colour of this hue, whose channels lie between `low` and `high`.
-fn colour(hue: usize, low: usize, high: usize) -> [usize; PIXEL] {
+fn colour_of_hue(hue: usize, low: usize, high: usize) -> [usize; PIXEL] {
     [0, HUES * 2 / 3, HUES / 3].map(|turn| {
         let from_cyan = ((hue + turn) % HUES).abs_diff(HUES / 2);
         low + (high - low) * from_cyan.clamp(HUES / 6, HUES / 3).abs_diff(HUES / 6) / (HUES / 6)
@@ -138,7 +138,7 @@ fn colour(hue: usize, low: usize, high: usize) -> [usize; PIXEL] {
 }
 
 /// Returns the colour at `part` of the way from `first` to `last`.
-fn mix(first: [usize; PIXEL], last: [usize; PIXEL], part: usize, whole: usize) -> [u8; PIXEL] {
+fn mix_colours(first: [usize; PIXEL], last: [usize; PIXEL], part: usize, whole: usize) -> [u8; PIXEL] {
     [0, 1, 2].map(|channel| {
         let sum = first[channel] * (whole - part) + last[channel] * part;
         u8::try_from(sum / whole).unwrap_or(u8::MAX)

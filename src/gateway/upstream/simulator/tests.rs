@@ -50,7 +50,7 @@ fn a_png_gives_back_every_pixel_and_says_who_drew_it() {
     reader.next_frame(&mut decoded).unwrap();
     assert_eq!(decoded, pixels(&request));
     let text = &reader.info().uncompressed_latin1_text[0];
-    assert_eq!((text.keyword.as_str(), text.text.as_str()), ("Software", encode::MARK));
+    assert_eq!((text.keyword.as_str(), text.text.as_str()), ("Software", encode::SIMULATOR_MARK));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_webp_decodes_to_nearly_the_same_image() {
 #[test]
 fn a_jpeg_says_who_drew_it_behind_its_first_segment() {
     let file = draw(&TestImage { format: Format::Jpeg, ..image("night sky") }).unwrap();
-    let comment = [&[0xff, 0xfe, 0, 19], encode::MARK.as_bytes()].concat();
+    let comment = [&[0xff, 0xfe, 0, 19], encode::SIMULATOR_MARK.as_bytes()].concat();
     let length = usize::from(u16::from_be_bytes([file[4], file[5]]));
     assert_eq!(&file[..4], [0xff, 0xd8, 0xff, 0xe0]);
     assert_eq!(&file[4 + length..][..comment.len()], comment);
@@ -215,7 +215,7 @@ fn impossible_sizes_are_errors() {
 
 #[test]
 fn tokens_grow_with_quality_pixels_and_number() {
-    let image = |width, height, quality, n| tokens("a cat", width, height, quality, n).output_image;
+    let image = |width, height, quality, n| estimate_tokens("a cat", width, height, quality, n).output_image;
     assert_eq!(
         [Detail::Low, Detail::Medium, Detail::High].map(|detail| image(1024, 1024, detail, 1)),
         [196, 1764, 6241]
@@ -223,11 +223,11 @@ fn tokens_grow_with_quality_pixels_and_number() {
     assert_eq!(image(1536, 1024, Detail::Low, 2), 588);
     assert_eq!(image(3840, 2160, Detail::High, 1), 49_368);
     assert_eq!(
-        tokens("a cat", 16, 16, Detail::Low, 1),
+        estimate_tokens("a cat", 16, 16, Detail::Low, 1),
         SimulatedUsage { input_text: 2, input_image: 0, output_image: 1 }
     );
-    assert_eq!(tokens("", 16, 16, Detail::Low, 1).input_text, 1);
-    assert_eq!(tokens("猫と犬", 16, 16, Detail::Low, 1).input_text, 3);
+    assert_eq!(estimate_tokens("", 16, 16, Detail::Low, 1).input_text, 1);
+    assert_eq!(estimate_tokens("猫と犬", 16, 16, Detail::Low, 1).input_text, 3);
 }
 
 #[test]

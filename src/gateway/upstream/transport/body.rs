@@ -19,16 +19,16 @@ use hyper::body::Incoming;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::budget::ExchangeState;
+use super::buffer_budget::ExchangeState;
 use super::error::BodyError;
 use super::exchange::ActiveConnection;
 use crate::gateway::spool::{SpooledBytes, SpooledFile};
 use crate::image::ByteSource;
 
 /// The number of bytes of a file that are read at once: larger reads were measured to be no faster.
-const READ: usize = 256 * 1024;
+const READ_SIZE: usize = 256 * 1024;
 /// The number of bytes of a file that become one piece of base64 of that size.
-const READ_PLAIN: usize = READ / 4 * 3;
+const BASE64_READ_SIZE: usize = READ_SIZE / 4 * 3;
 
 /// The body of a request; a clone of it writes the same bytes again.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) enum BodyPart {
     /// On disk, and written as base64.
     Base64(Arc<SpooledFile>),
     /// In memory or on disk.
-    Kept(SpooledBytes),
+    Spooled(SpooledBytes),
 }
 
 /// A read of a file in progress; it returns the bytes and the buffer that they were read into.
@@ -58,15 +58,15 @@ type PendingFileRead = JoinHandle<io::Result<(Bytes, BytesMut)>>;
 /// Pieces, and the position up to which they have been read.
 #[derive(Debug)]
 pub(crate) struct BodyPartReader {
-    all: Arc<[BodyPart]>,
+    parts: Arc<[BodyPart]>,
     /// The index of the current piece; the next field is the position within it.
-    at: usize,
+    index: usize,
     offset: u64,
-    left: u64,
+    remaining: u64,
     /// The buffer, which is reused as soon as the last frame is written.
     buffer: BytesMut,
     /// The next bytes of a file, read on a thread that may block: a stalled disk must not delay other requests.
-    reading: Option<PendingFileRead>,
+    pending_read: Option<PendingFileRead>,
 }
 
 /// The body of an answer.
@@ -75,8 +75,8 @@ pub(crate) struct BodyPartReader {
 /// comes only when earlier ones are dropped, so a reader that keeps bytes while it waits for more must keep a copy.
 pub(crate) struct ResponseBody {
     incoming: Incoming,
-    tally: Arc<ExchangeState>,
-    link: Option<ActiveConnection>,
+    exchange_state: Arc<ExchangeState>,
+    connection: Option<ActiveConnection>,
     ended: bool,
 }
 
@@ -92,12 +92,12 @@ impl From<Vec<BodyPart>> for RequestBody {
     fn from(pieces: Vec<BodyPart>) -> Self {
         let left = pieces.iter().map(BodyPart::len).sum();
         Self::Pieces(BodyPartReader {
-            all: pieces.into(),
-            at: 0,
+            parts: pieces.into(),
+            index: 0,
             offset: 0,
-            left,
+            remaining: left,
             buffer: BytesMut::new(),
-            reading: None,
+            pending_read: None,
         })
     }
 }
@@ -118,19 +118,19 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left() == 0
+        self.remaining() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left())
+        SizeHint::with_exact(self.remaining())
     }
 }
 
 impl RequestBody {
-    fn left(&self) -> u64 {
+    fn remaining(&self) -> u64 {
         match self {
             Self::InMemory(bytes) => bytes.len() as u64,
-            Self::Pieces(pieces) => pieces.left,
+            Self::Pieces(pieces) => pieces.remaining,
         }
     }
 }
@@ -143,7 +143,7 @@ impl BodyPart {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
             Self::Base64(file) => file.len().div_ceil(3) * 4,
-            Self::Kept(kept) => kept.len(),
+            Self::Spooled(kept) => kept.len(),
         }
     }
 
@@ -151,10 +151,10 @@ impl BodyPart {
     fn read(&self, buffer: &mut BytesMut, offset: u64, most: usize) -> io::Result<Bytes> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
-            Self::File(file) => read(buffer, &**file, offset, most),
+            Self::File(file) => read_bytes(buffer, &**file, offset, most),
             // Every piece except the last is full, so each begins at a multiple of four characters.
-            Self::Base64(file) => encoded(file, offset / 4 * 3),
-            Self::Kept(kept) => read(buffer, kept, offset, most),
+            Self::Base64(file) => read_base64(file, offset / 4 * 3),
+            Self::Spooled(kept) => read_bytes(buffer, kept, offset, most),
         }
     }
 }
@@ -164,42 +164,42 @@ impl BodyPart {
 impl BodyPartReader {
     /// Returns the next bytes.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        while let Some(piece) = self.all.get(self.at) {
+        while let Some(piece) = self.parts.get(self.index) {
             let left = piece.len() - self.offset;
             if left == 0 {
-                (self.at, self.offset) = (self.at + 1, 0);
+                (self.index, self.offset) = (self.index + 1, 0);
                 continue;
             }
-            let most = usize::try_from(left).map_or(READ, |left| left.min(READ));
+            let most = usize::try_from(left).map_or(READ_SIZE, |left| left.min(READ_SIZE));
             let data = match piece {
-                BodyPart::Bytes(bytes) | BodyPart::Kept(SpooledBytes::Memory(bytes)) => bytes.clone(),
-                BodyPart::File(_) | BodyPart::Base64(_) | BodyPart::Kept(_) => {
+                BodyPart::Bytes(bytes) | BodyPart::Spooled(SpooledBytes::Memory(bytes)) => bytes.clone(),
+                BodyPart::File(_) | BodyPart::Base64(_) | BodyPart::Spooled(_) => {
                     let (offset, buffer) = (self.offset, &mut self.buffer);
                     let reading = self
-                        .reading
-                        .get_or_insert_with(|| begin_to_read(piece.clone(), std::mem::take(buffer), offset, most));
+                        .pending_read
+                        .get_or_insert_with(|| spawn_read(piece.clone(), std::mem::take(buffer), offset, most));
                     let read = ready!(Pin::new(reading).poll(cx));
-                    self.reading = None;
+                    self.pending_read = None;
                     let (data, buffer) = read.map_err(io::Error::other)??;
                     self.buffer = buffer;
                     data
                 }
             };
             self.offset += data.len() as u64;
-            self.left -= data.len() as u64;
+            self.remaining -= data.len() as u64;
             return Poll::Ready(Ok(Some(data)));
         }
         Poll::Ready(Ok(None))
     }
 }
 
-fn begin_to_read(piece: BodyPart, mut buffer: BytesMut, offset: u64, most: usize) -> PendingFileRead {
-    Handle::current().spawn_blocking(move || Ok((piece.read(&mut buffer, offset, most)?, buffer)))
+fn spawn_read(piece: BodyPart, mut buffer: BytesMut, offset: u64, max_bytes: usize) -> PendingFileRead {
+    Handle::current().spawn_blocking(move || Ok((piece.read(&mut buffer, offset, max_bytes)?, buffer)))
 }
 
-fn read(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, most: usize) -> io::Result<Bytes> {
+fn read_bytes(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, most: usize) -> io::Result<Bytes> {
     // The full size is reserved also for the last piece, so that one allocation is reused.
-    buffer.reserve(READ);
+    buffer.reserve(READ_SIZE);
     buffer.resize(most, 0);
     let count = file.read_at(offset, buffer)?;
     if count == 0 {
@@ -210,9 +210,9 @@ fn read(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, most: usize)
 }
 
 /// Returns the next piece of a file as base64. The read fills the whole piece, because its end is padded.
-fn encoded(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
-    let left = usize::try_from(file.len() - offset).unwrap_or(READ_PLAIN);
-    let mut plain = vec![0; left.min(READ_PLAIN)];
+fn read_base64(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
+    let left = usize::try_from(file.len() - offset).unwrap_or(BASE64_READ_SIZE);
+    let mut plain = vec![0; left.min(BASE64_READ_SIZE)];
     let mut filled = 0;
     while filled < plain.len() {
         match file.read_at(offset + filled as u64, &mut plain[filled..])? {
@@ -226,12 +226,12 @@ fn encoded(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
 impl Clone for BodyPartReader {
     fn clone(&self) -> Self {
         Self {
-            all: Arc::clone(&self.all),
-            at: self.at,
+            parts: Arc::clone(&self.parts),
+            index: self.index,
             offset: self.offset,
-            left: self.left,
+            remaining: self.remaining,
             buffer: BytesMut::new(),
-            reading: None,
+            pending_read: None,
         }
     }
 }
@@ -239,40 +239,47 @@ impl Clone for BodyPartReader {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    pub(super) fn new(incoming: Incoming, tally: Arc<ExchangeState>, link: Option<ActiveConnection>) -> Self {
-        let mut body = Self { incoming, tally, link, ended: false };
+    pub(super) fn new(
+        incoming: Incoming,
+        exchange_state: Arc<ExchangeState>,
+        connection: Option<ActiveConnection>,
+    ) -> Self {
+        let mut body = Self { incoming, exchange_state, connection, ended: false };
         if body.incoming.is_end_stream() {
-            body.finish();
+            body.release_connection();
         }
         body
     }
 
     /// Releases the connection after a complete body.
-    fn finish(&mut self) {
+    fn release_connection(&mut self) {
         self.ended = true;
-        self.tally.complete();
-        if let Some(link) = self.link.take() {
+        self.exchange_state.mark_complete();
+        if let Some(link) = self.connection.take() {
             link.release();
         }
     }
 
     /// Returns the part of an item that is passed on.
-    fn settle(&mut self, item: Option<Result<Frame<Bytes>, BodyError>>) -> Option<Result<Frame<Bytes>, BodyError>> {
+    fn handle_frame(
+        &mut self,
+        item: Option<Result<Frame<Bytes>, BodyError>>,
+    ) -> Option<Result<Frame<Bytes>, BodyError>> {
         match item {
             Some(Ok(frame)) => {
                 // Trailers are specific to the upstream, and no later code needs them.
                 let data = frame.into_data().ok()?;
                 if self.incoming.is_end_stream() {
-                    self.finish();
+                    self.release_connection();
                 }
-                Some(Ok(Frame::data(self.tally.count(data))))
+                Some(Ok(Frame::data(self.exchange_state.count_frame(data))))
             }
             Some(Err(error)) => {
-                (self.ended, self.link) = (true, None);
+                (self.ended, self.connection) = (true, None);
                 Some(Err(error))
             }
             None => {
-                self.finish();
+                self.release_connection();
                 None
             }
         }
@@ -284,14 +291,14 @@ impl ResponseBody {
         let mut nobody = Context::from_waker(Waker::noop());
         let mut polled = Pin::new(&mut self.incoming).poll_frame(&mut nobody);
         if polled.is_pending() {
-            let Some(link) = &mut self.link else { return Poll::Ready(Some(Err(BodyError::truncated()))) };
+            let Some(link) = &mut self.connection else { return Poll::Ready(Some(Err(BodyError::truncated()))) };
             if link.poll(cx).is_ready() {
-                self.link = None;
+                self.connection = None;
             }
             polled = Pin::new(&mut self.incoming).poll_frame(&mut nobody);
         }
         match ready!(polled) {
-            Some(frame) => Poll::Ready(Some(frame.map_err(BodyError::of))),
+            Some(frame) => Poll::Ready(Some(frame.map_err(BodyError::from_hyper))),
             None if self.incoming.size_hint().lower() > 0 => Poll::Ready(Some(Err(BodyError::truncated()))),
             None => Poll::Ready(None),
         }
@@ -306,7 +313,7 @@ impl Body for ResponseBody {
         let this = self.get_mut();
         while !this.ended {
             let item = ready!(this.poll_incoming(cx));
-            if let Some(item) = this.settle(item) {
+            if let Some(item) = this.handle_frame(item) {
                 return Poll::Ready(Some(item));
             }
         }

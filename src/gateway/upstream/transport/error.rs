@@ -88,7 +88,7 @@ pub(crate) enum TransportError {
 
 impl SendError {
     /// Returns an error before the first byte of the request.
-    pub(super) fn before(kind: SendErrorKind, source: impl Into<ErrorSource>) -> Self {
+    pub(super) fn before_first_byte(kind: SendErrorKind, source: impl Into<ErrorSource>) -> Self {
         Self { sent: SendProgress::Nothing, kind, source: Some(source.into()) }
     }
 
@@ -98,8 +98,8 @@ impl SendError {
     }
 
     /// Returns an error of the exchange itself.
-    pub(super) fn during(sent: SendProgress, error: hyper::Error) -> Self {
-        Self { sent, kind: SendErrorKind::of(&error), source: Some(error.into()) }
+    pub(super) fn during_exchange(sent: SendProgress, error: hyper::Error) -> Self {
+        Self { sent, kind: SendErrorKind::from_hyper(&error), source: Some(error.into()) }
     }
 }
 
@@ -111,7 +111,7 @@ impl BodyError {
         Self { cut: BodyErrorKind::Truncated, source: None }
     }
 
-    pub(super) fn of(error: hyper::Error) -> Self {
+    pub(super) fn from_hyper(error: hyper::Error) -> Self {
         let cut = match io_cause(&error).map(io::Error::kind) {
             Some(io::ErrorKind::UnexpectedEof) => BodyErrorKind::Truncated,
             Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => BodyErrorKind::Malformed,
@@ -125,7 +125,7 @@ impl BodyError {
 // === impl SendErrorKind ===
 
 impl SendErrorKind {
-    fn of(error: &hyper::Error) -> Self {
+    fn from_hyper(error: &hyper::Error) -> Self {
         match io_cause(error).map(io::Error::kind) {
             Some(io::ErrorKind::TimedOut) => Self::Timeout,
             Some(io::ErrorKind::InvalidData) => Self::Protocol,

@@ -17,17 +17,17 @@ use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::body::{RequestBody, ResponseBody};
-use super::budget::ExchangeState;
+use super::buffer_budget::ExchangeState;
 use super::error::{SendError, SendProgress};
 use super::origin::UpstreamOrigin;
 use super::pool::ConnectionPool;
-use super::wire::TransportStream;
+use super::transport_stream::TransportStream;
 
 /// The parameters of an exchange beside its connection.
 pub(super) struct ExchangeContext {
     pub(super) origin: UpstreamOrigin,
     pub(super) pool: Arc<ConnectionPool>,
-    pub(super) tally: Arc<ExchangeState>,
+    pub(super) exchange_state: Arc<ExchangeState>,
     pub(super) read_chunk: usize,
     pub(super) max_head: usize,
 }
@@ -44,22 +44,24 @@ type HyperConnection = Connection<TokioIo<TransportStream>, RequestBody>;
 pub(super) struct ActiveConnection {
     connection: HyperConnection,
     sender: SendRequest<RequestBody>,
-    home: Option<(UpstreamOrigin, Arc<ConnectionPool>)>,
+    reuse_target: Option<(UpstreamOrigin, Arc<ConnectionPool>)>,
 }
 
 /// Writes a request and waits for the head of its answer.
 pub(super) async fn exchange(
-    mut wire: TransportStream,
+    mut stream: TransportStream,
     request: Request<RequestBody>,
-    terms: &ExchangeContext,
+    context: &ExchangeContext,
 ) -> Result<Response<ResponseBody>, Box<ExchangeFailure>> {
-    wire.assign(Some(Arc::clone(&terms.tally)));
+    stream.set_exchange(Some(Arc::clone(&context.exchange_state)));
     let mut reader = Builder::new();
     // The limit of 100 headers is the reader's own; setting it again would cost an allocation for each head.
-    reader.max_buf_size(terms.read_chunk).max_header_size(terms.max_head);
-    let (mut sender, connection) = match reader.handshake(TokioIo::new(wire)).await {
+    reader.max_buf_size(context.read_chunk).max_header_size(context.max_head);
+    let (mut sender, connection) = match reader.handshake(TokioIo::new(stream)).await {
         Ok(pair) => pair,
-        Err(error) => return Err(ExchangeFailure::new(SendError::during(SendProgress::Nothing, error), Some(request))),
+        Err(error) => {
+            return Err(ExchangeFailure::new(SendError::during_exchange(SendProgress::Nothing, error), Some(request)));
+        }
     };
     let mut connection = Some(connection);
     let mut answer = pin!(sender.try_send_request(request));
@@ -74,28 +76,29 @@ pub(super) async fn exchange(
     });
     let response = answered.await.map_err(|mut error| {
         let unsent = error.take_message();
-        let sent = if unsent.is_some() { SendProgress::Nothing } else { terms.tally.sent() };
-        ExchangeFailure::new(SendError::during(sent, error.into_error()), unsent)
+        let sent = if unsent.is_some() { SendProgress::Nothing } else { context.exchange_state.send_progress() };
+        ExchangeFailure::new(SendError::during_exchange(sent, error.into_error()), unsent)
     })?;
-    Ok(terms.answer(response, connection.map(|connection| (connection, sender))))
+    Ok(context.build_response(response, connection.map(|connection| (connection, sender))))
 }
 
 // === impl ExchangeContext ===
 
 impl ExchangeContext {
-    fn answer(
+    fn build_response(
         &self,
         response: Response<Incoming>,
-        running: Option<(HyperConnection, SendRequest<RequestBody>)>,
+        active: Option<(HyperConnection, SendRequest<RequestBody>)>,
     ) -> Response<ResponseBody> {
         let (mut head, incoming) = response.into_parts();
         // The reader's own notes, among them the reason phrase, which is specific to the upstream.
         head.extensions.clear();
         // The head has two statements of the length: the answer is read by the rule, but nothing is read after it.
-        let disputed = head.headers.contains_key(TRANSFER_ENCODING) && head.headers.contains_key(CONTENT_LENGTH);
-        let home = (!disputed).then(|| (self.origin.clone(), Arc::clone(&self.pool)));
-        let link = running.map(|(connection, sender)| ActiveConnection { connection, sender, home });
-        Response::from_parts(head, ResponseBody::new(incoming, Arc::clone(&self.tally), link))
+        let has_conflicting_lengths =
+            head.headers.contains_key(TRANSFER_ENCODING) && head.headers.contains_key(CONTENT_LENGTH);
+        let home = (!has_conflicting_lengths).then(|| (self.origin.clone(), Arc::clone(&self.pool)));
+        let connection = active.map(|(connection, sender)| ActiveConnection { connection, sender, reuse_target: home });
+        Response::from_parts(head, ResponseBody::new(incoming, Arc::clone(&self.exchange_state), connection))
     }
 }
 
@@ -122,7 +125,7 @@ impl ActiveConnection {
     /// Ends the exchange after the complete answer: the connection returns to the pool if it can carry another request,
     /// and is closed if not.
     pub(super) fn release(mut self) {
-        let Some((origin, pool)) = self.home.take() else { return };
+        let Some((origin, pool)) = self.reuse_target.take() else { return };
         // The last poll of the reader finds surplus bytes, an end, or a request that is still being written.
         let open = self.poll(&mut Context::from_waker(Waker::noop())).is_pending();
         if !open || !self.sender.is_ready() {
@@ -130,10 +133,10 @@ impl ActiveConnection {
         }
         // Only the stream itself waits: the reader would keep its last buffer for as long as the connection is idle.
         let parts = self.connection.into_parts();
-        let mut wire = parts.io.into_inner();
+        let mut stream = parts.io.into_inner();
         if parts.read_buf.is_empty() {
-            wire.assign(None);
-            pool.put(origin, wire);
+            stream.set_exchange(None);
+            pool.put(origin, stream);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::error::{SendError, SendErrorKind};
 /// Scheme, host and port: connections to the same origin are interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct UpstreamOrigin {
-    tls: bool,
+    is_tls: bool,
     authority: Authority,
 }
 
@@ -21,12 +21,13 @@ pub(super) struct UpstreamOrigin {
 
 impl UpstreamOrigin {
     /// Returns the origin of a request, and changes the request to its form on the wire.
-    pub(super) fn take(request: &mut Request<RequestBody>) -> Result<Self, SendError> {
-        let origin = Self::of(request.uri())?;
+    pub(super) fn take_from(request: &mut Request<RequestBody>) -> Result<Self, SendError> {
+        let origin = Self::from_uri(request.uri())?;
         let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         *request.uri_mut() = Uri::from(path);
         *request.version_mut() = Version::HTTP_11;
-        let host = HeaderValue::from_str(origin.authority.as_str()).map_err(|error| invalid(error.to_string()))?;
+        let host =
+            HeaderValue::from_str(origin.authority.as_str()).map_err(|error| invalid_uri_error(error.to_string()))?;
         let headers = request.headers_mut();
         headers.entry(HOST).or_insert(host);
         // The body knows its length, and a second statement of it would allow request smuggling.
@@ -35,21 +36,21 @@ impl UpstreamOrigin {
         Ok(origin)
     }
 
-    fn of(uri: &Uri) -> Result<Self, SendError> {
+    fn from_uri(uri: &Uri) -> Result<Self, SendError> {
         let tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             Some(scheme) if *scheme == Scheme::HTTP => false,
-            _ => return Err(invalid("the scheme is neither http nor https")),
+            _ => return Err(invalid_uri_error("the scheme is neither http nor https")),
         };
-        let authority = uri.authority().cloned().ok_or_else(|| invalid("there is no host"))?;
+        let authority = uri.authority().cloned().ok_or_else(|| invalid_uri_error("there is no host"))?;
         if authority.host().is_empty() || authority.as_str().contains('@') {
-            return Err(invalid("the host is empty or carries a user"));
+            return Err(invalid_uri_error("the host is empty or carries a user"));
         }
-        Ok(Self { tls, authority })
+        Ok(Self { is_tls: tls, authority })
     }
 
-    pub(super) fn tls(&self) -> bool {
-        self.tls
+    pub(super) fn is_tls(&self) -> bool {
+        self.is_tls
     }
 
     /// Returns the host; an IPv6 address has no brackets.
@@ -58,12 +59,12 @@ impl UpstreamOrigin {
     }
 
     pub(super) fn port(&self) -> u16 {
-        self.authority.port_u16().unwrap_or(if self.tls { 443 } else { 80 })
+        self.authority.port_u16().unwrap_or(if self.is_tls { 443 } else { 80 })
     }
 }
 
-fn invalid(reason: impl Into<super::error::ErrorSource>) -> SendError {
-    SendError::before(SendErrorKind::Resolve, reason)
+fn invalid_uri_error(reason: impl Into<super::error::ErrorSource>) -> SendError {
+    SendError::before_first_byte(SendErrorKind::Resolve, reason)
 }
 
 #[cfg(test)]
@@ -73,18 +74,18 @@ mod tests {
     fn taken(uri: &str) -> Result<(UpstreamOrigin, Request<RequestBody>), SendError> {
         let mut request =
             Request::post(uri).header(CONTENT_LENGTH, "7").body(RequestBody::from(bytes::Bytes::new())).unwrap();
-        UpstreamOrigin::take(&mut request).map(|origin| (origin, request))
+        UpstreamOrigin::take_from(&mut request).map(|origin| (origin, request))
     }
 
     #[test]
     fn a_request_is_written_in_the_form_of_its_origin() {
         let (origin, request) = taken("https://images.example/v1/images?x=1").unwrap();
-        assert_eq!((origin.tls(), origin.host(), origin.port()), (true, "images.example", 443));
+        assert_eq!((origin.is_tls(), origin.host(), origin.port()), (true, "images.example", 443));
         assert_eq!(request.uri(), "/v1/images?x=1");
         assert_eq!(request.headers()[HOST], "images.example");
         assert!(!request.headers().contains_key(CONTENT_LENGTH));
         let (origin, request) = taken("http://[::1]:8080").unwrap();
-        assert_eq!((origin.tls(), origin.host(), origin.port()), (false, "::1", 8080));
+        assert_eq!((origin.is_tls(), origin.host(), origin.port()), (false, "::1", 8080));
         assert_eq!((request.uri().path(), &request.headers()[HOST]), ("/", &HeaderValue::from_static("[::1]:8080")));
     }
 

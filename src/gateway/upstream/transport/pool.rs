@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::origin::UpstreamOrigin;
-use super::wire::TransportStream;
+use super::transport_stream::TransportStream;
 
 /// The idle connections, newest last.
 pub(super) struct ConnectionPool {
@@ -22,7 +22,7 @@ pub(super) struct ConnectionPool {
 }
 
 struct IdleConnection {
-    wire: TransportStream,
+    stream: TransportStream,
     since: Instant,
 }
 
@@ -38,24 +38,24 @@ impl ConnectionPool {
         // Each pass takes the lock only briefly: the check by the kernel and the close happen outside.
         loop {
             let newest = self.idle().get_mut(origin)?.pop()?;
-            if newest.since.elapsed() < self.timeout && newest.wire.is_quiet() {
-                return Some(newest.wire);
+            if newest.since.elapsed() < self.timeout && newest.stream.is_quiet() {
+                return Some(newest.stream);
             }
         }
     }
 
-    pub(super) fn put(&self, origin: UpstreamOrigin, wire: TransportStream) {
-        self.purge();
+    pub(super) fn put(&self, origin: UpstreamOrigin, stream: TransportStream) {
+        self.close_expired();
         let mut idle = self.idle();
         let waiting = idle.entry(origin).or_default();
-        waiting.push(IdleConnection { wire, since: Instant::now() });
+        waiting.push(IdleConnection { stream, since: Instant::now() });
         let oldest = (waiting.len() > self.max_per_origin).then(|| waiting.remove(0));
         drop(idle);
         drop(oldest);
     }
 
     /// Closes the connections that have waited too long.
-    pub(super) fn purge(&self) {
+    pub(super) fn close_expired(&self) {
         let mut old = Vec::new();
         self.idle().retain(|_, waiting| {
             let fresh = waiting.partition_point(|idle| idle.since.elapsed() >= self.timeout);

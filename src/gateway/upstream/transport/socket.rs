@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::budget::ExchangeState;
+use super::buffer_budget::ExchangeState;
 
 /// The read size beneath TLS. A TLS session asks for 4 KiB at a time; this much is read for it at once.
 const READ_AHEAD: usize = 32 * 1024;
@@ -29,17 +29,17 @@ const KEEPALIVE_TRIES: u32 = 3;
 #[derive(Debug)]
 pub(super) struct UpstreamSocket {
     tcp: TcpStream,
-    tally: Option<Arc<ExchangeState>>,
+    exchange_state: Option<Arc<ExchangeState>>,
     write_timeout: Duration,
-    stall: Option<Pin<Box<Sleep>>>,
-    ahead: Option<ReadAheadBuffer>,
+    stall_timer: Option<Pin<Box<Sleep>>>,
+    read_ahead: Option<ReadAheadBuffer>,
 }
 
 /// Bytes read before TLS asked for them.
 #[derive(Debug, Default)]
 struct ReadAheadBuffer {
     buffer: Vec<u8>,
-    taken: usize,
+    start: usize,
     end: usize,
 }
 
@@ -50,27 +50,33 @@ impl UpstreamSocket {
         tcp.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
         SockRef::from(&tcp).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_TRIES))?;
-        Ok(Self { tcp, tally: None, write_timeout, stall: None, ahead: read_ahead.then(ReadAheadBuffer::default) })
+        Ok(Self {
+            tcp,
+            exchange_state: None,
+            write_timeout,
+            stall_timer: None,
+            read_ahead: read_ahead.then(ReadAheadBuffer::default),
+        })
     }
 
     /// Starts an exchange; with `None` it ends the last one.
-    pub(super) fn assign(&mut self, tally: Option<Arc<ExchangeState>>) {
-        if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_empty()) {
+    pub(super) fn set_exchange(&mut self, exchange_state: Option<Arc<ExchangeState>>) {
+        if let Some(ahead) = self.read_ahead.as_mut().filter(|ahead| ahead.is_empty()) {
             // An idle or waiting connection keeps no buffer.
             *ahead = ReadAheadBuffer::default();
         }
-        self.tally = tally;
+        self.exchange_state = exchange_state;
     }
 
-    pub(super) fn tally(&self) -> Option<&Arc<ExchangeState>> {
-        self.tally.as_ref()
+    pub(super) fn exchange_state(&self) -> Option<&Arc<ExchangeState>> {
+        self.exchange_state.as_ref()
     }
 
     /// True if nothing has arrived on an idle connection, not even its end.
     ///
     /// Asks the kernel, because the runtime is informed only in its next turn.
     pub(super) fn is_quiet(&self) -> bool {
-        let nothing_ahead = self.ahead.as_ref().is_none_or(ReadAheadBuffer::is_empty);
+        let nothing_ahead = self.read_ahead.as_ref().is_none_or(ReadAheadBuffer::is_empty);
         let peeked = SockRef::from(&self.tcp).peek(&mut [MaybeUninit::uninit()]);
         nothing_ahead && peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -78,15 +84,15 @@ impl UpstreamSocket {
     fn after_write(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(count)) => {
-                self.stall = None;
-                if let Some(tally) = self.tally.as_ref().filter(|_| count > 0) {
-                    tally.wrote();
+                self.stall_timer = None;
+                if let Some(tally) = self.exchange_state.as_ref().filter(|_| count > 0) {
+                    tally.mark_written();
                 }
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
                 let limit = self.write_timeout;
-                let stall = self.stall.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+                let stall = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
                 ready!(stall.as_mut().poll(cx));
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
@@ -98,11 +104,11 @@ impl UpstreamSocket {
 impl AsyncRead for UpstreamSocket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let Some(ahead) = &mut this.ahead else { return Pin::new(&mut this.tcp).poll_read(cx, buf) };
+        let Some(ahead) = &mut this.read_ahead else { return Pin::new(&mut this.tcp).poll_read(cx, buf) };
         if ahead.is_empty() {
             ready!(ahead.poll_fill(&mut this.tcp, cx))?;
         }
-        ahead.give(buf);
+        ahead.copy_to(buf);
         Poll::Ready(Ok(()))
     }
 }
@@ -141,7 +147,7 @@ impl AsyncWrite for UpstreamSocket {
 
 impl ReadAheadBuffer {
     fn is_empty(&self) -> bool {
-        self.taken == self.end
+        self.start == self.end
     }
 
     fn poll_fill(&mut self, tcp: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -150,13 +156,13 @@ impl ReadAheadBuffer {
         self.buffer.resize(READ_AHEAD, 0);
         let mut buffer = ReadBuf::new(&mut self.buffer);
         ready!(Pin::new(tcp).poll_read(cx, &mut buffer))?;
-        (self.taken, self.end) = (0, buffer.filled().len());
+        (self.start, self.end) = (0, buffer.filled().len());
         Poll::Ready(Ok(()))
     }
 
-    fn give(&mut self, buf: &mut ReadBuf<'_>) {
-        let count = buf.remaining().min(self.end - self.taken);
-        buf.put_slice(&self.buffer[self.taken..self.taken + count]);
-        self.taken += count;
+    fn copy_to(&mut self, buf: &mut ReadBuf<'_>) {
+        let count = buf.remaining().min(self.end - self.start);
+        buf.put_slice(&self.buffer[self.start..self.start + count]);
+        self.start += count;
     }
 }

@@ -182,14 +182,14 @@ async fn a_connection_closed_while_idle_costs_no_request_and_repeats_none() {
 async fn a_request_is_given_back_when_the_end_is_seen_before_the_first_byte() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let mut request = post(&upstream.uri());
-    let origin = UpstreamOrigin::take(&mut request).unwrap();
+    let origin = UpstreamOrigin::take_from(&mut request).unwrap();
     let wire = transport.0.dialer.dial(&origin).await.unwrap();
     drop(upstream.accept().await);
     let pool = Arc::clone(&transport.0.pool);
     let terms = ExchangeContext {
         origin,
         pool,
-        tally: ExchangeState::new(&transport.0.budget),
+        exchange_state: ExchangeState::new(&transport.0.budget),
         read_chunk: 8192,
         max_head: 8192,
     };
@@ -213,7 +213,7 @@ async fn an_idle_connection_is_closed_by_age_and_by_number() {
         streams.push(stream);
     }
     assert_eq!(transport.0.pool.len(), 1, "the first one was closed when the second was taken");
-    transport.0.pool.purge();
+    transport.0.pool.close_expired();
     assert_eq!(transport.0.pool.len(), 0);
 
     let transport =

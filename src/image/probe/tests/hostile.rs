@@ -82,32 +82,32 @@ fn spoiled(seed: u64, whole: &[Vec<u8>]) -> Vec<u8> {
 
 /// Compares an accepted file with every other reader that accepts it too, and returns the number of these readers.
 fn compare(seed: u64, file: &[u8], header: ImageHeader) -> u32 {
-    let ours = (header.facts.width, header.facts.height);
+    let ours = (header.properties.width, header.properties.height);
     let mut judges = 0;
     if let Ok(size) = imagesize::blob_size(file) {
         let mut theirs = (size.width, size.height);
-        if header.facts.format == Format::Webp && &file[12..16] == b"VP8 " {
+        if header.properties.format == Format::Webp && &file[12..16] == b"VP8 " {
             // This reader includes the two scaling bits in the number.
             theirs = (theirs.0 & 0x3fff, theirs.1 & 0x3fff);
         }
         assert_eq!(theirs, (ours.0 as usize, ours.1 as usize), "imagesize, seed {seed}");
         judges += 1;
     }
-    if header.facts.format == Format::Png
+    if header.properties.format == Format::Png
         && let Ok(reader) = ::png::Decoder::new(std::io::Cursor::new(file)).read_info()
     {
         let info = reader.info();
         let alpha =
             info.trns.is_some() || matches!(info.color_type, ::png::ColorType::GrayscaleAlpha | ::png::ColorType::Rgba);
-        assert_eq!(((info.width, info.height), alpha), (ours, header.alpha), "png, seed {seed}");
+        assert_eq!(((info.width, info.height), alpha), (ours, header.has_alpha), "png, seed {seed}");
         judges += 1;
     }
-    if header.facts.format == Format::Webp
+    if header.properties.format == Format::Webp
         && let Some(features) = ::webp::BitstreamFeatures::new(file)
     {
         assert_eq!((features.width(), features.height()), ours, "libwebp, seed {seed}");
         assert!(!features.has_animation(), "libwebp, seed {seed}");
-        assert!(features.has_alpha() || !header.alpha, "libwebp, seed {seed}");
+        assert!(features.has_alpha() || !header.has_alpha, "libwebp, seed {seed}");
         judges += 1;
     }
     judges
@@ -126,8 +126,8 @@ fn spoiled_files_never_panic_and_what_is_accepted_is_what_others_see() {
         probe(&file[..file.len().min(64)]);
         match Counted::new(&file).inspect() {
             Ok(header) => {
-                assert_eq!(facts, Some(header.facts), "seed {seed}");
-                accepted[header.facts.format as usize] += 1;
+                assert_eq!(facts, Some(header.properties), "seed {seed}");
+                accepted[header.properties.format as usize] += 1;
                 judged += compare(seed, &file, header);
             }
             Err(flaw) => kinds[kind(flaw)] += 1,
@@ -145,9 +145,9 @@ fn kind(flaw: ImageFileError) -> usize {
         ImageFileError::Truncated(_) => 1,
         ImageFileError::Damaged(..) => 2,
         ImageFileError::Animated(_) => 3,
-        ImageFileError::Side { .. } => 4,
-        ImageFileError::Hollow { .. } => 5,
+        ImageFileError::InvalidSide { .. } => 4,
+        ImageFileError::TooFewBytes { .. } => 5,
         ImageFileError::Empty => 6,
-        ImageFileError::Scattered(_) | ImageFileError::Unreadable(_) => 7,
+        ImageFileError::TooManyParts(_) | ImageFileError::Unreadable(_) => 7,
     }
 }

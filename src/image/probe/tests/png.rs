@@ -183,7 +183,7 @@ fn packed_text_and_profiles_are_skipped_unread() {
     for kind in [b"zTXt", b"iTXt", b"iCCP", b"eXIf"] {
         let file = png(16, 16, 8, 6, &[chunk(kind, &large)]);
         let counted = Counted::new(&file);
-        assert!(counted.inspect().unwrap().alpha);
+        assert!(counted.inspect().unwrap().has_alpha);
         assert!(counted.bytes.get() < 100, "{} bytes read", counted.bytes.get());
     }
 }

@@ -29,41 +29,41 @@ pub(super) struct ApiFrontMatter {
 /// # Errors
 ///
 /// Returns all problems of its front matter.
-pub(super) fn read(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontMatterError>> {
+pub(super) fn read_api_front_matter(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontMatterError>> {
     let FrontMatterDocument { raw, place, body } =
-        front::parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
-    let mut faults = FaultList { place, found: Vec::new() };
+        front::read_front_matter_parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
+    let mut faults = FaultList { source: place, errors: Vec::new() };
     faults.unknown(&raw.unknown);
     faults.id(raw.id, id);
-    let title = raw.title.map(|title| faults.line("title", title)).or_else(|| front::heading(body));
+    let title = raw.title.map(|title| faults.single_line("title", title)).or_else(|| front::heading(body));
     let reference = ApiFrontMatter {
         title: title.unwrap_or_else(|| faults.missing("title", "the name of the document")),
         product: faults.required("product", raw.product, "the name of what it describes"),
         language: faults.required("language", raw.language, "a programming language, `http`, or a language tag"),
-        tags: raw.tags.map(|tags| faults.words("tags", tags, |letter| letter == ',' || letter.is_whitespace())),
-        source_urls: raw.source_urls.map(|urls| faults.words("source_urls", urls, char::is_whitespace)),
+        tags: raw.tags.map(|tags| faults.word_list("tags", tags, |letter| letter == ',' || letter.is_whitespace())),
+        source_urls: raw.source_urls.map(|urls| faults.word_list("source_urls", urls, char::is_whitespace)),
     };
-    if faults.found.is_empty() { Ok(reference) } else { Err(faults.found) }
+    if faults.errors.is_empty() { Ok(reference) } else { Err(faults.errors) }
 }
 
 /// The problems found so far, with their spans.
 struct FaultList<'a> {
-    place: FrontMatterSource<'a>,
-    found: Vec<FrontMatterError>,
+    source: FrontMatterSource<'a>,
+    errors: Vec<FrontMatterError>,
 }
 
 // === impl FaultList ===
 
 impl FaultList<'_> {
     fn add(&mut self, message: String, span: Range<usize>) {
-        self.found.push(FrontMatterError { message, span });
+        self.errors.push(FrontMatterError { message, span });
     }
 
     /// Reports unknown fields. A field of another tool is as likely as a typing error, so fields of other tools need
     /// the `x-` prefix.
     fn unknown(&mut self, keys: &[Spanned<String>]) {
         for key in keys {
-            let SpannedText { text, span } = self.place.word(key.clone());
+            let SpannedText { text, span } = self.source.spanned_text(key.clone());
             if text.starts_with("x-") || text.starts_with("x_") {
                 continue;
             }
@@ -76,7 +76,7 @@ impl FaultList<'_> {
     }
 
     fn id(&mut self, said: Option<Spanned<String>>, id: &str) {
-        let Some(said) = said.map(|said| self.place.word(said)) else { return };
+        let Some(said) = said.map(|said| self.source.spanned_text(said)) else { return };
         if said.text.trim() != id {
             let message =
                 format!("`id` is `{}`, and the file makes it `{id}`; they must be the same", said.text.trim());
@@ -86,20 +86,20 @@ impl FaultList<'_> {
 
     fn required(&mut self, field: &str, said: Option<Spanned<String>>, what: &str) -> String {
         match said {
-            Some(said) => self.line(field, said),
+            Some(said) => self.single_line(field, said),
             None => self.missing(field, what),
         }
     }
 
     fn missing(&mut self, field: &str, what: &str) -> String {
-        let start = self.place.whole().start;
+        let start = self.source.full_range().start;
         self.add(format!("has no `{field}`; write `{field}:` and behind it {what}"), start..start);
         String::new()
     }
 
     /// Reads a text of one line.
-    fn line(&mut self, field: &str, said: Spanned<String>) -> String {
-        let word = self.place.word(said);
+    fn single_line(&mut self, field: &str, said: Spanned<String>) -> String {
+        let word = self.source.spanned_text(said);
         let text = word.text.trim();
         if text.is_empty() {
             self.add(format!("`{field}` is empty"), word.span);
@@ -110,15 +110,15 @@ impl FaultList<'_> {
     }
 
     /// Returns the words of a list, or of a text that is split at the characters for which `divides` is true.
-    fn words(&mut self, field: &str, list: StringList, divides: impl Fn(char) -> bool) -> Vec<String> {
+    fn word_list(&mut self, field: &str, list: StringList, divides: impl Fn(char) -> bool) -> Vec<String> {
         match list {
             StringList::Text(text) => text.split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-            StringList::Words(words) => words.into_iter().map(|word| self.element(field, word)).collect(),
+            StringList::List(words) => words.into_iter().map(|word| self.element(field, word)).collect(),
         }
     }
 
     fn element(&mut self, field: &str, said: Spanned<String>) -> String {
-        let word = self.place.word(said);
+        let word = self.source.spanned_text(said);
         if word.text.trim().is_empty() {
             self.add(format!("an element of `{field}` is empty"), word.span);
         }
@@ -161,7 +161,7 @@ impl FieldReader for RawApiFrontMatter {
 /// A list of texts, each with its span, or one text that contains all of them.
 enum StringList {
     Text(String),
-    Words(Vec<Spanned<String>>),
+    List(Vec<Spanned<String>>),
 }
 
 struct StringListVisitor;
@@ -182,7 +182,7 @@ impl<'de> Visitor<'de> for StringListVisitor {
         while let Some(word) = seq.next_element()? {
             words.push(word);
         }
-        Ok(StringList::Words(words))
+        Ok(StringList::List(words))
     }
 }
 

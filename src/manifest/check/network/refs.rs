@@ -3,17 +3,17 @@
 /// Returns true if the list contains the branch, and `None` if it is not such a list or is incomplete.
 pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     let wanted = format!("refs/heads/{branch}");
-    let (first, mut rest) = line(list)?;
+    let (first, mut rest) = next_packet(list)?;
     if !first?.starts_with(b"# service=git-upload-pack") {
         return None;
     }
     let (mut found, mut ends) = (false, 0);
     // The first end mark ends the greeting, the second one ends the list.
     while ends < 2 {
-        let (content, behind) = line(rest)?;
+        let (content, behind) = next_packet(rest)?;
         match content {
             None => ends += 1,
-            Some(content) => found |= name(content) == Some(wanted.as_bytes()),
+            Some(content) => found |= ref_name(content) == Some(wanted.as_bytes()),
         }
         rest = behind;
     }
@@ -21,7 +21,7 @@ pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
 }
 
 /// Returns the next line and the rest. A line without content is an end mark.
-fn line(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+fn next_packet(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let digits = std::str::from_utf8(bytes.get(..4)?).ok().filter(|text| !text.starts_with('+'))?;
     match usize::from_str_radix(digits, 16).ok()? {
         0 => Some((None, bytes.get(4..)?)),
@@ -30,7 +30,7 @@ fn line(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
 }
 
 /// Returns the name after the id. On the first line, the capabilities of the host follow.
-fn name(content: &[u8]) -> Option<&[u8]> {
+fn ref_name(content: &[u8]) -> Option<&[u8]> {
     let space = content.iter().position(|byte| *byte == b' ')?;
     content.get(space + 1..)?.split(|byte| matches!(byte, 0 | b'\n')).next()
 }

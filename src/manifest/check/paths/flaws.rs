@@ -3,14 +3,14 @@
 use unicode_normalization::UnicodeNormalization as _;
 
 /// Names that are devices on Windows, whatever follows their first dot.
-const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+const WINDOWS_DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
 /// The maximum length of a name that all common file systems accept, in bytes.
-const LONGEST_PART: usize = 255;
+const MAX_PART_BYTES: usize = 255;
 /// The maximum length of a path that all common systems accept, in bytes.
-const LONGEST_PATH: usize = 1024;
+const MAX_PATH_BYTES: usize = 1024;
 
 /// Returns a flaw if the path leads out of the folder in which it starts, on any system.
-pub(in crate::manifest) fn leaves_root(path: &str) -> Option<String> {
+pub(in crate::manifest) fn root_escape_reason(path: &str) -> Option<String> {
     // Some systems treat these forms as equal.
     let plain = path.replace('\\', "/").replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");
     let plain = plain.replace("%5c", "/").replace("%5C", "/");
@@ -29,7 +29,7 @@ pub(in crate::manifest) fn leaves_root(path: &str) -> Option<String> {
     }
 }
 
-pub(super) fn is_not_plain(path: &str) -> Option<String> {
+pub(super) fn unusual_form_reason(path: &str) -> Option<String> {
     if path.trim().is_empty() {
         Some("the path is empty".to_owned())
     } else if path.starts_with('~') {
@@ -56,7 +56,7 @@ fn has_escape(path: &str) -> bool {
     path.as_bytes().windows(3).any(is_escape)
 }
 
-pub(super) fn is_not_portable(path: &str) -> Option<String> {
+pub(super) fn portability_reason(path: &str) -> Option<String> {
     path.split(['/', '\\']).find_map(|part| {
         let stem = part.split('.').next().unwrap_or(part).trim_end().to_ascii_lowercase();
         let shown = part.escape_debug();
@@ -82,19 +82,19 @@ fn is_device(stem: &str) -> bool {
             matches!((letters.next(), letters.next()), (Some('1'..='9' | '¹' | '²' | '³'), None))
         })
     };
-    DEVICES.contains(&stem) || is_port(stem)
+    WINDOWS_DEVICES.contains(&stem) || is_port(stem)
 }
 
-pub(super) fn is_not_nfc(path: &str) -> Option<String> {
+pub(super) fn normalization_reason(path: &str) -> Option<String> {
     (!path.nfc().eq(path.chars())).then(|| "the path is not in Unicode form NFC".to_owned())
 }
 
-pub(super) fn is_too_long(path: &str) -> Option<String> {
+pub(super) fn length_reason(path: &str) -> Option<String> {
     let longest = path.split('/').map(str::len).max().unwrap_or(0);
-    if longest > LONGEST_PART {
-        Some(format!("a part of the path has {longest} bytes, and {LONGEST_PART} is the most"))
-    } else if path.len() > LONGEST_PATH {
-        Some(format!("the path has {} bytes, and {LONGEST_PATH} is the most", path.len()))
+    if longest > MAX_PART_BYTES {
+        Some(format!("a part of the path has {longest} bytes, and {MAX_PART_BYTES} is the most"))
+    } else if path.len() > MAX_PATH_BYTES {
+        Some(format!("the path has {} bytes, and {MAX_PATH_BYTES} is the most", path.len()))
     } else {
         None
     }
@@ -124,20 +124,20 @@ mod tests {
             "a\0b",
             "a/.. /b",
         ] {
-            assert!(leaves_root(path).is_some(), "{path:?}");
+            assert!(root_escape_reason(path).is_some(), "{path:?}");
         }
         for path in ["a", "a/b.zip", "..a/b", "a..b", "a/...", ".hidden", "a%b", "ä/中", "~/a", "~"] {
-            assert_eq!(leaves_root(path), None, "{path:?}");
+            assert_eq!(root_escape_reason(path), None, "{path:?}");
         }
     }
 
     #[test]
     fn names_that_windows_cannot_have_are_seen() {
         for path in ["a/con", "NUL.txt", "com1.tar.gz", "lpt¹", "aux .md", "a./b", "b /c", "a:b", "a|b", "a\u{1}"] {
-            assert!(is_not_portable(path).is_some(), "{path:?}");
+            assert!(portability_reason(path).is_some(), "{path:?}");
         }
         for path in ["console", "com10", "comb", "nullable/x", "a.b/c", "com0"] {
-            assert_eq!(is_not_portable(path), None, "{path:?}");
+            assert_eq!(portability_reason(path), None, "{path:?}");
         }
     }
 }

@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::Host;
 
 /// Endings of names that have a different meaning in each network.
-const LOCAL: [&str; 7] = [".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".test"];
+const LOCAL_SUFFIXES: [&str; 7] = [".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".test"];
 
 pub(super) fn is_private(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(name) => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
-            !name.contains('.') || LOCAL.iter().any(|ending| name.ends_with(ending))
+            !name.contains('.') || LOCAL_SUFFIXES.iter().any(|ending| name.ends_with(ending))
         }
         Host::Ipv4(address) => is_private_v4(*address),
         Host::Ipv6(address) => is_private_v6(*address),
@@ -43,7 +43,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
-    if let Some(inner) = inner_v4(address) {
+    if let Some(inner) = embedded_v4(address) {
         return is_private_v4(inner);
     }
     let [first, second, ..] = address.segments();
@@ -58,7 +58,7 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
 }
 
 /// Returns the IPv4 address that a network gateway derives from this address: mapped, NAT64, or 6to4.
-fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Ipv4Addr::new(a, b, c, d)

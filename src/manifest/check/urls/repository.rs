@@ -17,13 +17,13 @@ pub(super) fn is_branch(name: &str) -> bool {
 }
 
 /// Returns true if the path of the address contains the branch between slashes.
-pub(super) fn leads_to(url: &Url, branch: &str) -> bool {
+pub(super) fn contains_branch(url: &Url, branch: &str) -> bool {
     let decoded = |text: &str| text.replace("%2F", "/").replace("%2f", "/");
     format!("{}/", decoded(url.path())).contains(&format!("/{branch}/"))
 }
 
 /// Returns `host/owner/repository` of a clone address.
-pub(super) fn of_git(url: &Url) -> Option<String> {
+pub(super) fn repository_of_clone_url(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     let path = url.path().trim_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path);
@@ -32,7 +32,7 @@ pub(super) fn of_git(url: &Url) -> Option<String> {
 }
 
 /// Returns the same for a download address.
-pub(super) fn of_raw(url: &Url) -> Option<String> {
+pub(super) fn repository_of_raw_url(url: &Url) -> Option<String> {
     let parts: Vec<&str> = url.path().trim_matches('/').split('/').collect();
     let (host, length) = match url.host_str()? {
         "raw.githubusercontent.com" => ("github.com", 2),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_branch_is_found_between_slashes() {
-        let leads = |url: &str, branch| leads_to(&Url::parse(url).unwrap(), branch);
+        let leads = |url: &str, branch| contains_branch(&Url::parse(url).unwrap(), branch);
         assert!(leads("https://h/o/r/main", "main") && leads("https://h/o/r/refs/heads/a/b/", "a/b"));
         assert!(leads("https://h/o/r/a%2Fb", "a/b"));
         assert!(!leads("https://h/o/r/maintenance", "main") && !leads("https://main/o/r", "main"));
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn known_hosts_tell_their_repository() {
-        let git = |url: &str| of_git(&Url::parse(url).unwrap());
-        let raw = |url: &str| of_raw(&Url::parse(url).unwrap());
+        let git = |url: &str| repository_of_clone_url(&Url::parse(url).unwrap());
+        let raw = |url: &str| repository_of_raw_url(&Url::parse(url).unwrap());
         let named = Some("github.com/o/r".to_owned());
         assert_eq!(git("https://github.com/O/r.git"), named);
         assert_eq!(raw("https://raw.githubusercontent.com/o/R/main"), named);

@@ -29,7 +29,7 @@ impl Crc32 {
         Self(u32::MAX)
     }
 
-    pub(crate) fn of(bytes: &[u8]) -> u32 {
+    pub(crate) fn checksum(bytes: &[u8]) -> u32 {
         let mut crc = Self::new();
         crc.update(bytes);
         crc.value()
@@ -57,6 +57,6 @@ mod tests {
         crc.update(b"1234");
         crc.update(b"");
         crc.update(b"56789");
-        assert_eq!((crc.value(), Crc32::of(b"123456789")), (0xcbf4_3926, 0xcbf4_3926));
+        assert_eq!((crc.value(), Crc32::checksum(b"123456789")), (0xcbf4_3926, 0xcbf4_3926));
     }
 }

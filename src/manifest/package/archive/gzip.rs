@@ -1,8 +1,8 @@
 //! Reads gzip: exactly one complete member, with nothing after it.
 
 use super::crc::Crc32;
-use super::guard::ArchiveValidator;
 use super::inflate::{InflateError, Inflater};
+use super::validator::ArchiveValidator;
 use super::{ArchiveFaultKind, WalkAbort};
 
 const FIXED: usize = 10;
@@ -24,7 +24,7 @@ pub(super) fn unpack<E>(
     let mut crc = Crc32::new();
     let mut length: u32 = 0;
     let consumed = Inflater::new().run(body, |piece| {
-        if !guard.stream(piece.len()) {
+        if !guard.count_streamed(piece.len()) {
             return Err(WalkAbort::Refused);
         }
         crc.update(piece);
@@ -47,7 +47,7 @@ pub(super) fn unpack<E>(
 }
 
 fn refuse<E>(guard: &mut ArchiveValidator<'_>, kind: ArchiveFaultKind, message: &str) -> Result<(), WalkAbort<E>> {
-    guard.fault(kind, None, message);
+    guard.add_fault(kind, None, message);
     Err(WalkAbort::Refused)
 }
 
@@ -68,7 +68,7 @@ fn header(bytes: &[u8]) -> Option<usize> {
         }
     }
     if flags & CRC_OF_HEADER != 0 {
-        let [low, high, ..] = Crc32::of(bytes.get(..length)?).to_le_bytes();
+        let [low, high, ..] = Crc32::checksum(bytes.get(..length)?).to_le_bytes();
         if bytes.get(length..length + 2)? != [low, high] {
             return None;
         }

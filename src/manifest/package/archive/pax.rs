@@ -8,7 +8,7 @@ pub(super) struct PaxRecords {
 }
 
 /// Reads `length key=value\n` records. Times, owners and comments are ignored.
-pub(super) fn records(mut bytes: &[u8]) -> Result<PaxRecords, &'static str> {
+pub(super) fn read_records(mut bytes: &[u8]) -> Result<PaxRecords, &'static str> {
     const BROKEN: &str = "has records that cannot be read";
     let mut records = PaxRecords::default();
     while !bytes.is_empty() {
@@ -20,13 +20,13 @@ pub(super) fn records(mut bytes: &[u8]) -> Result<PaxRecords, &'static str> {
         let equals = record.iter().position(|byte| *byte == b'=').ok_or(BROKEN)?;
         let (key, value) = record.split_at(equals);
         let value = value.get(1..).ok_or(BROKEN)?;
-        keep(&mut records, key, value)?;
+        add_record(&mut records, key, value)?;
         bytes = bytes.get(length..).unwrap_or_default();
     }
     Ok(records)
 }
 
-fn keep(records: &mut PaxRecords, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+fn add_record(records: &mut PaxRecords, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
     match key {
         b"path" if records.path.is_none() => records.path = Some(value.to_owned()),
         b"size" if records.size.is_none() => {
@@ -53,9 +53,9 @@ mod tests {
 
     #[test]
     fn a_path_and_a_size_are_read_and_the_rest_is_passed_over() {
-        let read = records(b"30 mtime=1700000000.123456789\n19 path=a/SKILL.md\n9 size=7\n");
+        let read = read_records(b"30 mtime=1700000000.123456789\n19 path=a/SKILL.md\n9 size=7\n");
         assert_eq!(read, Ok(PaxRecords { path: Some(b"a/SKILL.md".to_vec()), size: Some(7) }));
-        assert_eq!(records(b""), Ok(PaxRecords::default()));
+        assert_eq!(read_records(b""), Ok(PaxRecords::default()));
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
             b"22 GNU.sparse.major=1\n",
             b"10 size=-1\n",
         ] {
-            assert!(records(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+            assert!(read_records(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
         }
     }
 }

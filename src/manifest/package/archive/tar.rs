@@ -2,9 +2,9 @@
 //!
 //! Accepts only plain files and folders with ustar or GNU headers. The only extensions are those for longer paths.
 
-use super::guard::{ArchiveEntryHeader, ArchiveValidator};
 use super::gzip;
 use super::pax::{self, PaxRecords};
+use super::validator::{ArchiveEntryHeader, ArchiveValidator};
 use super::{ArchiveEntry, ArchiveFaultKind, ArchiveSink, WalkAbort, WalkError};
 
 const BLOCK: usize = 512;
@@ -21,7 +21,7 @@ pub(super) fn walk<S: ArchiveSink>(
     let read = gzip::unpack(bytes, guard, |piece, guard| tar.feed(piece, guard, sink));
     match read {
         Ok(()) if !matches!(tar.state, TarReaderState::End) => {
-            guard.fault(ArchiveFaultKind::Unreadable, None, "ends before the end of the tar in it");
+            guard.add_fault(ArchiveFaultKind::Unreadable, None, "ends before the end of the tar in it");
             Ok(())
         }
         Ok(()) | Err(WalkAbort::Refused) => Ok(()),
@@ -73,17 +73,17 @@ impl TarReader {
                 TarReaderState::Data { entry, before, left, padding } => {
                     let take = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, rest) = bytes.split_at(take);
-                    contents(entry.as_ref(), *before, piece, guard, sink)?;
+                    write_contents(entry.as_ref(), *before, piece, guard, sink)?;
                     *before += as_u64(take);
                     *left -= as_u64(take);
-                    take + fill(padding, rest, guard)?
+                    take + skip_padding(padding, rest, guard)?
                 }
                 TarReaderState::Records { kept, left, padding, .. } => {
                     let take = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, rest) = bytes.split_at(take);
                     kept.extend_from_slice(piece);
                     *left -= as_u64(take);
-                    take + fill(padding, rest, guard)?
+                    take + skip_padding(padding, rest, guard)?
                 }
             };
             bytes = bytes.get(taken..).unwrap_or_default();
@@ -110,7 +110,7 @@ impl TarReader {
         let twice = self.next != PaxRecords::default();
         let read = match kind {
             b'L' => Ok(PaxRecords { path: Some(until_zero(kept).to_owned()), size: None }),
-            _ => pax::records(kept),
+            _ => pax::read_records(kept),
         };
         match read {
             Err(message) => refuse_kind(guard, ArchiveFaultKind::Kind, None, message),
@@ -173,7 +173,7 @@ impl TarReader {
             }
             return Ok(TarReaderState::Records { kind: fields.kind, kept: Vec::new(), left: fields.size, padding });
         }
-        if !guard.count() {
+        if !guard.count_entry() {
             return Err(WalkAbort::Refused);
         }
         let next = std::mem::take(&mut self.next);
@@ -181,7 +181,7 @@ impl TarReader {
             return refuse(guard, None, "states two sizes of one file");
         }
         let name = next.path.unwrap_or_else(|| fields.name.clone());
-        let entry = entry(&fields, &name, guard).filter(|_| !guard.is_full());
+        let entry = admit_entry(&fields, &name, guard).filter(|_| !guard.has_max_faults());
         if let Some(entry) = &entry {
             sink.entry(entry).map_err(WalkAbort::Sink)?;
         }
@@ -193,7 +193,7 @@ impl TarReader {
 }
 
 /// Passes a piece of a file to the sink, if the file was accepted.
-fn contents<S: ArchiveSink>(
+fn write_contents<S: ArchiveSink>(
     entry: Option<&ArchiveEntry>,
     before: u64,
     piece: &[u8],
@@ -201,14 +201,14 @@ fn contents<S: ArchiveSink>(
     sink: &mut S,
 ) -> Result<(), WalkAbort<S::Error>> {
     let Some(entry) = entry else { return Ok(()) };
-    if !guard.grow(&entry.path, before, piece.len()) {
+    if !guard.count_file_bytes(&entry.path, before, piece.len()) {
         return Err(WalkAbort::Refused);
     }
     if piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(WalkAbort::Sink) }
 }
 
 /// Skips the padding of the last block of an entry. It must be zero: a size that is too small could hide bytes here.
-fn fill<E>(padding: &mut usize, bytes: &[u8], guard: &mut ArchiveValidator<'_>) -> Result<usize, WalkAbort<E>> {
+fn skip_padding<E>(padding: &mut usize, bytes: &[u8], guard: &mut ArchiveValidator<'_>) -> Result<usize, WalkAbort<E>> {
     let filling = (*padding).min(bytes.len());
     if bytes.iter().take(filling).any(|byte| *byte != 0) {
         return refuse(guard, None, "has bytes behind a file that are not of it");
@@ -217,13 +217,13 @@ fn fill<E>(padding: &mut usize, bytes: &[u8], guard: &mut ArchiveValidator<'_>) 
     Ok(filling)
 }
 
-fn entry(fields: &TarHeader, name: &[u8], guard: &mut ArchiveValidator<'_>) -> Option<ArchiveEntry> {
+fn admit_entry(fields: &TarHeader, name: &[u8], guard: &mut ArchiveValidator<'_>) -> Option<ArchiveEntry> {
     let shown = String::from_utf8_lossy(name);
     let folder = match fields.kind {
         b'0' | 0 => false,
         b'5' => true,
         kind => {
-            guard.fault(
+            guard.add_fault(
                 ArchiveFaultKind::Kind,
                 Some(&shown),
                 format!("is {}; only files and folders are let in", kind_name(kind)),
@@ -234,11 +234,11 @@ fn entry(fields: &TarHeader, name: &[u8], guard: &mut ArchiveValidator<'_>) -> O
     // Some programs treat an old-style file as a folder because of its name in the header, even if a record renames it.
     let slash = name.ends_with(b"/") || (fields.kind == 0 && fields.name.ends_with(b"/"));
     if slash && !folder {
-        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a file with the name of a folder");
+        guard.add_fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a file with the name of a folder");
         return None;
     }
     if folder && fields.size != 0 {
-        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
+        guard.add_fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
         return None;
     }
     // `tar -c .` writes `./` before each name, and an entry for the folder itself.
@@ -324,7 +324,7 @@ fn refuse_kind<T, E>(
     entry: Option<&str>,
     message: &str,
 ) -> Result<T, WalkAbort<E>> {
-    guard.fault(kind, entry, message);
+    guard.add_fault(kind, entry, message);
     Err(WalkAbort::Refused)
 }
 

@@ -10,8 +10,8 @@ mod local;
 use directory::CentralDirectoryEntry;
 
 use super::crc::Crc32;
-use super::guard::{ArchiveEntryHeader, ArchiveValidator};
 use super::inflate::{InflateError, Inflater};
+use super::validator::{ArchiveEntryHeader, ArchiveValidator};
 use super::{ArchiveEntry, ArchiveFaultKind, ArchiveSink, WalkAbort, WalkError};
 
 pub(super) fn walk<S: ArchiveSink>(
@@ -22,26 +22,26 @@ pub(super) fn walk<S: ArchiveSink>(
     let records = match directory::read(bytes, guard.limits().entries) {
         Ok(records) => records,
         Err(fault) => {
-            guard.fault(fault.kind, fault.entry.as_deref(), fault.message);
+            guard.add_fault(fault.kind, fault.entry.as_deref(), fault.message);
             return Ok(());
         }
     };
     let bodies = match local::bodies(bytes, &records) {
         Ok(bodies) => bodies,
         Err(fault) => {
-            guard.fault(fault.kind, fault.entry.as_deref(), fault.message);
+            guard.add_fault(fault.kind, fault.entry.as_deref(), fault.message);
             return Ok(());
         }
     };
-    let entries: Vec<Option<ArchiveEntry>> = records.list.iter().map(|record| admit(record, guard)).collect();
-    if guard.is_full() {
+    let entries: Vec<Option<ArchiveEntry>> = records.list.iter().map(|record| admit_entry(record, guard)).collect();
+    if guard.has_max_faults() {
         return Ok(());
     }
     let mut inflater = Inflater::new();
     for ((record, body), entry) in records.list.iter().zip(bodies).zip(entries) {
         let Some(entry) = entry else { continue };
         sink.entry(&entry).map_err(WalkError::Sink)?;
-        match file((record, body), &entry, &mut inflater, guard, sink) {
+        match read_file((record, body), &entry, &mut inflater, guard, sink) {
             Ok(()) => {}
             Err(WalkAbort::Refused) => return Ok(()),
             Err(WalkAbort::Sink(error)) => return Err(WalkError::Sink(error)),
@@ -51,37 +51,41 @@ pub(super) fn walk<S: ArchiveSink>(
 }
 
 /// Checks an entry by its headers, and accepts it if they are valid.
-fn admit(record: &CentralDirectoryEntry<'_>, guard: &mut ArchiveValidator<'_>) -> Option<ArchiveEntry> {
+fn admit_entry(record: &CentralDirectoryEntry<'_>, guard: &mut ArchiveValidator<'_>) -> Option<ArchiveEntry> {
     const KIND: u32 = 0o170_000;
     const FOLDER: u32 = 0o040_000;
     const FILE: u32 = 0o100_000;
-    guard.count();
-    let shown = record.shown();
+    guard.count_entry();
+    let shown = record.display_name();
     let slash = record.name.ends_with(b"/");
     let kind = record.mode & KIND;
     if !matches!(kind, 0 | FOLDER | FILE) || record.attributes & 0x08 != 0 {
         let message = if kind == 0o120_000 { "is a symbolic link" } else { "is neither a file nor a folder" };
-        guard.fault(ArchiveFaultKind::Kind, Some(&shown), format!("{message}; only files and folders are let in"));
+        guard.add_fault(ArchiveFaultKind::Kind, Some(&shown), format!("{message}; only files and folders are let in"));
         return None;
     }
     let folder = kind == FOLDER || record.attributes & 0x10 != 0;
     if folder != slash && (folder || kind == FILE) {
-        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a file for some programs and a folder for others");
+        guard.add_fault(
+            ArchiveFaultKind::Ambiguous,
+            Some(&shown),
+            "is a file for some programs and a folder for others",
+        );
         return None;
     }
     if slash && (record.size != 0 || record.packed > 2) {
-        guard.fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
+        guard.add_fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
         return None;
     }
     if !record.utf8 && !record.name.is_ascii() {
-        guard.fault(ArchiveFaultKind::Name, Some(&shown), "is not marked as UTF-8");
+        guard.add_fault(ArchiveFaultKind::Name, Some(&shown), "is not marked as UTF-8");
         return None;
     }
     let name = if slash { record.name.strip_suffix(b"/").unwrap_or(record.name) } else { record.name };
     guard.admit(ArchiveEntryHeader { name, folder: slash, mode: record.mode & 0o7777 })
 }
 
-fn file<S: ArchiveSink>(
+fn read_file<S: ArchiveSink>(
     (record, body): (&CentralDirectoryEntry<'_>, &[u8]),
     entry: &ArchiveEntry,
     inflater: &mut Inflater,
@@ -91,7 +95,7 @@ fn file<S: ArchiveSink>(
     let mut crc = Crc32::new();
     let mut size: u64 = 0;
     let mut receive = |piece: &[u8], guard: &mut ArchiveValidator<'_>| {
-        if !guard.grow(&entry.path, size, piece.len()) {
+        if !guard.count_file_bytes(&entry.path, size, piece.len()) {
             return Err(WalkAbort::Refused);
         }
         size += u64::try_from(piece.len()).unwrap_or(u64::MAX);
@@ -103,7 +107,7 @@ fn file<S: ArchiveSink>(
             Ok(consumed) => consumed,
             Err(InflateError::Stopped(halt)) => return Err(halt),
             Err(InflateError::Broken) => {
-                guard.fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "is cut off or damaged");
+                guard.add_fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "is cut off or damaged");
                 return Err(WalkAbort::Refused);
             }
         }
@@ -112,11 +116,15 @@ fn file<S: ArchiveSink>(
         body.len()
     };
     if consumed != body.len() || size != record.size {
-        guard.fault(ArchiveFaultKind::Ambiguous, Some(&entry.path), "does not have the size that the directory states");
+        guard.add_fault(
+            ArchiveFaultKind::Ambiguous,
+            Some(&entry.path),
+            "does not have the size that the directory states",
+        );
         return Err(WalkAbort::Refused);
     }
     if crc.value() != record.crc {
-        guard.fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "does not have the checksum that it states");
+        guard.add_fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "does not have the checksum that it states");
         return Err(WalkAbort::Refused);
     }
     Ok(())

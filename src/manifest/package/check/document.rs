@@ -46,7 +46,7 @@ impl CheckWorker<'_, '_> {
 
     fn one_document(&mut self, skill: &LocatedNode<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
         let noted = match front::read(bytes) {
-            Ok(file) => notes(skill, &file, bytes, files),
+            Ok(file) => document_findings(skill, &file, bytes, files),
             Err(error) => vec![(&M087, error.span, format!("`{SKILL_FILE}` {}", error.message))],
         };
         if noted.is_empty() {
@@ -54,12 +54,17 @@ impl CheckWorker<'_, '_> {
         }
         let source = self.findings.add(SourceFile::new(shown, bytes));
         for (rule, range, message) in noted {
-            self.findings.in_file(rule, SourceSpan::new(source, range), skill.pointer(), message);
+            self.findings.report_in_file(rule, SourceSpan::new(source, range), skill.pointer(), message);
         }
     }
 }
 
-fn notes(entry: &LocatedNode<'_>, file: &SkillFile<'_>, bytes: &[u8], files: &[&str]) -> Vec<PendingFinding> {
+fn document_findings(
+    entry: &LocatedNode<'_>,
+    file: &SkillFile<'_>,
+    bytes: &[u8],
+    files: &[&str],
+) -> Vec<PendingFinding> {
     let folder = entry.text_of("path").and_then(|(path, _)| path.rsplit('/').next());
     let rule = |fault: &FrontMatterFault| if fault.is_extra { &M096 } else { &M087 };
     let mut notes: Vec<PendingFinding> =

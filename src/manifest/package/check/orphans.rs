@@ -16,17 +16,17 @@ pub(super) fn check(manifest: &LocatedNode<'_>, check: &mut CheckWorker<'_, '_>)
     };
     let (paths, packages) = (listed("path"), listed("package"));
     for folder in parents(&paths) {
-        for (path, kind) in inside(check, &folder) {
+        for (path, kind) in files_inside(check, &folder) {
             let is_skill = || matches!(check.tree.files().metadata(&format!("{path}/{SKILL_FILE}")), Ok(Some(_)));
             if kind == FileKind::Folder && !paths.contains(&path) && is_skill() {
-                check.findings.at(&M077, &place, format!("`{path}` is a skill that is not in the manifest"));
+                check.findings.report_at(&M077, &place, format!("`{path}` is a skill that is not in the manifest"));
             }
         }
     }
     for folder in parents(&packages) {
-        for (path, kind) in inside(check, &folder) {
+        for (path, kind) in files_inside(check, &folder) {
             if kind == FileKind::File && ArchiveFormat::named(&path).is_some() && !packages.contains(&path) {
-                check.findings.at(&M078, &place, format!("`{path}` is a package that is not in the manifest"));
+                check.findings.report_at(&M078, &place, format!("`{path}` is a package that is not in the manifest"));
             }
         }
     }
@@ -36,7 +36,7 @@ fn parents(paths: &BTreeSet<String>) -> BTreeSet<String> {
     paths.iter().filter_map(|path| path.rsplit_once('/')).map(|(folder, _)| folder.to_owned()).collect()
 }
 
-fn inside(check: &mut CheckWorker<'_, '_>, folder: &str) -> Vec<(String, FileKind)> {
+fn files_inside(check: &mut CheckWorker<'_, '_>, folder: &str) -> Vec<(String, FileKind)> {
     let Ok(Some(listing)) = check.tree.list(folder) else { return Vec::new() };
     listing.iter().map(|(name, metadata)| (format!("{folder}/{name}"), metadata.kind.clone())).collect()
 }

@@ -13,8 +13,8 @@ use crate::manifest::rules::{
 const MAX_LISTED: usize = 5;
 
 impl CheckWorker<'_, '_> {
-    pub(super) fn package(&mut self, skill: &LocatedNode<'_>, folder: Option<&FolderFileSizes>) {
-        let read = self.contents(skill);
+    pub(super) fn check_package(&mut self, skill: &LocatedNode<'_>, folder: Option<&FolderFileSizes>) {
+        let read = self.read_package(skill);
         if self.scope == CheckScope::Packages {
             return;
         }
@@ -23,13 +23,13 @@ impl CheckWorker<'_, '_> {
             self.document(skill, folder, None);
             return;
         };
-        self.unwanted(&place, &contents);
+        self.check_unwanted(&place, &contents);
         let Some(root) = contents.root() else {
             let message = match contents.skills.len() {
                 0 => "the package has no `SKILL.md` at its root or in one folder",
                 _ => "the package has more than one `SKILL.md`, or files outside of the folder of its skill",
             };
-            self.findings.at(&M086, &place, message);
+            self.findings.report_at(&M086, &place, message);
             self.document(skill, folder, None);
             return;
         };
@@ -37,48 +37,54 @@ impl CheckWorker<'_, '_> {
             && let Some(own) = root.strip_suffix('/')
             && own != name
         {
-            self.findings.at(&M086, &place, format!("the folder in the package is `{own}`, and the skill is `{name}`"));
+            self.findings.report_at(
+                &M086,
+                &place,
+                format!("the folder in the package is `{own}`, and the skill is `{name}`"),
+            );
         }
         self.document(skill, folder, Some((&contents, root)));
         if let Some(folder) = folder {
-            self.agrees(skill, &place, (&contents, root), folder);
+            self.compare_with_folder(skill, &place, (&contents, root), folder);
         }
     }
 
     /// Reads the package, reports a wrong size or checksum, and returns its contents if they are safe.
-    fn contents<'p>(&mut self, skill: &LocatedNode<'p>) -> Option<(LocatedNode<'p>, PackageContents)> {
+    fn read_package<'p>(&mut self, skill: &LocatedNode<'p>) -> Option<(LocatedNode<'p>, PackageContents)> {
         let place = skill.get("package")?;
-        let (path, kind, size) = self.at(&place, &M071)?;
+        let (path, kind, size) = self.find_path(&place, &M071)?;
         if kind != FileKind::File {
-            self.findings.at(&M071, &place, format!("`{path}` is not a regular file"));
+            self.findings.report_at(&M071, &place, format!("`{path}` is not a regular file"));
             return None;
         }
         if self.scope == CheckScope::Everything && self.tree.files().is_tracked(path) == Some(false) {
-            self.findings.at(&M075, &place, format!("`{path}` is not committed")).with_help(format!("git add {path}"));
+            self.findings
+                .report_at(&M075, &place, format!("`{path}` is not committed"))
+                .with_help(format!("git add {path}"));
         }
         if size > self.limits.archive_bytes {
             let message = format!("`{path}` has {size} bytes; the limit is {}", self.limits.archive_bytes);
-            self.findings.at(&M081, &place, message);
+            self.findings.report_at(&M081, &place, message);
             return None;
         }
         let bytes = match self.tree.files().read(path, self.limits.archive_bytes) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
-                self.findings.at(&M071, &place, format!("`{path}` went away while it was read"));
+                self.findings.report_at(&M071, &place, format!("`{path}` went away while it was read"));
                 return None;
             }
             Err(error) => {
-                self.findings.at(&M071, &place, error.to_string());
+                self.findings.report_at(&M071, &place, error.to_string());
                 return None;
             }
         };
         if bytes.starts_with(b"version https://git-lfs.") {
-            self.findings.at(&M075, &place, format!("`{path}` is a pointer of Git LFS, not the package"));
+            self.findings.report_at(&M075, &place, format!("`{path}` is a pointer of Git LFS, not the package"));
         }
-        self.sums(skill, path, &bytes);
+        self.check_sums(skill, path, &bytes);
         match (ArchiveFormat::named(path), ArchiveFormat::of(&bytes)) {
             (Some(named), Some(format)) if named != format => {
-                self.findings.at(&M080, &place, format!("`{path}` is not what the end of its name says"));
+                self.findings.report_at(&M080, &place, format!("`{path}` is not what the end of its name says"));
                 return None;
             }
             _ => {}
@@ -86,13 +92,13 @@ impl CheckWorker<'_, '_> {
         match PackageContents::read(&bytes, self.limits) {
             Ok(contents) => Some((place, contents)),
             Err(faults) => {
-                faults.iter().for_each(|fault| self.fault(&place, path, fault));
+                faults.iter().for_each(|fault| self.report_fault(&place, path, fault));
                 None
             }
         }
     }
 
-    fn sums(&mut self, skill: &LocatedNode<'_>, path: &str, bytes: &[u8]) {
+    fn check_sums(&mut self, skill: &LocatedNode<'_>, path: &str, bytes: &[u8]) {
         if let Some(place) = skill.get("size_bytes")
             && let Some(stated) = place.node().to_json().as_f64()
         {
@@ -101,7 +107,7 @@ impl CheckWorker<'_, '_> {
             if (stated - size).abs() >= 1.0 {
                 let message = format!("`{path}` has {} bytes, and {stated} are stated", bytes.len());
                 self.findings
-                    .at(&M072, &place, message)
+                    .report_at(&M072, &place, message)
                     .with_help(format!("the package is not the one of this entry, or write {}", bytes.len()));
             }
         }
@@ -110,12 +116,14 @@ impl CheckWorker<'_, '_> {
             // Capital letters are a question of form, which another rule covers.
             if !stated.eq_ignore_ascii_case(&sum) {
                 let message = format!("`{path}` has the checksum {sum}");
-                self.findings.at(&M073, &place, message).with_help("publish changed content under a new version");
+                self.findings
+                    .report_at(&M073, &place, message)
+                    .with_help("publish changed content under a new version");
             }
         }
     }
 
-    fn fault(&mut self, place: &LocatedNode<'_>, path: &str, fault: &ArchiveFault) {
+    fn report_fault(&mut self, location: &LocatedNode<'_>, path: &str, fault: &ArchiveFault) {
         let rule: &'static Rule = match fault.kind {
             ArchiveFaultKind::Unreadable => &M080,
             ArchiveFaultKind::Limit => &M081,
@@ -128,20 +136,28 @@ impl CheckWorker<'_, '_> {
             Some(entry) => format!("`{}` in `{path}` {}", entry.escape_debug(), fault.message),
             None => format!("`{path}` {}", fault.message),
         };
-        self.findings.at(rule, place, message);
+        self.findings.report_at(rule, location, message);
     }
 
-    fn unwanted(&mut self, place: &LocatedNode<'_>, contents: &PackageContents) {
+    fn check_unwanted(&mut self, location: &LocatedNode<'_>, contents: &PackageContents) {
         for (path, content) in &contents.files {
             match unwanted(path) {
                 Some(UnwantedFileKind::Secret) => {
-                    self.findings.at(&M091, place, format!("`{path}` is in the package, and may hold a secret"));
+                    self.findings.report_at(
+                        &M091,
+                        location,
+                        format!("`{path}` is in the package, and may hold a secret"),
+                    );
                 }
                 Some(UnwantedFileKind::Junk) => {
-                    self.findings.at(&M092, place, format!("`{path}` is in the package, and belongs to no skill"));
+                    self.findings.report_at(
+                        &M092,
+                        location,
+                        format!("`{path}` is in the package, and belongs to no skill"),
+                    );
                 }
                 None if content.executable => {
-                    self.findings.at(&M094, place, format!("`{path}` in the package may be run"));
+                    self.findings.report_at(&M094, location, format!("`{path}` in the package may be run"));
                 }
                 None => {}
             }
@@ -149,10 +165,10 @@ impl CheckWorker<'_, '_> {
     }
 
     /// Compares the package with the folder, file by file.
-    fn agrees(
+    fn compare_with_folder(
         &mut self,
         skill: &LocatedNode<'_>,
-        place: &LocatedNode<'_>,
+        location: &LocatedNode<'_>,
         package: (&PackageContents, &str),
         folder: &FolderFileSizes,
     ) {
@@ -163,7 +179,7 @@ impl CheckWorker<'_, '_> {
         for (file, size) in folder {
             match inside(file) {
                 None => differences.push(format!("`{file}` is not in the package")),
-                Some(content) if !self.is_same(&format!("{path}/{file}"), *size, content) => {
+                Some(content) if !self.is_same_file(&format!("{path}/{file}"), *size, content) => {
                     differences.push(format!("`{file}` is another one in the package"));
                 }
                 Some(_) => {}
@@ -175,15 +191,19 @@ impl CheckWorker<'_, '_> {
             own.filter(|file| !folder.contains_key(*file)).map(|file| format!("`{file}` is only in the package")),
         );
         for difference in differences.iter().take(MAX_LISTED) {
-            let finding = self.findings.at(&M090, place, format!("{difference}; the folder is `{path}`"));
+            let finding = self.findings.report_at(&M090, location, format!("{difference}; the folder is `{path}`"));
             finding.with_help("raise `metadata.version` and run `imagate skills build`");
         }
         if let Some(more) = differences.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
-            self.findings.at(&M090, place, format!("{more} more files differ between the package and `{path}`"));
+            self.findings.report_at(
+                &M090,
+                location,
+                format!("{more} more files differ between the package and `{path}`"),
+            );
         }
     }
 
-    fn is_same(&self, path: &str, size: u64, content: &PackageFile) -> bool {
+    fn is_same_file(&self, path: &str, size: u64, content: &PackageFile) -> bool {
         let same = || {
             let read = self.tree.files().read(path, self.limits.file_bytes);
             matches!(read, Ok(Some(bytes)) if Sha256Sum::of(&bytes) == content.sum)

@@ -10,10 +10,10 @@ use crate::manifest::package::archive::{PathFault, fold, path_fault};
 /// The result of a path lookup.
 #[derive(Debug)]
 pub(super) enum PathLookupOutcome {
-    There(FileMetadata),
+    Found(FileMetadata),
     Missing,
     /// The path exists under a name that differs in case or Unicode composition.
-    Spelled(String),
+    OtherSpelling(String),
     /// A part of the path is a link.
     Link(String),
     /// The path is invalid, for this reason.
@@ -56,35 +56,35 @@ impl<'a> CheckoutCache<'a> {
         if let Some(PathFault::Unsafe(why) | PathFault::TooLarge(why)) = path_fault(path, &limits) {
             return PathLookupOutcome::NotAPath(why);
         }
-        let mut folder = String::new();
+        let mut parent = String::new();
         let mut found = PathLookupOutcome::Missing;
         for name in path.split('/') {
-            found = match self.step(&folder, name) {
-                Ok(PathLookupOutcome::There(metadata)) => PathLookupOutcome::There(metadata),
+            found = match self.find_name(&parent, name) {
+                Ok(PathLookupOutcome::Found(metadata)) => PathLookupOutcome::Found(metadata),
                 Ok(other) => return other,
                 Err(error) => return PathLookupOutcome::Error(error),
             };
-            if !folder.is_empty() {
-                folder.push('/');
+            if !parent.is_empty() {
+                parent.push('/');
             }
-            folder.push_str(name);
+            parent.push_str(name);
         }
         found
     }
 
-    fn step(&self, folder: &str, name: &str) -> Result<PathLookupOutcome, FilesError> {
+    fn find_name(&self, folder: &str, name: &str) -> Result<PathLookupOutcome, FilesError> {
         let whole = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         let Some(listing) = self.list(folder)? else { return Ok(PathLookupOutcome::Missing) };
         Ok(match listing.get(name) {
             Some(FileMetadata { kind: FileKind::Link(_), .. }) => PathLookupOutcome::Link(whole(name)),
-            Some(metadata) => PathLookupOutcome::There(metadata.clone()),
+            Some(metadata) => PathLookupOutcome::Found(metadata.clone()),
             None => {
                 let names = || listing.keys().map(|name| (fold(name), name.clone())).collect();
                 let mut folded = lock(&self.folded);
                 let folded = folded.entry(folder.to_owned()).or_insert_with(names);
                 folded
                     .get(&fold(name))
-                    .map_or(PathLookupOutcome::Missing, |other| PathLookupOutcome::Spelled(whole(other)))
+                    .map_or(PathLookupOutcome::Missing, |other| PathLookupOutcome::OtherSpelling(whole(other)))
             }
         })
     }

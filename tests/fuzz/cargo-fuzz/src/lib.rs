@@ -2,8 +2,8 @@
 
 #[path = "../../../../src/checkout.rs"]
 mod checkout;
-#[path = "../../../../src/cli/skills/disk.rs"]
-mod disk;
+#[path = "../../../../src/cli/skills/atomic_file.rs"]
+mod atomic_file;
 #[allow(dead_code, reason = "the tests of the reader use the rest")]
 #[path = "../../../skills/hostile.rs"]
 mod hostile;
@@ -11,10 +11,10 @@ mod hostile;
 mod install;
 #[path = "../../memory.rs"]
 mod memory;
-#[path = "../../../../src/cli/skills/install/place.rs"]
-mod place;
-#[path = "../../../../src/cli/skills/install/release.rs"]
-mod release;
+#[path = "../../../../src/cli/skills/install/skills_folder.rs"]
+mod skills_folder;
+#[path = "../../../../src/cli/skills/install/package_install.rs"]
+mod package_install;
 #[path = "../../targets.rs"]
 mod targets;
 #[path = "../../../../src/cli/skills/install/unpack.rs"]
@@ -23,7 +23,7 @@ mod unpack;
 /// Where the files of the program look for each other.
 mod cli {
     pub(crate) mod skills {
-        pub(crate) use crate::disk;
+        pub(crate) use crate::atomic_file;
     }
 }
 

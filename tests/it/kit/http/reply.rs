@@ -5,9 +5,9 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::kit::Place;
+use crate::kit::OutputChannel;
 use crate::kit::contract::Operation;
-use crate::kit::watch::Tail;
+use crate::kit::leak_watch::AnswerScanner;
 
 /// The head of an answer, and its body as it comes.
 pub(crate) struct Reply {
@@ -16,15 +16,15 @@ pub(crate) struct Reply {
     /// Whether `100 Continue` came first.
     pub(crate) continued: bool,
     reader: BufReader<TcpStream>,
-    left: Left,
-    tail: Option<Tail>,
+    remaining: BodyRemainder,
+    scanner: Option<AnswerScanner>,
     /// What the answer is held against.
     operation: Option<Operation>,
     /// A part of the body was read already.
-    begun: bool,
+    has_begun: bool,
 }
 
-enum Left {
+enum BodyRemainder {
     Length(u64),
     Chunk(u64),
     /// A chunk is over. What follows it is only read when it is asked for: it may be a long time coming.
@@ -49,12 +49,12 @@ pub(crate) struct Answer {
 impl Reply {
     /// Reads a head, skipping `100 Continue`.
     pub(crate) fn read(stream: TcpStream) -> std::io::Result<Self> {
-        Self::read_at(Place::Answer, stream)
+        Self::read_at(OutputChannel::Answer, stream)
     }
 
     /// As [`Reply::read`], of an answer to this kind of reader.
-    pub(super) fn read_at(place: Place, stream: TcpStream) -> std::io::Result<Self> {
-        let mut tail = stream.peer_addr().ok().and_then(|address| Tail::of(address, place));
+    pub(super) fn read_at(place: OutputChannel, stream: TcpStream) -> std::io::Result<Self> {
+        let mut tail = stream.peer_addr().ok().and_then(|address| AnswerScanner::for_address(address, place));
         let mut reader = BufReader::with_capacity(1 << 17, stream);
         let (mut status, mut headers) = read_head(&mut reader)?;
         let continued = status == 100;
@@ -66,17 +66,26 @@ impl Reply {
             tail.add(head.as_bytes());
         }
         let left = framing(status, &headers);
-        let mut reply = Self { status, headers, continued, reader, left, tail, operation: None, begun: false };
-        if matches!(reply.left, Left::Chunk(_)) {
-            reply.left = next_chunk(&mut reply.reader)?;
+        let mut reply = Self {
+            status,
+            headers,
+            continued,
+            reader,
+            remaining: left,
+            scanner: tail,
+            operation: None,
+            has_begun: false,
+        };
+        if matches!(reply.remaining, BodyRemainder::Chunk(_)) {
+            reply.remaining = next_chunk(&mut reply.reader)?;
         }
         Ok(reply)
     }
 
     /// Holds the answer of a gateway against what the document says of this operation.
     #[track_caller]
-    pub(super) fn answering(mut self, operation: Option<Operation>) -> Self {
-        self.operation = operation.filter(|_| self.tail.is_some());
+    pub(super) fn check_against(mut self, operation: Option<Operation>) -> Self {
+        self.operation = operation.filter(|_| self.scanner.is_some());
         if let Some(operation) = &self.operation {
             operation.check_head(self.status, &self.headers);
         }
@@ -90,14 +99,14 @@ impl Reply {
 
     /// The answer to a `HEAD`, whatever length it tells of.
     pub(super) fn without_body(self) -> Self {
-        Self { left: Left::Nothing, operation: None, ..self }
+        Self { remaining: BodyRemainder::Nothing, operation: None, ..self }
     }
 
     /// The rest of the body. A body that breaks off is an answer too, marked as not complete.
     #[track_caller]
     pub(crate) fn finish(mut self) -> std::io::Result<Answer> {
         let mut body = Vec::new();
-        let is_whole = !self.begun;
+        let is_whole = !self.has_begun;
         let complete = match self.read_to_end(&mut body) {
             Ok(_) => true,
             Err(error) if is_hang(&error) => return Err(error),
@@ -127,8 +136,8 @@ impl Reply {
 }
 
 impl Reply {
-    fn watch(&mut self, piece: &[u8]) {
-        if let Some(tail) = &mut self.tail {
+    fn scan(&mut self, piece: &[u8]) {
+        if let Some(tail) = &mut self.scanner {
             tail.add(piece);
         }
     }
@@ -136,16 +145,16 @@ impl Reply {
 
 impl Read for Reply {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.begun = true;
-        if matches!(self.left, Left::ChunkEnd) {
+        self.has_begun = true;
+        if matches!(self.remaining, BodyRemainder::ChunkEnd) {
             expect_line_end(&mut self.reader)?;
-            self.left = next_chunk(&mut self.reader)?;
+            self.remaining = next_chunk(&mut self.reader)?;
         }
-        let (Left::Length(left) | Left::Chunk(left)) = self.left else {
-            return match self.left {
-                Left::UntilClose => {
+        let (BodyRemainder::Length(left) | BodyRemainder::Chunk(left)) = self.remaining else {
+            return match self.remaining {
+                BodyRemainder::UntilClose => {
                     let got = self.reader.read(buffer)?;
-                    self.watch(&buffer[..got]);
+                    self.scan(&buffer[..got]);
                     Ok(got)
                 }
                 _ => Ok(0),
@@ -159,12 +168,12 @@ impl Read for Reply {
         if got == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        self.watch(&buffer[..got]);
+        self.scan(&buffer[..got]);
         let left = left - got as u64;
-        self.left = match self.left {
-            Left::Chunk(_) if left == 0 => Left::ChunkEnd,
-            Left::Chunk(_) => Left::Chunk(left),
-            _ => Left::Length(left),
+        self.remaining = match self.remaining {
+            BodyRemainder::Chunk(_) if left == 0 => BodyRemainder::ChunkEnd,
+            BodyRemainder::Chunk(_) => BodyRemainder::Chunk(left),
+            _ => BodyRemainder::Length(left),
         };
         Ok(got)
     }
@@ -199,32 +208,32 @@ pub(in crate::kit) fn read_line(reader: &mut impl BufRead) -> std::io::Result<St
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-pub(in crate::kit) fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+pub(in crate::kit) fn find_header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-fn framing(status: u16, headers: &[(String, String)]) -> Left {
+fn framing(status: u16, headers: &[(String, String)]) -> BodyRemainder {
     if matches!(status, 101 | 204 | 304) {
-        return Left::Nothing;
+        return BodyRemainder::Nothing;
     }
-    if find(headers, "transfer-encoding").is_some_and(|value| value.contains("chunked")) {
-        return Left::Chunk(0);
+    if find_header(headers, "transfer-encoding").is_some_and(|value| value.contains("chunked")) {
+        return BodyRemainder::Chunk(0);
     }
-    match find(headers, "content-length").and_then(|value| value.parse().ok()) {
-        Some(length) => Left::Length(length),
-        None => Left::UntilClose,
+    match find_header(headers, "content-length").and_then(|value| value.parse().ok()) {
+        Some(length) => BodyRemainder::Length(length),
+        None => BodyRemainder::UntilClose,
     }
 }
 
-fn next_chunk(reader: &mut impl BufRead) -> std::io::Result<Left> {
+fn next_chunk(reader: &mut impl BufRead) -> std::io::Result<BodyRemainder> {
     let line = read_line(reader)?;
     let size = u64::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)
         .map_err(|_| std::io::Error::new(ErrorKind::InvalidData, line))?;
     if size > 0 {
-        return Ok(Left::Chunk(size));
+        return Ok(BodyRemainder::Chunk(size));
     }
     while !read_line(reader)?.is_empty() {}
-    Ok(Left::Nothing)
+    Ok(BodyRemainder::Nothing)
 }
 
 fn expect_line_end(reader: &mut impl BufRead) -> std::io::Result<()> {
@@ -238,7 +247,7 @@ fn expect_line_end(reader: &mut impl BufRead) -> std::io::Result<()> {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        find(&self.headers, name)
+        find_header(&self.headers, name)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -255,7 +264,7 @@ impl Answer {
 
     /// The JSON of a whole 200.
     #[track_caller]
-    pub(crate) fn good(&self) -> Value {
+    pub(crate) fn ok_json(&self) -> Value {
         assert_eq!(self.status, 200, "{:.600}", self.text());
         assert!(self.complete, "the answer broke off");
         self.json()
@@ -263,7 +272,7 @@ impl Answer {
 
     /// The `error` object of an answer that must have this status, in the shape that every client reads.
     #[track_caller]
-    pub(crate) fn error(&self, status: u16) -> Value {
+    pub(crate) fn error_object(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{:.600}", self.text());
         assert!(self.complete, "the error broke off");
         assert!(

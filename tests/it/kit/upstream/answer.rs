@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::super::picture;
-use super::coding;
+use super::super::image_file;
+use super::compression;
 use super::events::{self, Step};
 use super::script::Script;
 
@@ -14,7 +14,7 @@ pub(super) const FILLER: &str = "@@filler@@";
 
 /// A body before it is framed.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct UpstreamAnswer {
     pub(super) before: Vec<u8>,
     /// Characters of filler between `before` and `after`.
     pub(super) filler: usize,
@@ -28,21 +28,21 @@ pub(super) struct Made {
     pub(super) images: Vec<String>,
 }
 
-pub(super) fn make(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
+pub(super) fn build_answer(script: &Script, request: &Value, edit: bool, at: usize) -> UpstreamAnswer {
     let failed = script.number("status").is_some_and(|status| status != 200);
     let streams = script.has("sse") || request["stream"] == true && !script.has("plain");
     let made = if streams && !failed && !script.has("body") {
-        events::make(script, request, edit, at)
+        events::build_stream(script, request, edit, at)
     } else {
         plain(script, request, edit, at, failed)
     };
     match script.get("coding") {
-        Some(word) => coding::code(word, made),
+        Some(word) => compression::compress(word, made),
         None => made,
     }
 }
 
-fn plain(script: &Script, request: &Value, edit: bool, at: usize, failed: bool) -> Made {
+fn plain(script: &Script, request: &Value, edit: bool, at: usize, failed: bool) -> UpstreamAnswer {
     match script.word("body") {
         "" if failed => text(error(script, "error"), "application/json"),
         "" => images(script, request, edit, at),
@@ -54,8 +54,8 @@ fn plain(script: &Script, request: &Value, edit: bool, at: usize, failed: bool) 
     }
 }
 
-fn text(body: String, content_type: &'static str) -> Made {
-    Made { before: body.into_bytes(), content_type, ..Made::default() }
+fn text(body: String, content_type: &'static str) -> UpstreamAnswer {
+    UpstreamAnswer { before: body.into_bytes(), content_type, ..UpstreamAnswer::default() }
 }
 
 /// A page as a challenge in front of an upstream sends it; long enough to tempt a gateway into relaying it.
@@ -129,10 +129,10 @@ fn usage_limit(script: &Script) -> Value {
     detail
 }
 
-fn images(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
+fn images(script: &Script, request: &Value, edit: bool, at: usize) -> UpstreamAnswer {
     let count = script.number("images").unwrap_or(asked(&request["n"]) + script.number("extra").unwrap_or(0));
     let usage = usage(script, request, edit, count);
-    let images = files(script, request, count);
+    let images = image_texts(script, request, count);
     let fields = fields(script, request, at, usage.as_ref(), &images);
     let text = print(script, &fields);
     let filler = usize::try_from(script.number("b64").unwrap_or(0)).expect("a length");
@@ -142,7 +142,7 @@ fn images(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
         "image" if filler == 0 => "{\"created\":1,\"data\":[{\"b64_json\":\"",
         _ => before,
     };
-    Made {
+    UpstreamAnswer {
         before: before.as_bytes().to_vec(),
         filler,
         after: after.as_bytes().to_vec(),
@@ -159,8 +159,8 @@ fn asked(n: &Value) -> u64 {
     (1_u32..=10).find(|count| n.as_f64() == Some(f64::from(*count))).map_or(1, u64::from)
 }
 
-fn files(script: &Script, request: &Value, count: u64) -> Vec<String> {
-    let mut images = vec![file(script, request); usize::try_from(count).expect("a count")];
+fn image_texts(script: &Script, request: &Value, count: u64) -> Vec<String> {
+    let mut images = vec![image_text(script, request); usize::try_from(count).expect("a count")];
     if script.has("b64") {
         images[0] = FILLER.to_owned();
     }
@@ -168,10 +168,10 @@ fn files(script: &Script, request: &Value, count: u64) -> Vec<String> {
 }
 
 /// One image as base64.
-pub(super) fn file(script: &Script, request: &Value) -> String {
+pub(super) fn image_text(script: &Script, request: &Value) -> String {
     let (width, height) = size(script, request);
     let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
-    STANDARD.encode(&*picture(width, height, format))
+    STANDARD.encode(&*image_file(width, height, format))
 }
 
 fn size(script: &Script, request: &Value) -> (u32, u32) {
@@ -214,18 +214,18 @@ fn fields(
     images: &[String],
 ) -> Vec<(&'static str, Value)> {
     let mut fields = vec![("created", json!(1_776_000_000 + at)), ("data", data(script, request, images))];
-    fields.extend(resolved(script, request));
+    fields.extend(resolved_fields(script, request));
     if let Some(usage) = usage {
         let place = if script.word("shape") == "usage-first" { 0 } else { fields.len() };
         fields.insert(place, ("usage", usage.clone()));
     }
     fields.retain(|(name, _)| *name != "data" || script.word("data") != "none");
-    edit(script, &mut fields);
+    apply_field_edits(script, &mut fields);
     fields
 }
 
 /// What was made, in the words of the API.
-pub(super) fn resolved(script: &Script, request: &Value) -> Vec<(&'static str, Value)> {
+pub(super) fn resolved_fields(script: &Script, request: &Value) -> Vec<(&'static str, Value)> {
     let (width, height) = size(script, request);
     let format = script.get("format").or(request["output_format"].as_str()).unwrap_or("png");
     let quality = request["quality"].as_str().filter(|quality| *quality != "auto").unwrap_or("low");
@@ -239,7 +239,7 @@ pub(super) fn resolved(script: &Script, request: &Value) -> Vec<(&'static str, V
 }
 
 /// Leaves out fields, makes them `auto`, or makes them odd, as the script says.
-pub(super) fn edit(script: &Script, fields: &mut Vec<(&'static str, Value)>) {
+pub(super) fn apply_field_edits(script: &Script, fields: &mut Vec<(&'static str, Value)>) {
     fields.retain(|(name, _)| !script.lists("omit", name));
     for (name, value) in fields {
         if script.lists("auto", name) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::filler;
-use super::answer::{self, FILLER, Made};
+use super::super::base64_filler;
+use super::answer::{self, FILLER, UpstreamAnswer};
 use super::script::Script;
 
 /// One thing that happens in a stream.
@@ -19,16 +19,16 @@ pub(super) enum Step {
     Gate(String),
     Pause(Duration),
     /// Comment lines until the peer leaves.
-    Murmur,
+    CommentsForever,
     /// A line without an end.
-    Flood,
+    EndlessLine,
     Stall,
     End,
     Break,
 }
 
 /// A stream that is being written down.
-struct Story<'a> {
+struct ImageStreamBuilder<'a> {
     script: &'a Script,
     request: &'a Value,
     /// `image_generation` or `image_edit`.
@@ -42,8 +42,8 @@ struct Story<'a> {
 }
 
 /// The stream that the script tells.
-pub(super) fn make(script: &Script, request: &Value, edit: bool, at: usize) -> Made {
-    let mut story = Story {
+pub(super) fn build_stream(script: &Script, request: &Value, edit: bool, at: usize) -> UpstreamAnswer {
+    let mut story = ImageStreamBuilder {
         script,
         request,
         family: if edit { "image_edit" } else { "image_generation" },
@@ -58,21 +58,21 @@ pub(super) fn make(script: &Script, request: &Value, edit: bool, at: usize) -> M
     let count = script.number("partials").unwrap_or(asked);
     let usual = "p,".repeat(usize::try_from(count).expect("a count")) + "c";
     for word in script.get("events").unwrap_or(&usual).split(',') {
-        story.tell(word);
+        story.add_event(word);
     }
-    Made {
+    UpstreamAnswer {
         events: Some(story.steps),
         content_type: "text/event-stream",
         usage: story.usage,
         images: story.images,
-        ..Made::default()
+        ..UpstreamAnswer::default()
     }
 }
 
 // === impl Story ===
 
-impl Story<'_> {
-    fn tell(&mut self, word: &str) {
+impl ImageStreamBuilder<'_> {
+    fn add_event(&mut self, word: &str) {
         if let Some(index) = word.strip_prefix('p') {
             self.partial(index.parse().unwrap_or(self.partials));
         } else if let Some(pause) = word.strip_prefix('~') {
@@ -97,8 +97,8 @@ impl Story<'_> {
             }
             "k" => self.raw(": keep-alive\n\n"),
             "done" => self.raw("data: [DONE]\n\n"),
-            "murmur" => self.steps.push(Step::Murmur),
-            "flood" => self.steps.push(Step::Flood),
+            "murmur" => self.steps.push(Step::CommentsForever),
+            "flood" => self.steps.push(Step::EndlessLine),
             "stall" => self.steps.push(Step::Stall),
             "eof" => self.steps.push(Step::End),
             "cut" => self.steps.push(Step::Break),
@@ -166,7 +166,7 @@ impl Story<'_> {
 
     /// The payload as a real upstream has it, but for what the script leaves out.
     fn fields(&mut self, kind: &str, huge: bool) -> Vec<(&'static str, Value)> {
-        let image = if huge { FILLER.to_owned() } else { answer::file(self.script, self.request) };
+        let image = if huge { FILLER.to_owned() } else { answer::image_text(self.script, self.request) };
         if !huge {
             self.images.push(image.clone());
         }
@@ -175,7 +175,7 @@ impl Story<'_> {
             ("b64_json", json!(image)),
             ("created_at", json!(self.created)),
         ];
-        let known = answer::resolved(self.script, self.request);
+        let known = answer::resolved_fields(self.script, self.request);
         fields.extend(known.into_iter().filter(|(name, _)| *name != "model"));
         if self.script.word("shape") == "usage-first" {
             // The image comes last: all small fields are known before it.
@@ -187,7 +187,7 @@ impl Story<'_> {
 
     fn event(&mut self, kind: &str, mut fields: Vec<(&'static str, Value)>, length: Option<u64>) {
         let name = format!("{}.{kind}", self.family);
-        answer::edit(self.script, &mut fields);
+        answer::apply_field_edits(self.script, &mut fields);
         let text = answer::print(self.script, &fields);
         let text = self.framed(&name, &text);
         match text.split_once(FILLER) {
@@ -267,7 +267,7 @@ impl Story<'_> {
 }
 
 /// Everything that a story says, its pauses left out.
-pub(super) fn flat(steps: &[Step]) -> Vec<u8> {
+pub(super) fn flatten(steps: &[Step]) -> Vec<u8> {
     steps.iter().flat_map(pieces).flat_map(|piece| piece.to_vec()).collect()
 }
 
@@ -275,7 +275,7 @@ pub(super) fn flat(steps: &[Step]) -> Vec<u8> {
 pub(super) fn pieces(step: &Step) -> Box<dyn Iterator<Item = std::sync::Arc<Vec<u8>>> + '_> {
     match step {
         Step::Text(text) => Box::new(std::iter::once(std::sync::Arc::new(text.clone()))),
-        Step::Filler(length) => Box::new(filler(*length)),
+        Step::Filler(length) => Box::new(base64_filler(*length)),
         _ => Box::new(std::iter::empty()),
     }
 }

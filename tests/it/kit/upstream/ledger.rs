@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::super::http::find;
-use super::parts::Part;
+use super::super::http::find_header;
+use super::form_parts::Part;
 
 /// One line of the ledger: an attempt, in the order in which the attempts arrived.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Attempt {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        find(&self.headers, name)
+        find_header(&self.headers, name)
     }
 
     /// The `user` of the request, by which tests tell requests apart.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::answer::{self, Made};
+use super::answer::{self, UpstreamAnswer};
 use super::script::Script;
 
 /// What an upstream lists that was told nothing.
@@ -10,9 +10,9 @@ const LISTED: &str = "gpt-5.5,gpt-image-2,text-embedding-3-small";
 /// More than anybody reads.
 const HUGE: usize = 3 << 20;
 
-pub(super) fn make(script: &Script, at: usize) -> Made {
+pub(super) fn build_model_list(script: &Script, at: usize) -> UpstreamAnswer {
     if script.has("status") || script.has("body") {
-        return answer::make(script, &Value::Null, false, at);
+        return answer::build_answer(script, &Value::Null, false, at);
     }
     let ids = script.get("models").unwrap_or(LISTED);
     let model = |id: &str| {
@@ -21,5 +21,5 @@ pub(super) fn make(script: &Script, at: usize) -> Made {
     };
     let data: Vec<Value> = ids.split(',').map(model).collect();
     let body = json!({"object": "list", "data": data}).to_string();
-    Made { before: body.into_bytes(), content_type: "application/json", ..Made::default() }
+    UpstreamAnswer { before: body.into_bytes(), content_type: "application/json", ..UpstreamAnswer::default() }
 }

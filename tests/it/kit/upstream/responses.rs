@@ -21,19 +21,19 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::answer::{self, FILLER, Made};
+use super::answer::{self, FILLER, UpstreamAnswer};
 use super::events::Step;
 use super::ledger::prompt;
 use super::script::Script;
 
 /// A response that is being told.
-struct Story<'a> {
+struct ResponseStreamBuilder<'a> {
     script: &'a Script,
     model: Value,
     /// The image tool with the task as its prompt, where there is one.
-    asked: Option<Value>,
+    image_tool: Option<Value>,
     /// It must draw.
-    forced: bool,
+    is_image_required: bool,
     input: Value,
     at: usize,
     number: u64,
@@ -44,10 +44,10 @@ struct Story<'a> {
     image_end: Option<usize>,
 }
 
-pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
+pub(super) fn build_response(script: &Script, request: &Value, at: usize) -> UpstreamAnswer {
     let failed = script.number("status").is_some_and(|status| status != 200);
     if failed || script.has("body") {
-        let mut made = answer::make(script, &json!({}), false, at);
+        let mut made = answer::build_answer(script, &json!({}), false, at);
         if request["tool_choice"]["type"] == "image_generation" {
             let text = String::from_utf8_lossy(&made.before);
             made.before = text.replace(r#""param":"quality""#, r#""param":"tools[0].quality""#).into_bytes();
@@ -59,13 +59,13 @@ pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
         tool["prompt"] = prompt(request).clone();
         tool
     });
-    let story = Story {
+    let story = ResponseStreamBuilder {
         script,
         // An upstream that keeps no large body does not know it.
         model: request["model"].as_str().map_or_else(|| json!("gpt-5.5"), Into::into),
         input: prompt(request).clone(),
-        asked,
-        forced: request["tool_choice"]["type"] == "image_generation",
+        image_tool: asked,
+        is_image_required: request["tool_choice"]["type"] == "image_generation",
         at,
         number: 0,
         steps: Vec::new(),
@@ -79,9 +79,9 @@ pub(super) fn make(script: &Script, request: &Value, at: usize) -> Made {
 
 // === impl Story ===
 
-impl Story<'_> {
-    fn answer(mut self) -> Made {
-        let item = match (self.script.word("data"), &self.asked) {
+impl ResponseStreamBuilder<'_> {
+    fn answer(mut self) -> UpstreamAnswer {
+        let item = match (self.script.word("data"), &self.image_tool) {
             ("", Some(_)) => self.image(),
             ("" | "words", _) => Self::message(),
             _ => Self::blank("completed", Value::Null),
@@ -89,7 +89,7 @@ impl Story<'_> {
         self.output.push(item);
         let text = self.response("completed", &self.output).to_string();
         let (before, after) = text.split_once(FILLER).unwrap_or((&text, ""));
-        Made {
+        UpstreamAnswer {
             before: before.as_bytes().to_vec(),
             filler: self.filler(),
             after: after.as_bytes().to_vec(),
@@ -101,37 +101,37 @@ impl Story<'_> {
         }
     }
 
-    fn events(mut self) -> Made {
-        let partials = self.asked.as_ref().and_then(|asked| asked["partial_images"].as_u64()).unwrap_or(0);
-        let usual = match self.asked {
+    fn events(mut self) -> UpstreamAnswer {
+        let partials = self.image_tool.as_ref().and_then(|asked| asked["partial_images"].as_u64()).unwrap_or(0);
+        let usual = match self.image_tool {
             Some(_) => format!(
                 "created,progress,added,generating,{}item,text,c",
                 "p,".repeat(usize::try_from(partials).expect("a count"))
             ),
             None => "created,progress,text,c".to_owned(),
         };
-        let told = match (self.forced, self.script.get("events"), self.script.word("data")) {
-            (true, Some(events), _) => translated(events),
+        let told = match (self.is_image_required, self.script.get("events"), self.script.word("data")) {
+            (true, Some(events), _) => to_response_events(events),
             (true, None, "words") => "created,progress,text,c".to_owned(),
             (true, None, "") => self.script.get("tale").unwrap_or(&usual).to_owned(),
             (true, None, _) => "created,progress,added,item-blank,c".to_owned(),
             (false, events, _) => events.unwrap_or(&usual).to_owned(),
         };
         for word in told.split(',') {
-            self.tell(word);
+            self.add_event(word);
         }
         let (usage, steps) = (Some(self.usage()), self.steps.len());
-        Made {
+        UpstreamAnswer {
             events: Some(self.steps),
             weighed: Some(self.image_end.unwrap_or(steps)),
             content_type: "text/event-stream",
             usage,
             images: self.images,
-            ..Made::default()
+            ..UpstreamAnswer::default()
         }
     }
 
-    fn tell(&mut self, word: &str) {
+    fn add_event(&mut self, word: &str) {
         if let Some(pause) = word.strip_prefix('~') {
             return self.steps.push(Step::Pause(Duration::from_millis(pause.parse().expect("milliseconds"))));
         }
@@ -154,7 +154,7 @@ impl Story<'_> {
             "k" => self.steps.push(Step::Text(b": keep-alive\n\n".to_vec())),
             "x" => self.event("response.web_search_call.searching", json!({"output_index": 7, "item_id": "ws_1"})),
             "stall" => self.steps.push(Step::Stall),
-            "murmur" => self.steps.push(Step::Murmur),
+            "murmur" => self.steps.push(Step::CommentsForever),
             "done" => self.steps.push(Step::Text(b"data: [DONE]\n\n".to_vec())),
             "filtered" => {
                 let mut response = self.response("incomplete", &self.output.clone());
@@ -274,13 +274,13 @@ impl Story<'_> {
     }
 
     fn image(&mut self) -> Value {
-        let asked = self.asked.clone().unwrap_or(json!({"prompt": self.input}));
-        let base64 = if self.script.has("b64") { FILLER.to_owned() } else { answer::file(self.script, &asked) };
+        let asked = self.image_tool.clone().unwrap_or(json!({"prompt": self.input}));
+        let base64 = if self.script.has("b64") { FILLER.to_owned() } else { answer::image_text(self.script, &asked) };
         if base64 != FILLER {
             self.images.push(base64.clone());
         }
-        let mut fields = answer::resolved(self.script, &asked);
-        answer::edit(self.script, &mut fields);
+        let mut fields = answer::resolved_fields(self.script, &asked);
+        answer::apply_field_edits(self.script, &mut fields);
         let mut item: Map<String, Value> = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         item.remove("model");
         item.insert("revised_prompt".to_owned(), answer::revised(self.script, &asked));
@@ -292,9 +292,9 @@ impl Story<'_> {
     /// A first sketch, of the size that was asked for, however long the final image is.
     fn partial(&mut self) -> Value {
         let mut image = self.image();
-        let asked = self.asked.clone().unwrap_or(json!({"prompt": self.input}));
+        let asked = self.image_tool.clone().unwrap_or(json!({"prompt": self.input}));
         let mut partial = json!({"output_index": 0, "item_id": "ig_1", "partial_image_index": 0});
-        partial["partial_image_b64"] = answer::file(self.script, &asked).into();
+        partial["partial_image_b64"] = answer::image_text(self.script, &asked).into();
         for name in ["size", "quality", "background", "output_format"] {
             partial[name] = image[name].take();
         }
@@ -310,7 +310,7 @@ impl Story<'_> {
     fn usage(&self) -> Value {
         let counted = usage(&self.input);
         let zero = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0});
-        if self.forced && self.script.word("usage") == "zero" { zero } else { counted }
+        if self.is_image_required && self.script.word("usage") == "zero" { zero } else { counted }
     }
 
     fn message() -> Value {
@@ -320,7 +320,7 @@ impl Story<'_> {
 
     /// The tool as upstreams repeat it, without its pictures.
     fn tools(&self) -> Vec<Value> {
-        let mut tool = self.asked.clone().unwrap_or_default();
+        let mut tool = self.image_tool.clone().unwrap_or_default();
         let Some(members) = tool.as_object_mut() else { return Vec::new() };
         members.retain(|name, _| !matches!(name.as_str(), "prompt" | "input_image_mask"));
         members.extend(self.script.get("model").map(|model| ("model".to_owned(), model.into())));
@@ -335,8 +335,8 @@ impl Story<'_> {
         });
         if status == "completed" {
             response["usage"] = self.usage();
-            if let Some(asked) = &self.asked {
-                let edit = self.forced && asked["action"] == "edit";
+            if let Some(asked) = &self.image_tool {
+                let edit = self.is_image_required && asked["action"] == "edit";
                 let image = answer::usage(self.script, asked, edit, 1).unwrap_or_default();
                 response["tool_usage"] = json!({"image_gen": image, "web_search": {"num_requests": 0}});
             }
@@ -346,7 +346,7 @@ impl Story<'_> {
 }
 
 /// A story of the image endpoints in the words of a response.
-fn translated(events: &str) -> String {
+fn to_response_events(events: &str) -> String {
     let word = |word: &str| match word {
         "c" => "item,text,c".to_owned(),
         "blank" | "missing" => "item-blank,c".to_owned(),

@@ -1,7 +1,7 @@
 //! The cost of many waiting requests for requests of another group.
 
 use super::*;
-use crate::gateway::accounts::kinds::WaiterKinds;
+use crate::gateway::accounts::waiter_kinds::WaiterKinds;
 
 /// The number of verdicts that one grant costs while `waiting` requests wait for another group. All of them ask for one
 /// model, or each for its own.
@@ -41,7 +41,7 @@ async fn who_waits_for_a_model_that_no_account_has_any_more_is_told() {
     let line = AnswerLog::default();
     line.join(&pool, "1", unfit).await;
     line.join(&pool, "2", standard()).await;
-    pool.learn(held.granted(), AccountFeedback::Unfit { status: 404 });
+    pool.apply_feedback(held.grant(), AccountFeedback::ModelUnavailable { status: 404 });
     settled().await;
     assert_eq!((line.keys().as_str(), line.got()), ("1", vec![Err(LeaseRefusal::NoneLeft)]));
     drop(held);
@@ -53,11 +53,11 @@ async fn who_waits_for_a_model_that_no_account_has_any_more_is_told() {
 #[test]
 fn a_kind_is_known_as_long_as_somebody_waits_who_needs_it() {
     let mut kinds = WaiterKinds::default();
-    let first = kinds.join(standard());
-    assert_eq!(kinds.join(standard()), first);
-    assert_ne!(kinds.join(large()), first);
-    kinds.leave(first);
-    assert_eq!(kinds.where_true(|wanted| !wanted.large), Some(vec![first]));
-    kinds.leave(first);
-    assert_eq!(kinds.where_true(|wanted| !wanted.large), None);
+    let first = kinds.add(standard());
+    assert_eq!(kinds.add(standard()), first);
+    assert_ne!(kinds.add(large()), first);
+    kinds.remove(first);
+    assert_eq!(kinds.matching(|wanted| !wanted.large), Some(vec![first]));
+    kinds.remove(first);
+    assert_eq!(kinds.matching(|wanted| !wanted.large), None);
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
-use crate::gateway::front::framed::{FRAMES, coded, framed, noise};
+use crate::gateway::front::framed_body::{FRAME_SIZES, framed, in_each_coding, incompressible_bytes};
 
 fn multipart(images: &[Vec<u8>]) -> Vec<u8> {
     let mut form = Vec::new();
@@ -45,10 +45,11 @@ async fn assert_reads(body: &Bytes, kind: (&str, &str), frames: &[usize], images
 #[tokio::test]
 async fn a_form_is_read_whatever_a_frame_holds() {
     const FORM: &str = "multipart/form-data; boundary=xx";
-    for (length, frames) in [(30_000, &FRAMES[..]), (4_000_000, &FRAMES[1..])] {
-        let images = [noise(length), noise(length / 2)];
+    for (length, frames) in [(30_000, &FRAME_SIZES[..]), (4_000_000, &FRAME_SIZES[1..])] {
+        let images = [incompressible_bytes(length), incompressible_bytes(length / 2)];
         let forms = [(FORM, multipart(&images)), ("application/json", json(&images))];
-        let packed = forms.iter().flat_map(|(kind, body)| coded(body).map(|(coding, body)| (*kind, coding, body)));
+        let packed =
+            forms.iter().flat_map(|(kind, body)| in_each_coding(body).map(|(coding, body)| (*kind, coding, body)));
         for (content_type, coding, body) in packed {
             assert_reads(&body, (content_type, coding), frames, &images).await;
         }
@@ -58,9 +59,9 @@ async fn a_form_is_read_whatever_a_frame_holds() {
 #[tokio::test]
 async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
     // A frame of content goes to the parser whole, and the bytes that the parser drops are not counted.
-    for frame in FRAMES[..4].iter().copied() {
+    for frame in FRAME_SIZES[..4].iter().copied() {
         for (surplus, fits) in [(0, true), (2_000, true), (40_000, false)] {
-            let form = [multipart(&[noise(100)]), vec![b' '; surplus]].concat();
+            let form = [multipart(&[incompressible_bytes(100)]), vec![b' '; surplus]].concat();
             let read = read_framed(&form.into(), "multipart/form-data; boundary=xx", "identity", frame).await;
             assert_eq!(read.is_ok(), fits, "{surplus} bytes in frames of {frame}");
         }
@@ -69,9 +70,14 @@ async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
 
 #[tokio::test]
 async fn a_boundary_that_does_not_come_is_missed_whatever_a_frame_holds() {
-    for frame in FRAMES {
-        let read =
-            read_framed(&noise(2_000_000).into(), "multipart/form-data; boundary=never", "identity", frame).await;
+    for frame in FRAME_SIZES {
+        let read = read_framed(
+            &incompressible_bytes(2_000_000).into(),
+            "multipart/form-data; boundary=never",
+            "identity",
+            frame,
+        )
+        .await;
         assert_refused(read, 400, None);
     }
 }

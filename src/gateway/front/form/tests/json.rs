@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::gateway::front::form::data_url::URL_MAX;
-use crate::gateway::spool::waits::tests::noted;
+use crate::gateway::spool::blocking_io::tests::disk_accesses;
 
 const JSON: &str = "application/json";
 
@@ -40,7 +40,7 @@ fn example() -> Value {
 fn assert_example(form: &EditForm) {
     let images: Vec<_> = form.images.iter().map(|image| (image.param.as_str(), bytes(image))).collect();
     assert_eq!(images, [("images[0].image_url", png(1)), ("images[1].image_url", png(2))]);
-    assert!(form.images[0].header.as_ref().unwrap().alpha);
+    assert!(form.images[0].header.as_ref().unwrap().has_alpha);
     assert_eq!(form.mask.as_ref().map(|mask| (mask.param.as_str(), bytes(mask))), Some(("mask.image_url", png(9))));
     let fields = json!({"prompt": "ein \"Hut\" für ihn \\ \n 😀", "n": 1.0, "stream": true, "user": null});
     assert_eq!(Value::Object(form.fields.clone()), fields);
@@ -316,9 +316,9 @@ async fn a_remote_address_is_refused_before_the_rest_is_read() {
 #[tokio::test]
 async fn no_file_is_touched_on_a_thread_of_the_runtime() {
     let place = TestSpool::new();
-    let before = noted();
+    let before = disk_accesses();
     drop(place.read(JSON, vec![example().to_string().into()]).await.unwrap());
-    assert_eq!(noted(), before);
+    assert_eq!(disk_accesses(), before);
 }
 
 #[tokio::test]

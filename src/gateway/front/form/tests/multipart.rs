@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::front::form::multipart::boundary;
-use crate::gateway::spool::waits::tests::noted;
+use crate::gateway::spool::blocking_io::tests::disk_accesses;
 use crate::image::{Format, ImageFileError};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
@@ -54,7 +54,7 @@ fn assert_example(form: &EditForm) {
     for (number, image) in (1..).zip(&form.images[..3]) {
         assert_eq!(bytes(image), png(number));
         let header = image.header.as_ref().unwrap();
-        assert_eq!((header.facts.format, header.facts.width, header.alpha), (Format::Png, 2, true));
+        assert_eq!((header.properties.format, header.properties.width, header.has_alpha), (Format::Png, 2, true));
     }
     assert_eq!((bytes(&form.images[3]), &form.images[3].header), (b"no image".to_vec(), &Err(ImageFileError::Unknown)));
     assert_eq!(form.mask.as_ref().map(|mask| (mask.param.as_str(), bytes(mask))), Some(("mask", png(9))));
@@ -329,9 +329,9 @@ async fn a_disk_that_takes_no_more_is_nobodys_fault() {
 #[tokio::test]
 async fn no_file_is_touched_on_a_thread_of_the_runtime() {
     let place = TestSpool::new();
-    let before = noted();
+    let before = disk_accesses();
     drop(place.read(FORM, vec![form(&example())]).await.unwrap());
-    assert_eq!(noted(), before);
+    assert_eq!(disk_accesses(), before);
 }
 
 #[tokio::test]

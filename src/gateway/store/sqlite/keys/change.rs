@@ -7,16 +7,16 @@
 use serde_json::json;
 use sqlx::{SqliteConnection, SqlitePool};
 
-use super::{KIND, again, find, key, select_keys};
-use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use super::{KIND, find, get_existing, key_from_row, select_keys};
+use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
     AuditContext, KeyChange, KeyChangeOutcome, KeyId, KeyLock, KeyRow, SecretRotation, Timestamp, UserId, UserRow,
 };
 
 pub(super) async fn change(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     handle: &str,
     owner: Option<&UserId>,
     changes: &[KeyChange],
@@ -27,9 +27,9 @@ pub(super) async fn change(
             if let Some(refused) = owner.and_then(|_| refusal(&key, change)) {
                 return Ok(refused);
             }
-            let step = KeyChangeStep { key: &key, change, by_owner: owner.is_some() };
-            step.apply(&mut transaction, act).await?;
-            key = again(&mut transaction, &key.id).await?;
+            let step = KeyChangeStep { key: &key, change, is_by_owner: owner.is_some() };
+            step.apply(&mut transaction, audit).await?;
+            key = get_existing(&mut transaction, &key.id).await?;
         }
         KeyChangeOutcome::Done(Box::new(key))
     })
@@ -52,73 +52,79 @@ fn refusal(key: &KeyRow, change: &KeyChange) -> Option<KeyChangeOutcome> {
 struct KeyChangeStep<'a> {
     key: &'a KeyRow,
     change: &'a KeyChange,
-    by_owner: bool,
+    is_by_owner: bool,
 }
 
 // === impl KeyChangeStep ===
 
 impl KeyChangeStep<'_> {
-    async fn apply(&self, connection: &mut SqliteConnection, act: &AuditContext) -> sqlx::Result<()> {
+    async fn apply(&self, connection: &mut SqliteConnection, audit: &AuditContext) -> sqlx::Result<()> {
         // A change without effect is skipped: the first time is kept, and the trail gets no row.
-        if self.is_so() {
+        if self.is_already_done() {
             return Ok(());
         }
-        let (statement, value) = self.statement(act);
+        let (statement, value) = self.statement(audit);
         sqlx::query(statement).bind(self.key.id.as_str()).bind(value).execute(&mut *connection).await?;
-        trail::write(connection, act, self.entry()).await
+        audit_trail::write(connection, audit, self.audit_event()).await
     }
 
-    fn statement(&self, act: &AuditContext) -> (&'static str, Option<String>) {
-        let at = act.at.to_string();
+    fn statement(&self, audit: &AuditContext) -> (&'static str, Option<String>) {
+        let at = audit.at.to_string();
         match self.change {
-            KeyChange::Disable if self.by_owner => ("UPDATE keys SET disabled_at = $2 WHERE id = $1", Some(at)),
+            KeyChange::Disable if self.is_by_owner => ("UPDATE keys SET disabled_at = $2 WHERE id = $1", Some(at)),
             KeyChange::Disable => {
                 ("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = 'admin' WHERE id = $1", Some(at))
             }
             KeyChange::Enable => ("UPDATE keys SET disabled_at = $2, locked = NULL WHERE id = $1", None),
             KeyChange::Delete => ("UPDATE keys SET deleted_at = $2 WHERE id = $1", Some(at)),
             KeyChange::Rename(name) => ("UPDATE keys SET name = $2 WHERE id = $1", Some(name.clone())),
-            KeyChange::Expire(end) if self.by_owner => ("UPDATE keys SET expires_at = $2 WHERE id = $1", text(*end)),
-            KeyChange::Expire(end) => ("UPDATE keys SET expires_at = $2, latest_end = $2 WHERE id = $1", text(*end)),
+            KeyChange::Expire(end) if self.is_by_owner => {
+                ("UPDATE keys SET expires_at = $2 WHERE id = $1", optional_text(*end))
+            }
+            KeyChange::Expire(end) => {
+                ("UPDATE keys SET expires_at = $2, latest_end = $2 WHERE id = $1", optional_text(*end))
+            }
         }
     }
 
-    fn entry(&self) -> AuditEvent<'_> {
+    fn audit_event(&self) -> AuditEvent<'_> {
         let entry = |action| AuditEvent::new(action, KIND, self.key.id.as_str(), &self.key.name);
         match self.change {
             KeyChange::Disable => entry("key.disable"),
             KeyChange::Enable => entry("key.enable"),
             KeyChange::Delete => entry("key.delete"),
-            KeyChange::Rename(name) => entry("key.rename").changed(self.key.name.clone(), name.clone()),
-            KeyChange::Expire(end) => entry("key.expire").changed(text(self.key.expires_at), text(*end)),
+            KeyChange::Rename(name) => entry("key.rename").with_change(self.key.name.clone(), name.clone()),
+            KeyChange::Expire(end) => {
+                entry("key.expire").with_change(optional_text(self.key.expires_at), optional_text(*end))
+            }
         }
     }
 
-    fn is_so(&self) -> bool {
+    fn is_already_done(&self) -> bool {
         let key = self.key;
         match self.change {
             // An admin can lock a key that its owner has disabled.
-            KeyChange::Disable => key.disabled_at.is_some() && (self.by_owner || key.locked.is_some()),
+            KeyChange::Disable => key.disabled_at.is_some() && (self.is_by_owner || key.locked.is_some()),
             KeyChange::Enable => key.disabled_at.is_none(),
             KeyChange::Delete => key.deleted_at.is_some(),
             KeyChange::Rename(name) => key.name == *name,
-            KeyChange::Expire(end) => key.expires_at == *end && (self.by_owner || key.latest_end == *end),
+            KeyChange::Expire(end) => key.expires_at == *end && (self.is_by_owner || key.latest_end == *end),
         }
     }
 }
 
-fn text(end: Option<Timestamp>) -> Option<String> {
+fn optional_text(end: Option<Timestamp>) -> Option<String> {
     end.map(|end| end.to_string())
 }
 
 pub(super) async fn rotate(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     id: &KeyId,
     owner: Option<&UserId>,
-    next: SecretRotation,
+    rotation: SecretRotation,
 ) -> sqlx::Result<KeyChangeOutcome> {
-    let until = text(next.previous_until);
+    let until = optional_text(rotation.previous_until);
     transact!(pool, |transaction| {
         let Some(key) = find(&mut transaction, id.as_str(), owner).await? else { return Ok(KeyChangeOutcome::Unknown) };
         if let (Some(_), Some(lock)) = (owner, key.locked) {
@@ -129,20 +135,20 @@ pub(super) async fn rotate(
              hash = $2 WHERE id = $1",
         )
         .bind(key.id.as_str())
-        .bind(next.hash.0.as_slice())
+        .bind(rotation.hash.0.as_slice())
         .bind(&until)
         .execute(&mut *transaction)
         .await?;
-        let entry = AuditEvent::new("key.rotate", KIND, key.id.as_str(), &key.name);
-        trail::write(&mut transaction, act, entry.with(json!({"previous_until": until}))).await?;
-        KeyChangeOutcome::Done(Box::new(again(&mut transaction, &key.id).await?))
+        let event = AuditEvent::new("key.rotate", KIND, key.id.as_str(), &key.name);
+        audit_trail::write(&mut transaction, audit, event.with_details(json!({"previous_until": until}))).await?;
+        KeyChangeOutcome::Done(Box::new(get_existing(&mut transaction, &key.id).await?))
     })
 }
 
 /// Gives the keys without an owner to the first admin.
-pub(in super::super) async fn hand_over(
+pub(in super::super) async fn assign_unowned_keys(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     admin: &UserRow,
 ) -> sqlx::Result<()> {
     let rows = sqlx::query(select_keys!("WHERE keys.user_id = $1 AND keys.deleted_at IS NULL ORDER BY keys.rowid"));
@@ -150,17 +156,17 @@ pub(in super::super) async fn hand_over(
     let update = sqlx::query("UPDATE keys SET user_id = $2 WHERE user_id = $1");
     update.bind(UserId::NOBODY).bind(admin.id.as_str()).execute(&mut *connection).await?;
     for row in rows {
-        let key = key(&row)?;
-        let entry = AuditEvent::new("key.hand_over", KIND, key.id.as_str(), &key.name);
-        trail::write(&mut *connection, act, entry.with(json!({"to": admin.name}))).await?;
+        let key = key_from_row(&row)?;
+        let event = AuditEvent::new("key.hand_over", KIND, key.id.as_str(), &key.name);
+        audit_trail::write(&mut *connection, audit, event.with_details(json!({"to": admin.name}))).await?;
     }
     Ok(())
 }
 
 /// Locks the keys of a user in a group that the user no longer belongs to, and returns them.
-pub(in super::super) async fn lock_those_of(
+pub(in super::super) async fn lock_keys_in_group(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     user: &UserId,
     group: &str,
 ) -> sqlx::Result<Vec<KeyRow>> {
@@ -171,13 +177,13 @@ pub(in super::super) async fn lock_those_of(
     let rows = rows.bind(user.as_str()).bind(group).fetch_all(&mut *connection).await?;
     let mut locked = Vec::with_capacity(rows.len());
     for row in rows {
-        let before = key(&row)?;
+        let before = key_from_row(&row)?;
         let update = sqlx::query("UPDATE keys SET disabled_at = coalesce(disabled_at, $2), locked = $3 WHERE id = $1");
-        let update = update.bind(before.id.as_str()).bind(act.at.to_string()).bind(KeyLock::LeftGroup.as_str());
+        let update = update.bind(before.id.as_str()).bind(audit.at.to_string()).bind(KeyLock::LeftGroup.as_str());
         update.execute(&mut *connection).await?;
-        let entry = AuditEvent::new("key.disable", KIND, before.id.as_str(), &before.name);
-        trail::write(&mut *connection, act, entry.with(json!({"left_group": group}))).await?;
-        locked.push(again(&mut *connection, &before.id).await?);
+        let event = AuditEvent::new("key.disable", KIND, before.id.as_str(), &before.name);
+        audit_trail::write(&mut *connection, audit, event.with_details(json!({"left_group": group}))).await?;
+        locked.push(get_existing(&mut *connection, &before.id).await?);
     }
     Ok(locked)
 }

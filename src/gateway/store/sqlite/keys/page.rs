@@ -5,19 +5,19 @@
 
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
-use super::{key, select_keys};
-use crate::gateway::store::sqlite::page::{anywhere, more, total};
+use super::{key_from_row, select_keys};
+use crate::gateway::store::sqlite::paging::{fetch_count, like_pattern, split_page};
 use crate::gateway::store::{KeyFilter, KeyRow, KeyState, ListPage, Timestamp};
 
 pub(super) async fn page(pool: &SqlitePool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
-    let found = rows(filter, now).build().fetch_all(pool).await?;
-    let (items, has_more) = more(found, filter.limit, key)?;
-    Ok(ListPage { items, total: total(count(filter, now), pool).await?, has_more })
+    let found = rows_query(filter, now).build().fetch_all(pool).await?;
+    let (items, has_more) = split_page(found, filter.limit, key_from_row)?;
+    Ok(ListPage { items, total: fetch_count(count_query(filter, now), pool).await?, has_more })
 }
 
-fn rows(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
+fn rows_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
     let mut rows = QueryBuilder::new(select_keys!("WHERE keys.deleted_at IS NULL"));
-    conditions(&mut rows, filter, now);
+    push_conditions(&mut rows, filter, now);
     if let Some(before) = &filter.before {
         rows.push(" AND keys.rowid < (SELECT rowid FROM keys WHERE id = ").push_bind(before.to_string()).push(")");
     }
@@ -25,18 +25,18 @@ fn rows(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
     rows
 }
 
-fn count(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
+fn count_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
     // The users are needed only if the filter refers to them.
     let mut count = QueryBuilder::new(if filter.search.is_some() || filter.state.is_some() {
         "SELECT count(*) FROM keys JOIN users ON users.id = keys.user_id WHERE keys.deleted_at IS NULL"
     } else {
         "SELECT count(*) FROM keys WHERE keys.deleted_at IS NULL"
     });
-    conditions(&mut count, filter, now);
+    push_conditions(&mut count, filter, now);
     count
 }
 
-fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &KeyFilter, now: Timestamp) {
+fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &KeyFilter, now: Timestamp) {
     if let Some(owner) = &filter.owner {
         query.push(" AND keys.user_id = ").push_bind(owner.to_string());
     }
@@ -44,7 +44,7 @@ fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &KeyFilter, now: Timesta
         query.push(" AND keys.group_id = (SELECT id FROM groups WHERE name = ").push_bind(group.clone()).push(")");
     }
     if let Some(search) = &filter.search {
-        let pattern = anywhere(search);
+        let pattern = like_pattern(search);
         query.push(" AND (keys.name LIKE ").push_bind(pattern.clone());
         query.push(r" ESCAPE '\' OR keys.public_id LIKE ").push_bind(pattern.clone());
         query.push(r" ESCAPE '\' OR users.name LIKE ").push_bind(pattern).push(r" ESCAPE '\')");
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
     use crate::gateway::store::SqliteStore;
-    use crate::gateway::store::testing::fresh;
+    use crate::gateway::store::testing::new_store;
 
     async fn plan(store: &SqliteStore, query: QueryBuilder<Sqlite>) -> String {
         let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", query.sql().as_str()));
@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_is_found_by_an_index_and_never_sorted() {
-        let (_dir, store) = fresh().await;
+        let (_dir, store) = new_store().await;
         let now = Timestamp::now();
         let before = Some("key_1".into());
         let all = KeyFilter { before: before.clone(), limit: 50, ..KeyFilter::default() };
@@ -88,9 +88,9 @@ mod tests {
         for (filter, index) in
             [(all, "INTEGER PRIMARY KEY (rowid<?)"), (owned, "keys_of_user"), (grouped, "keys_of_group")]
         {
-            let rows = plan(&store, rows(&filter, now)).await;
+            let rows = plan(&store, rows_query(&filter, now)).await;
             assert!(rows.contains(index) && !rows.contains("TEMP B-TREE"), "{rows}");
-            let count = plan(&store, count(&filter, now)).await;
+            let count = plan(&store, count_query(&filter, now)).await;
             assert!(count.contains("COVERING INDEX"), "{count}");
         }
     }

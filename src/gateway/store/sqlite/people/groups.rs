@@ -5,9 +5,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection};
 
 use crate::gateway::store::sqlite::SqliteStore;
-use crate::gateway::store::sqlite::decode::{count, parsed, text};
-use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::decode::{optional_count, parsed, text};
+use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow};
 
 const KIND: &str = "group";
@@ -24,15 +24,15 @@ macro_rules! select_groups {
 
 pub(super) async fn ensure(
     store: &SqliteStore,
-    act: &AuditContext,
-    fresh: GroupId,
+    audit: &AuditContext,
+    new_id: GroupId,
     name: &str,
 ) -> sqlx::Result<GroupRow> {
     // In nearly all cases the group exists, and a read does not wait for a writer.
     if let Some(group) = find_by_name(&mut *store.readers.acquire().await?, name).await? {
         return Ok(group);
     }
-    match create(store, act, fresh, name, None).await? {
+    match create(store, audit, new_id, name, None).await? {
         Some(group) => Ok(group),
         // Another process has made it at the same moment.
         None => find_by_name(&mut *store.readers.acquire().await?, name).await?.ok_or(sqlx::Error::RowNotFound),
@@ -41,8 +41,8 @@ pub(super) async fn ensure(
 
 pub(super) async fn create(
     store: &SqliteStore,
-    act: &AuditContext,
-    fresh: GroupId,
+    audit: &AuditContext,
+    new_id: GroupId,
     name: &str,
     policy: Option<&str>,
 ) -> sqlx::Result<Option<GroupRow>> {
@@ -51,31 +51,32 @@ pub(super) async fn create(
             "INSERT INTO groups (id, name, created_at, policy) VALUES ($1, $2, $3, $4) ON CONFLICT (name) \
              DO UPDATE SET deleted_at = NULL, policy = excluded.policy WHERE groups.deleted_at IS NOT NULL",
         );
-        let insert = insert.bind(fresh.as_str()).bind(name).bind(act.at.to_string()).bind(policy);
+        let insert = insert.bind(new_id.as_str()).bind(name).bind(audit.at.to_string()).bind(policy);
         if insert.execute(&mut *transaction).await?.rows_affected() == 0 {
             return Ok(None);
         }
         let group = find_by_name(&mut transaction, name).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": value(Some(policy)) }));
-        trail::write(&mut transaction, act, entry("group.create", &group).with(details)).await?;
+        let details = policy.map_or_else(|| json!({}), |policy| json!({ "policy": policy_as_json(Some(policy)) }));
+        audit_trail::write(&mut transaction, audit, audit_event("group.create", &group).with_details(details)).await?;
         Some(group)
     })
 }
 
 pub(super) async fn change(
     pool: &sqlx::SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     handle: &str,
     policy: &str,
 ) -> sqlx::Result<Option<GroupRow>> {
     transact!(pool, |transaction| {
         let query = sqlx::query(select_groups!("AND (groups.id = $1 OR groups.name = $1)")).bind(handle);
         let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
-        let group = group(&row)?;
+        let group = group_from_row(&row)?;
         let update = sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
         update.execute(&mut *transaction).await?;
-        let change = entry("group.change", &group).changed(value(group.policy.as_deref()), value(Some(policy)));
-        trail::write(&mut transaction, act, change).await?;
+        let change = audit_event("group.change", &group)
+            .with_change(policy_as_json(group.policy.as_deref()), policy_as_json(Some(policy)));
+        audit_trail::write(&mut transaction, audit, change).await?;
         Some(GroupRow { policy: Some(policy.to_owned()), ..group })
     })
 }
@@ -86,18 +87,18 @@ pub(super) async fn policies(pool: &sqlx::SqlitePool) -> sqlx::Result<Vec<(Strin
 }
 
 /// Returns the id of the group of that name.
-pub(super) async fn id_of(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<String>> {
+pub(super) async fn find_id(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<String>> {
     let query = sqlx::query_scalar("SELECT id FROM groups WHERE name = $1 AND deleted_at IS NULL");
     query.bind(name).fetch_optional(connection).await
 }
 
 pub(super) async fn list(pool: &sqlx::SqlitePool) -> sqlx::Result<Vec<GroupRow>> {
-    sqlx::query(select_groups!("ORDER BY groups.name")).fetch_all(pool).await?.iter().map(group).collect()
+    sqlx::query(select_groups!("ORDER BY groups.name")).fetch_all(pool).await?.iter().map(group_from_row).collect()
 }
 
 pub(super) async fn delete(
     pool: &sqlx::SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     handle: &str,
 ) -> sqlx::Result<GroupDeletionOutcome> {
     transact!(pool, |transaction| {
@@ -105,42 +106,42 @@ pub(super) async fn delete(
         let Some(row) = query.fetch_optional(&mut *transaction).await? else {
             return Ok(GroupDeletionOutcome::Unknown);
         };
-        let group = group(&row)?;
-        if group.keys > 0 {
+        let group = group_from_row(&row)?;
+        if group.key_count > 0 {
             return Ok(GroupDeletionOutcome::InUse(group));
         }
         for statement in [
             "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
             "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",
         ] {
-            let statement = sqlx::query(statement).bind(group.id.as_str()).bind(act.at.to_string());
+            let statement = sqlx::query(statement).bind(group.id.as_str()).bind(audit.at.to_string());
             statement.execute(&mut *transaction).await?;
         }
-        trail::write(&mut transaction, act, entry("group.delete", &group)).await?;
+        audit_trail::write(&mut transaction, audit, audit_event("group.delete", &group)).await?;
         GroupDeletionOutcome::Done(group)
     })
 }
 
 async fn find_by_name(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<GroupRow>> {
     let row = sqlx::query(select_groups!("AND groups.name = $1")).bind(name).fetch_optional(connection).await?;
-    row.map(|row| group(&row)).transpose()
+    row.map(|row| group_from_row(&row)).transpose()
 }
 
 /// Returns the settings as the audit trail shows them.
-fn value(policy: Option<&str>) -> Value {
+fn policy_as_json(policy: Option<&str>) -> Value {
     policy.map_or(Value::Null, |policy| serde_json::from_str(policy).unwrap_or_else(|_| policy.into()))
 }
 
-fn entry<'a>(action: &'static str, group: &'a GroupRow) -> AuditEvent<'a> {
+fn audit_event<'a>(action: &'static str, group: &'a GroupRow) -> AuditEvent<'a> {
     AuditEvent::new(action, KIND, group.id.as_str(), &group.name)
 }
 
-fn group(row: &SqliteRow) -> sqlx::Result<GroupRow> {
+fn group_from_row(row: &SqliteRow) -> sqlx::Result<GroupRow> {
     Ok(GroupRow {
         id: text(row, "id")?,
         name: text(row, "name")?,
         policy: row.try_get("policy")?,
         created_at: parsed(row, "created_at")?,
-        keys: count(row, "key_count")?.unwrap_or(0),
+        key_count: optional_count(row, "key_count")?.unwrap_or(0),
     })
 }

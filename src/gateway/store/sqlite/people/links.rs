@@ -5,62 +5,66 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::{sessions, users};
+use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
 use crate::gateway::store::sqlite::decode::parsed;
 use crate::gateway::store::sqlite::keys;
-use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
     AuditContext, LinkRedemption, LinkRow, NewLink, NewUser, OneTimeLinkPurpose, SecretHash, Timestamp, UserId,
     UserRole, UserRow,
 };
 
 /// The milestone after which no link can make a first admin.
-const SET_UP: &str = "set_up";
+const SETUP_MILESTONE: &str = "set_up";
 
 pub(super) async fn is_set_up(pool: &SqlitePool) -> sqlx::Result<bool> {
-    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM milestones WHERE name = $1)").bind(SET_UP).fetch_one(pool).await
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM milestones WHERE name = $1)")
+        .bind(SETUP_MILESTONE)
+        .fetch_one(pool)
+        .await
 }
 
-async fn is_open(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+async fn is_setup_open(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     let query = sqlx::query_scalar("SELECT NOT EXISTS (SELECT 1 FROM milestones WHERE name = $1)");
-    query.bind(SET_UP).fetch_one(connection).await
+    query.bind(SETUP_MILESTONE).fetch_one(connection).await
 }
 
 /// Notes that there is an admin who can sign in. The first one receives the keys without an owner.
-pub(super) async fn note_set_up(
+pub(super) async fn complete_setup(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     admin: &UserRow,
 ) -> sqlx::Result<()> {
     let milestone = sqlx::query("INSERT INTO milestones (name, reached_at) VALUES ($1, $2) ON CONFLICT DO NOTHING");
-    let noted = milestone.bind(SET_UP).bind(act.at.to_string()).execute(&mut *connection).await?;
-    if noted.rows_affected() > 0 {
-        keys::hand_over(connection, act, admin).await?;
+    let inserted = milestone.bind(SETUP_MILESTONE).bind(audit.at.to_string()).execute(&mut *connection).await?;
+    if inserted.rows_affected() > 0 {
+        keys::assign_unowned_keys(connection, audit, admin).await?;
     }
-    forget_setup(connection).await
+    delete_setup_links(connection).await
 }
 
-async fn forget_setup(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+async fn delete_setup_links(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM links WHERE purpose = 'setup'").execute(connection).await?;
     Ok(())
 }
 
-pub(super) async fn make_setup(pool: &SqlitePool, act: &AuditContext, link: &NewLink) -> sqlx::Result<bool> {
+pub(super) async fn create_setup_link(pool: &SqlitePool, audit: &AuditContext, link: &NewLink) -> sqlx::Result<bool> {
     transact!(pool, |transaction| {
-        if !is_open(&mut transaction).await? {
+        if !is_setup_open(&mut transaction).await? {
             return Ok(false);
         }
-        forget_setup(&mut transaction).await?;
-        insert(&mut transaction, act, OneTimeLinkPurpose::Setup, None, link).await?;
-        let entry = AuditEvent::nameless("setup.link", "setup").with(json!({"expires_at": link.expires_at}));
-        trail::write(&mut transaction, act, entry).await?;
+        delete_setup_links(&mut transaction).await?;
+        insert(&mut transaction, audit, OneTimeLinkPurpose::Setup, None, link).await?;
+        let event =
+            AuditEvent::without_target("setup.link", "setup").with_details(json!({"expires_at": link.expires_at}));
+        audit_trail::write(&mut transaction, audit, event).await?;
         true
     })
 }
 
-pub(super) async fn make_reset(
+pub(super) async fn create_reset_link(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     user: &UserId,
     link: &NewLink,
 ) -> sqlx::Result<bool> {
@@ -68,26 +72,29 @@ pub(super) async fn make_reset(
         let user = users::find(&mut transaction, user.as_str()).await?.filter(|user| user.disabled_at.is_none());
         let Some(user) = user else { return Ok(false) };
         sqlx::query("DELETE FROM links WHERE user_id = $1").bind(user.id.as_str()).execute(&mut *transaction).await?;
-        insert(&mut transaction, act, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
-        let entry = AuditEvent::user("user.reset", &user).with(json!({"expires_at": link.expires_at}));
-        trail::write(&mut transaction, act, entry).await?;
+        insert(&mut transaction, audit, OneTimeLinkPurpose::Reset, Some(&user.id), link).await?;
+        let event = AuditEvent::for_user("user.reset", &user).with_details(json!({"expires_at": link.expires_at}));
+        audit_trail::write(&mut transaction, audit, event).await?;
         true
     })
 }
 
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     purpose: OneTimeLinkPurpose,
     user: Option<&UserId>,
     link: &NewLink,
 ) -> sqlx::Result<()> {
-    sqlx::query("DELETE FROM links WHERE expires_at <= $1").bind(act.at.to_string()).execute(&mut *connection).await?;
+    sqlx::query("DELETE FROM links WHERE expires_at <= $1")
+        .bind(audit.at.to_string())
+        .execute(&mut *connection)
+        .await?;
     sqlx::query("INSERT INTO links (hash, purpose, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)")
         .bind(link.hash.0.as_slice())
         .bind(purpose.as_str())
         .bind(user.map(|user| user.as_str()))
-        .bind(act.at.to_string())
+        .bind(audit.at.to_string())
         .bind(link.expires_at.to_string())
         .execute(connection)
         .await?;
@@ -105,69 +112,69 @@ pub(super) async fn find(
     let Some(row) = row else { return Ok(None) };
     let user: Option<String> = row.try_get("user_id")?;
     let user = match user {
-        Some(id) => Some(users::again(connection, &UserId::from(id)).await?),
+        Some(id) => Some(users::get_existing(connection, &UserId::from(id)).await?),
         None => None,
     };
     // A disabled user has no links; this check also covers one that was left by mistake.
-    let good = user.as_ref().is_none_or(|user| user.disabled_at.is_none());
-    Ok(good.then_some(LinkRow { purpose: parsed(&row, "purpose")?, user }))
+    let is_valid = user.as_ref().is_none_or(|user| user.disabled_at.is_none());
+    Ok(is_valid.then_some(LinkRow { purpose: parsed(&row, "purpose")?, user }))
 }
 
 pub(super) async fn redeem(
     pool: &SqlitePool,
-    act: &AuditContext,
-    fresh: &UserId,
-    redeemed: &LinkRedemption,
+    audit: &AuditContext,
+    new_id: &UserId,
+    redemption: &LinkRedemption,
 ) -> sqlx::Result<Option<UserRow>> {
     transact!(pool, |transaction| {
-        let Some(link) = find(&mut transaction, &redeemed.link, act.at).await? else { return Ok(None) };
-        let (user, action) = match (link.user, &redeemed.name) {
+        let Some(link) = find(&mut transaction, &redemption.link, audit.at).await? else { return Ok(None) };
+        let (user, action) = match (link.user, &redemption.name) {
             (Some(user), None) => {
                 let action = if user.has_password { "user.password" } else { "user.join" };
                 (user, action)
             }
-            (None, Some(name)) if is_open(&mut transaction).await? => {
-                (first_admin(&mut transaction, act, fresh, name).await?, "setup.done")
+            (None, Some(name)) if is_setup_open(&mut transaction).await? => {
+                (make_first_admin(&mut transaction, audit, new_id, name).await?, "setup.done")
             }
             _ => return Ok(None),
         };
         sqlx::query("UPDATE users SET password = $2 WHERE id = $1")
             .bind(user.id.as_str())
-            .bind(&redeemed.password.0)
+            .bind(&redemption.password.0)
             .execute(&mut *transaction)
             .await?;
         for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
             sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
         }
-        let act = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..act.clone() };
-        let entry = AuditEvent::user(action, &user).with(json!({"by": link.purpose.as_str()}));
-        trail::write(&mut transaction, &act, entry).await?;
+        let act = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..audit.clone() };
+        let event = AuditEvent::for_user(action, &user).with_details(json!({"by": link.purpose.as_str()}));
+        audit_trail::write(&mut transaction, &act, event).await?;
         if user.role == UserRole::Admin {
-            note_set_up(&mut transaction, &act, &user).await?;
+            complete_setup(&mut transaction, &act, &user).await?;
         }
-        sessions::open(&mut transaction, &act, &user, &redeemed.session).await?;
-        Some(users::again(&mut transaction, &user.id).await?)
+        sessions::open(&mut transaction, &act, &user, &redemption.session).await?;
+        Some(users::get_existing(&mut transaction, &user.id).await?)
     })
 }
 
 /// Makes the first admin. The holder of the link that `serve` has printed controls the machine, so an existing user of
 /// that name, made by a command for its keys, becomes the admin.
-async fn first_admin(
+async fn make_first_admin(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
-    fresh: &UserId,
+    audit: &AuditContext,
+    new_id: &UserId,
     name: &str,
 ) -> sqlx::Result<UserRow> {
     let Some(user) = users::find_by_name(connection, name).await? else {
         let new =
             NewUser { name: name.to_owned(), role: UserRole::Admin, groups: vec![users::DEFAULT_GROUP.to_owned()] };
-        users::insert(connection, act, fresh, &new).await?;
-        users::put_into_groups(connection, fresh, &new.groups).await?;
-        return users::again(connection, fresh).await;
+        users::insert(connection, audit, new_id, &new).await?;
+        users::set_groups(connection, new_id, &new.groups).await?;
+        return users::get_existing(connection, new_id).await;
     };
     sqlx::query("UPDATE users SET role = 'admin', disabled_at = NULL WHERE id = $1")
         .bind(user.id.as_str())
         .execute(&mut *connection)
         .await?;
-    users::again(connection, &user.id).await
+    users::get_existing(connection, &user.id).await
 }

@@ -7,9 +7,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::users;
+use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
 use crate::gateway::store::sqlite::decode::{parsed, text};
-use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
     AuditContext, NewSession, PasswordHash, SecretHash, SessionId, SessionRow, Timestamp, UserId, UserRow,
 };
@@ -18,19 +18,19 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The most refused sign-ins of one day that leave rows (ours), because they can be caused without a key or a password.
 /// Unknown names share one bound, so that they cannot hide attempts on a user.
-pub(in super::super) const STRANGERS_A_DAY: i64 = 500;
-pub(in super::super) const EACH_USER_A_DAY: i64 = 50;
+pub(in super::super) const UNKNOWN_USER_REFUSALS_PER_DAY: i64 = 500;
+pub(in super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
 
 /// True if the bound is reached for the last day.
-pub(in super::super) const FULL: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
+pub(in super::super) const REFUSAL_LIMIT_REACHED: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
     WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 
 /// The most addresses of one user that are remembered (ours).
-const KNOWN: i64 = 64;
+const KNOWN_ADDRESSES_MAX: i64 = 64;
 
 pub(super) async fn sign_in(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     user: &UserId,
     password: &PasswordHash,
     session: &NewSession,
@@ -40,26 +40,26 @@ pub(super) async fn sign_in(
             "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password = $2 AND disabled_at IS NULL)",
         );
         // Checking a password takes some time, in which it may have been changed.
-        let still: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
-        if !still {
+        let is_unchanged: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
+        if !is_unchanged {
             return Ok(false);
         }
-        let user = users::again(&mut transaction, user).await?;
-        open(&mut transaction, act, &user, session).await?;
+        let user = users::get_existing(&mut transaction, user).await?;
+        open(&mut transaction, audit, &user, session).await?;
         true
     })
 }
 
 pub(super) async fn open(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     user: &UserRow,
     session: &NewSession,
 ) -> sqlx::Result<()> {
-    let at = act.at.to_string();
+    let at = audit.at.to_string();
     sqlx::query("DELETE FROM sessions WHERE last_seen_at < $1 OR created_at < $2")
         .bind(session.idle_since.to_string())
-        .bind(session.oldest.to_string())
+        .bind(session.opened_since.to_string())
         .execute(&mut *connection)
         .await?;
     sqlx::query(
@@ -79,12 +79,17 @@ pub(super) async fn open(
         .bind(&at)
         .execute(&mut *connection)
         .await?;
-    remember(connection, &user.id, &session.address, &at).await?;
-    let entry = AuditEvent::user("session.open", user).with(json!({"session": session.id}));
-    trail::write(connection, act, entry).await
+    remember_address(connection, &user.id, &session.address, &at).await?;
+    let entry = AuditEvent::for_user("session.open", user).with_details(json!({"session": session.id}));
+    audit_trail::write(connection, audit, entry).await
 }
 
-async fn remember(connection: &mut SqliteConnection, user: &UserId, address: &str, at: &str) -> sqlx::Result<()> {
+async fn remember_address(
+    connection: &mut SqliteConnection,
+    user: &UserId,
+    address: &str,
+    at: &str,
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO known_addresses (user_id, address, last_at) VALUES ($1, $2, $3) \
          ON CONFLICT (user_id, address) DO UPDATE SET last_at = excluded.last_at",
@@ -99,21 +104,30 @@ async fn remember(connection: &mut SqliteConnection, user: &UserId, address: &st
          (SELECT address FROM known_addresses WHERE user_id = $1 ORDER BY last_at DESC LIMIT $2)",
     )
     .bind(user.as_str())
-    .bind(KNOWN)
+    .bind(KNOWN_ADDRESSES_MAX)
     .execute(connection)
     .await?;
     Ok(())
 }
 
-pub(super) async fn note_refusal(pool: &SqlitePool, act: &AuditContext, user: Option<&UserRow>) -> sqlx::Result<()> {
+pub(super) async fn record_refused_sign_in(
+    pool: &SqlitePool,
+    audit: &AuditContext,
+    user: Option<&UserRow>,
+) -> sqlx::Result<()> {
     const ACTION: &str = "session.refuse";
-    let entry = user.map_or_else(|| AuditEvent::nameless(ACTION, "user"), |user| AuditEvent::user(ACTION, user));
-    let (target, most) = user.map_or((None, STRANGERS_A_DAY), |user| (Some(user.id.as_str()), EACH_USER_A_DAY));
+    let event =
+        user.map_or_else(|| AuditEvent::without_target(ACTION, "user"), |user| AuditEvent::for_user(ACTION, user));
+    let (target, max_refusals) =
+        user.map_or((None, UNKNOWN_USER_REFUSALS_PER_DAY), |user| (Some(user.id.as_str()), USER_REFUSALS_PER_DAY));
     transact!(pool, |transaction| {
-        let query = sqlx::query_scalar(FULL).bind(target).bind(most - 1).bind((act.at - DAY).to_string());
-        let full: bool = query.fetch_one(&mut *transaction).await?;
-        if !full {
-            trail::write(&mut transaction, act, entry).await?;
+        let query = sqlx::query_scalar(REFUSAL_LIMIT_REACHED)
+            .bind(target)
+            .bind(max_refusals - 1)
+            .bind((audit.at - DAY).to_string());
+        let is_limit_reached: bool = query.fetch_one(&mut *transaction).await?;
+        if !is_limit_reached {
+            audit_trail::write(&mut transaction, audit, event).await?;
         }
     })
 }
@@ -122,12 +136,12 @@ pub(super) async fn find(pool: &SqlitePool, hash: &SecretHash) -> sqlx::Result<O
     let mut connection = pool.acquire().await?;
     let query = sqlx::query("SELECT * FROM sessions WHERE hash = $1").bind(hash.0.as_slice());
     let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
-    let session = session(&row)?;
-    let user = users::again(&mut connection, &session.user).await?;
+    let session = session_from_row(&row)?;
+    let user = users::get_existing(&mut connection, &session.user).await?;
     Ok(Some((session, user)))
 }
 
-pub(super) async fn touch(pool: &SqlitePool, id: &SessionId, at: Timestamp) -> sqlx::Result<()> {
+pub(super) async fn record_use(pool: &SqlitePool, id: &SessionId, at: Timestamp) -> sqlx::Result<()> {
     sqlx::query("UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2")
         .bind(id.as_str())
         .bind(at.to_string())
@@ -138,37 +152,37 @@ pub(super) async fn touch(pool: &SqlitePool, id: &SessionId, at: Timestamp) -> s
 
 pub(super) async fn list(pool: &SqlitePool, user: &UserId) -> sqlx::Result<Vec<SessionRow>> {
     let query = sqlx::query("SELECT * FROM sessions WHERE user_id = $1 ORDER BY created_at DESC, rowid DESC");
-    query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session).collect()
+    query.bind(user.as_str()).fetch_all(pool).await?.iter().map(session_from_row).collect()
 }
 
-pub(super) async fn end(pool: &SqlitePool, act: &AuditContext, id: &SessionId) -> sqlx::Result<()> {
+pub(super) async fn end(pool: &SqlitePool, audit: &AuditContext, id: &SessionId) -> sqlx::Result<()> {
     transact!(pool, |transaction| {
         let query = sqlx::query_scalar("DELETE FROM sessions WHERE id = $1 RETURNING user_id").bind(id.as_str());
         let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
         let Some(user) = user else { return Ok(()) };
-        let user = users::again(&mut transaction, &UserId::from(user)).await?;
-        let entry = AuditEvent::user("session.close", &user).with(json!({"session": id}));
-        trail::write(&mut transaction, act, entry).await?;
+        let user = users::get_existing(&mut transaction, &UserId::from(user)).await?;
+        let entry = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
+        audit_trail::write(&mut transaction, audit, entry).await?;
     })
 }
 
-pub(super) async fn end_all(pool: &SqlitePool, act: &AuditContext, user: &UserId) -> sqlx::Result<u64> {
+pub(super) async fn end_all(pool: &SqlitePool, audit: &AuditContext, user: &UserId) -> sqlx::Result<u64> {
     transact!(pool, |transaction| {
         let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
         let ended = query.execute(&mut *transaction).await?.rows_affected();
-        let user = users::again(&mut transaction, user).await?;
-        let entry = AuditEvent::user("session.close_all", &user).with(json!({"sessions": ended}));
-        trail::write(&mut transaction, act, entry).await?;
+        let user = users::get_existing(&mut transaction, user).await?;
+        let entry = AuditEvent::for_user("session.close_all", &user).with_details(json!({"sessions": ended}));
+        audit_trail::write(&mut transaction, audit, entry).await?;
         ended
     })
 }
 
-pub(super) async fn knows(pool: &SqlitePool, user: &UserId, address: &str) -> sqlx::Result<bool> {
+pub(super) async fn has_signed_in_from(pool: &SqlitePool, user: &UserId, address: &str) -> sqlx::Result<bool> {
     let query = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM known_addresses WHERE user_id = $1 AND address = $2)");
     query.bind(user.as_str()).bind(address).fetch_one(pool).await
 }
 
-fn session(row: &SqliteRow) -> sqlx::Result<SessionRow> {
+fn session_from_row(row: &SqliteRow) -> sqlx::Result<SessionRow> {
     Ok(SessionRow {
         id: text(row, "id")?,
         user: text(row, "user_id")?,

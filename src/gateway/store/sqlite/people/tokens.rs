@@ -5,9 +5,9 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteRow;
 
 use super::users;
-use crate::gateway::store::sqlite::decode::{hash, moment, parsed, text};
-use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::decode::{hash, optional_timestamp, parsed, text};
+use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
 const KIND: &str = "token";
@@ -24,12 +24,12 @@ macro_rules! select_tokens {
 
 pub(super) async fn insert(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     token: &AdminTokenRow,
     hash: &SecretHash,
 ) -> sqlx::Result<()> {
     let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
-    let entry = AuditEvent::new("token.create", KIND, token.id.as_str(), &token.name).with(details);
+    let event = AuditEvent::new("token.create", KIND, token.id.as_str(), &token.name).with_details(details);
     transact!(pool, |transaction| {
         sqlx::query(
             "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at) \
@@ -44,7 +44,7 @@ pub(super) async fn insert(
         .bind(token.expires_at.map(|moment| moment.to_string()))
         .execute(&mut *transaction)
         .await?;
-        trail::write(&mut transaction, act, entry).await?;
+        audit_trail::write(&mut transaction, audit, event).await?;
     })
 }
 
@@ -55,12 +55,12 @@ pub(super) async fn find(
     let mut connection = pool.acquire().await?;
     let query = sqlx::query(select_tokens!("WHERE admin_tokens.public_id = $1")).bind(public_id.as_str());
     let Some(row) = query.fetch_optional(&mut *connection).await? else { return Ok(None) };
-    let token = token(&row)?;
-    let user = users::again(&mut connection, &token.user).await?;
+    let token = token_from_row(&row)?;
+    let user = users::get_existing(&mut connection, &token.user).await?;
     Ok(Some((token, SecretHash(hash(&row, "hash")?), user)))
 }
 
-pub(super) async fn touch(pool: &SqlitePool, id: &TokenId, at: Timestamp) -> sqlx::Result<()> {
+pub(super) async fn record_use(pool: &SqlitePool, id: &TokenId, at: Timestamp) -> sqlx::Result<()> {
     sqlx::query("UPDATE admin_tokens SET last_used_at = $2 WHERE id = $1")
         .bind(id.as_str())
         .bind(at.to_string())
@@ -73,12 +73,12 @@ pub(super) async fn list(pool: &SqlitePool, owner: Option<&UserId>) -> sqlx::Res
     let query = sqlx::query(select_tokens!(
         "WHERE coalesce($1, admin_tokens.user_id) = admin_tokens.user_id ORDER BY admin_tokens.rowid DESC"
     ));
-    query.bind(owner.map(|owner| owner.as_str())).fetch_all(pool).await?.iter().map(token).collect()
+    query.bind(owner.map(|owner| owner.as_str())).fetch_all(pool).await?.iter().map(token_from_row).collect()
 }
 
 pub(super) async fn delete(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     handle: &str,
     owner: Option<&UserId>,
 ) -> sqlx::Result<Option<AdminTokenRow>> {
@@ -89,16 +89,16 @@ pub(super) async fn delete(
         ));
         let query = query.bind(handle).bind(owner.map(|owner| owner.as_str()));
         let Some(row) = query.fetch_optional(&mut *transaction).await? else { return Ok(None) };
-        let token = token(&row)?;
+        let token = token_from_row(&row)?;
         let delete = sqlx::query("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
         delete.execute(&mut *transaction).await?;
-        let entry = AuditEvent::new("token.delete", KIND, token.id.as_str(), &token.name);
-        trail::write(&mut transaction, act, entry.with(json!({"user": token.user_name}))).await?;
+        let event = AuditEvent::new("token.delete", KIND, token.id.as_str(), &token.name);
+        audit_trail::write(&mut transaction, audit, event.with_details(json!({"user": token.user_name}))).await?;
         Some(token)
     })
 }
 
-fn token(row: &SqliteRow) -> sqlx::Result<AdminTokenRow> {
+fn token_from_row(row: &SqliteRow) -> sqlx::Result<AdminTokenRow> {
     Ok(AdminTokenRow {
         id: text(row, "id")?,
         public_id: text(row, "public_id")?,
@@ -106,7 +106,7 @@ fn token(row: &SqliteRow) -> sqlx::Result<AdminTokenRow> {
         user: text(row, "user_id")?,
         user_name: text(row, "user_name")?,
         created_at: parsed(row, "created_at")?,
-        expires_at: moment(row, "expires_at")?,
-        last_used_at: moment(row, "last_used_at")?,
+        expires_at: optional_timestamp(row, "expires_at")?,
+        last_used_at: optional_timestamp(row, "last_used_at")?,
     })
 }

@@ -6,11 +6,11 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqlitePool};
 
 use super::{groups, links};
 use crate::gateway::store::sqlite::SqliteStore;
-use crate::gateway::store::sqlite::decode::{list, moment, parsed, text};
+use crate::gateway::store::sqlite::audit_trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::decode::{list, optional_timestamp, parsed, text};
 use crate::gateway::store::sqlite::keys;
-use crate::gateway::store::sqlite::page::{anywhere, more, total};
-use crate::gateway::store::sqlite::together::transact;
-use crate::gateway::store::sqlite::trail::{self, AuditEvent};
+use crate::gateway::store::sqlite::paging::{fetch_count, like_pattern, split_page};
+use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{
     AuditContext, ListPage, NewLink, NewUser, OneTimeLinkPurpose, PasswordHash, SessionId, UserChange,
     UserChangeOutcome, UserFilter, UserId, UserRole, UserRow,
@@ -34,8 +34,8 @@ macro_rules! select_users {
 
 pub(super) async fn ensure(
     store: &SqliteStore,
-    act: &AuditContext,
-    fresh: UserId,
+    audit: &AuditContext,
+    new_id: UserId,
     name: &str,
 ) -> sqlx::Result<UserRow> {
     // In nearly all cases the user exists, and a read does not wait for a writer.
@@ -47,10 +47,10 @@ pub(super) async fn ensure(
             return Ok(user);
         }
         let user = NewUser { name: name.to_owned(), role: UserRole::Member, groups: vec![DEFAULT_GROUP.to_owned()] };
-        insert(&mut transaction, act, &fresh, &user).await?;
-        put_into_groups(&mut transaction, &fresh, &user.groups).await?;
-        let user = again(&mut transaction, &fresh).await?;
-        trail::write(&mut transaction, act, AuditEvent::user("user.create", &user)).await?;
+        insert(&mut transaction, audit, &new_id, &user).await?;
+        set_groups(&mut transaction, &new_id, &user.groups).await?;
+        let user = get_existing(&mut transaction, &new_id).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.create", &user)).await?;
         user
     })
 }
@@ -59,20 +59,20 @@ pub(super) async fn ensure(
 pub(super) async fn find(connection: &mut SqliteConnection, handle: &str) -> sqlx::Result<Option<UserRow>> {
     let query =
         sqlx::query(select_users!("AND (users.id = $1 OR users.name = $1) ORDER BY users.id = $1 DESC LIMIT 1"));
-    query.bind(handle).fetch_optional(connection).await?.map(|row| user(&row)).transpose()
+    query.bind(handle).fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
 }
 
 pub(super) async fn find_by_name(connection: &mut SqliteConnection, name: &str) -> sqlx::Result<Option<UserRow>> {
     let query = sqlx::query(select_users!("AND users.name = $1")).bind(name);
-    query.fetch_optional(connection).await?.map(|row| user(&row)).transpose()
+    query.fetch_optional(connection).await?.map(|row| user_from_row(&row)).transpose()
 }
 
 /// Returns a user that is known to exist.
-pub(super) async fn again(connection: &mut SqliteConnection, id: &UserId) -> sqlx::Result<UserRow> {
-    user(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
+pub(super) async fn get_existing(connection: &mut SqliteConnection, id: &UserId) -> sqlx::Result<UserRow> {
+    user_from_row(&sqlx::query(select_users!("AND users.id = $1")).bind(id.as_str()).fetch_one(connection).await?)
 }
 
-pub(super) async fn password(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Option<PasswordHash>> {
+pub(super) async fn password_hash(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Option<PasswordHash>> {
     let query = sqlx::query_scalar("SELECT password FROM users WHERE id = $1").bind(id.as_str());
     let found: Option<Option<String>> = query.fetch_optional(pool).await?;
     Ok(found.flatten().map(PasswordHash))
@@ -80,21 +80,21 @@ pub(super) async fn password(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Opt
 
 pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result<ListPage<UserRow>> {
     let mut count = QueryBuilder::new("SELECT count(*) FROM users WHERE users.id <> 'usr_nobody'");
-    conditions(&mut count, filter);
+    push_conditions(&mut count, filter);
     let mut rows = QueryBuilder::new(select_users!(""));
-    conditions(&mut rows, filter);
+    push_conditions(&mut rows, filter);
     if let Some(before) = &filter.before {
         rows.push(" AND users.rowid < (SELECT rowid FROM users WHERE id = ").push_bind(before.to_string()).push(")");
     }
     rows.push(" ORDER BY users.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
     let found = rows.build().fetch_all(pool).await?;
-    let (items, has_more) = more(found, filter.limit, user)?;
-    Ok(ListPage { items, total: total(count, pool).await?, has_more })
+    let (items, has_more) = split_page(found, filter.limit, user_from_row)?;
+    Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
 }
 
-fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &UserFilter) {
+fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UserFilter) {
     if let Some(search) = &filter.search {
-        query.push(" AND users.name LIKE ").push_bind(anywhere(search)).push(r" ESCAPE '\'");
+        query.push(" AND users.name LIKE ").push_bind(like_pattern(search)).push(r" ESCAPE '\'");
     }
     if let Some(role) = filter.role {
         query.push(" AND users.role = ").push_bind(role.as_str());
@@ -103,27 +103,28 @@ fn conditions(query: &mut QueryBuilder<Sqlite>, filter: &UserFilter) {
 
 pub(super) async fn invite(
     pool: &SqlitePool,
-    act: &AuditContext,
-    fresh: &UserId,
+    audit: &AuditContext,
+    new_id: &UserId,
     new: &NewUser,
     link: &NewLink,
 ) -> sqlx::Result<UserChangeOutcome> {
     transact!(pool, |transaction| {
-        insert(&mut transaction, act, fresh, new).await?;
-        if let Some(missing) = put_into_groups(&mut transaction, fresh, &new.groups).await? {
+        insert(&mut transaction, audit, new_id, new).await?;
+        if let Some(missing) = set_groups(&mut transaction, new_id, &new.groups).await? {
             return Ok(UserChangeOutcome::NoGroup(missing));
         }
-        links::insert(&mut transaction, act, OneTimeLinkPurpose::Invitation, Some(fresh), link).await?;
-        let user = again(&mut transaction, fresh).await?;
+        links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
+        let user = get_existing(&mut transaction, new_id).await?;
         let details = json!({"role": user.role.as_str(), "groups": user.groups, "expires_at": link.expires_at});
-        trail::write(&mut transaction, act, AuditEvent::user("user.invite", &user).with(details)).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.invite", &user).with_details(details))
+            .await?;
         UserChangeOutcome::Done(user, Vec::new())
     })
 }
 
 pub(super) async fn insert(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     id: &UserId,
     new: &NewUser,
 ) -> sqlx::Result<()> {
@@ -131,21 +132,21 @@ pub(super) async fn insert(
         .bind(id.as_str())
         .bind(&new.name)
         .bind(new.role.as_str())
-        .bind(act.at.to_string())
+        .bind(audit.at.to_string())
         .execute(connection)
         .await?;
     Ok(())
 }
 
 /// Sets the groups of a user. Returns the first name that is not a group; the caller must then undo the other changes.
-pub(super) async fn put_into_groups(
+pub(super) async fn set_groups(
     connection: &mut SqliteConnection,
     user: &UserId,
     names: &[String],
 ) -> sqlx::Result<Option<String>> {
     sqlx::query("DELETE FROM user_groups WHERE user_id = $1").bind(user.as_str()).execute(&mut *connection).await?;
     for name in names {
-        let Some(group) = groups::id_of(&mut *connection, name).await? else { return Ok(Some(name.clone())) };
+        let Some(group) = groups::find_id(&mut *connection, name).await? else { return Ok(Some(name.clone())) };
         let insert = sqlx::query("INSERT INTO user_groups (user_id, group_id) VALUES ($1, $2) ON CONFLICT DO NOTHING");
         insert.bind(user.as_str()).bind(group).execute(&mut *connection).await?;
     }
@@ -154,7 +155,7 @@ pub(super) async fn put_into_groups(
 
 pub(super) async fn change(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     handle: &str,
     changes: &[UserChange],
 ) -> sqlx::Result<UserChangeOutcome> {
@@ -162,13 +163,13 @@ pub(super) async fn change(
         let Some(mut user) = find(&mut transaction, handle).await? else { return Ok(UserChangeOutcome::Unknown) };
         let mut locked = Vec::new();
         for change in changes {
-            if let Some(refused) = change_one(&mut transaction, act, &user, change).await? {
+            if let Some(refused) = change_one(&mut transaction, audit, &user, change).await? {
                 return Ok(refused);
             }
-            let after = again(&mut transaction, &user.id).await?;
+            let after = get_existing(&mut transaction, &user.id).await?;
             let before = std::mem::replace(&mut user, after);
-            for left in before.groups.iter().filter(|group| !user.groups.contains(group)) {
-                locked.extend(keys::lock_those_of(&mut transaction, act, &user.id, left).await?);
+            for left_group in before.groups.iter().filter(|group| !user.groups.contains(group)) {
+                locked.extend(keys::lock_keys_in_group(&mut transaction, audit, &user.id, left_group).await?);
             }
         }
         UserChangeOutcome::Done(user, locked)
@@ -178,55 +179,56 @@ pub(super) async fn change(
 /// Makes one change. Returns the reason if it is refused.
 async fn change_one(
     connection: &mut SqliteConnection,
-    act: &AuditContext,
+    audit: &AuditContext,
     user: &UserRow,
     change: &UserChange,
 ) -> sqlx::Result<Option<UserChangeOutcome>> {
-    let takes_an_admin = matches!(change, UserChange::Role(UserRole::Member) | UserChange::Disable);
-    if takes_an_admin && is_last_admin(connection, user).await? {
+    let removes_admin = matches!(change, UserChange::Role(UserRole::Member) | UserChange::Disable);
+    if removes_admin && is_last_admin(connection, user).await? {
         return Ok(Some(UserChangeOutcome::LastAdmin));
     }
-    let entry = |action| AuditEvent::user(action, user);
+    let entry = |action| AuditEvent::for_user(action, user);
     let entry = match change {
         // A change without effect is skipped.
         UserChange::Role(role) if *role == user.role => return Ok(None),
-        UserChange::Groups(names) if is_same(names, &user.groups) => return Ok(None),
+        UserChange::Groups(names) if is_same_set(names, &user.groups) => return Ok(None),
         UserChange::Disable if user.disabled_at.is_some() => return Ok(None),
         UserChange::Enable if user.disabled_at.is_none() => return Ok(None),
         UserChange::Role(role) => {
-            run(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str())).await?;
+            run_statement(connection, "UPDATE users SET role = $2 WHERE id = $1", &user.id, Some(role.as_str()))
+                .await?;
             if *role == UserRole::Admin && user.has_password {
-                links::note_set_up(connection, act, user).await?;
+                links::complete_setup(connection, audit, user).await?;
             }
-            entry("user.role").changed(user.role.as_str(), role.as_str())
+            entry("user.role").with_change(user.role.as_str(), role.as_str())
         }
         UserChange::Groups(names) => {
-            if let Some(missing) = put_into_groups(connection, &user.id, names).await? {
+            if let Some(missing) = set_groups(connection, &user.id, names).await? {
                 return Ok(Some(UserChangeOutcome::NoGroup(missing)));
             }
-            entry("user.groups").changed(user.groups.clone(), names.clone())
+            entry("user.groups").with_change(user.groups.clone(), names.clone())
         }
         UserChange::Disable => {
-            let at = act.at.to_string();
-            run(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, Some(&at)).await?;
-            run(connection, "DELETE FROM sessions WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
-            run(connection, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
+            let at = audit.at.to_string();
+            run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, Some(&at)).await?;
+            run_statement(connection, "DELETE FROM sessions WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
+            run_statement(connection, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
             entry("user.disable")
         }
         UserChange::Enable => {
-            run(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, None).await?;
+            run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, None).await?;
             entry("user.enable")
         }
     };
-    trail::write(connection, act, entry).await?;
+    audit_trail::write(connection, audit, entry).await?;
     Ok(None)
 }
 
-fn is_same(some: &[String], others: &[String]) -> bool {
+fn is_same_set(some: &[String], others: &[String]) -> bool {
     some.len() == others.len() && some.iter().all(|name| others.contains(name))
 }
 
-async fn run(
+async fn run_statement(
     connection: &mut SqliteConnection,
     statement: &'static str,
     user: &UserId,
@@ -250,22 +252,28 @@ async fn is_last_admin(connection: &mut SqliteConnection, user: &UserRow) -> sql
 
 pub(super) async fn set_password(
     pool: &SqlitePool,
-    act: &AuditContext,
+    audit: &AuditContext,
     user: &UserId,
     password: &PasswordHash,
-    keep: &SessionId,
+    kept_session: &SessionId,
 ) -> sqlx::Result<()> {
     transact!(pool, |transaction| {
-        run(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0)).await?;
-        run(&mut transaction, "DELETE FROM sessions WHERE user_id = $1 AND id <> $2", user, Some(keep.as_str()))
+        run_statement(&mut transaction, "UPDATE users SET password = $2 WHERE id = $1", user, Some(&password.0))
             .await?;
-        run(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
-        let user = again(&mut transaction, user).await?;
-        trail::write(&mut transaction, act, AuditEvent::user("user.password", &user)).await?;
+        run_statement(
+            &mut transaction,
+            "DELETE FROM sessions WHERE user_id = $1 AND id <> $2",
+            user,
+            Some(kept_session.as_str()),
+        )
+        .await?;
+        run_statement(&mut transaction, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", user, None).await?;
+        let user = get_existing(&mut transaction, user).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::for_user("user.password", &user)).await?;
     })
 }
 
-fn user(row: &SqliteRow) -> sqlx::Result<UserRow> {
+fn user_from_row(row: &SqliteRow) -> sqlx::Result<UserRow> {
     Ok(UserRow {
         id: text(row, "id")?,
         name: text(row, "name")?,
@@ -273,7 +281,7 @@ fn user(row: &SqliteRow) -> sqlx::Result<UserRow> {
         groups: list(row, "group_names")?,
         has_password: row.try_get("has_password")?,
         created_at: parsed(row, "created_at")?,
-        disabled_at: moment(row, "disabled_at")?,
-        last_sign_in_at: moment(row, "last_sign_in_at")?,
+        disabled_at: optional_timestamp(row, "disabled_at")?,
+        last_sign_in_at: optional_timestamp(row, "last_sign_in_at")?,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::store::key_file::KeyFile;
-use crate::gateway::store::testing::older;
+use crate::gateway::store::testing::legacy_installation;
 use crate::gateway::store::{AuditContext, KeyStore as _, NewAccount};
 
 const BESIDE: &str = "master.key.new";
@@ -17,7 +17,7 @@ async fn fill(store: &SqliteStore) -> Vec<u8> {
         protocol: "images".to_owned(),
         tier: "paid".to_owned(),
         settings: "{}".to_owned(),
-        sealed: Some(store.vault().seal(PLACE, CANARY).unwrap()),
+        sealed_credentials: Some(store.vault().seal(PLACE, CANARY).unwrap()),
     };
     store.insert_account(&AuditContext::command(), &account).await.unwrap();
     store.pepper_key().expose().to_vec()
@@ -25,7 +25,7 @@ async fn fill(store: &SqliteStore) -> Vec<u8> {
 
 async fn check(store: &SqliteStore, pepper: &[u8]) {
     let account = store.list_accounts().await.unwrap().remove(0);
-    assert_eq!(store.vault().open(PLACE, &account.sealed.unwrap()).unwrap(), CANARY);
+    assert_eq!(store.vault().open(PLACE, &account.sealed_credentials.unwrap()).unwrap(), CANARY);
     assert!(store.pepper_key().expose() == pepper);
 }
 
@@ -47,7 +47,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn no_file_of_the_database_holds_what_is_sealed_in_it() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     fill(&store).await;
     let holds = |needle: &[u8]| {
         let files = fs::read_dir(dir.path()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
@@ -65,7 +65,7 @@ async fn no_file_of_the_database_holds_what_is_sealed_in_it() {
 
 #[tokio::test]
 async fn a_rotation_changes_the_file_and_nothing_that_is_stored() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let (pepper, before) = (fill(&store).await, file(&dir));
     store.rotate_master_key(None).await.unwrap();
     assert!(file(&dir) != before);
@@ -85,7 +85,7 @@ async fn a_rotation_changes_the_file_and_nothing_that_is_stored() {
 
 #[tokio::test]
 async fn a_server_that_runs_beside_a_rotation_goes_on() {
-    let (dir, server) = fresh().await;
+    let (dir, server) = new_store().await;
     let pepper = fill(&server).await;
     let command = open(&dir).await;
     command.rotate_master_key(None).await.unwrap();
@@ -98,12 +98,15 @@ async fn a_server_that_runs_beside_a_rotation_goes_on() {
     command.rotate_master_key(None).await.unwrap();
     let next = open(&dir).await;
     check(&next, &pepper).await;
-    assert_eq!(next.vault().open(PLACE, &next.load_token("mine").await.unwrap().unwrap().sealed).unwrap(), CANARY);
+    assert_eq!(
+        next.vault().open(PLACE, &next.load_token("mine").await.unwrap().unwrap().sealed_token).unwrap(),
+        CANARY
+    );
 }
 
 #[tokio::test]
 async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let pepper = fill(&store).await;
     let next = MasterKey::for_test(9);
     let key_file = KeyFile(&store.data_dir);
@@ -116,15 +119,15 @@ async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
     assert!(file(&dir) == before && !beside.exists());
 
     // The process died after writing it.
-    key_file.lay_beside(&next).unwrap();
+    key_file.write_next(&next).unwrap();
     check(&open(&dir).await, &pepper).await;
     assert!(file(&dir) == before && !beside.exists());
 
     // The process died after wrapping the data keys.
-    key_file.lay_beside(&next).unwrap();
+    key_file.write_next(&next).unwrap();
     let wrapped = data_keys::load(&store.writer).await.unwrap().unwrap();
     let keys = key_file.unlock(&wrapped).unwrap();
-    key_file.lay_beside(&next).unwrap();
+    key_file.write_next(&next).unwrap();
     data_keys::rewrap(&store.writer, &keys, &next).await.unwrap();
     check(&open(&dir).await, &pepper).await;
     assert!(file(&dir) == [9; 32] && !beside.exists());
@@ -132,7 +135,7 @@ async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
 
 #[tokio::test]
 async fn the_next_key_may_be_given_for_the_file_too() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let pepper = fill(&store).await;
     store.rotate_master_key(Some(MasterKey::for_test(9))).await.unwrap();
     assert!(file(&dir) == [9; 32]);
@@ -143,7 +146,7 @@ async fn the_next_key_may_be_given_for_the_file_too() {
 
 #[tokio::test]
 async fn the_key_of_a_file_opens_as_text_in_the_configuration() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let pepper = fill(&store).await;
     let key = MasterKey::from_text(&hex(&file(&dir))).unwrap();
     check(&SqliteStore::open(dir.path(), Some(key)).await.unwrap(), &pepper).await;
@@ -184,7 +187,7 @@ async fn a_key_of_the_configuration_changes_only_to_one_that_is_given() {
 
 #[tokio::test]
 async fn an_older_installation_keeps_its_pepper() {
-    let dir = older([7; 32], &[1; 32]).await;
+    let dir = legacy_installation([7; 32], &[1; 32]).await;
     // HMAC-SHA-256 of "imagate key hash v1" under the master key, as the first release computed it.
     let pepper = "78510dd971feb903387c5c5df4d2687f1dd681d65dadc5883be7f075d6510785";
     let store = open(&dir).await;
@@ -196,7 +199,7 @@ async fn an_older_installation_keeps_its_pepper() {
 
 #[tokio::test]
 async fn an_older_installation_without_its_master_key_is_a_loss() {
-    let dir = older([7; 32], &[1; 32]).await;
+    let dir = legacy_installation([7; 32], &[1; 32]).await;
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
     for given in [None, Some(MasterKey::for_test(7))] {
         let error = SqliteStore::open(dir.path(), given).await.unwrap_err();
@@ -207,7 +210,7 @@ async fn an_older_installation_without_its_master_key_is_a_loss() {
 
 #[tokio::test]
 async fn an_older_installation_may_come_with_a_key_in_its_configuration() {
-    let dir = older([7; 32], &[1; 32]).await;
+    let dir = legacy_installation([7; 32], &[1; 32]).await;
     let pepper = open_given(&dir, 1).await.pepper_key().expose().to_vec();
     assert!(MasterKey::for_test(7).derive(b"imagate key hash v1").expose() == pepper);
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
@@ -216,7 +219,7 @@ async fn an_older_installation_may_come_with_a_key_in_its_configuration() {
 
 #[tokio::test]
 async fn a_new_installation_has_a_pepper_that_no_master_key_tells() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let master = MasterKey::from_text(&hex(&file(&dir))).unwrap();
     assert!(master.derive(b"imagate key hash v1").expose() != store.pepper_key().expose());
 }
@@ -224,7 +227,7 @@ async fn a_new_installation_has_a_pepper_that_no_master_key_tells() {
 #[tokio::test]
 async fn lost_data_keys_are_not_made_anew() {
     for sql in ["DELETE FROM data_keys", "DELETE FROM data_keys WHERE purpose = 'vault'"] {
-        let (dir, store) = fresh().await;
+        let (dir, store) = new_store().await;
         fill(&store).await;
         close(store).await;
         execute(&dir, sql).await;
@@ -237,7 +240,7 @@ const KILLS: usize = 12;
 
 #[tokio::test]
 async fn a_rotation_that_is_killed_leaves_an_installation_that_opens() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let pepper = fill(&store).await;
     for round in 0..KILLS {
         let mut child = spawn_child(module_path!(), "child_that_rotates", &dir);

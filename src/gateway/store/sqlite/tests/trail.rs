@@ -4,8 +4,8 @@
 //! unchanged, and once as usual. The list is compared with the traits, so that a new change must be added here.
 
 use super::*;
-use crate::gateway::store::sqlite::people::{EACH_USER_A_DAY, STRANGERS_A_DAY};
-use crate::gateway::store::testing::key;
+use crate::gateway::store::sqlite::people::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
+use crate::gateway::store::testing::add_key;
 use crate::gateway::store::{
     AccountChange, AdminTokenRow, AuditContext, AuditFilter, KeyChange, KeyHash, KeyRow, KeyStore as _, LinkRedemption,
     NewAccount, NewLink, NewSession, NewUser, PasswordHash, SecretHash, SecretRotation, UserChange, UserRole,
@@ -54,7 +54,7 @@ impl Trail {
 
     async fn expect(&mut self, method: &'static str, actions: &[&str]) {
         let filter = AuditFilter { limit: 100, ..AuditFilter::default() };
-        let mut rows = self.store.page_audit(&filter).await.unwrap().items;
+        let mut rows = self.store.list_audit_page(&filter).await.unwrap().items;
         rows.retain(|row| row.seq > self.seen);
         rows.reverse();
         self.seen = rows.last().map_or(self.seen, |row| row.seq);
@@ -86,7 +86,7 @@ fn session(byte: u8) -> NewSession {
         address: "192.0.2.1".to_owned(),
         agent: String::new(),
         idle_since: long_ago,
-        oldest: long_ago,
+        opened_since: long_ago,
     }
 }
 
@@ -97,7 +97,7 @@ fn redeemed(byte: u8, name: Option<&str>) -> LinkRedemption {
 
 #[tokio::test]
 async fn every_change_has_its_row_and_none_happens_without_it() {
-    let (dir, store) = fresh().await;
+    let (dir, store) = new_store().await;
     let mut trail = Trail { store: Arc::clone(&store), seen: 0, done: Vec::new(), _dir: dir };
     people(&mut trail, &store).await;
     keys(&mut trail, &store).await;
@@ -120,19 +120,19 @@ async fn every_change_has_its_row_and_none_happens_without_it() {
 async fn people(trail: &mut Trail, store: &SqliteStore) {
     let act = &AuditContext::command();
     step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(act, &link(1)));
-    let ada = step!(trail, "redeem", ["setup.done", "session.open"], store.redeem(act, &redeemed(1, Some("ada"))));
+    let ada = step!(trail, "redeem", ["setup.done", "session.open"], store.redeem_link(act, &redeemed(1, Some("ada"))));
     let ada = ada.unwrap();
     step!(trail, "ensure_user", ["user.create"], store.ensure_user(act, "program"));
     step!(trail, "ensure_group", ["group.create"], store.ensure_group(act, "studio"));
     let bob = NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()] };
     step!(trail, "invite_user", ["user.invite"], store.invite_user(act, &bob, &link(2)));
-    step!(trail, "redeem", ["user.join", "session.open"], store.redeem(act, &redeemed(2, None)));
+    step!(trail, "redeem", ["user.join", "session.open"], store.redeem_link(act, &redeemed(2, None)));
     step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(act, &ada.id, &link(3)));
-    step!(trail, "redeem", ["user.password", "session.open"], store.redeem(act, &redeemed(3, None)));
+    step!(trail, "redeem", ["user.password", "session.open"], store.redeem_link(act, &redeemed(3, None)));
     let password = PasswordHash("hash 3".to_owned());
     step!(trail, "open_session", ["session.open"], store.open_session(act, &ada.id, &password, &session(4)));
-    step!(trail, "note_refusal", ["session.refuse"], store.note_refusal(act, None));
-    step!(trail, "note_refusal", ["session.refuse"], store.note_refusal(act, Some(&ada)));
+    step!(trail, "note_refusal", ["session.refuse"], store.record_refused_sign_in(act, None));
+    step!(trail, "note_refusal", ["session.refuse"], store.record_refused_sign_in(act, Some(&ada)));
     let other = PasswordHash("other".to_owned());
     step!(trail, "set_password", ["user.password"], store.set_password(act, &ada.id, &other, &"ses_4".into()));
     step!(trail, "end_session", ["session.close"], store.end_session(act, &"ses_4".into()));
@@ -162,7 +162,7 @@ async fn people(trail: &mut Trail, store: &SqliteStore) {
 
 async fn keys(trail: &mut Trail, store: &SqliteStore) {
     let act = &AuditContext::command();
-    let made = key(store, "first").await;
+    let made = add_key(store, "first").await;
     trail.expect("insert_key", &["key.create"]).await;
     let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..made };
     step!(trail, "insert_key", ["key.create"], store.insert_key(act, &row, None));
@@ -186,17 +186,17 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
         protocol: "images".to_owned(),
         tier: "paid".to_owned(),
         settings: "{}".to_owned(),
-        sealed: Some(vec![1]),
+        sealed_credentials: Some(vec![1]),
     };
     step!(trail, "insert_account", ["account.add"], store.insert_account(act, &account));
     let disable = AccountChange::Disable { reason: "why".to_owned() };
     step!(trail, "change_account", ["account.disable"], store.change_account(act, "mine", disable.clone()));
     step!(trail, "change_account", ["account.enable"], store.change_account(act, "mine", AccountChange::Enable));
-    let reseal = AccountChange::Reseal(vec![2]);
+    let reseal = AccountChange::ReplaceCredentials(vec![2]);
     step!(trail, "change_account", ["account.rotate"], store.change_account(act, "mine", reseal.clone()));
     // A cooldown is not a decision of an actor.
-    let cool = AccountChange::Cool { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
-    for learnt in [cool, AccountChange::Thaw] {
+    let cool = AccountChange::StartCooldown { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
+    for learnt in [cool, AccountChange::EndCooldown] {
         store.change_account(act, "mine", learnt).await.unwrap();
         trail.expect("change_account", &[]).await;
     }
@@ -205,10 +205,11 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
 
 #[tokio::test]
 async fn what_changes_nothing_leaves_no_row() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let act = &AuditContext::command();
-    let row = key(&*store, "one").await;
-    let count = async || store.page_audit(&AuditFilter { limit: 1, ..AuditFilter::default() }).await.unwrap().total;
+    let row = add_key(&*store, "one").await;
+    let count =
+        async || store.list_audit_page(&AuditFilter { limit: 1, ..AuditFilter::default() }).await.unwrap().total;
     let before = count().await;
     let same = [KeyChange::Enable, KeyChange::Rename(row.name.clone()), KeyChange::Expire(row.expires_at)];
     store.change_key(act, row.id.as_str(), None, &same).await.unwrap();
@@ -221,39 +222,40 @@ async fn what_changes_nothing_leaves_no_row() {
 
 #[tokio::test]
 async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let act = |text: &str| AuditContext { at: text.parse().unwrap(), ..AuditContext::command() };
     let ada = store.ensure_user(&act("2026-11-01T00:00:00Z"), "ada").await.unwrap();
     let rows = async |actor: &str| {
         let filter = AuditFilter { action: Some("session.refuse".to_owned()), limit: 1, ..AuditFilter::default() };
         let filter = AuditFilter { target: (actor != "anybody").then(|| actor.to_owned()), ..filter };
-        i64::try_from(store.page_audit(&filter).await.unwrap().total).unwrap()
+        i64::try_from(store.list_audit_page(&filter).await.unwrap().total).unwrap()
     };
     let day = act("2026-11-22T10:00:00Z");
-    for _ in 0..STRANGERS_A_DAY + 20 {
-        store.note_refusal(&day, None).await.unwrap();
+    for _ in 0..UNKNOWN_USER_REFUSALS_PER_DAY + 20 {
+        store.record_refused_sign_in(&day, None).await.unwrap();
     }
-    assert_eq!(rows("anybody").await, STRANGERS_A_DAY);
+    assert_eq!(rows("anybody").await, UNKNOWN_USER_REFUSALS_PER_DAY);
     // Attempts with unknown names cannot hide attempts on a user.
-    for _ in 0..EACH_USER_A_DAY + 20 {
-        store.note_refusal(&act("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
+    for _ in 0..USER_REFUSALS_PER_DAY + 20 {
+        store.record_refused_sign_in(&act("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
     }
-    assert_eq!(rows("ada").await, EACH_USER_A_DAY);
-    store.note_refusal(&act("2026-11-23T09:59:59Z"), None).await.unwrap();
-    assert_eq!(rows("anybody").await, STRANGERS_A_DAY + EACH_USER_A_DAY);
-    store.note_refusal(&act("2026-11-23T10:00:01Z"), None).await.unwrap();
-    assert_eq!(rows("anybody").await, STRANGERS_A_DAY + EACH_USER_A_DAY + 1);
+    assert_eq!(rows("ada").await, USER_REFUSALS_PER_DAY);
+    store.record_refused_sign_in(&act("2026-11-23T09:59:59Z"), None).await.unwrap();
+    assert_eq!(rows("anybody").await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY);
+    store.record_refused_sign_in(&act("2026-11-23T10:00:01Z"), None).await.unwrap();
+    assert_eq!(rows("anybody").await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY + 1);
 }
 
 /// Rows can be removed only if they are older than the stated time, and only within that transaction.
 #[tokio::test]
 async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     store
         .ensure_user(&AuditContext { at: "2026-01-01T00:00:00Z".parse().unwrap(), ..AuditContext::command() }, "ada")
         .await
         .unwrap();
-    let removed = store.remove_old(RetentionClass::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
+    let removed =
+        store.remove_expired_rows(RetentionClass::Audit, "2026-01-01T00:00:00Z".parse().unwrap(), 10).await.unwrap();
     assert_eq!(removed, 0);
     sqlx::query("INSERT INTO audit_removal VALUES (1, '2026-01-01T00:00:00.000Z')")
         .execute(&store.writer)
@@ -262,7 +264,10 @@ async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
     assert!(sqlx::query("DELETE FROM audit WHERE target_name = 'ada'").execute(&store.writer).await.is_err());
     sqlx::query("DELETE FROM audit_removal").execute(&store.writer).await.unwrap();
     assert_eq!(
-        store.remove_old(RetentionClass::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10).await.unwrap(),
+        store
+            .remove_expired_rows(RetentionClass::Audit, "2026-01-01T00:00:00.001Z".parse().unwrap(), 10)
+            .await
+            .unwrap(),
         1
     );
     store.ensure_user(&AuditContext::command(), "bob").await.unwrap();
@@ -271,7 +276,7 @@ async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
 
 #[tokio::test]
 async fn nobody_changes_the_trail() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     for statement in ["UPDATE audit SET actor_name = 'eve'", "DELETE FROM audit"] {
         assert!(sqlx::query(statement).execute(&store.writer).await.is_err(), "{statement}");

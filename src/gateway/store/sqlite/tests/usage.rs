@@ -1,7 +1,7 @@
 //! The SQLite side of counts and records: the upgrade that begins to count, and the index that each page uses.
 
 use super::*;
-use crate::gateway::store::sqlite::people::FULL;
+use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
 use crate::gateway::store::sqlite::{records, retention, usage};
 use crate::gateway::store::testing::at_migration;
 use crate::gateway::store::{JobState, UsageCounters, UsageFilter, UsageStore};
@@ -47,11 +47,11 @@ async fn records_from_before_the_counts_are_counted_by_the_upgrade() {
 
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
     same(&store).await;
-    assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().requests, 50);
+    assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 50);
     // The jobs that were running then are counted when this start closes them.
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 10);
     same(&store).await;
-    assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().requests, 60);
+    assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 60);
 }
 
 async fn same(store: &SqliteStore) {
@@ -66,19 +66,19 @@ async fn same(store: &SqliteStore) {
 /// A process dies between intent and outcome: the next one has only the file.
 #[tokio::test]
 async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
-    let (dir, store) = fresh().await;
-    let (node, open) = (NodeId::only(), record("r1"));
+    let (dir, store) = new_store().await;
+    let (node, open) = (NodeId::only(), running_record("r1"));
     store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
     for _ in 0..2 {
         let next = SqliteStore::open(dir.path(), None).await.unwrap();
         next.interrupt_running(&node).await.unwrap();
-        let counts = next.usage_in_total(&UsageFilter::default()).await.unwrap();
+        let counts = next.total_usage(&UsageFilter::default()).await.unwrap();
         assert_eq!(counts, UsageCounters { requests: 1, failed: 1, ..UsageCounters::default() });
         same(&next).await;
     }
     // The outcome of the former process comes late, and changes neither the record nor the counts.
-    store.write_rows(&node, &[RowWrite::Close(&finished("r1"))]).await.unwrap();
-    assert_eq!(store.usage_in_total(&UsageFilter::default()).await.unwrap().succeeded, 0);
+    store.write_rows(&node, &[RowWrite::Close(&finished_record("r1"))]).await.unwrap();
+    assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().succeeded, 0);
 }
 
 async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) -> String {
@@ -90,26 +90,26 @@ async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) 
 /// Neither the start nor the background work may depend on the number of records.
 #[tokio::test]
 async fn what_is_done_at_the_start_and_each_step_of_a_removal_walk_an_index() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let plan_of = async |sql: &'static str| plan(&store, sqlx::QueryBuilder::new(sql)).await;
     for (sql, index) in [
         (records::INTERRUPT, "SEARCH records USING COVERING INDEX records_running (node=?)"),
-        (retention::RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
-        (retention::USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
-        (FULL, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
+        (retention::DELETE_RECORDS, "SEARCH records USING INDEX records_by_time (created_at<?)"),
+        (retention::DELETE_USAGE_DAYS, "SEARCH usage_days USING COVERING INDEX usage_days_by_day (day<?)"),
+        (REFUSAL_LIMIT_REACHED, "SEARCH audit USING INDEX audit_refusals (target_id=?)"),
     ] {
         let steps = plan_of(sql).await;
         assert!(steps.contains(index) && !steps.contains("TEMP B-TREE FOR ORDER BY"), "{sql}\n{steps}");
         assert!(!steps.contains("SCAN records") && !steps.contains("SCAN usage_days"), "{sql}\n{steps}");
     }
     // The oldest rows of the trail, as many as one step removes.
-    let steps = plan_of(retention::AUDIT).await;
+    let steps = plan_of(retention::DELETE_AUDIT).await;
     assert!(steps.contains("SEARCH audit USING INTEGER PRIMARY KEY") && !steps.contains("ORDER BY"), "{steps}");
 }
 
 #[tokio::test]
 async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let any = RecordFilter::default;
     let text = |text: &str| Some(text.to_owned());
     let moment = |text: &str| Some(text.parse().unwrap());
@@ -135,23 +135,25 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
         let period =
             RecordFilter { since: moment("2026-01-01T00:00:00Z"), until: moment("2027-01-01T00:00:00Z"), ..filter };
         for before in [None, Some(("2026-11-21T03:00:00.123Z".to_owned(), 7))] {
-            let plan = plan(&store, records::select(&period, before)).await;
+            let plan = plan(&store, records::select_query(&period, before)).await;
             let search = format!("SEARCH records USING INDEX {index} (");
             assert!(plan.contains(&search) && plan.contains("created_at<?)"), "{period:?}: {plan}");
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
         }
     }
     // The query follows the index from the newest record on, and stops early.
-    assert_eq!(plan(&store, records::select(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
+    assert_eq!(plan(&store, records::select_query(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
     // Few records are running, however many there are in all.
     assert!(
-        plan(&store, records::select(&state(JobState::Running), None)).await.contains("USING INDEX records_running")
+        plan(&store, records::select_query(&state(JobState::Running), None))
+            .await
+            .contains("USING INDEX records_running")
     );
 }
 
 #[tokio::test]
 async fn no_count_looks_at_records_and_each_finds_its_days() {
-    let (_dir, store) = fresh().await;
+    let (_dir, store) = new_store().await;
     let (any, text) = (UsageFilter::default, |text: &str| Some(text.to_owned()));
     let (since, until) = (Some("2026-11-01".parse().unwrap()), Some("2026-11-30".parse().unwrap()));
     for (filter, search) in [
@@ -170,18 +172,19 @@ async fn no_count_looks_at_records_and_each_finds_its_days() {
         ),
     ] {
         let filter = UsageFilter { since, until, ..filter };
-        for query in [usage::by_day(&filter), usage::by_key(&filter, Some(50)), usage::in_total(&filter)] {
+        for query in [usage::by_day_query(&filter), usage::by_key_query(&filter, Some(50)), usage::total_query(&filter)]
+        {
             let plan = plan(&store, query).await;
             assert!(plan.contains(search) && !plan.contains("records"), "{filter:?}: {plan}");
         }
     }
     // The counts of an end user are made from its records alone.
     let filter = UsageFilter { end_user: text("u-1"), since, until, ..any() };
-    for query in [usage::by_day(&filter), usage::by_key(&filter, Some(50)), usage::in_total(&filter)] {
+    for query in [usage::by_day_query(&filter), usage::by_key_query(&filter, Some(50)), usage::total_query(&filter)] {
         let plan = plan(&store, query).await;
         let search = "SEARCH records USING INDEX records_by_end_user (end_user=? AND created_at>? AND created_at<?)";
         assert!(plan.contains(search) && !plan.contains("SCAN"), "{plan}");
     }
-    let of_keys = plan(&store, usage::of_keys("[]".to_owned())).await;
+    let of_keys = plan(&store, usage::total_by_key_query("[]".to_owned())).await;
     assert!(of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{of_keys}");
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Returns the status and body that the caller gets if the upstream sends this and closes.
-async fn told(text: &str) -> (http::StatusCode, Result<Bytes, BodyError>) {
+async fn receive_answer(text: &str) -> (http::StatusCode, Result<Bytes, BodyError>) {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     let server = async { answer(&mut upstream.accept().await, text).await };
@@ -17,7 +17,7 @@ async fn told(text: &str) -> (http::StatusCode, Result<Bytes, BodyError>) {
 #[tokio::test]
 async fn interim_answers_are_passed_over() {
     for interim in ["HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
-        let (status, body) = told(&format!("{interim}{interim}{OK}")).await;
+        let (status, body) = receive_answer(&format!("{interim}{interim}{OK}")).await;
         assert_eq!((status.as_u16(), body.unwrap()), (200, Bytes::from_static(b"ok")));
     }
 }
@@ -27,15 +27,15 @@ async fn a_redirect_is_an_answer_and_nobody_follows_it() {
     let target = Upstream::start().await;
     for code in [301, 302, 307, 308] {
         let text = format!("HTTP/1.1 {code} Moved\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", target.uri());
-        assert_eq!(told(&text).await.0.as_u16(), code);
+        assert_eq!(receive_answer(&text).await.0.as_u16(), code);
     }
     assert!(!target.is_wanted().await);
 }
 
 #[tokio::test]
 async fn a_body_may_end_with_its_connection() {
-    assert_eq!(told("HTTP/1.1 200 OK\r\n\r\nall of it").await.1.unwrap(), "all of it");
-    assert_eq!(told("HTTP/1.0 200 OK\r\n\r\nall of it").await.1.unwrap(), "all of it");
+    assert_eq!(receive_answer("HTTP/1.1 200 OK\r\n\r\nall of it").await.1.unwrap(), "all of it");
+    assert_eq!(receive_answer("HTTP/1.0 200 OK\r\n\r\nall of it").await.1.unwrap(), "all of it");
 }
 
 #[tokio::test]
@@ -47,10 +47,10 @@ async fn a_body_that_breaks_off_never_ends_cleanly() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n40\r\nhalf",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n",
     ] {
-        assert_eq!(told(text).await.1.unwrap_err().cut, BodyErrorKind::Truncated, "{text}");
+        assert_eq!(receive_answer(text).await.1.unwrap_err().cut, BodyErrorKind::Truncated, "{text}");
     }
     let text = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno number\r\n";
-    assert_eq!(told(text).await.1.unwrap_err().cut, BodyErrorKind::Malformed);
+    assert_eq!(receive_answer(text).await.1.unwrap_err().cut, BodyErrorKind::Malformed);
 }
 
 #[tokio::test]
@@ -77,9 +77,9 @@ async fn a_reset_inside_a_body_is_an_error() {
 #[tokio::test]
 async fn the_limits_of_a_head_are_those_of_the_rule() {
     let with = |count: usize| format!("HTTP/1.1 200 OK\r\n{}content-length: 2\r\n\r\nok", "a: 1\r\n".repeat(count - 1));
-    assert_eq!(told(&with(100)).await.1.unwrap(), "ok");
+    assert_eq!(receive_answer(&with(100)).await.1.unwrap(), "ok");
     let long = format!("HTTP/1.1 200 OK\r\na: {}\r\ncontent-length: 2\r\n\r\nok", "1".repeat(60 * 1024));
-    assert_eq!(told(&long).await.1.unwrap(), "ok");
+    assert_eq!(receive_answer(&long).await.1.unwrap(), "ok");
 }
 
 #[tokio::test]

@@ -61,8 +61,8 @@ fn take(body: &mut ResponseBody, held: &mut Vec<Bytes>) -> usize {
 
 #[tokio::test]
 async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
-    let (answers, length, budget, small_read) = (32, 2 << 20, 4 << 20, 64 * 1024);
-    let settings = TransportSettings { budget, small_read, ..TransportSettings::default() };
+    let (answers, length, buffer_budget, small_read) = (32, 2 << 20, 4 << 20, 64 * 1024);
+    let settings = TransportSettings { buffer_budget, small_read, ..TransportSettings::default() };
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let uri = upstream.uri();
     let servers = serve(upstream, answers, length);
@@ -81,8 +81,8 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
     let held: usize = bodies.iter().flat_map(|(_, held)| held).map(Bytes::len).sum();
     println!("{answers} answers of {length} hold {held}");
     assert_eq!(transport.unwritten(), held);
-    assert!(held >= budget, "the budget is there to be used");
-    assert!(held <= budget + 512 * 1024 + answers * small_read, "{held}");
+    assert!(held >= buffer_budget, "the budget is there to be used");
+    assert!(held <= buffer_budget + 512 * 1024 + answers * small_read, "{held}");
 
     // Each caller reaches its end as soon as it writes, although the others hold the budget.
     for (mut body, held) in bodies {
@@ -98,7 +98,7 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
 
 #[tokio::test]
 async fn without_a_budget_an_answer_comes_in_small_pieces() {
-    let settings = TransportSettings { budget: 0, small_read: 16 * 1024, ..TransportSettings::default() };
+    let settings = TransportSettings { buffer_budget: 0, small_read: 16 * 1024, ..TransportSettings::default() };
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let uri = upstream.uri();
     let servers = serve(upstream, 1, 1 << 20);

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::*;
 
 /// An upstream closes a connection on which nothing arrived for this time.
-const PATIENCE: Duration = Duration::from_millis(4);
+const SERVER_IDLE_TIMEOUT: Duration = Duration::from_millis(4);
 const REQUESTS: usize = 800;
 
 /// The requests that the upstream has seen.
@@ -32,7 +32,7 @@ async fn serve(upstream: Upstream, ledger: Arc<Ledger>) {
 async fn impatient(mut stream: TcpStream, ledger: Arc<Ledger>) {
     let mut part = [0; 4096];
     loop {
-        let count = match timeout(PATIENCE, stream.read(&mut part)).await {
+        let count = match timeout(SERVER_IDLE_TIMEOUT, stream.read(&mut part)).await {
             Ok(Ok(count @ 1..)) => count,
             // A last check before the close, as servers do.
             Err(_) if socket2::SockRef::from(&stream).peek(&mut [MaybeUninit::uninit()]).is_ok() => continue,
@@ -58,7 +58,7 @@ async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() 
     let (mut failed, mut unseen) = (0, Vec::new());
     for index in 0..REQUESTS {
         // The pauses range from well before the close to well after it, and are often close to it.
-        sleep(PATIENCE * u32::try_from(70 + index * 37 % 60).unwrap() / 100).await;
+        sleep(SERVER_IDLE_TIMEOUT * u32::try_from(70 + index * 37 % 60).unwrap() / 100).await;
         let body = format!("request {index}");
         let request = Request::post(&uri).body(RequestBody::from(Bytes::from(body.clone()))).unwrap();
         match transport.send(request, soon()).await {

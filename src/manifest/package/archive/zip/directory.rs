@@ -28,7 +28,7 @@ pub(super) struct CentralDirectoryEntry<'a> {
 }
 
 impl CentralDirectoryEntry<'_> {
-    pub(super) fn shown(&self) -> Cow<'_, str> {
+    pub(super) fn display_name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.name)
     }
 }
@@ -41,38 +41,42 @@ pub(super) struct CentralDirectory<'a> {
 }
 
 /// Returns the number of `N` bytes at an offset.
-pub(super) fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn read_number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(N)?)?;
     let mut wide = [0; 8];
     wide.get_mut(..N)?.copy_from_slice(field);
     Some(u64::from_le_bytes(wide))
 }
 
-pub(super) fn fault(kind: ArchiveFaultKind, entry: Option<&[u8]>, message: &str) -> ArchiveFault {
+pub(super) fn archive_fault(kind: ArchiveFaultKind, entry: Option<&[u8]>, message: &str) -> ArchiveFault {
     let entry = entry.map(|name| String::from_utf8_lossy(name).into_owned());
     ArchiveFault { kind, entry, message: message.to_owned() }
 }
 
 pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_>, ArchiveFault> {
     let end = find_end(bytes)?;
-    let unreadable = || fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete");
-    let word = |at: usize| number::<2>(bytes, end + at).ok_or_else(unreadable);
-    let long = |at: usize| number::<4>(bytes, end + at).ok_or_else(unreadable);
+    let unreadable = || archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete");
+    let word = |at: usize| read_number::<2>(bytes, end + at).ok_or_else(unreadable);
+    let long = |at: usize| read_number::<4>(bytes, end + at).ok_or_else(unreadable);
     let (disk, first_disk, here, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
     let (size, start) = (long(12)?, long(16)?);
     if disk != 0 || first_disk != 0 || here != count {
-        return Err(fault(ArchiveFaultKind::Ambiguous, None, "is one of several disks"));
+        return Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "is one of several disks"));
     }
     let locator = end.checked_sub(20).and_then(|at| bytes.get(at..at + 4));
     if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff || locator == Some(&ZIP64_LOCATOR) {
-        return Err(fault(ArchiveFaultKind::Ambiguous, None, "is a zip64, which no package of this size needs"));
+        return Err(archive_fault(
+            ArchiveFaultKind::Ambiguous,
+            None,
+            "is a zip64, which no package of this size needs",
+        ));
     }
     if count > max_entries {
         let message = format!("has {count} entries; the limit is {max_entries}");
-        return Err(fault(ArchiveFaultKind::Limit, None, &message));
+        return Err(archive_fault(ArchiveFaultKind::Limit, None, &message));
     }
     if start + size != u64::try_from(end).unwrap_or(u64::MAX) {
-        return Err(fault(
+        return Err(archive_fault(
             ArchiveFaultKind::Ambiguous,
             None,
             "has bytes around its directory, which programs read differently",
@@ -82,14 +86,14 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     let mut directory = bytes.get(start..end).ok_or_else(unreadable)?;
     let mut list = Vec::new();
     for _ in 0..count {
-        let (record, rest) = record(directory)?;
+        let (record, rest) = read_record(directory)?;
         list.push(record);
         directory = rest;
     }
     if directory.is_empty() {
         Ok(CentralDirectory { list, start })
     } else {
-        Err(fault(ArchiveFaultKind::Ambiguous, None, "has more in its directory than it counts"))
+        Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "has more in its directory than it counts"))
     }
 }
 
@@ -99,27 +103,29 @@ fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     let tail = bytes.len().saturating_sub(END_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
     let Some(at) = window.windows(END.len()).rposition(|mark| mark == END) else {
-        return Err(fault(ArchiveFaultKind::Unreadable, None, "is cut off: it has no directory"));
+        return Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: it has no directory"));
     };
     let end = tail + at;
-    let comment = number::<2>(bytes, end + 20);
+    let comment = read_number::<2>(bytes, end + 20);
     let behind = u64::try_from(bytes.len() - end).unwrap_or(u64::MAX);
     match comment {
         Some(comment) if behind == comment + 22 => Ok(end),
-        Some(comment) if behind > comment + 22 => {
-            Err(fault(ArchiveFaultKind::Ambiguous, None, "has bytes behind its end, which programs read differently"))
-        }
-        _ => Err(fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete")),
+        Some(comment) if behind > comment + 22 => Err(archive_fault(
+            ArchiveFaultKind::Ambiguous,
+            None,
+            "has bytes behind its end, which programs read differently",
+        )),
+        _ => Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete")),
     }
 }
 
-fn record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), ArchiveFault> {
-    let broken = || fault(ArchiveFaultKind::Unreadable, None, "has a directory that cannot be read");
+fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), ArchiveFault> {
+    let broken = || archive_fault(ArchiveFaultKind::Unreadable, None, "has a directory that cannot be read");
     if bytes.get(..4) != Some(&RECORD) {
         return Err(broken());
     }
-    let word = |at: usize| number::<2>(bytes, at).and_then(|value| u16::try_from(value).ok()).ok_or_else(broken);
-    let long = |at: usize| number::<4>(bytes, at).and_then(|value| u32::try_from(value).ok()).ok_or_else(broken);
+    let word = |at: usize| read_number::<2>(bytes, at).and_then(|value| u16::try_from(value).ok()).ok_or_else(broken);
+    let long = |at: usize| read_number::<4>(bytes, at).and_then(|value| u32::try_from(value).ok()).ok_or_else(broken);
     let (flags, method) = (word(8)?, word(10)?);
     let name_end = RECORD_BYTES + usize::from(word(28)?);
     let extra_end = name_end + usize::from(word(30)?);
@@ -140,7 +146,7 @@ fn record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), ArchiveFau
         attributes: external & 0xff,
         offset: long(42)?.into(),
     };
-    let refuse = |kind, message| Err(fault(kind, Some(name), message));
+    let refuse = |kind, message| Err(archive_fault(kind, Some(name), message));
     if flags & 0x2041 != 0 {
         return refuse(ArchiveFaultKind::Unreadable, "is encrypted");
     }
@@ -165,7 +171,7 @@ fn record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), ArchiveFau
 /// Returns the fault of extra fields. They may contain times and owners; a different size or name is refused.
 pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str> {
     while !extra.is_empty() {
-        let field = number::<2>(extra, 0).zip(number::<2>(extra, 2));
+        let field = read_number::<2>(extra, 0).zip(read_number::<2>(extra, 2));
         let Some((id, length)) = field else { return Some("has an extra field that cannot be read") };
         let end = 4 + usize::try_from(length).unwrap_or(usize::MAX - 4);
         let Some(value) = extra.get(4..end) else { return Some("has an extra field that cannot be read") };

@@ -1,7 +1,7 @@
 //! Reads the local headers of a zip, which must agree with the directory.
 
 use super::super::{ArchiveFault, ArchiveFaultKind};
-use super::directory::{CentralDirectory, CentralDirectoryEntry, extra_fault, fault, number};
+use super::directory::{CentralDirectory, CentralDirectoryEntry, archive_fault, extra_fault, read_number};
 
 const LOCAL: [u8; 4] = [b'P', b'K', 3, 4];
 const LOCAL_BYTES: usize = 30;
@@ -21,10 +21,11 @@ pub(super) fn bodies<'a>(bytes: &'a [u8], records: &CentralDirectory<'_>) -> Res
         let end = next.and_then(|next| usize::try_from(next.offset).ok()).unwrap_or(records.start);
         if usize::try_from(record.offset).ok() != Some(at) || end > records.start {
             let message = "does not begin where the one before it ends: bytes between, in front, or used twice";
-            return Err(fault(ArchiveFaultKind::Ambiguous, Some(record.name), message));
+            return Err(archive_fault(ArchiveFaultKind::Ambiguous, Some(record.name), message));
         }
         let part = bytes.get(at..end).unwrap_or_default();
-        let body = body(part, record).map_err(|why| fault(ArchiveFaultKind::Ambiguous, Some(record.name), why))?;
+        let body =
+            body(part, record).map_err(|why| archive_fault(ArchiveFaultKind::Ambiguous, Some(record.name), why))?;
         if let Some(slot) = bodies.get_mut(*index) {
             *slot = body;
         }
@@ -33,15 +34,15 @@ pub(super) fn bodies<'a>(bytes: &'a [u8], records: &CentralDirectory<'_>) -> Res
     if at == records.start {
         Ok(bodies)
     } else {
-        Err(fault(ArchiveFaultKind::Ambiguous, None, "has bytes between its files and its directory"))
+        Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "has bytes between its files and its directory"))
     }
 }
 
 /// Returns the packed bytes in the part of one entry, which reaches from its header to the next one.
 fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u8], &'static str> {
     const DIFFERS: &str = "has a header that does not say what the directory says";
-    let word = |at: usize| number::<2>(part, at).ok_or(DIFFERS);
-    let long = |at: usize| number::<4>(part, at).ok_or(DIFFERS);
+    let word = |at: usize| read_number::<2>(part, at).ok_or(DIFFERS);
+    let long = |at: usize| read_number::<4>(part, at).ok_or(DIFFERS);
     let name_end = LOCAL_BYTES + usize::try_from(word(26)?).unwrap_or_default();
     let extra_end = name_end + usize::try_from(word(28)?).unwrap_or_default();
     let method = if record.deflated { 8 } else { 0 };
@@ -73,7 +74,7 @@ fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u
         }
         _ => return Err("has bytes behind it that are not of it"),
     };
-    let value = |at: usize| number::<4>(descriptor, at);
+    let value = |at: usize| read_number::<4>(descriptor, at);
     if (value(0), value(4), value(8)) == (Some(known.0), Some(known.1), Some(known.2)) {
         Ok(body)
     } else {

@@ -1,0 +1,363 @@
+//! The common part of `generate` and `edit`: the properties of the images, the wait for them, and the output files.
+
+mod output_image;
+mod progress;
+mod report;
+mod stream_reader;
+mod target;
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use super::failure::CommandFailure;
+use super::installation::block_on;
+use super::output::{print, print_bytes, print_json, remark};
+use crate::client::{
+    self, Client, Compression, EditRequest, GenerateRequest, Image, ImageCount, Images, Output, PartialImages,
+};
+use crate::image::{Format, SizeRequest};
+use crate::tables::{self, FieldKind, IMAGE_GENERATION_FIELDS};
+use crate::wire::types::Quality;
+use output_image::OutputImage;
+use progress::ProgressDisplay;
+use report::{ImageReport, WrittenFile};
+use target::OutputTarget;
+
+/// Arguments of every command that makes images.
+#[derive(Debug, Args)]
+pub(super) struct ImageArgs {
+    /// The prompt: the content of the image, or the change to make; `-` reads it from standard input.
+    prompt: String,
+    /// Width and height in pixels, such as 1536x1024, or auto.
+    #[arg(long, value_name = "SIZE", default_value_t)]
+    size: SizeRequest,
+    /// The quality of the image.
+    #[arg(long, value_name = "QUALITY", value_parser = choice_parser::<Quality>("quality"))]
+    quality: Option<Quality>,
+    /// The file format [default: the format that the file extension of `--output` stands for]
+    #[arg(long, value_name = "FORMAT", value_parser = choice_parser::<Format>("output_format"))]
+    format: Option<Format>,
+    /// Make a quick, cheap image to try out a prompt: jpeg in low quality.
+    #[arg(long, conflicts_with_all = ["quality", "format"])]
+    draft: bool,
+    /// The compression of jpeg and webp: 0 gives the smallest file, 100 the best image.
+    #[arg(long, value_name = "NUMBER")]
+    compression: Option<Compression>,
+    /// The number of images.
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value = "1")]
+    count: ImageCount,
+    /// The model: `gpt-image-2`, its dated snapshot, or another that the gateway offers.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// An identifier of the end user, which is stored in the usage record.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Receive the image as a stream. A slow image does not time out as long as the gateway sends signs of progress.
+    #[arg(long)]
+    stream: bool,
+    /// The number of intermediate images to request. Each adds to the cost.
+    #[arg(long, value_name = "NUMBER", requires = "stream")]
+    partials: Option<PartialImages>,
+    /// Write the intermediate images next to the final one, as NAME.partial-0.png and so on.
+    #[arg(long, requires = "partials")]
+    keep_partials: bool,
+    /// The idempotency key: the same request with the same key returns the same images and is not paid for again.
+    #[arg(long, value_name = "NAME")]
+    idempotency_key: Option<String>,
+    /// Accept a smaller image instead of an error if an image of 3840x2160 in high or medium quality fails. Without a
+    /// value: `unpaid`.
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "unpaid")]
+    fallback: Option<FallbackArg>,
+    /// If an image is delivered smaller than `--size`, resize it on this machine and print a note. Other proportions
+    /// are cropped.
+    #[arg(long, requires = "size")]
+    upscale: bool,
+    /// The output: a file, a folder, or `-` for standard output. Several images are numbered [default: a new file in
+    /// the current folder, named after the prompt]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file that `--output` names if it exists.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Write a description of each image next to it, as FILE.json.
+    #[arg(long)]
+    sidecar: bool,
+    /// Print a description of the images as JSON instead of the file names.
+    #[arg(long)]
+    json: bool,
+    /// The base URL of the gateway [env: `IMAGATE_BASE_URL`, or `OPENAI_BASE_URL` with `OPENAI_API_KEY`] [default: the
+    /// gateway on this machine]
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// The API key. Other users of this machine can see arguments, so prefer the environment [env: `IMAGATE_API_KEY`,
+    /// or `OPENAI_API_KEY` with `OPENAI_BASE_URL`]
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Allow sending the key over plain http to another machine. Use it only on a network that you trust.
+    #[arg(long)]
+    allow_http: bool,
+}
+
+/// The choice between a smaller image and an error.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FallbackArg {
+    /// The command fails.
+    Never,
+    /// A smaller image is made if the failed one cannot have been charged.
+    Unpaid,
+    /// A smaller image is made after every failure except a refusal, even if both may be charged.
+    Always,
+}
+
+/// The request that is sent to the service.
+pub(super) enum ClientImageRequest {
+    Generate(GenerateRequest),
+    Edit(EditRequest),
+}
+
+// === impl ImageArgs ===
+
+impl ImageArgs {
+    /// Sends the request that `order` builds, and writes the images that arrive.
+    pub(super) fn run(
+        mut self,
+        build_request: impl FnOnce(GenerateRequest) -> ClientImageRequest,
+    ) -> Result<(), CommandFailure> {
+        if self.prompt == "-" {
+            self.prompt = read_prompt()?;
+        }
+        // Every error that can be detected locally is reported before anything is paid for.
+        if self.upscale && self.size.exact().is_none() {
+            return Err(CommandFailure::Usage("--upscale needs a --size in pixels".to_owned()));
+        }
+        let target = OutputTarget::new(self.output.as_deref(), &self.prompt, self.count)?;
+        let output = self.output_format(target.format())?;
+        if !self.force {
+            target.check_not_existing(self.count, output.map_or(Format::Png, Output::format))?;
+        }
+        if target.is_stdout() && (self.json || self.keep_partials) {
+            let other = if self.json { "--json" } else { "--keep-partials" };
+            return Err(CommandFailure::Usage(format!("{other} cannot be used with an image on standard output")));
+        }
+        let client = self.client()?;
+        let order = build_request(self.request(output));
+        block_on(async {
+            let images = self.request_images(&client, order, &target).await?;
+            self.write_images(&images, &target).await?;
+            self.check_all_arrived(&images)
+        })
+    }
+
+    /// Returns the output format with its compression, or `None` if the service chooses the format.
+    fn output_format(&self, named: Option<Format>) -> Result<Option<Output>, CommandFailure> {
+        let requested_format = if self.draft { Some(Format::Jpeg) } else { self.format };
+        if let (Some(asked), Some(named)) = (requested_format, named)
+            && asked != named
+        {
+            let word = if self.draft { "--draft (jpeg)" } else { &format!("--format {asked}") };
+            return Err(CommandFailure::Usage(format!(
+                "{word} does not match the file extension of --output, which stands for {named}"
+            )));
+        }
+        let format = requested_format.or(named);
+        let Some(compression) = self.compression else { return Ok(format.map(Output::from)) };
+        match format {
+            Some(Format::Jpeg) => Ok(Some(Output::Jpeg { compression })),
+            Some(Format::Webp) => Ok(Some(Output::Webp { compression })),
+            Some(Format::Png) | None => {
+                Err(CommandFailure::Usage("--compression needs --format jpeg or webp".to_owned()))
+            }
+        }
+    }
+
+    fn client(&self) -> Result<Client, CommandFailure> {
+        let mut builder = Client::builder().allow_http(self.allow_http);
+        if let Some(base_url) = &self.base_url {
+            builder = builder.base_url(base_url);
+        }
+        if let Some(api_key) = &self.api_key {
+            builder = builder.api_key(api_key);
+        }
+        builder.build().map_err(|error| CommandFailure::Usage(error.to_string()))
+    }
+
+    fn request(&self, output: Option<Output>) -> GenerateRequest {
+        let mut request = GenerateRequest::new(&self.prompt).size(self.size).count(self.count);
+        if let Some(quality) = self.quality.or(self.draft.then_some(Quality::Low)) {
+            request = request.quality(quality);
+        }
+        if let Some(output) = output {
+            request = request.format(output);
+        }
+        if let Some(model) = &self.model {
+            request = request.model(model.as_str());
+        }
+        if let Some(user) = &self.user {
+            request = request.user(user);
+        }
+        if let Some(partials) = self.partials {
+            request = request.partial_images(partials);
+        }
+        if let Some(key) = &self.idempotency_key {
+            request = request.idempotency_key(key);
+        }
+        match self.fallback {
+            Some(fallback) => request.fallback(fallback.into()),
+            None => request,
+        }
+    }
+
+    /// Waits for the images, shows the progress, and prints a summary.
+    async fn request_images(
+        &self,
+        client: &Client,
+        request: ClientImageRequest,
+        target: &OutputTarget,
+    ) -> Result<Images, CommandFailure> {
+        let progress = ProgressDisplay::start(&format!("waiting for the image, size {}", self.size));
+        let result = if self.stream {
+            let partials_target = self.keep_partials.then_some(target);
+            stream_reader::read_stream(request.stream(client).await, self.partials, partials_target, &progress).await
+        } else {
+            request.send(client).await
+        };
+        let elapsed = progress.end();
+        let images = result.map_err(with_advice)?;
+        let reported_size = images.response().size.clone();
+        let actual_size =
+            images.first().dimensions().map(|(width, height)| format!("{width}x{height}")).or(reported_size);
+        let size_text = actual_size.as_deref().unwrap_or("unknown size");
+        remark(&format!("done: {} of {size_text} in {:.1} s", image_count_text(images.len()), elapsed.as_secs_f64()));
+        if let Some(size) = self.size.exact().filter(|size| actual_size.is_some_and(|made| made != size.to_string())) {
+            remark(&format!("note: {size} was requested"));
+        } else if let (Some("mismatch"), Some(delivered)) = (images.delivery(), images.delivered()) {
+            remark(&format!("note: {delivered} is not what was requested"));
+        }
+        if images.is_simulated() {
+            remark("note: the built-in simulator drew this; no model was called");
+        }
+        Ok(images)
+    }
+
+    /// Writes the files and prints their paths.
+    async fn write_images(&self, images: &Images, target: &OutputTarget) -> Result<(), CommandFailure> {
+        let wanted = self.size.exact().filter(|_| self.upscale);
+        if target.is_stdout() {
+            let (output_image, failure) = OutputImage::resized_to_at_least(images.first(), wanted).await;
+            print_bytes(&output_image.bytes()?)?;
+            return failure.map_or(Ok(()), |error| Err(error.into()));
+        }
+        let report = ImageReport::new(&self.prompt, images);
+        let (mut files, mut failure) = (Vec::with_capacity(images.len()), None);
+        for (index, image) in images.iter().enumerate() {
+            let (kept, resize_error) = OutputImage::resized_to_at_least(image.clone(), wanted).await;
+            failure = failure.or(resize_error.map(CommandFailure::from));
+            // The other images have been paid for as well, so a failed write does not stop them.
+            let written = kept.write(&target.path(index, kept.format()), self.force).await;
+            let written = written.map_err(CommandFailure::from).and_then(|path| {
+                files.push(WrittenFile { path, upscaled_from: kept.upscaled_from() });
+                files.last().map_or(Ok(()), |file| self.write_sidecar(&report, file, &image))
+            });
+            failure = failure.or(written.err());
+        }
+        // All files are written before anything is printed, because the reader of standard output may be gone.
+        let printed = self.print_result(&report, &files);
+        failure.map_or(printed, Err)
+    }
+
+    fn write_sidecar(&self, report: &ImageReport, file: &WrittenFile, image: &Image) -> Result<(), CommandFailure> {
+        if self.sidecar { report.write_sidecar(file, image) } else { Ok(()) }
+    }
+
+    fn print_result(&self, report: &ImageReport, files: &[WrittenFile]) -> Result<(), CommandFailure> {
+        if self.json {
+            return Ok(print_json(&report.with_files(files))?);
+        }
+        let names: String = files.iter().map(|file| format!("{}\n", file.path.display())).collect();
+        Ok(print(&names)?)
+    }
+
+    /// Returns an error if images are missing. The images that arrived have been written by then.
+    fn check_all_arrived(&self, images: &Images) -> Result<(), CommandFailure> {
+        let asked = usize::try_from(self.count.get()).unwrap_or(1);
+        let missing = images.missing().max(asked.saturating_sub(images.len()));
+        if missing == 0 {
+            return Ok(());
+        }
+        Err(CommandFailure::Incomplete(format!("{missing} of {asked} images are missing")))
+    }
+}
+
+// === impl Fallback ===
+
+impl From<FallbackArg> for client::Fallback {
+    fn from(fallback: FallbackArg) -> Self {
+        match fallback {
+            FallbackArg::Never => Self::Never,
+            FallbackArg::Unpaid => Self::Unpaid,
+            FallbackArg::Always => Self::Always,
+        }
+    }
+}
+
+// === impl ClientImageRequest ===
+
+impl ClientImageRequest {
+    async fn send(self, client: &Client) -> Result<Images, client::Error> {
+        match self {
+            Self::Generate(request) => client.images().generate(request).await,
+            Self::Edit(request) => client.images().edit(request).await,
+        }
+    }
+
+    async fn stream(self, client: &Client) -> Result<client::ImageStream, client::Error> {
+        match self {
+            Self::Generate(request) => client.images().generate_stream(request).await,
+            Self::Edit(request) => client.images().edit_stream(request).await,
+        }
+    }
+}
+
+fn image_count_text(images: usize) -> String {
+    if images == 1 { "1 image".to_owned() } else { format!("{images} images") }
+}
+
+/// Adds the advice from the error table of the API document to a failure.
+fn with_advice(error: client::Error) -> CommandFailure {
+    if error.is_invalid_request() && error.status().is_none() {
+        return CommandFailure::Usage(error.to_string());
+    }
+    let row = tables::ERRORS.iter().find(|row| error.code() == Some(row.code));
+    match row {
+        Some(row) => CommandFailure::Advised(error.into(), row.action.to_owned()),
+        None => error.into(),
+    }
+}
+
+fn read_prompt() -> Result<String, CommandFailure> {
+    if io::stdin().is_terminal() {
+        remark("reading the prompt; end it with Ctrl-D");
+    }
+    let mut prompt = String::new();
+    io::stdin().read_to_string(&mut prompt)?;
+    // The line end comes from `echo` and is not part of the prompt.
+    let end = prompt.trim_end_matches(['\n', '\r']).len();
+    prompt.truncate(end);
+    Ok(prompt)
+}
+
+/// Parses one of the words that the API document allows for a field.
+fn choice_parser<T>(field: &str) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+{
+    let words = match tables::field(IMAGE_GENERATION_FIELDS, field).map(|field| field.kind) {
+        Some(FieldKind::Choice(words)) => words,
+        _ => &[],
+    };
+    PossibleValuesParser::new(words).try_map(|word| word.parse())
+}

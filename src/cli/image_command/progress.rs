@@ -1,0 +1,48 @@
+//! Shows progress during a wait: a moving line on a terminal, plain lines elsewhere.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::output::remark;
+
+/// The time between two updates: short enough to look alive, long enough for a slow connection.
+const TICK: Duration = Duration::from_millis(120);
+
+/// The progress display of one wait.
+pub(super) struct ProgressDisplay {
+    spinner: ProgressBar,
+    started_at: Instant,
+}
+
+// === impl ProgressDisplay ===
+
+impl ProgressDisplay {
+    pub(super) fn start(message: &str) -> Self {
+        // The spinner draws on standard error, and draws nothing if standard error is no terminal.
+        let spinner = ProgressBar::new_spinner();
+        if spinner.is_hidden() {
+            remark(message);
+        } else if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
+            spinner.set_style(style);
+            spinner.set_message(message.to_owned());
+            spinner.enable_steady_tick(TICK);
+        }
+        Self { spinner, started_at: Instant::now() }
+    }
+
+    /// Shows the current progress.
+    pub(super) fn update(&self, message: &str) {
+        if self.spinner.is_hidden() {
+            remark(message);
+        } else {
+            self.spinner.set_message(message.to_owned());
+        }
+    }
+
+    /// Removes the line, and returns the time since the start.
+    pub(super) fn end(self) -> Duration {
+        self.spinner.finish_and_clear();
+        self.started_at.elapsed()
+    }
+}

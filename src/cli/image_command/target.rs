@@ -1,0 +1,191 @@
+//! The output target of the images, which is determined before anything is paid for.
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use crate::cli::failure::CommandFailure;
+use crate::client::{self, ImageCount};
+use crate::image::Format;
+
+/// The maximum number of letters of the prompt in a file name; enough to recognise the prompt.
+const NAME_LENGTH: usize = 40;
+
+/// The place that the images are written to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OutputTarget {
+    /// Standard output, for a single image.
+    Stdout,
+    /// The named file; several images are written to numbered files.
+    Named { path: PathBuf, numbered: bool },
+    /// New files with this name in this folder.
+    New { folder: PathBuf, name: String },
+}
+
+// === impl OutputTarget ===
+
+impl OutputTarget {
+    pub(super) fn new(output: Option<&Path>, prompt: &str, count: ImageCount) -> Result<Self, CommandFailure> {
+        let numbered = count.get() > 1;
+        let target = match output {
+            None => Self::New { folder: PathBuf::new(), name: name_from_prompt(prompt) },
+            Some(path) if path == Path::new("-") => Self::stdout(numbered)?,
+            Some(path) if path.is_dir() => Self::New { folder: path.to_owned(), name: name_from_prompt(prompt) },
+            Some(path) => Self::Named { path: path.to_owned(), numbered },
+        };
+        if let Self::Named { path, .. } = &target {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let is_folder = path.as_os_str().to_string_lossy().ends_with(std::path::is_separator);
+            if is_folder || path.file_name().is_none() || folder.is_some_and(|folder| !folder.is_dir()) {
+                return Err(CommandFailure::Usage(format!("the output folder of {} does not exist", path.display())));
+            }
+        }
+        Ok(target)
+    }
+
+    fn stdout(numbered: bool) -> Result<Self, CommandFailure> {
+        if numbered {
+            return Err(CommandFailure::Usage("only one image can be written to standard output".to_owned()));
+        }
+        if io::stdout().is_terminal() {
+            return Err(CommandFailure::Usage(
+                "an image cannot be written to a terminal: name a file, or redirect standard output".to_owned(),
+            ));
+        }
+        Ok(Self::Stdout)
+    }
+
+    /// Returns an error if a file exists that would have to be replaced. Only names that are known before the images
+    /// arrive are checked.
+    pub(super) fn check_not_existing(&self, count: ImageCount, format: Format) -> Result<(), CommandFailure> {
+        let Self::Named { .. } = self else { return Ok(()) };
+        let count = usize::try_from(count.get()).unwrap_or(1);
+        let paths = (0..count).map(|index| client::with_format_extension(&self.path(index, None), Some(format)));
+        match paths.into_iter().find(|path| path.exists()) {
+            Some(path) => Err(CommandFailure::Usage(format!(
+                "{} already exists: name another file, or replace it with --force",
+                path.display()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn is_stdout(&self) -> bool {
+        *self == Self::Stdout
+    }
+
+    /// Returns the format that belongs to the extension of the named file.
+    pub(super) fn format(&self) -> Option<Format> {
+        match self {
+            Self::Named { path, .. } => client::format_from_extension(path),
+            Self::Stdout | Self::New { .. } => None,
+        }
+    }
+
+    /// Returns the file for the image with this index. When the image is written, the extension may be corrected, and a
+    /// number is added if the file exists.
+    pub(super) fn path(&self, index: usize, format: Option<Format>) -> PathBuf {
+        match self {
+            Self::Stdout => PathBuf::from("-"),
+            Self::Named { path, numbered: false } => path.clone(),
+            Self::Named { path, numbered: true } => client::numbered_path(path, index + 1),
+            Self::New { folder, name } => folder.join(format!("{name}.{}", format.map_or("bin", Format::extension))),
+        }
+    }
+
+    /// Returns the file for an intermediate image: its name is that of the final image with a suffix.
+    pub(super) fn partial_path(&self, index: u32, format: Option<Format>) -> PathBuf {
+        // The extension is added first, because `partial-0` would be taken for one.
+        let path = self.path(0, format);
+        let path = match format {
+            Some(format) if path.extension().is_none() => path.with_extension(format.extension()),
+            _ => path,
+        };
+        client::path_with_suffix(&path, &format!(".partial-{index}"))
+    }
+}
+
+/// Builds a file name from the first words of the prompt; every file system accepts it.
+fn name_from_prompt(prompt: &str) -> String {
+    let mut name = String::new();
+    for letter in prompt.chars().flat_map(char::to_lowercase) {
+        if name.len() >= NAME_LENGTH {
+            break;
+        }
+        if letter.is_ascii_alphanumeric() {
+            name.push(letter);
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    let name = name.trim_end_matches('-');
+    if name.is_empty() { "image".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(number: i64) -> ImageCount {
+        ImageCount::new(number).unwrap()
+    }
+
+    #[test]
+    fn a_prompt_becomes_a_name_that_every_file_system_takes() {
+        let check = |prompt: &str, name: &str| assert_eq!(name_from_prompt(prompt), name);
+        check("A red fox, in fresh snow!", "a-red-fox-in-fresh-snow");
+        check("../../etc/passwd", "etc-passwd");
+        check("дом", "image");
+        check("", "image");
+        check(&"long ".repeat(30), "long-long-long-long-long-long-long-long");
+    }
+
+    #[test]
+    fn several_images_are_numbered() {
+        let target = OutputTarget::new(Some(Path::new("fox.png")), "", count(2)).unwrap();
+        assert_eq!([0, 1].map(|index| target.path(index, None)), ["fox-1.png", "fox-2.png"].map(PathBuf::from));
+        let target = OutputTarget::new(Some(Path::new("fox")), "", count(2)).unwrap();
+        assert_eq!(target.path(1, None), PathBuf::from("fox-2"));
+        let target = OutputTarget::new(Some(Path::new("fox.png")), "", count(1)).unwrap();
+        assert_eq!(target.path(0, None), PathBuf::from("fox.png"));
+    }
+
+    #[test]
+    fn intermediate_images_are_named_after_the_final_one() {
+        let check = |path: &str, format: Option<Format>, expected: &str| {
+            let target = OutputTarget::new(Some(Path::new(path)), "", count(1)).unwrap();
+            assert_eq!(target.partial_path(0, format), PathBuf::from(expected));
+        };
+        check("fox.png", Some(Format::Png), "fox.partial-0.png");
+        check("fox", Some(Format::Jpeg), "fox.partial-0.jpg");
+        let folder = tempfile::tempdir().unwrap();
+        let target = OutputTarget::new(Some(folder.path()), "a fox", count(1)).unwrap();
+        assert_eq!(target.partial_path(2, Some(Format::Webp)), folder.path().join("a-fox.partial-2.webp"));
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_found_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_free = |name: &str, number: i64| {
+            let target = OutputTarget::new(Some(&folder.path().join(name)), "a fox", count(number)).unwrap();
+            target.check_not_existing(count(number), Format::Png).is_ok()
+        };
+        std::fs::write(folder.path().join("fox-2.png"), "").unwrap();
+        assert!(is_free("fox.png", 1) && is_free("fox", 1) && is_free("fox-2.png", 2));
+        assert!(!is_free("fox-2.png", 1) && !is_free("fox-2", 1) && !is_free("fox.png", 2) && !is_free("fox", 3));
+        assert!(is_free("", 2), "a folder gets new names");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_found_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["none/fox.png", "none/"] {
+            assert!(OutputTarget::new(Some(&folder.path().join(name)), "", count(1)).is_err(), "{name}");
+        }
+        assert!(OutputTarget::new(Some(&folder.path().join("fox.png")), "", count(1)).is_ok());
+    }
+
+    #[test]
+    fn standard_output_takes_one_image() {
+        assert!(OutputTarget::new(Some(Path::new("-")), "", count(2)).is_err());
+    }
+}

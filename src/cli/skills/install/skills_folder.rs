@@ -1,0 +1,351 @@
+//! The folder that skills are installed into, and its lock file.
+//!
+//! Only one program at a time works in a folder. The next program completes or reverts an installation that was
+//! interrupted: each new skill has a note beside it, which is written before anything is moved.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::unpack::{STAGING_PREFIX, StagedSkill, StagingPaths};
+use crate::checkout::Checkout;
+use crate::cli::skills::atomic_file;
+use crate::manifest::package::{PackageLimits, Sha256Sum};
+use crate::manifest::{FileKind, FileMetadata, LockFile, LockFileEntry, RepositoryFiles, Skill, SkillRequirement};
+
+/// The maximum size of a lock file; a larger file is not read.
+const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
+
+pub(super) struct SkillsFolder {
+    folder: PathBuf,
+    files: Checkout,
+    lock: LockFile,
+    /// The lock on the folder: other programs wait until this file is closed.
+    _folder_lock: File,
+}
+
+/// The note beside a new skill, which exists until the skill is installed.
+#[derive(Debug, Serialize, Deserialize)]
+struct InstallNote {
+    name: String,
+    locked: LockFileEntry,
+}
+
+impl SkillsFolder {
+    /// Opens the folder, and creates it if it does not exist.
+    pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
+        let shown = || folder.display().to_string();
+        fs::create_dir_all(folder).with_context(shown)?;
+        let alone = lock_folder(folder).with_context(shown)?;
+        let files = Checkout::open(folder).with_context(shown)?;
+        let lock = read_lock_file(&files).with_context(|| folder.join(LockFile::FILE).display().to_string())?;
+        let mut place = Self { folder: folder.to_owned(), files, lock, _folder_lock: alone };
+        place.recover().with_context(shown)?;
+        Ok(place)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns true if exactly this release is installed and unchanged.
+    pub(super) fn is_installed(&self, skill: &Skill) -> anyhow::Result<bool> {
+        let Some(locked) = self.lock.get(&skill.name) else { return Ok(false) };
+        let is_this = locked.version == skill.version && locked.sha256.eq_ignore_ascii_case(&skill.sha256);
+        Ok(is_this && self.file_checksums(&skill.name)?.as_ref() == Some(&locked.files))
+    }
+
+    /// Returns an error if the folder was not installed by this program or was changed since, unless `force` is set.
+    pub(super) fn check_replaceable(&self, name: &str, force: bool) -> anyhow::Result<()> {
+        let Some(metadata) = self.files.metadata(name)? else { return Ok(()) };
+        let shown = self.folder.join(name);
+        let shown = shown.display();
+        ensure!(metadata.kind == FileKind::Folder, "{shown} exists and is not a folder");
+        if force {
+            return Ok(());
+        }
+        let locked = self.lock.get(name);
+        ensure!(locked.is_some(), "{shown} exists and was not installed by this program; pass --force to replace it");
+        let is_whole = self.file_checksums(name)?.as_ref() == locked.map(|locked| &locked.files);
+        ensure!(is_whole, "{shown} was changed since it was installed; pass --force to replace it");
+        Ok(())
+    }
+
+    /// Moves a skill to its final folder, and records it in the lock file.
+    pub(super) fn move_into_place(
+        &mut self,
+        name: &str,
+        new: StagedSkill,
+        locked: LockFileEntry,
+    ) -> anyhow::Result<()> {
+        let target = self.folder.join(name);
+        let shown = || format!("{} cannot be replaced", target.display());
+        let note = InstallNote { name: name.to_owned(), locked };
+        let staging = new.paths();
+        atomic_file::write_file(&staging.note(), serde_json::to_string(&note)?.as_bytes())?;
+        let is_there = match fs::rename(&target, staging.replaced()) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error).with_context(shown),
+        };
+        if let Err(error) = fs::rename(staging.folder(), &target) {
+            if is_there {
+                // The former folder is restored; if that fails too, the first error is reported.
+                let _ = fs::rename(staging.replaced(), &target);
+            }
+            return Err(error).with_context(shown);
+        }
+        self.record_installed(note, &staging).inspect_err(|_| new.keep_files())
+    }
+
+    fn record_installed(&mut self, note: InstallNote, staging: &StagingPaths) -> anyhow::Result<()> {
+        self.lock.set(note.name, note.locked);
+        atomic_file::write_file(&staging.new_lock_file(), self.lock.to_text()?.as_bytes())?;
+        let file = self.folder.join(LockFile::FILE);
+        fs::rename(staging.new_lock_file(), &file).with_context(|| file.display().to_string())
+    }
+
+    /// Settles the installations that an interrupted program has left. No other program works in the folder now.
+    fn recover(&mut self) -> anyhow::Result<()> {
+        for entry in self.files.list("")?.unwrap_or_default() {
+            if entry.metadata.kind == FileKind::Folder && entry.name.starts_with(STAGING_PREFIX) {
+                self.finish_interrupted(&entry.name)?;
+                fs::remove_dir_all(self.folder.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reverts an exchange that was interrupted, or records one that was completed.
+    fn finish_interrupted(&mut self, staging_name: &str) -> anyhow::Result<()> {
+        let staging = StagingPaths::new(self.folder.join(staging_name));
+        let bytes = self.files.read(&join_path(staging_name, StagingPaths::NOTE), MAX_LOCK_BYTES)?;
+        // Without a complete note, nothing has been moved.
+        let Some(note) = bytes.and_then(|bytes| serde_json::from_slice::<InstallNote>(&bytes).ok()) else {
+            return Ok(());
+        };
+        note.name.parse::<SkillRequirement>().context("it holds an installation note with an invalid skill name")?;
+        let is_there = self.files.metadata(&note.name)?.is_some();
+        if !is_there && staging.replaced().exists() {
+            return Ok(fs::rename(staging.replaced(), self.folder.join(&note.name))?);
+        }
+        if is_there
+            && !staging.folder().exists()
+            && self.file_checksums(&note.name)?.as_ref() == Some(&note.locked.files)
+        {
+            return self.record_installed(note, &staging);
+        }
+        Ok(())
+    }
+
+    /// Returns the checksum of each file below a folder, if the folder exists and holds only files and folders.
+    fn file_checksums(&self, name: &str) -> anyhow::Result<Option<BTreeMap<String, String>>> {
+        let mut sums = BTreeMap::new();
+        let mut left = vec![String::new()];
+        while let Some(below) = left.pop() {
+            let at = join_path(name, &below);
+            let Some(listed) = self.files.list(&at)? else { return Ok(None) };
+            for entry in listed {
+                let path = join_path(&below, &entry.name);
+                match entry.metadata.kind {
+                    FileKind::Folder => left.push(path),
+                    FileKind::File => drop(sums.insert(path.clone(), self.file_checksum(&join_path(name, &path))?)),
+                    FileKind::Link(_) | FileKind::Other => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(sums))
+    }
+
+    fn file_checksum(&self, path: &str) -> anyhow::Result<String> {
+        let bytes = self.files.read(path, PackageLimits::default().file_bytes)?;
+        Ok(Sha256Sum::of(&bytes.unwrap_or_default()).to_string())
+    }
+}
+
+/// Waits until no other program works in the folder.
+#[cfg(unix)]
+fn lock_folder(folder: &Path) -> io::Result<File> {
+    let folder = File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
+}
+
+/// Locks a file in the folder, because a folder cannot be opened here. The file is not deleted.
+#[cfg(not(unix))]
+fn alone(folder: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(folder.join(".skills.lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn read_lock_file(files: &Checkout) -> anyhow::Result<LockFile> {
+    match files.metadata(LockFile::FILE)? {
+        None => Ok(LockFile::new()),
+        Some(FileMetadata { kind: FileKind::File, .. }) => {
+            let bytes =
+                files.read(LockFile::FILE, MAX_LOCK_BYTES)?.context("it disappeared while it was being read")?;
+            Ok(LockFile::read(&bytes)?)
+        }
+        Some(_) => bail!("it is a link or not a regular file, so the installed skills cannot be determined"),
+    }
+}
+
+/// Joins two relative paths; either may be empty, which stands for the root.
+fn join_path(folder: &str, name: &str) -> String {
+    match (folder, name) {
+        ("", path) | (path, "") => path.to_owned(),
+        (folder, name) => format!("{folder}/{name}"),
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use super::super::unpack::unpack;
+    use super::*;
+    use crate::manifest::package::{ZipTimestamp, pack};
+
+    /// Creates a folder in which `demo` is installed with `text`, or in which nothing is installed.
+    fn installed(text: Option<&str>) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(text) = text {
+            fs::create_dir(folder.path().join("demo")).unwrap();
+            fs::write(folder.path().join("demo/SKILL.md"), text).unwrap();
+            let beside = StagingPaths::new(folder.path().to_owned());
+            SkillsFolder::open(folder.path()).unwrap().record_installed(note("demo", text), &beside).unwrap();
+        }
+        folder
+    }
+
+    fn note(name: &str, text: &str) -> InstallNote {
+        let files = BTreeMap::from([("SKILL.md".to_owned(), Sha256Sum::of(text.as_bytes()).to_string())]);
+        let (version, package, sha256) = (text.to_owned(), String::new(), String::new());
+        InstallNote { name: name.to_owned(), locked: LockFileEntry { version, package, sha256, size_bytes: 0, files } }
+    }
+
+    /// Creates the remains of an interrupted installation: files by their path, and the note.
+    fn write_interrupted(folder: &Path, note: Option<&InstallNote>, files: &[(&str, &str)]) {
+        let around = folder.join(".installing-x");
+        for (path, text) in files {
+            let path = around.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        if let Some(note) = note {
+            fs::write(around.join(StagingPaths::NOTE), serde_json::to_string(note).unwrap()).unwrap();
+        }
+    }
+
+    fn stage_skill(folder: &Path, text: &str) -> StagedSkill {
+        let files = BTreeMap::from([("SKILL.md".to_owned(), text.as_bytes().to_vec())]);
+        let package = pack(&files, ZipTimestamp::default(), &PackageLimits::default()).unwrap();
+        unpack(&package, &PackageLimits::default(), "", folder).unwrap()
+    }
+
+    /// Opens the folder again, and returns the text of the skill and the recorded version.
+    fn reopened_state(folder: &Path) -> (Option<String>, Option<String>) {
+        let place = SkillsFolder::open(folder).unwrap();
+        assert!(!folder.join(".installing-x").exists());
+        place.check_replaceable("demo", false).unwrap();
+        let remembered = place.lock.get("demo").map(|locked| locked.version.clone());
+        (fs::read_to_string(folder.join("demo/SKILL.md")).ok(), remembered)
+    }
+
+    fn expected_state(text: &str) -> (Option<String>, Option<String>) {
+        (Some(text.to_owned()), Some(text.to_owned()))
+    }
+
+    #[test]
+    fn whoever_was_killed_before_anything_moved_has_changed_nothing() {
+        let same = InstallNote {
+            locked: LockFileEntry { version: "two".to_owned(), ..note("demo", "one").locked },
+            ..note("demo", "one")
+        };
+        for note in [None, Some(note("demo", "two")), Some(same)] {
+            let folder = installed(Some("one"));
+            write_interrupted(folder.path(), note.as_ref(), &[("new/SKILL.md", "two")]);
+            assert_eq!(reopened_state(folder.path()), expected_state("one"));
+        }
+    }
+
+    #[test]
+    fn what_was_moved_away_comes_back() {
+        let folder = installed(Some("one"));
+        write_interrupted(folder.path(), Some(&note("demo", "two")), &[("new/SKILL.md", "two")]);
+        fs::rename(folder.path().join("demo"), folder.path().join(".installing-x/old")).unwrap();
+        assert_eq!(reopened_state(folder.path()), expected_state("one"));
+    }
+
+    #[test]
+    fn what_is_in_its_place_is_remembered() {
+        for before in [None, Some("one")] {
+            let folder = installed(before);
+            write_interrupted(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
+            fs::create_dir_all(folder.path().join("demo")).unwrap();
+            fs::write(folder.path().join("demo/SKILL.md"), "two").unwrap();
+            assert_eq!(reopened_state(folder.path()), expected_state("two"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_take_its_place_leaves_what_was_there() {
+        let folder = installed(Some("one"));
+        let mut place = SkillsFolder::open(folder.path()).unwrap();
+        let new = stage_skill(folder.path(), "two");
+        fs::remove_dir_all(new.paths().folder()).unwrap();
+        assert!(place.move_into_place("demo", new, note("demo", "two").locked).is_err());
+        drop(place);
+        assert_eq!(reopened_state(folder.path()), expected_state("one"));
+    }
+
+    #[test]
+    fn what_cannot_be_remembered_is_remembered_by_the_next() {
+        let folder = installed(Some("one"));
+        let mut place = SkillsFolder::open(folder.path()).unwrap();
+        let new = stage_skill(folder.path(), "two");
+        let in_the_way = new.paths().new_lock_file();
+        fs::create_dir_all(&in_the_way).unwrap();
+        assert!(place.move_into_place("demo", new, note("demo", "two").locked).is_err());
+        drop(place);
+        fs::remove_dir(in_the_way).unwrap();
+        assert_eq!(reopened_state(folder.path()), expected_state("two"));
+    }
+
+    #[test]
+    fn what_somebody_put_in_its_place_is_not_remembered() {
+        let folder = installed(None);
+        write_interrupted(folder.path(), Some(&note("demo", "two")), &[("old/SKILL.md", "one")]);
+        fs::create_dir(folder.path().join("demo")).unwrap();
+        fs::write(folder.path().join("demo/SKILL.md"), "mine").unwrap();
+        let place = SkillsFolder::open(folder.path()).unwrap();
+        assert!(place.lock.get("demo").is_none() && place.check_replaceable("demo", false).is_err());
+    }
+
+    /// Such a folder may have come with a repository.
+    #[test]
+    fn a_note_that_names_another_place_moves_nothing() {
+        for name in ["../moved", ".moved", "a/moved"] {
+            let around = tempfile::tempdir().unwrap();
+            let folder = around.path().join("agent");
+            fs::create_dir_all(folder.join("a")).unwrap();
+            write_interrupted(&folder, Some(&note(name, "two")), &[("old/SKILL.md", "one")]);
+            assert!(SkillsFolder::open(&folder).is_err(), "{name}");
+            assert!(!folder.join(name).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_works_in_a_folder() {
+        let folder = installed(None);
+        let place = SkillsFolder::open(folder.path()).unwrap();
+        let other = File::open(folder.path()).unwrap();
+        assert!(other.try_lock().is_err());
+        drop(place);
+        assert!(other.try_lock().is_ok());
+    }
+}

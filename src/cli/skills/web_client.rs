@@ -1,0 +1,326 @@
+//! Sends requests to the addresses that a manifest names: by https, within limits, and to private networks only if that
+//! is allowed.
+//!
+//! All names are resolved here. An address in a private network is therefore detected before a connection is made, even
+//! if the answer for a name changes. For the same reason no proxy is used then, because the target of its connections
+//! is unknown.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::{Client, Response, Url};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::rustls;
+
+use crate::manifest::package::Sha256Hasher;
+use crate::manifest::{
+    FetchBody, FetchError, FetchRequest, FetchResponse, FetchScope, WebFetcher, can_be_asked, is_public,
+};
+
+/// The time limit for a whole answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The time limit for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum number of redirects of one request.
+const MAX_REDIRECTS: usize = 5;
+/// The maximum number of concurrent requests, in all and for each host.
+const MAX_CONCURRENT: usize = 8;
+const MAX_CONCURRENT_PER_HOST: usize = 2;
+
+/// The hosts that requests may be sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostPolicy {
+    /// Hosts that are publicly reachable.
+    Public,
+    /// All hosts.
+    Any,
+}
+
+/// The reason why no request is sent to an address.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct AddressRefusal(&'static str);
+
+const PRIVATE_HOST: AddressRefusal =
+    AddressRefusal("the host is in a private network; pass --allow-private-hosts to allow it");
+
+// === impl HostPolicy ===
+
+impl HostPolicy {
+    pub(super) fn from_allow_private(allow_private: bool) -> Self {
+        if allow_private { Self::Any } else { Self::Public }
+    }
+
+    fn check_address(self, url: &Url) -> Result<(), AddressRefusal> {
+        if can_be_asked(url, self == Self::Any) {
+            Ok(())
+        } else if url.scheme() != "https" {
+            Err(AddressRefusal("only https is asked"))
+        } else if can_be_asked(url, true) {
+            Err(PRIVATE_HOST)
+        } else {
+            Err(AddressRefusal("a URL with credentials is not requested"))
+        }
+    }
+
+    fn redirect(self, attempt: Attempt<'_>) -> Action {
+        if attempt.previous().len() > MAX_REDIRECTS {
+            return attempt.error(AddressRefusal("there are too many redirects"));
+        }
+        match self.check_address(attempt.url()) {
+            Ok(()) => attempt.follow(),
+            Err(forbidden) => attempt.error(forbidden),
+        }
+    }
+
+    fn client(self) -> reqwest::Result<Client> {
+        let client = Client::builder()
+            .user_agent(concat!("imagate/", env!("CARGO_PKG_VERSION")))
+            .https_only(true)
+            .redirect(Policy::custom(move |attempt| self.redirect(attempt)))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(RESPONSE_TIMEOUT);
+        match self {
+            Self::Public => client.no_proxy().dns_resolver(Arc::new(PublicHostResolver)).build(),
+            Self::Any => client.build(),
+        }
+    }
+}
+
+/// Resolves names, and drops addresses of private networks.
+struct PublicHostResolver;
+
+impl Resolve for PublicHostResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> = found.iter().copied().filter(|address| is_public(address.ip())).collect();
+            if public.is_empty() && !found.is_empty() {
+                return Err(PRIVATE_HOST.into());
+            }
+            Ok(Box::new(public.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Downloads a file, up to the limit.
+pub(super) fn download(url: &Url, limit: u64, hosts: HostPolicy) -> anyhow::Result<Vec<u8>> {
+    hosts.check_address(url)?;
+    let response = async {
+        let response = hosts.client()?.get(url.clone()).send().await.map_err(|error| classify_error(&error))?;
+        ensure!(response.status().is_success(), "the server answered {}", response.status());
+        match read_body(response, FetchScope::Bytes { limit }).await? {
+            FetchBody::Bytes(bytes) => Ok(bytes),
+            FetchBody::Unread | FetchBody::Sum { .. } => bail!("the server sent an empty answer"),
+        }
+    };
+    runtime()?.block_on(response)
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// The HTTP client for the online checks.
+pub(super) struct WebClient {
+    client: Client,
+    hosts: HostPolicy,
+    runtime: tokio::runtime::Runtime,
+}
+
+// === impl WebClient ===
+
+impl WebClient {
+    pub(super) fn new(hosts: HostPolicy) -> anyhow::Result<Self> {
+        Ok(Self { client: hosts.client()?, hosts, runtime: runtime()? })
+    }
+}
+
+type NumberedReply = (usize, Result<FetchResponse, FetchError>);
+
+impl WebFetcher for WebClient {
+    fn ask(&self, questions: &[FetchRequest]) -> Vec<Result<FetchResponse, FetchError>> {
+        let mut asked = self.runtime.block_on(async { self.send_all(questions).join_all().await });
+        asked.sort_unstable_by_key(|(number, _)| *number);
+        asked.into_iter().map(|(_, reply)| reply).collect()
+    }
+}
+
+impl WebClient {
+    /// Sends all requests, a few at a time; each reply carries the index of its request.
+    fn send_all(&self, questions: &[FetchRequest]) -> JoinSet<NumberedReply> {
+        let mut limits = ConcurrencyLimits::default();
+        let mut running = JoinSet::new();
+        for (number, question) in questions.iter().enumerate() {
+            let url = Url::parse(&question.address).ok();
+            let permits = limits.acquire(url.as_ref().and_then(Url::host_str).unwrap_or_default());
+            let (client, hosts, want) = (self.client.clone(), self.hosts, question.want);
+            running.spawn(async move {
+                let _places = permits.await;
+                (number, fetch(&client, url, want, hosts).await)
+            });
+        }
+        running
+    }
+}
+
+/// The limits on concurrent requests, in all and for each host.
+struct ConcurrencyLimits {
+    all: Arc<Semaphore>,
+    hosts: HashMap<String, Arc<Semaphore>>,
+}
+
+impl Default for ConcurrencyLimits {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(MAX_CONCURRENT)), hosts: HashMap::new() }
+    }
+}
+
+// === impl ConcurrencyLimits ===
+
+impl ConcurrencyLimits {
+    /// Waits for a permit of the host and a global permit. Both are released when they are dropped.
+    fn acquire(&mut self, host: &str) -> impl Future<Output = impl Send + use<>> + Send + use<> {
+        let one =
+            self.hosts.entry(host.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(MAX_CONCURRENT_PER_HOST)));
+        let (one, all) = (Arc::clone(one), Arc::clone(&self.all));
+        // The permit of the host comes first, so that a request that waits for it holds no global permit.
+        async move { (one.acquire_owned().await, all.acquire_owned().await) }
+    }
+}
+
+async fn fetch(
+    client: &Client,
+    url: Option<Url>,
+    want: FetchScope,
+    hosts: HostPolicy,
+) -> Result<FetchResponse, FetchError> {
+    let url = url.ok_or_else(|| FetchError::Forbidden("this is not a URL".to_owned()))?;
+    hosts.check_address(&url).map_err(|forbidden| FetchError::Forbidden(forbidden.to_string()))?;
+    if want == FetchScope::Status {
+        let head = client.head(url.clone()).send().await.map_err(|error| classify_error(&error))?;
+        if head.status().is_success() {
+            return Ok(FetchResponse { status: head.status().as_u16(), body: FetchBody::Unread });
+        }
+        // Many hosts support only GET.
+    }
+    let response = client.get(url).send().await.map_err(|error| classify_error(&error))?;
+    let status = response.status().as_u16();
+    let body = if status == 200 { read_body(response, want).await? } else { FetchBody::Unread };
+    Ok(FetchResponse { status, body })
+}
+
+async fn read_body(mut response: Response, want: FetchScope) -> Result<FetchBody, FetchError> {
+    let (FetchScope::Sum { limit } | FetchScope::Bytes { limit }) = want else { return Ok(FetchBody::Unread) };
+    let (mut size, mut summing, mut bytes) = (0, Sha256Hasher::default(), Vec::new());
+    while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
+        size += chunk.len() as u64;
+        if size > limit {
+            return Err(FetchError::TooLarge { limit });
+        }
+        match want {
+            FetchScope::Bytes { .. } => bytes.extend_from_slice(&chunk),
+            FetchScope::Status | FetchScope::Sum { .. } => summing.update(&chunk),
+        }
+    }
+    Ok(match want {
+        FetchScope::Bytes { .. } => FetchBody::Bytes(bytes),
+        FetchScope::Status | FetchScope::Sum { .. } => FetchBody::Sum { size, sum: summing.finish() },
+    })
+}
+
+/// Classifies an error by its innermost cause.
+fn classify_error(error: &reqwest::Error) -> FetchError {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let mut last = String::new();
+    while let Some(error) = cause {
+        if let Some(AddressRefusal(why)) = error.downcast_ref() {
+            return FetchError::Forbidden((*why).to_owned());
+        }
+        if let Some(tls) = find_tls_error(error) {
+            return FetchError::Tls(tls.to_string());
+        }
+        last = error.to_string();
+        cause = error.source();
+    }
+    FetchError::Unreachable(last)
+}
+
+/// Finds a TLS error. The I/O layers wrap such errors, more than once, and do not report them as their source.
+fn find_tls_error<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        error = inner;
+    }
+    error.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn refused(hosts: HostPolicy, address: &str) -> Option<&'static str> {
+        hosts.check_address(&Url::parse(address).unwrap()).err().map(|AddressRefusal(why)| why)
+    }
+
+    #[test]
+    fn private_hosts_are_asked_only_where_that_is_wanted() {
+        for address in ["https://localhost/", "https://10.0.0.1/", "https://[::1]/", "https://router/"] {
+            assert_eq!(refused(HostPolicy::Public, address), Some(PRIVATE_HOST.0), "{address}");
+            assert_eq!(refused(HostPolicy::Any, address), None, "{address}");
+        }
+        for hosts in [HostPolicy::Public, HostPolicy::Any] {
+            assert_eq!(refused(hosts, "https://example.com/"), None);
+            assert!(refused(hosts, "http://example.com/").is_some_and(|why| why.contains("https")));
+            assert!(refused(hosts, "https://user@example.com/").is_some_and(|why| why.contains("credentials")));
+        }
+    }
+
+    #[test]
+    fn few_are_asked_at_a_time_and_fewer_of_one_host() {
+        let mut places = ConcurrencyLimits::default();
+        let mut begin = |host: &str| {
+            let mut turn = Box::pin(places.acquire(host));
+            let mut poll = move || turn.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            match poll() {
+                Poll::Ready(place) => Ok(place),
+                Poll::Pending => Err(poll),
+            }
+        };
+        let mut first = vec![begin("a").ok().unwrap(), begin("a").ok().unwrap()];
+        let mut third = begin("a").err().unwrap();
+        let others: Vec<_> =
+            (MAX_CONCURRENT_PER_HOST..MAX_CONCURRENT).map(|host| begin(&host.to_string()).ok().unwrap()).collect();
+        let mut ninth = begin("b").err().unwrap();
+        drop(others);
+        assert!(ninth().is_ready() && third().is_pending());
+        first.pop();
+        assert!(third().is_ready());
+    }
+
+    #[test]
+    fn a_name_that_leads_into_a_private_network_is_not_connected_to() {
+        let looked_up = runtime().unwrap().block_on(PublicHostResolver.resolve("localhost".parse().unwrap()));
+        assert!(looked_up.err().is_some_and(|error| error.downcast_ref::<AddressRefusal>().is_some()));
+        let sent = async { HostPolicy::Public.client().unwrap().get("https://localhost:9/").send().await };
+        let error = runtime().unwrap().block_on(sent).unwrap_err();
+        assert_eq!(classify_error(&error), FetchError::Forbidden(PRIVATE_HOST.0.to_owned()));
+    }
+
+    #[test]
+    fn whoever_asks_learns_what_is_not_asked() {
+        let online = WebClient::new(HostPolicy::Public).unwrap();
+        let of = |address: &str| FetchRequest { address: address.to_owned(), want: FetchScope::Status };
+        let replies = online.ask(&[of("https://127.0.0.1:9/"), of("http://example.com/"), of("nothing")]);
+        assert!(replies.iter().all(|reply| matches!(reply, Err(FetchError::Forbidden(_)))), "{replies:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The body of an answer as it arrives, and the limit on its silence.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
+
+use super::Error;
+use super::session::Session;
+use super::timer::ReadIdleTimer;
+
+/// Ours: the longest time from the last event to the end of the answer. A client that leaves earlier seems to give up.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(1);
+
+#[cfg(not(target_arch = "wasm32"))]
+type HttpBodyStream = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
+#[cfg(target_arch = "wasm32")]
+type HttpBodyStream = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>>>>;
+
+/// The body of an answer, read as it arrives.
+pub(super) struct HttpBodyReader {
+    /// Dropped at the end, because that ends the request.
+    body: Option<HttpBodyStream>,
+    idle_timer: ReadIdleTimer,
+    /// True after the last event: from then on a heartbeat no longer counts as progress.
+    is_ending: bool,
+}
+
+/// The next event of the body.
+pub(super) enum HttpBodyEvent {
+    Bytes(Bytes),
+    End,
+    Failure(Error),
+}
+
+// === impl HttpBodyReader ===
+
+impl HttpBodyReader {
+    pub(super) fn new(response: Response, session: &Session) -> Self {
+        let idle_timer = ReadIdleTimer::new(session.limit().duration());
+        Self { body: Some(Box::pin(response.bytes_stream())), idle_timer, is_ending: false }
+    }
+
+    /// Notes that everything of interest has arrived: only the end of the answer is left.
+    pub(super) fn expect_end(&mut self) {
+        self.is_ending = true;
+        self.idle_timer = ReadIdleTimer::new(END_LIMIT);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.body = None;
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        self.body.is_none()
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<HttpBodyEvent> {
+        let Some(body) = &mut self.body else { return Poll::Ready(HttpBodyEvent::End) };
+        match body.as_mut().poll_next(cx) {
+            Poll::Ready(Some(Ok(bytes))) => {
+                if !self.is_ending {
+                    self.idle_timer.restart();
+                }
+                Poll::Ready(HttpBodyEvent::Bytes(bytes))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(HttpBodyEvent::Failure(Error::from_stream(error, session))),
+            Poll::Ready(None) => Poll::Ready(HttpBodyEvent::End),
+            Poll::Pending => self.idle_timer.poll(cx).map(|()| HttpBodyEvent::Failure(Error::timed_out(session))),
+        }
+    }
+}
+
+/// Returns true if the service answers as if no stream had been requested. Every other content type is read as events:
+/// it can only be those, or an error.
+pub(super) fn is_json_response(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.trim_start().to_ascii_lowercase().starts_with("application/json")
+}

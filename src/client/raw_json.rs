@@ -1,0 +1,303 @@
+//! JSON that is kept as it came: the order of members, the spelling of numbers, and everything that this version does
+//! not know.
+//!
+//! Parts of a value share its text, so that an answer with megabytes of images is in memory only once.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::ser::{Error as _, SerializeMap as _, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Error;
+
+/// The number of bytes of a text that debug output shows.
+const DEBUG_MAX_CHARS: usize = 200;
+
+/// A JSON value, exactly as it came or was written. Cloning is cheap.
+///
+/// ```
+/// use imagate::client::Json;
+///
+/// let json = Json::parse(r#"{"b": 1.0, "a": 1e2}"#)?;
+/// assert_eq!(json.text(), r#"{"b": 1.0, "a": 1e2}"#);
+/// assert_eq!(json.member("a").map(|a| a.text().to_owned()).as_deref(), Some("1e2"));
+/// assert_eq!(serde_json::to_string(&json).unwrap(), json.text());
+/// # Ok::<(), imagate::client::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Json {
+    source: Arc<String>,
+    range: Range<usize>,
+}
+
+/// The members of an object, in their original order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RawJsonObject(Vec<(String, Json)>);
+
+// === impl Json ===
+
+impl Json {
+    /// Parses a text and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not JSON.
+    pub fn parse(text: impl Into<String>) -> Result<Self, Error> {
+        Self::read_text(text.into()).map_err(|error| Error::request("json", format!("this is not JSON: {error}")))
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.source.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Reads the value as another type; returns `None` if it does not have that type.
+    #[must_use]
+    pub fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(self.text()).ok()
+    }
+
+    /// Returns the member of an object with this name; `None` if there is none, or if the value is no object. If the
+    /// name occurs more than once, the last member counts.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<Self> {
+        let [found] = self.members([name]);
+        found
+    }
+
+    /// Returns the elements of a list; none if the value is no list.
+    #[must_use]
+    pub fn elements(&self) -> Vec<Self> {
+        let elements = serde_json::from_str::<Vec<&RawValue>>(self.text());
+        elements.map(|elements| elements.into_iter().map(|raw| self.slice(raw)).collect()).unwrap_or_default()
+    }
+
+    pub(super) fn read_text(text: String) -> serde_json::Result<Self> {
+        let raw: &RawValue = serde_json::from_str(&text)?;
+        let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        let at = start..start + raw.get().len();
+        Ok(Self { source: Arc::new(text), range: at })
+    }
+
+    /// Returns several members, in one pass.
+    pub(super) fn members<const COUNT: usize>(&self, names: [&str; COUNT]) -> [Option<Self>; COUNT] {
+        let mut found = [const { None }; COUNT];
+        // A value that is no object has no members.
+        let Ok(BorrowedMembers(members)) = serde_json::from_str(self.text()) else { return found };
+        for (name, raw) in members {
+            if let Some(at) = names.iter().position(|wanted| *wanted == name) {
+                found[at] = Some(self.slice(raw));
+            }
+        }
+        found
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        self.text() == "null"
+    }
+
+    /// Returns the text of a JSON string without escapes, such as base64.
+    pub(super) fn unescaped_text(&self) -> Option<&str> {
+        let text = self.text().strip_prefix('"')?.strip_suffix('"')?;
+        (!text.contains('\\')).then_some(text)
+    }
+
+    /// Returns the value of a part that was borrowed from this text.
+    fn slice(&self, raw: &RawValue) -> Self {
+        let start = self.range.start + (raw.get().as_ptr().addr() - self.text().as_ptr().addr());
+        Self { source: Arc::clone(&self.source), range: start..start + raw.get().len() }
+    }
+}
+
+/// Serialized here, so it is always valid JSON.
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Self {
+        let text = value.to_string();
+        let at = 0..text.len();
+        Self { source: Arc::new(text), range: at }
+    }
+}
+
+impl From<bool> for Json {
+    fn from(value: bool) -> Self {
+        serde_json::Value::from(value).into()
+    }
+}
+
+/// Converts a text to a JSON string.
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        serde_json::Value::from(text).into()
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Json {}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.text()).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::from(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?));
+        let at = 0..text.len();
+        Ok(Self { source: Arc::new(text), range: at })
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Shortened: megabytes of base64 are of no use in debug output.
+        let text = self.text();
+        match text.char_indices().nth(DEBUG_MAX_CHARS) {
+            Some((end, _)) => write!(f, "{}… ({} bytes)", &text[..end], text.len()),
+            None => f.write_str(text),
+        }
+    }
+}
+
+/// The members of an object, borrowed from its text.
+struct BorrowedMembers<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for BorrowedMembers<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+/// Collects every member, also those with the same name.
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = BorrowedMembers<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(BorrowedMembers(members))
+    }
+}
+
+// === impl RawJsonObject ===
+
+impl RawJsonObject {
+    /// Returns the members of an object; `None` if the value is no object.
+    pub(super) fn from_json(json: &Json) -> Option<Self> {
+        let BorrowedMembers(members) = serde_json::from_str(json.text()).ok()?;
+        Some(Self(members.into_iter().map(|(name, raw)| (name, json.slice(raw))).collect()))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().rev().find(|(known, _)| known == name).map(|(_, json)| json)
+    }
+
+    /// Replaces the member of this name, or appends one.
+    pub(super) fn set(&mut self, name: &str, json: Json) {
+        match self.0.iter_mut().rev().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = json,
+            None => self.0.push((name.to_owned(), json)),
+        }
+    }
+
+    /// Returns the object as JSON text.
+    pub(super) fn text(&self) -> String {
+        let members = self.0.iter().map(|(name, json)| format!("{}:{}", serde_json::Value::from(&**name), json.text()));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    }
+}
+
+impl From<&RawJsonObject> for Json {
+    fn from(members: &RawJsonObject) -> Self {
+        let text = members.text();
+        let at = 0..text.len();
+        Self { source: Arc::new(text), range: at }
+    }
+}
+
+impl Serialize for RawJsonObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, json) in &self.0 {
+            map.serialize_entry(name, json)?;
+        }
+        map.end()
+    }
+}
+
+/// Returns a JSON list of the values.
+pub(super) fn json_list<'a>(items: impl Iterator<Item = &'a Json>) -> Json {
+    let text = format!("[{}]", items.map(Json::text).collect::<Vec<_>>().join(","));
+    let at = 0..text.len();
+    Json { source: Arc::new(text), range: at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of spelling that JSON readers tend to normalize.
+    const ODD: &str = r#" {"z": 1.0, "a": 1e2, "n": 123456789012345678901234567890.10, "a": {"\u0062": [ -0, 0.1000 ]}, "e\n": null } "#;
+
+    #[test]
+    fn a_value_is_written_as_it_came() {
+        let json = Json::parse(ODD).unwrap();
+        assert_eq!(json.text(), ODD.trim());
+        assert_eq!(serde_json::to_string(&json).unwrap(), ODD.trim());
+        assert_eq!(serde_json::from_str::<Json>(ODD).unwrap(), json);
+    }
+
+    #[test]
+    fn parts_are_as_they_stand_in_the_whole() {
+        let json = Json::parse(ODD).unwrap();
+        let text = |json: Option<Json>| json.map(|json| json.text().to_owned());
+        assert_eq!(text(json.member("n")).as_deref(), Some("123456789012345678901234567890.10"));
+        let last = json.member("a").unwrap();
+        assert_eq!(last.text(), r#"{"\u0062": [ -0, 0.1000 ]}"#, "the last of two");
+        let elements = last.member("b").unwrap().elements();
+        assert_eq!(elements.iter().map(Json::text).collect::<Vec<_>>(), ["-0", "0.1000"]);
+        assert!(json.member("x").is_none() && elements[0].member("x").is_none() && json.elements().is_empty());
+    }
+
+    #[test]
+    fn members_keep_their_order_and_their_spelling() {
+        let mut members = RawJsonObject::from_json(&Json::parse(ODD).unwrap()).unwrap();
+        members.set("z", true.into());
+        members.set("new", "x\"".into());
+        let expected = concat!(
+            r#"{"z":true,"a":1e2,"n":123456789012345678901234567890.10,"a":{"\u0062": [ -0, 0.1000 ]},"#,
+            r#""e\n":null,"new":"x\""}"#
+        );
+        assert_eq!(
+            (members.text(), serde_json::to_string(&members).unwrap()),
+            (expected.to_owned(), expected.to_owned())
+        );
+        assert!(RawJsonObject::from_json(&"x".into()).is_none());
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        for text in ["", "{", "{} {}", "nul", "{\"a\":}"] {
+            assert!(Json::parse(text).unwrap_err().is_invalid_request(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The accounts of the configuration, updated while the gateway runs.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Accounts;
+use super::account::UpstreamAccount;
+use super::pool_member::PoolMember;
+use crate::gateway::config;
+use crate::gateway::store::StoreError;
+
+/// The reason for which a new account is not used until its state has been read from the store.
+const UNKNOWN: &str = "its state is not known yet";
+
+// === impl Accounts ===
+
+impl Accounts {
+    /// Applies a configuration that was read again; the rows of its accounts must be in the store. An account that
+    /// stays keeps its cooldown, its health and its calls. The calls of a removed account are completed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read. New accounts then come into use as soon as the store can be read.
+    pub(crate) async fn configure(
+        &self,
+        before: &[config::AccountConfig],
+        now: &[config::AccountConfig],
+    ) -> Result<(), StoreError> {
+        self.replace_configured(before, now);
+        self.reload().await
+    }
+
+    fn replace_configured(&self, before: &[config::AccountConfig], now: &[config::AccountConfig]) {
+        let mut inner = self.pool.lock();
+        let is_configured = |name: &str| now.iter().any(|account| account.name == name);
+        inner.members.retain(|member| member.origin.is_some() || is_configured(member.account.name()));
+        for account in now.iter().filter(|account| !before.contains(account)) {
+            let built = Arc::new(UpstreamAccount::new(account));
+            match inner.members.iter().position(|member| member.account.name() == account.name) {
+                Some(at) => inner.members[at].replace_account(built),
+                None => {
+                    let mut member = PoolMember::new(inner.next_id(), built, None);
+                    member.disabled_reason = Some(UNKNOWN.to_owned());
+                    inner.members.push(member);
+                }
+            }
+        }
+        inner.update_queue(&self.pool, Instant::now());
+    }
+}

@@ -1,0 +1,221 @@
+//! Computes how long an account is not asked after its upstream has refused it. No I/O; the time comes as an argument.
+//!
+//! Within the process the end of a cooldown is a monotonic instant; the wall clock is used only for stored values. The
+//! module carries U14 to U18 of the failure catalogue.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The longest cooldown for a usage window: a week and a day.
+const EXHAUSTED_MAX: Duration = Duration::from_secs(8 * 24 * 3600);
+/// The longest cooldown for throttling (ours).
+const THROTTLED_MAX: Duration = Duration::from_secs(15 * 60);
+/// A stated wait above this limit is ignored as invalid (ours): no upstream has windows of more than a year.
+const STATED_WAIT_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
+/// The shortest and the longest cooldown if the upstream states no usable wait (U15).
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The first and the longest cooldown of an account whose credentials are valid but not permitted; each one is twice as
+/// long as the last.
+const UNFIT_MIN: Duration = Duration::from_secs(60);
+const UNFIT_MAX: Duration = Duration::from_secs(3600);
+/// The cooldown after a 401, multiplied by the number of 401s so far (ours). It gives a new key time to become known
+/// everywhere.
+const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
+/// After this number of refusals in a row, in requests that followed each other, an operator must act (ours).
+pub(super) const REFUSALS_BEFORE_CHECK: u32 = 3;
+
+/// The reason for a cooldown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CooldownCause {
+    /// The usage window of the account is used up.
+    Exhausted,
+    /// The account was asked too often in a short time.
+    Throttled,
+    /// The account is not permitted to do what was requested, or is not paid for. Only earlier versions store this
+    /// cause.
+    Unfit,
+    /// The credentials were refused.
+    Unauthorized,
+    /// No token can be fetched at present.
+    Token,
+}
+
+/// The cooldown of one account, and the failures that led to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AccountCooldown {
+    period: Option<CooldownPeriod>,
+    pauses: FailureStreak,
+    refusals: FailureStreak,
+}
+
+/// A cooldown that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CooldownPeriod {
+    pub(super) until: Instant,
+    pub(super) cause: CooldownCause,
+}
+
+/// The times of one attempt result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AttemptTiming {
+    /// The time at which the call was granted.
+    pub(super) granted_at: Instant,
+    /// The current time.
+    pub(super) now: Instant,
+    /// A random number from 0 to 999, so that nodes and accounts do not become active at the same moment.
+    pub(super) jitter: u32,
+}
+
+/// The number of failures in a row. Calls that were in flight together count as one, because they report the same
+/// condition.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FailureStreak {
+    count: u32,
+    counted_at: Option<Instant>,
+}
+
+// === impl AccountCooldown ===
+
+impl AccountCooldown {
+    /// Returns the current cooldown, if there is one.
+    pub(super) fn current(&self, now: Instant) -> Option<CooldownPeriod> {
+        self.period.filter(|rest| now < rest.until)
+    }
+
+    /// Notes that the usage window is used up; the upstream may have stated how long.
+    pub(super) fn note_exhausted(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
+        self.begin_with_stated_wait(CooldownCause::Exhausted, stated, EXHAUSTED_MAX, timing);
+    }
+
+    /// Notes that the account was asked too fast.
+    pub(super) fn note_throttled(&mut self, stated: Option<Duration>, timing: AttemptTiming) {
+        self.begin_with_stated_wait(CooldownCause::Throttled, stated, THROTTLED_MAX, timing);
+    }
+
+    /// Notes that the credentials were refused, and returns the number of refusals in a row, this one included. After a
+    /// 403 (a known key without permission) the cooldown is as long as that of an account that lacks permission.
+    pub(super) fn note_unauthorized(&mut self, status: u16, timing: AttemptTiming) -> u32 {
+        let step = self.refusals.record_failure(timing);
+        let pause = if status == 403 { doubled(UNFIT_MIN, step) } else { UNAUTHORIZED_STEP.saturating_mul(step + 1) };
+        self.extend_until(timing.now + pause.min(UNFIT_MAX), CooldownCause::Unauthorized);
+        self.refusals.count
+    }
+
+    /// Notes that no token is available at present.
+    pub(super) fn note_missing_token(&mut self, timing: AttemptTiming) {
+        let pause = self.next_pause(timing);
+        self.extend_until(timing.now + pause, CooldownCause::Token);
+    }
+
+    /// Notes an image from a call that was granted at this time.
+    pub(super) fn note_success(&mut self, granted: Instant) {
+        for steps in [&mut self.pauses, &mut self.refusals] {
+            let _forgotten = steps.clear_after_success(granted);
+        }
+    }
+
+    /// Notes that the credentials are valid: earlier refusals no longer count.
+    pub(super) fn clear_unauthorized(&mut self) {
+        self.refusals = FailureStreak::default();
+        self.period = self.period.filter(|rest| rest.cause != CooldownCause::Unauthorized);
+    }
+
+    /// Adopts a cooldown from another node, with the time that is left of it. The time is capped, because it was
+    /// computed with two wall clocks.
+    pub(super) fn adopt(&mut self, cause: CooldownCause, left: Duration, now: Instant) {
+        self.period = (!left.is_zero()).then(|| CooldownPeriod { until: now + left.min(cause.max_duration()), cause });
+    }
+
+    /// Clears everything after an operator has re-enabled the account.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn begin_with_stated_wait(
+        &mut self,
+        cause: CooldownCause,
+        stated: Option<Duration>,
+        longest: Duration,
+        timing: AttemptTiming,
+    ) {
+        let stated = stated.filter(|stated| !stated.is_zero() && *stated <= STATED_WAIT_MAX);
+        let pause = stated.map_or_else(|| self.next_pause(timing), |stated| stated.min(longest));
+        self.extend_until(timing.now + pause, cause);
+    }
+
+    /// Returns 1 s, 2 s, 4 s and so on up to 60 s, varied by up to a fifth.
+    fn next_pause(&mut self, timing: AttemptTiming) -> Duration {
+        let pause = doubled(PAUSE_MIN, self.pauses.record_failure(timing)).min(PAUSE_MAX);
+        let scale = 800 + 400 * timing.jitter.min(999) / 999;
+        (pause * scale / 1000).clamp(PAUSE_MIN, PAUSE_MAX)
+    }
+
+    /// Begins a cooldown. If calls that end together state different waits, the longest applies.
+    fn extend_until(&mut self, until: Instant, cause: CooldownCause) {
+        if self.period.is_none_or(|rest| rest.until < until) {
+            self.period = Some(CooldownPeriod { until, cause });
+        }
+    }
+}
+
+/// Returns `first`, doubled with each step.
+pub(super) fn doubled(first: Duration, step: u32) -> Duration {
+    first.saturating_mul(1 << step.min(16))
+}
+
+// === impl FailureStreak ===
+
+impl FailureStreak {
+    /// Returns the number of earlier failures, and adds one, unless this call was already in flight at the last one.
+    pub(super) fn record_failure(&mut self, timing: AttemptTiming) -> u32 {
+        if self.counted_at.is_none_or(|since| timing.granted_at >= since) {
+            self.count = self.count.saturating_add(1);
+            self.counted_at = Some(timing.now);
+        }
+        self.count - 1
+    }
+
+    /// Clears the streak after a success of a call that was granted at this time. Returns true if nothing is left.
+    pub(super) fn clear_after_success(&mut self, granted: Instant) -> bool {
+        let forgets = self.counted_at.is_none_or(|since| granted >= since);
+        if forgets {
+            *self = Self::default();
+        }
+        forgets
+    }
+}
+
+// === impl CooldownCause ===
+
+impl CooldownCause {
+    /// The value as it is stored.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Throttled => "throttled",
+            Self::Unfit => "unfit",
+            Self::Unauthorized => "unauthorized",
+            Self::Token => "token",
+        }
+    }
+
+    /// Parses a stored value, which another version of this program may have written.
+    pub(super) fn parse(text: Option<&str>) -> Self {
+        let all = [Self::Exhausted, Self::Throttled, Self::Unfit, Self::Unauthorized, Self::Token];
+        all.into_iter().find(|cause| Some(cause.as_str()) == text).unwrap_or(Self::Throttled)
+    }
+
+    const fn max_duration(self) -> Duration {
+        match self {
+            Self::Exhausted => EXHAUSTED_MAX,
+            Self::Throttled => THROTTLED_MAX,
+            Self::Unfit | Self::Unauthorized => UNFIT_MAX,
+            Self::Token => PAUSE_MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Accounts whose credentials are in doubt until they have been checked separately.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use tokio::time::Instant;
+
+use super::AccountPool;
+use crate::gateway::accounts::account::UpstreamAccount;
+use crate::gateway::accounts::cooldown::AttemptTiming;
+use crate::gateway::accounts::lease::LeaseGrant;
+
+// === impl AccountPool ===
+
+impl AccountPool {
+    /// Notes that this account and another one have forbidden the same request, so that the credentials are checked.
+    pub(in crate::gateway::accounts) fn suspect_credentials(self: &Arc<Self>, granted: &LeaseGrant) {
+        self.change_member(granted, |member, moment| member.request_credential_check(moment.now));
+    }
+
+    /// Returns the accounts whose credentials must be checked now. The result for each goes to [`AccountPool::tried`].
+    pub(in crate::gateway::accounts) fn take_suspected(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
+        let (now, mut inner) = (Instant::now(), self.lock());
+        let doubted =
+            inner.members.iter_mut().filter(|member| member.needs_credential_check && !member.is_checking_credentials);
+        let taken = doubted.map(|member| {
+            (member.needs_credential_check, member.is_checking_credentials) = (false, true);
+            member.credentials_checked_at = Some(now);
+            (member.id, Arc::clone(&member.account))
+        });
+        taken.collect()
+    }
+
+    /// Applies the status of a credential check, if there was an answer. It does not apply to credentials that the
+    /// account has received since.
+    pub(in crate::gateway::accounts) fn apply_credential_check(
+        self: &Arc<Self>,
+        id: u64,
+        checked: &Arc<UpstreamAccount>,
+        status: Option<u16>,
+    ) {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
+            member.is_checking_credentials = false;
+            let status = status.filter(|_| Arc::ptr_eq(&member.account, checked));
+            match status {
+                // Some keys may make images but not list models, so this alone disables no account.
+                Some(403) if member.is_request_suspected => {
+                    member.note_forbidden(AttemptTiming { granted_at: now, now, jitter: 0 }, Utc::now());
+                }
+                Some(status @ (401 | 403)) => member.disable_after_refusal(status),
+                Some(200..=299) => member.confirm_credentials(now),
+                // The result is unknown: the account stays in its cooldown, and the next refusal starts the next check.
+                Some(_) | None => {}
+            }
+        }
+        inner.update_queue(self, now);
+    }
+}

@@ -1,0 +1,324 @@
+//! One account in use: its slots, its cooldown, its health, and the changes that are not stored yet. No I/O.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::time::Instant;
+
+use super::AccountFeedback;
+use super::account::{AccountAuth, UpstreamAccount};
+use super::cooldown::{AccountCooldown, AttemptTiming, CooldownCause, CooldownPeriod, REFUSALS_BEFORE_CHECK};
+use super::health::{AccountHealth, DoubtfulCall, HealthStatus};
+use super::lease::LeaseGrant;
+use super::pool::AccountRequirements;
+use super::rows::StoredAccountState;
+use super::selection::{AccountCandidate, affinity};
+use super::unfit_models::UnfitModels;
+use crate::gateway::store::{AccountChange, StoredEjection, Timestamp};
+
+/// The shortest time between two credential checks that requests cause (ours).
+const CHECK_PAUSE: Duration = Duration::from_secs(60);
+
+/// One account in use.
+#[derive(Debug)]
+pub(super) struct PoolMember {
+    /// Identifies the account. The name does not: an account that was deleted and added again is a different one.
+    pub(super) id: u64,
+    pub(super) account: Arc<UpstreamAccount>,
+    /// The row content that an account of the store was built from; `None` for an account of the configuration file.
+    pub(super) origin: Option<AccountRowContent>,
+    pub(super) taken_slots: usize,
+    pub(super) taken_large_slots: usize,
+    pub(super) is_probing: bool,
+    pub(super) disabled_reason: Option<String>,
+    pub(super) health: AccountHealth,
+    /// True if the credentials were refused so often that they must be checked separately.
+    pub(super) needs_credential_check: bool,
+    /// True if the credentials are being checked.
+    pub(super) is_checking_credentials: bool,
+    /// True if they are checked because of requests that may be the cause, and not because of repeated refusals.
+    pub(super) is_request_suspected: bool,
+    /// The time of the last credential check.
+    pub(super) credentials_checked_at: Option<Instant>,
+    cooldown: AccountCooldown,
+    unfit_models: UnfitModels,
+    /// Counts the changes made in this process, so that an older read of the store does not undo them.
+    version: u64,
+    unsaved: Option<AccountChange>,
+    /// The end of the cooldown that the store has.
+    stored_cooldown_end: Option<Timestamp>,
+    /// The end of the ejection that was last written to the store.
+    saved_ejection_end: Option<Instant>,
+}
+
+/// The row content that an account of the store was built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AccountRowContent {
+    pub(super) settings: Option<String>,
+    pub(super) sealed: Option<Vec<u8>>,
+}
+
+/// A change that must be stored.
+#[derive(Debug)]
+pub(super) struct UnsavedChange {
+    pub(super) account: String,
+    pub(super) change: AccountChange,
+    pub(super) version: u64,
+}
+
+// === impl PoolMember ===
+
+impl PoolMember {
+    pub(super) fn new(id: u64, account: Arc<UpstreamAccount>, origin: Option<AccountRowContent>) -> Self {
+        Self {
+            id,
+            account,
+            origin,
+            taken_slots: 0,
+            taken_large_slots: 0,
+            is_probing: false,
+            disabled_reason: None,
+            health: AccountHealth::default(),
+            needs_credential_check: false,
+            is_checking_credentials: false,
+            is_request_suspected: false,
+            credentials_checked_at: None,
+            cooldown: AccountCooldown::default(),
+            unfit_models: UnfitModels::default(),
+            version: 0,
+            unsaved: None,
+            stored_cooldown_end: None,
+            saved_ejection_end: None,
+        }
+    }
+
+    /// True if the account could serve such a request outside of a cooldown.
+    pub(super) fn may_serve(&self, requirements: &AccountRequirements) -> bool {
+        let tried = requirements.tried.iter().any(|name| name == self.account.name());
+        let named = requirements.only.as_deref().is_none_or(|only| only == self.account.name());
+        self.disabled_reason.is_none()
+            && !tried
+            && named
+            && self.account.serves_group(&requirements.group)
+            && self.account.supports_protocol(requirements.protocol)
+    }
+
+    pub(super) fn current_cooldown(&self, now: Instant) -> Option<CooldownPeriod> {
+        self.cooldown.current(now)
+    }
+
+    /// True if a pause for this model is remembered, even one that is over.
+    pub(super) fn has_refused_model(&self, model: &str) -> bool {
+        self.unfit_models.contains(model)
+    }
+
+    /// True if the account can grant any slot.
+    pub(super) fn can_grant_slot(&self, now: Instant) -> bool {
+        self.disabled_reason.is_none() && self.has_free_slot(false) && self.current_cooldown(now).is_none()
+    }
+
+    fn has_free_slot(&self, large: bool) -> bool {
+        let limits = self.account.slot_limits();
+        self.taken_slots < limits.all && (!large || self.taken_large_slots < limits.large)
+    }
+
+    pub(super) fn candidate(&self, requirements: &AccountRequirements, now: Instant) -> AccountCandidate {
+        let status = self.health.status(now);
+        AccountCandidate {
+            eligible: self.may_serve(requirements)
+                && self.current_cooldown(now).is_none()
+                && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
+            ejected: matches!(status, HealthStatus::Ejected { .. }),
+            free: self.has_free_slot(requirements.large) && !(self.is_probing && status == HealthStatus::Probing),
+            paid: self.account.is_paid(),
+            kind: self.account.kind(),
+            priority: self.account.priority(),
+            native: self.account.is_native(requirements.protocol),
+            affinity: requirements.session.as_deref().map_or(0, |session| affinity(session, self.account.name())),
+            load: self.load(requirements.large),
+        }
+    }
+
+    /// The share of taken slots in thousandths; for a large request, of the slots for large requests.
+    fn load(&self, large: bool) -> u32 {
+        let limits = self.account.slot_limits();
+        let (taken, all) = if large { (self.taken_large_slots, limits.large) } else { (self.taken_slots, limits.all) };
+        u32::try_from(taken.saturating_mul(1000) / all.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Applies the result of an attempt.
+    pub(super) fn apply_feedback(
+        &mut self,
+        feedback: AccountFeedback,
+        granted: &LeaseGrant,
+        timing: AttemptTiming,
+        wall: DateTime<Utc>,
+    ) {
+        let (before, model) = (self.current_cooldown(timing.now), granted.model.as_ref());
+        match feedback {
+            AccountFeedback::Success => {
+                self.health.note_success(timing.now);
+                self.cooldown.note_success(timing.granted_at);
+                model.into_iter().for_each(|model| self.unfit_models.note_success(model, timing.granted_at));
+                if self.stored_cooldown_end.is_some() && before.is_none() {
+                    self.queue_change(AccountChange::EndCooldown);
+                }
+            }
+            AccountFeedback::Exhausted { wait } => self.cooldown.note_exhausted(wait, timing),
+            AccountFeedback::Throttled { wait } => self.cooldown.note_throttled(wait, timing),
+            AccountFeedback::ModelUnavailable { .. } => {
+                model.into_iter().for_each(|model| self.unfit_models.note_unavailable(model, timing));
+            }
+            AccountFeedback::Unauthorized { status } => {
+                let refusals = self.cooldown.note_unauthorized(status, timing);
+                if refusals >= REFUSALS_BEFORE_CHECK {
+                    (self.needs_credential_check, self.is_request_suspected) = (true, false);
+                }
+            }
+            AccountFeedback::Failed => self.health.note_failure(timing.granted_at, timing.now),
+            AccountFeedback::Doubtful => {
+                let call = DoubtfulCall { caller: &granted.caller, granted: timing.granted_at };
+                self.health.note_doubtful_failure(call, timing.now);
+            }
+            AccountFeedback::Neutral => {}
+        }
+        self.queue_cooldown_change(before, timing.now, wall);
+    }
+
+    /// Applies changed settings. Doubts about the old credentials do not apply to new ones.
+    pub(super) fn replace_account(&mut self, account: Arc<UpstreamAccount>) {
+        self.account = account;
+        self.needs_credential_check = false;
+    }
+
+    /// Requests a check of the credentials, unless they were checked a moment ago.
+    pub(super) fn request_credential_check(&mut self, now: Instant) {
+        let is_new = !self.needs_credential_check && !self.is_checking_credentials;
+        if is_new && self.credentials_checked_at.is_none_or(|checked| now - checked >= CHECK_PAUSE) {
+            (self.needs_credential_check, self.is_request_suspected) = (true, true);
+        }
+    }
+
+    /// Notes that the credentials were checked, and are known but not permitted.
+    pub(super) fn note_forbidden(&mut self, timing: AttemptTiming, wall: DateTime<Utc>) {
+        let before = self.current_cooldown(timing.now);
+        self.cooldown.note_unauthorized(403, timing);
+        self.queue_cooldown_change(before, timing.now, wall);
+    }
+
+    /// Notes that no token is available at present.
+    pub(super) fn note_missing_token(&mut self, timing: AttemptTiming, wall: DateTime<Utc>) {
+        let before = self.current_cooldown(timing.now);
+        self.cooldown.note_missing_token(timing);
+        self.queue_cooldown_change(before, timing.now, wall);
+    }
+
+    /// Notes that the credentials were checked, and refused with this status.
+    pub(super) fn disable_after_refusal(&mut self, status: u16) {
+        self.disable(format!("the upstream repeatedly refuses its credentials (status {status})"));
+    }
+
+    /// Notes that the credentials were checked and are valid: the callers' requests caused the refusals.
+    pub(super) fn confirm_credentials(&mut self, now: Instant) {
+        self.cooldown.clear_unauthorized();
+        if self.current_cooldown(now).is_none() {
+            self.queue_change(AccountChange::EndCooldown);
+        }
+    }
+
+    /// Notes that no token can be fetched until an operator acts.
+    pub(super) fn disable_after_revocation(&mut self, code: &'static str) {
+        self.disable(format!("its token endpoint refuses to issue tokens ({code}): enter new credentials"));
+    }
+
+    fn disable(&mut self, reason: String) {
+        if self.disabled_reason.is_none() {
+            self.disabled_reason = Some(reason.clone());
+            self.queue_change(AccountChange::Disable { reason });
+        }
+    }
+
+    fn queue_cooldown_change(&mut self, before: Option<CooldownPeriod>, now: Instant, wall: DateTime<Utc>) {
+        let cooldown = self.current_cooldown(now).filter(|rest| before != Some(*rest));
+        if let Some(CooldownPeriod { until, cause }) = cooldown {
+            let until = Timestamp::from(wall + (until - now));
+            self.queue_change(AccountChange::StartCooldown { until, cause: cause.as_str().to_owned() });
+        }
+    }
+
+    /// Returns the health to be written to the store; `None` if it has not changed. Ejections are distinguished by
+    /// their ends.
+    pub(super) fn unsaved_health(
+        &self,
+        now: Instant,
+        wall: DateTime<Utc>,
+    ) -> Option<(Option<Instant>, Option<StoredEjection>)> {
+        let ejection = self.health.ejection();
+        let until = ejection.map(|(_, until, _)| until);
+        let failing = ejection.map(|(since, until, faults)| StoredEjection {
+            since: Timestamp::from(wall - (now - since)),
+            until: Timestamp::from(wall + until.saturating_duration_since(now)),
+            reason: format!("{faults} consecutive calls have failed"),
+        });
+        (until != self.saved_ejection_end).then_some((until, failing))
+    }
+
+    /// Notes that the store has the health.
+    pub(super) const fn mark_health_saved(&mut self, until: Option<Instant>) {
+        self.saved_ejection_end = until;
+    }
+
+    /// Queues a change to be stored. A disabling takes precedence over every later cooldown.
+    fn queue_change(&mut self, change: AccountChange) {
+        self.version += 1;
+        if !matches!(self.unsaved, Some(AccountChange::Disable { .. })) {
+            self.unsaved = Some(change);
+        }
+    }
+
+    pub(super) fn unsaved_change(&self) -> Option<UnsavedChange> {
+        let change = self.unsaved.clone()?;
+        Some(UnsavedChange { account: self.account.name().to_owned(), change, version: self.version })
+    }
+
+    /// Notes that the store has the change. `cooling_until` is the stored value.
+    pub(super) fn mark_saved(&mut self, version: u64, cooling_until: Option<Timestamp>) {
+        self.stored_cooldown_end = cooling_until;
+        if self.version == version {
+            self.unsaved = None;
+        }
+    }
+
+    /// Returns the mark with which a later read of the store is compared; `None` if the store is behind.
+    pub(super) fn version_mark(&self) -> Option<(u64, u64)> {
+        self.unsaved.is_none().then_some((self.id, self.version))
+    }
+
+    /// Applies the changes that others have made to the account.
+    pub(super) fn apply_stored_state(&mut self, state: &StoredAccountState, now: Instant, wall: DateTime<Utc>) {
+        if self.disabled_reason.is_some() && state.disabled_reason.is_none() {
+            self.cooldown.clear();
+            self.unfit_models.clear();
+            self.health = AccountHealth::default();
+            if let AccountAuth::Token(cache) = self.account.auth() {
+                cache.clear_failure();
+            }
+        }
+        self.disabled_reason.clone_from(&state.disabled_reason);
+        if self.stored_cooldown_end == state.cooling_until {
+            return;
+        }
+        self.stored_cooldown_end = state.cooling_until;
+        match state.cooling_until {
+            None => {
+                self.cooldown.clear();
+                self.unfit_models.clear();
+            }
+            Some(until) => {
+                let left = (DateTime::<Utc>::from(until) - wall).to_std().unwrap_or(Duration::ZERO);
+                self.cooldown.adopt(CooldownCause::parse(state.cooling_cause.as_deref()), left, now);
+            }
+        }
+    }
+}

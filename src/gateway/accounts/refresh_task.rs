@@ -1,0 +1,131 @@
+//! Updates the accounts each half second: adopts changes of commands and other nodes, stores what could not be stored
+//! before, serves requests whose wait is over, and fetches tokens that expire soon.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::Accounts;
+use super::account::AccountAuth;
+use super::token_cache::{TokenCache, TokenFailure};
+use crate::gateway::store::{AccountChange, AuditContext};
+
+/// The pause between two rounds: a change of keys and accounts must reach every node within a second.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest read of the store (ours). After that the read is abandoned, so that the next one can be tried.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+// === impl Accounts ===
+
+impl Accounts {
+    /// Starts the watch task, which ends when the last owner of the accounts drops them.
+    pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
+        Handle::current().spawn(run_refresh_loop(Arc::downgrade(self)));
+    }
+
+    /// Waits until no token is being fetched and all state is stored, as far as the store allows. Must be called at the
+    /// end of the process: without its rotated refresh token an account cannot be used.
+    pub(crate) async fn finish(&self) {
+        for cache in self.token_caches() {
+            self.token_fetcher.finish(&cache).await;
+        }
+        for unsaved in self.pool.unsaved_changes() {
+            self.save_change(&unsaved).await;
+        }
+    }
+
+    /// Runs one round. Returns true if the store works, so that a failure is logged once and not in each round.
+    pub(super) async fn refresh_once(self: Arc<Self>, was_readable: bool) -> bool {
+        self.pool.serve_waiting();
+        self.check_suspected_credentials();
+        let is_readable = match timeout(READ_TIMEOUT, self.reload()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) if was_readable => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the accounts could not be read from the store; the known ones stay in use"
+                );
+                false
+            }
+            Err(_) if was_readable => {
+                tracing::warn!("the accounts could not be read in time from the store; the known ones stay in use");
+                false
+            }
+            Ok(Err(_)) | Err(_) => false,
+        };
+        self.is_store_readable.store(is_readable, Ordering::Relaxed);
+        if is_readable {
+            for unsaved in self.pool.unsaved_changes() {
+                self.save_change(&unsaved).await;
+            }
+            self.save_health().await;
+            self.prefetch_tokens();
+        }
+        is_readable
+    }
+
+    /// Writes to the store which accounts this process has ejected, for commands and pages. They are written when they
+    /// change, and never while a request waits for it.
+    async fn save_health(&self) {
+        for (member, account, until, failing) in self.pool.unsaved_health() {
+            let act = AuditContext::system();
+            let write = self.store.change_account(&act, &account, AccountChange::SetEjection(failing));
+            match timeout(READ_TIMEOUT, write).await {
+                Ok(Ok(_)) => self.pool.mark_health_saved(member, until),
+                Ok(Err(_)) | Err(_) => {
+                    tracing::warn!(account, "the health of an account could not be stored; it will be retried");
+                }
+            }
+        }
+    }
+
+    fn prefetch_tokens(self: &Arc<Self>) {
+        for cache in self.token_caches() {
+            let accounts = Arc::clone(self);
+            Handle::current().spawn(async move { accounts.prefetch_token(&cache).await });
+        }
+    }
+
+    async fn prefetch_token(&self, cache: &Arc<TokenCache>) {
+        // A temporary failure changes nothing: the existing token may still be valid.
+        let Err(TokenFailure::Revoked(code)) = self.token_fetcher.prefetch(cache).await else { return };
+        self.disable_revoked_account(&cache.account, code).await;
+    }
+
+    /// Disables the account, because no token can be fetched for it.
+    pub(super) async fn disable_revoked_account(&self, account: &str, code: &'static str) {
+        self.pool.disable_revoked(account, code);
+        if let Some(unsaved) = self.pool.unsaved_change(account) {
+            self.save_change(&unsaved).await;
+        }
+    }
+
+    /// Returns the token caches of the accounts that may be used.
+    pub(super) fn token_caches(&self) -> Vec<Arc<TokenCache>> {
+        let inner = self.pool.lock();
+        let enabled = inner.members.iter().filter(|member| member.disabled_reason.is_none());
+        let caches = enabled.filter_map(|member| match member.account.auth() {
+            AccountAuth::Token(cache) => Some(Arc::clone(cache)),
+            AccountAuth::Unauthenticated | AccountAuth::Key(_) => None,
+        });
+        caches.collect()
+    }
+}
+
+/// Runs rounds without end, each in its own task: a panic in one is noticed, and the next one runs.
+async fn run_refresh_loop(accounts: Weak<Accounts>) {
+    let mut ticks = interval(REFRESH_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_readable = true;
+    loop {
+        ticks.tick().await;
+        let Some(accounts) = accounts.upgrade() else { return };
+        match Handle::current().spawn(accounts.refresh_once(is_readable)).await {
+            Ok(now) => is_readable = now,
+            Err(error) => tracing::error!(%error, "the periodic check of the accounts has failed"),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Chooses an account, without I/O. The order: eligible, in good health, with a free slot, paid before free, tokens
+//! before keys among the paid, the operator's priority, native protocol before translation, the account of the
+//! conversation, then the lowest load for the size. A seed decides between equal accounts.
+//!
+//! It carries the specification's preference for paid accounts, and for logins before keys among them.
+
+use std::cmp::Reverse;
+
+use super::account::AccountAuthKind;
+
+/// The properties of an account that decide the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AccountCandidate {
+    /// True if the account may serve this request.
+    pub(super) eligible: bool,
+    /// True if the account has failed so often lately that it is used only if no other is left.
+    pub(super) ejected: bool,
+    /// True if a slot is free: no request waits for one account while another is idle.
+    pub(super) free: bool,
+    /// True if the account is paid for.
+    pub(super) paid: bool,
+    /// The kind of its credentials.
+    pub(super) kind: AccountAuthKind,
+    /// The priority that the operator has set; the higher one goes first.
+    pub(super) priority: i32,
+    /// True if the request is sent without translation. A translated one also costs tokens of a text model.
+    pub(super) native: bool,
+    /// The preference of a conversation for this account, so that it returns to the account that has cached its
+    /// beginning. The value is the same for all accounts if there is no conversation.
+    pub(super) affinity: u64,
+    /// The taken slots, in thousandths of all slots.
+    pub(super) load: u32,
+}
+
+/// The key by which two candidates are compared; the smaller one goes first.
+pub(super) type CandidateRank = (
+    Reverse<bool>,
+    bool,
+    Reverse<bool>,
+    Reverse<bool>,
+    Reverse<bool>,
+    Reverse<i32>,
+    Reverse<bool>,
+    Reverse<u64>,
+    u32,
+    u64,
+);
+
+/// Returns the index of the best candidate; the seed decides between equal ones.
+pub(super) fn pick(candidates: &[AccountCandidate], seed: u64) -> Option<usize> {
+    let eligible = candidates.iter().enumerate().filter(|(_, candidate)| candidate.eligible);
+    eligible.min_by_key(|(index, candidate)| candidate.rank(*index, seed)).map(|(index, _)| index)
+}
+
+/// Returns a pseudorandom number that depends only on the seed and the place (`SplitMix64`).
+pub(super) const fn pseudo_random(seed: u64, place: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// Returns the preference of a conversation for an account, by rendezvous hashing. Every node and every process finds
+/// the same value without stored state; if an account is added or removed, only its own conversations move.
+pub(super) fn affinity(session: &[u8], account: &str) -> u64 {
+    // FNV-1a over both, with a separator byte that no name contains. The result is scattered, because its high bits mix
+    // too little.
+    let bytes = session.iter().copied().chain([0]).chain(account.bytes());
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    pseudo_random(hash, 0)
+}
+
+// === impl AccountCandidate ===
+
+impl AccountCandidate {
+    /// Returns the order of the choice as one value.
+    pub(super) fn rank(&self, index: usize, seed: u64) -> CandidateRank {
+        (
+            Reverse(self.eligible),
+            self.ejected,
+            Reverse(self.free),
+            Reverse(self.paid),
+            Reverse(self.paid && self.kind == AccountAuthKind::Oauth),
+            Reverse(self.priority),
+            Reverse(self.native),
+            Reverse(self.affinity),
+            self.load,
+            pseudo_random(seed, u64::try_from(index).unwrap_or(u64::MAX)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: AccountCandidate = AccountCandidate {
+        eligible: true,
+        ejected: false,
+        free: true,
+        paid: true,
+        kind: AccountAuthKind::ApiKey,
+        priority: 0,
+        native: true,
+        affinity: 0,
+        load: 0,
+    };
+
+    /// Checks that every seed gives the same choice.
+    #[track_caller]
+    fn check(candidates: &[AccountCandidate], expected: Option<usize>) {
+        for seed in 0..100 {
+            assert_eq!(pick(candidates, seed), expected, "{candidates:?}, seed {seed}");
+        }
+    }
+
+    #[track_caller]
+    fn first_wins(first: AccountCandidate, second: AccountCandidate) {
+        check(&[first, second], Some(0));
+        check(&[second, first], Some(1));
+    }
+
+    #[test]
+    fn nothing_is_chosen_of_nothing() {
+        check(&[], None);
+        check(&[AccountCandidate { eligible: false, ..BASE }; 3], None);
+    }
+
+    #[test]
+    fn each_rule_goes_before_all_that_follow() {
+        let worst = AccountCandidate {
+            ejected: true,
+            free: false,
+            paid: false,
+            kind: AccountAuthKind::ApiKey,
+            priority: -9,
+            load: 999,
+            ..BASE
+        };
+        let beloved = AccountCandidate { affinity: u64::MAX, ..worst };
+        first_wins(worst, AccountCandidate { eligible: false, ..BASE });
+        first_wins(AccountCandidate { ejected: false, ..worst }, AccountCandidate { ejected: true, ..BASE });
+        first_wins(
+            AccountCandidate { free: true, ejected: false, ..worst },
+            AccountCandidate { free: false, kind: AccountAuthKind::Oauth, priority: 9, ..BASE },
+        );
+        first_wins(
+            AccountCandidate { priority: -9, load: 999, ..BASE },
+            AccountCandidate { paid: false, priority: 9, ..BASE },
+        );
+        first_wins(
+            AccountCandidate { kind: AccountAuthKind::Oauth, priority: -9, load: 999, ..BASE },
+            AccountCandidate { priority: 9, ..BASE },
+        );
+        first_wins(AccountCandidate { priority: 1, native: false, load: 999, ..BASE }, BASE);
+        first_wins(AccountCandidate { load: 999, ..BASE }, AccountCandidate { native: false, ..BASE });
+        first_wins(AccountCandidate { priority: 1, load: 999, ..BASE }, BASE);
+        first_wins(BASE, beloved);
+        first_wins(AccountCandidate { priority: 1, ..BASE }, AccountCandidate { affinity: 9, ..BASE });
+        first_wins(AccountCandidate { affinity: 9, load: 999, ..BASE }, AccountCandidate { affinity: 8, ..BASE });
+        first_wins(AccountCandidate { load: 250, ..BASE }, AccountCandidate { load: 500, ..BASE });
+    }
+
+    #[test]
+    fn a_token_goes_before_a_key_only_among_the_paid() {
+        let free = AccountCandidate { paid: false, ..BASE };
+        first_wins(AccountCandidate { priority: 1, ..free }, AccountCandidate { kind: AccountAuthKind::Oauth, ..free });
+    }
+
+    /// Returns the index of the account that a conversation prefers.
+    fn home(session: &str, accounts: &[&str], seed: u64) -> usize {
+        let candidate = |account: &&str| AccountCandidate { affinity: affinity(session.as_bytes(), account), ..BASE };
+        pick(&accounts.iter().map(candidate).collect::<Vec<_>>(), seed).unwrap()
+    }
+
+    #[test]
+    fn a_conversation_stays_where_it_is_whatever_the_seed_and_the_order() {
+        for number in 0..200_u64 {
+            let session = format!("0199-{number}");
+            let first = home(&session, &["a", "b", "c"], number);
+            assert_eq!(home(&session, &["a", "b", "c"], number * 7 + 1), first);
+            assert_eq!(["c", "b", "a"][home(&session, &["c", "b", "a"], 3)], ["a", "b", "c"][first]);
+        }
+    }
+
+    #[test]
+    fn conversations_spread_and_only_those_of_a_lost_account_move() {
+        let (all, left) = (["a", "b", "c", "d"], ["a", "b", "d"]);
+        let mut homes = [0_u32; 4];
+        for number in 0..4_000 {
+            let session = format!("{number}");
+            let before = home(&session, &all, 0);
+            homes[before] += 1;
+            let after = left[home(&session, &left, 0)];
+            assert!(all[before] == "c" || after == all[before], "{session} moved from {} to {after}", all[before]);
+        }
+        // 1000 expected, standard deviation 27.
+        assert!(homes.iter().all(|count| (860..1140).contains(count)), "{homes:?}");
+    }
+
+    #[test]
+    fn equal_accounts_share() {
+        let mut chosen = [0_u32; 5];
+        for seed in 0..10_000 {
+            chosen[pick(&[BASE; 5], seed).unwrap()] += 1;
+        }
+        // 2000 expected, standard deviation 40: five of them in each direction.
+        assert!(chosen.iter().all(|count| (1800..2200).contains(count)), "{chosen:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The token of one account, as this process holds it: its expiry, and the state of its last fetch.
+//!
+//! The module neither awaits nor writes; [`super::tokens`] does. No `Debug` output contains a secret.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use chrono::{DateTime, Utc};
+use http::HeaderValue;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::oauth::{self, TokenGrant};
+use crate::gateway::config::{GrantConfig, OauthConfig};
+
+/// A token is fetched again this long before its end, or a fifth of its life before it if that is less (ours).
+const PREFETCH_MARGIN: Duration = Duration::from_secs(300);
+/// A token this close to its end is not used, because it may expire on the way. The limit is a tenth of its life if
+/// that is less (ours).
+const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+/// If a token that replaced a refused one is refused within this time, it is not renewed again (ours): the next one
+/// would be refused too, and the renewals would never end.
+const RENEWAL_GRACE: Duration = Duration::from_secs(60);
+/// The shortest and the longest pause between two fetches (ours).
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// The reason why there is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenFailure {
+    /// No token can be fetched until an operator acts. The code is safe to show.
+    Revoked(&'static str),
+    /// No token can be fetched at present.
+    Temporary,
+}
+
+/// Holds the token of one account.
+pub(super) struct TokenCache {
+    pub(super) account: String,
+    pub(super) oauth: OauthConfig,
+    /// Identifies the configured credentials without containing them. Stored tokens of other credentials are not used.
+    pub(super) credentials_id: String,
+    state: Mutex<TokenCacheState>,
+}
+
+#[derive(Default)]
+struct TokenCacheState {
+    token: Option<AccessToken>,
+    /// The time at which the token replaced a refused one, if that is why it was fetched.
+    renewed_at: Option<Instant>,
+    /// The newest refresh token that an endpoint has issued, even if its access token is unusable.
+    refresh_token: Option<String>,
+    /// The number of fetches that have ended; the fields below hold the result of the last one.
+    completed_fetches: u64,
+    last_failure: Option<TokenFailure>,
+    failures: u32,
+    retry_at: Option<Instant>,
+    unsaved: Option<Vec<u8>>,
+}
+
+/// A token with its end, on the clock of this process.
+#[derive(Clone)]
+pub(super) struct AccessToken {
+    pub(super) header: HeaderValue,
+    expires_at: Instant,
+    lifetime: Duration,
+}
+
+/// A token as it is sealed and stored.
+#[derive(Deserialize, Serialize)]
+pub(super) struct StoredToken {
+    configured: String,
+    access_token: String,
+    refresh_token: Option<String>,
+    expires_at: DateTime<Utc>,
+    life_seconds: u64,
+}
+
+// === impl TokenCache ===
+
+impl TokenCache {
+    pub(super) fn new(account: &str, oauth: OauthConfig) -> Self {
+        let credentials_id = credentials_id(&oauth);
+        Self { account: account.to_owned(), oauth, credentials_id, state: Mutex::default() }
+    }
+
+    /// Returns the token, if it lasts long enough for a call to arrive.
+    pub(super) fn usable_header(&self, now: Instant) -> Option<HeaderValue> {
+        self.lock_state().token.as_ref().filter(|token| token.is_usable(now)).map(|token| token.header.clone())
+    }
+
+    /// True if the next token must be fetched ahead of need.
+    pub(super) fn needs_refresh(&self, now: Instant) -> bool {
+        let held = self.lock_state();
+        let wanted = held.token.as_ref().is_none_or(|token| token.is_near_expiry(now));
+        wanted && held.retry_at.is_none_or(|at| at <= now)
+    }
+
+    pub(super) fn completed_fetches(&self) -> u64 {
+        self.lock_state().completed_fetches
+    }
+
+    /// Returns the failure of the last fetch, if it is so recent that another fetch would fail for the same reason.
+    pub(super) fn recent_failure(&self, now: Instant) -> Option<TokenFailure> {
+        let held = self.lock_state();
+        held.last_failure.filter(|_| held.retry_at.is_some_and(|at| now < at))
+    }
+
+    /// Clears the last failure after an operator has re-enabled the account.
+    pub(super) fn clear_failure(&self) {
+        let mut held = self.lock_state();
+        (held.last_failure, held.failures, held.retry_at) = (None, 0, None);
+    }
+
+    /// Returns the result of the last fetch.
+    pub(super) fn last_result(&self) -> Result<HeaderValue, TokenFailure> {
+        let held = self.lock_state();
+        match (held.last_failure, &held.token) {
+            (None, Some(token)) => Ok(token.header.clone()),
+            (failed, _) => Err(failed.unwrap_or(TokenFailure::Temporary)),
+        }
+    }
+
+    /// True if this token has recently replaced a refused one.
+    pub(super) fn is_recently_renewed(&self, header: &HeaderValue, now: Instant) -> bool {
+        let held = self.lock_state();
+        let current = held.token.as_ref().is_some_and(|token| token.header == header);
+        current && held.renewed_at.is_some_and(|at| now < at + RENEWAL_GRACE)
+    }
+
+    /// Records the result of a fetch. A failure keeps the existing token.
+    pub(super) fn record_fetch(&self, result: Result<AccessToken, TokenFailure>, renewed: bool, now: Instant) {
+        let mut held = self.lock_state();
+        held.completed_fetches += 1;
+        held.last_failure = result.as_ref().err().copied();
+        match result {
+            Ok(token) => {
+                held.token = Some(token);
+                held.renewed_at = renewed.then_some(now);
+                held.failures = 0;
+                held.retry_at = None;
+            }
+            // The account is disabled. An operator who re-enables it expects another fetch.
+            Err(TokenFailure::Revoked(_)) => held.retry_at = Some(now + RETRY_MIN),
+            Err(TokenFailure::Temporary) => {
+                let pause = RETRY_MIN.saturating_mul(1 << held.failures.min(16)).min(RETRY_MAX);
+                held.failures = held.failures.saturating_add(1);
+                held.retry_at = Some(now + pause);
+            }
+        }
+    }
+
+    pub(super) fn refresh_token(&self) -> Option<String> {
+        self.lock_state().refresh_token.clone()
+    }
+
+    /// Adopts a stored token of the same credentials: keeps its refresh token, and returns its access token unless it
+    /// is due for a new fetch.
+    pub(super) fn adopt_stored(&self, stored: StoredToken, now: Instant, wall: DateTime<Utc>) -> Option<AccessToken> {
+        if stored.configured != self.credentials_id {
+            return None;
+        }
+        let header = oauth::bearer_header(&stored.access_token)?;
+        self.lock_state().refresh_token = stored.refresh_token;
+        let life = Duration::from_secs(stored.life_seconds);
+        // If the clock was set back, the token must not live longer than it was granted for.
+        let left = (stored.expires_at - wall).to_std().unwrap_or_default().min(life);
+        Some(AccessToken { header, expires_at: now + left, lifetime: life }).filter(|token| !token.is_near_expiry(now))
+    }
+
+    /// Returns the record to store for a grant, and the token itself.
+    pub(super) fn accept_grant(
+        &self,
+        granted: TokenGrant,
+        now: Instant,
+        wall: DateTime<Utc>,
+    ) -> Option<(StoredToken, AccessToken)> {
+        let header = oauth::bearer_header(&granted.access_token)?;
+        let mut held = self.lock_state();
+        held.refresh_token = granted.refresh_token.or(held.refresh_token.take());
+        let stored = StoredToken {
+            configured: self.credentials_id.clone(),
+            access_token: granted.access_token,
+            refresh_token: held.refresh_token.clone(),
+            expires_at: wall + granted.lifetime,
+            life_seconds: granted.lifetime.as_secs(),
+        };
+        Some((stored, AccessToken { header, expires_at: now + granted.lifetime, lifetime: granted.lifetime }))
+    }
+
+    /// Sets the sealed token that the store has not accepted.
+    pub(super) fn set_unsaved(&self, sealed: Option<Vec<u8>>) {
+        self.lock_state().unsaved = sealed;
+    }
+
+    pub(super) fn unsaved(&self) -> Option<Vec<u8>> {
+        self.lock_state().unsaved.clone()
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, TokenCacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for TokenCache {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Keeper").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+/// Identifies the credentials. The endpoint's address and the scope may change without a new refresh token.
+fn credentials_id(oauth: &OauthConfig) -> String {
+    let id = oauth.client_id.as_deref().unwrap_or_default();
+    let secret = match &oauth.grant {
+        GrantConfig::RefreshToken(token) => token.expose(),
+        GrantConfig::ClientCredentials => "",
+    };
+    let named = format!("{}\0{id}\0{secret}", id.len());
+    digest(&SHA256, named.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// === impl AccessToken ===
+
+impl AccessToken {
+    fn is_usable(&self, now: Instant) -> bool {
+        now + EXPIRY_MARGIN.min(self.lifetime / 10) < self.expires_at
+    }
+
+    fn is_near_expiry(&self, now: Instant) -> bool {
+        now + PREFETCH_MARGIN.min(self.lifetime / 5) >= self.expires_at
+    }
+}

@@ -1,0 +1,273 @@
+//! Fetches tokens: one exchange at a time, in this process and among all processes that share the store.
+//!
+//! An endpoint that was asked may have invalidated the old refresh token. Therefore an exchange is never aborted, and
+//! its result is stored before it is used. The module carries U17 of the failure catalogue.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::Utc;
+use http::HeaderValue;
+use tokio::sync::Mutex as Flight;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::oauth::{self, GrantRefusal, TokenEndpoint};
+use super::token_cache::{AccessToken, StoredToken, TokenCache, TokenFailure};
+use crate::gateway::store::{NodeId, Store, StoreError, Vault};
+
+/// The longest wait for an endpoint (ours).
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The time that a node has for a fetch before another node may try (ours). It is longer than the wait for the
+/// endpoint.
+const CLAIM_PERIOD: Duration = Duration::from_secs(60);
+/// The interval of the checks for the end of another node's fetch, and the longest wait for it (ours).
+const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const CLAIM_WAIT_MAX: Duration = Duration::from_secs(25);
+/// The number of tries to store a token, and the pause between them (ours). A token is worth more than a record.
+const STORE_ATTEMPTS: u32 = 5;
+const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The dependencies of every fetch.
+pub(super) struct TokenFetcher {
+    store: Arc<dyn Store>,
+    vault: Vault,
+    endpoint: Arc<dyn TokenEndpoint>,
+    node: NodeId,
+    /// One lock for each account, held during a fetch. The key is the name, so that new settings of an account do not
+    /// start a second fetch beside one in progress.
+    fetch_locks: Mutex<HashMap<String, Arc<Flight<()>>>>,
+}
+
+// === impl TokenFetcher ===
+
+impl TokenFetcher {
+    pub(super) fn new(store: Arc<dyn Store>, vault: Vault, endpoint: Arc<dyn TokenEndpoint>, node: NodeId) -> Self {
+        Self { store, vault, endpoint, node, fetch_locks: Mutex::default() }
+    }
+
+    /// Returns a token that is valid now.
+    pub(super) async fn valid_token(self: &Arc<Self>, cache: &Arc<TokenCache>) -> Result<HeaderValue, TokenFailure> {
+        match cache.usable_header(Instant::now()) {
+            Some(header) => Ok(header),
+            None => self.fetch(cache, None).await,
+        }
+    }
+
+    /// Returns a token that differs from the refused one.
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        cache: &Arc<TokenCache>,
+        refused: &HeaderValue,
+    ) -> Result<HeaderValue, TokenFailure> {
+        match cache.usable_header(Instant::now()) {
+            Some(header) if header != refused => Ok(header),
+            _ => self.fetch(cache, Some(refused.clone())).await,
+        }
+    }
+
+    /// Fetches the next token ahead of need, and retries a failed store. Does nothing if a fetch is in progress.
+    pub(super) async fn prefetch(self: &Arc<Self>, cache: &Arc<TokenCache>) -> Result<(), TokenFailure> {
+        match self.fetch_lock(&cache.account).try_lock() {
+            Ok(_alone) => self.save_pending_token(cache).await,
+            Err(_) => return Ok(()),
+        }
+        if cache.needs_refresh(Instant::now()) {
+            self.fetch(cache, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no fetch for this account is in progress and the result is stored, as far as the store allows.
+    pub(super) async fn finish(&self, cache: &TokenCache) {
+        let fetch_lock = self.fetch_lock(&cache.account);
+        let _alone = fetch_lock.lock().await;
+        self.save_pending_token(cache).await;
+    }
+
+    fn fetch_lock(&self, account: &str) -> Arc<Flight<()>> {
+        let mut flights = self.fetch_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(flights.entry(account.to_owned()).or_default())
+    }
+
+    /// Retries a failed store. Only the holder of the lock may do so: an older token must not be written last.
+    async fn save_pending_token(&self, cache: &TokenCache) {
+        let Some(sealed) = cache.unsaved() else { return };
+        if self.store_once(cache, &sealed).await.is_ok() {
+            cache.set_unsaved(None);
+        }
+    }
+
+    /// Fetches a token. All requests that arrive during a fetch get its result.
+    async fn fetch(
+        self: &Arc<Self>,
+        cache: &Arc<TokenCache>,
+        refused: Option<HeaderValue>,
+    ) -> Result<HeaderValue, TokenFailure> {
+        let before = cache.completed_fetches();
+        let fetch_lock = self.fetch_lock(&cache.account).lock_owned().await;
+        if cache.completed_fetches() != before {
+            return cache.last_result();
+        }
+        // A request that comes a moment after a failure does not know of it yet.
+        if let Some(failed) = cache.recent_failure(Instant::now()) {
+            return Err(failed);
+        }
+        let (tokens, keeper) = (Arc::clone(self), Arc::clone(cache));
+        // The fetch runs in its own task: the request may be dropped, but the rotated refresh token must not be lost.
+        let fetching = tokio::runtime::Handle::current().spawn(async move {
+            let result = tokens.fetch_or_adopt(&keeper, refused.as_ref()).await;
+            keeper.record_fetch(result, refused.is_some(), Instant::now());
+            drop(fetch_lock);
+            keeper.last_result()
+        });
+        fetching.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the task that fetches a token has failed");
+            Err(TokenFailure::Temporary)
+        })
+    }
+
+    async fn fetch_or_adopt(
+        &self,
+        cache: &TokenCache,
+        refused: Option<&HeaderValue>,
+    ) -> Result<AccessToken, TokenFailure> {
+        let trouble = |error: StoreError| {
+            tracing::error!(
+                account = cache.account,
+                error = &error as &dyn std::error::Error,
+                "no token was fetched because the store failed"
+            );
+            TokenFailure::Temporary
+        };
+        let end = Instant::now() + CLAIM_WAIT_MAX;
+        loop {
+            if let Some(token) = self.load_stored_token(cache, refused).await.map_err(trouble)? {
+                return Ok(token);
+            }
+            if self.claim(cache).await.map_err(trouble)? {
+                break;
+            }
+            if Instant::now() >= end {
+                tracing::warn!(account = cache.account, "another process has been fetching a token for too long");
+                return Err(TokenFailure::Temporary);
+            }
+            sleep(CLAIM_POLL_INTERVAL).await;
+        }
+        // Another node may have finished between the read and the claim.
+        let token = match self.load_stored_token(cache, refused).await {
+            Ok(Some(token)) => Ok(token),
+            Ok(None) => return self.exchange(cache, refused).await,
+            Err(error) => Err(trouble(error)),
+        };
+        self.release(cache).await;
+        token
+    }
+
+    async fn claim(&self, cache: &TokenCache) -> Result<bool, StoreError> {
+        let now = Utc::now();
+        self.store.claim_refresh(&cache.account, self.node.as_str(), now.into(), (now + CLAIM_PERIOD).into()).await
+    }
+
+    async fn release(&self, cache: &TokenCache) {
+        if let Err(error) = self.store.release_refresh(&cache.account, self.node.as_str()).await {
+            tracing::warn!(account = cache.account, %error, "the claim to fetch a token could not be released; it will expire");
+        }
+    }
+
+    /// Returns the stored token, if it is valid and not the refused one.
+    async fn load_stored_token(
+        &self,
+        cache: &TokenCache,
+        refused: Option<&HeaderValue>,
+    ) -> Result<Option<AccessToken>, StoreError> {
+        self.save_pending_token(cache).await;
+        if cache.unsaved().is_some() {
+            // The stored token is older than the one in memory.
+            return Ok(None);
+        }
+        let Some(row) = self.store.load_token(&cache.account).await? else { return Ok(None) };
+        let opened = self.vault.open(&token_context(&cache.account), &row.sealed_token);
+        let read = opened.ok().and_then(|plain| serde_json::from_slice::<StoredToken>(&plain).ok());
+        if read.is_none() {
+            tracing::error!(account = cache.account, "the stored token cannot be read; the configured one is used");
+        }
+        let adopted = read.and_then(|stored| cache.adopt_stored(stored, Instant::now(), Utc::now()));
+        Ok(adopted.filter(|token| Some(&token.header) != refused))
+    }
+
+    /// Makes the exchange. The claim is held, and released at the end.
+    async fn exchange(&self, cache: &TokenCache, refused: Option<&HeaderValue>) -> Result<AccessToken, TokenFailure> {
+        let refresh = cache.refresh_token();
+        let request = oauth::token_request(&cache.oauth, refresh.as_deref());
+        let answer = timeout(EXCHANGE_TIMEOUT, self.endpoint.exchange(request)).await;
+        let granted = match answer {
+            Ok(Ok(answer)) => oauth::parse_response(&answer),
+            Ok(Err(_)) | Err(_) => Err(GrantRefusal::Transient),
+        };
+        match granted {
+            Ok(granted) => {
+                let taken = cache.accept_grant(granted, Instant::now(), Utc::now()).ok_or(TokenFailure::Temporary);
+                let (stored, token) = taken?;
+                self.save_token(cache, &stored).await;
+                tracing::info!(account = cache.account, "a token was fetched");
+                Ok(token)
+            }
+            Err(refusal) => self.handle_refusal(cache, refused, refresh.as_deref(), refusal).await,
+        }
+    }
+
+    async fn handle_refusal(
+        &self,
+        cache: &TokenCache,
+        refused: Option<&HeaderValue>,
+        used: Option<&str>,
+        refusal: GrantRefusal,
+    ) -> Result<AccessToken, TokenFailure> {
+        self.release(cache).await;
+        let GrantRefusal::Permanent(code) = refusal else {
+            tracing::warn!(account = cache.account, "the token endpoint issued no token; it will be asked again");
+            return Err(TokenFailure::Temporary);
+        };
+        // A node that exceeded its claim may have rotated the refresh token in the meantime.
+        match self.load_stored_token(cache, refused).await {
+            Ok(Some(token)) => Ok(token),
+            Ok(None) if cache.refresh_token().as_deref() == used => Err(TokenFailure::Revoked(code)),
+            Ok(None) | Err(_) => Err(TokenFailure::Temporary),
+        }
+    }
+
+    /// Stores a token before it is used. If the store does not accept it, it is used nevertheless: the old refresh
+    /// token is invalid, and the watch task retries the store.
+    async fn save_token(&self, cache: &TokenCache, stored: &StoredToken) {
+        let sealed = serde_json::to_vec(stored).map_err(|error| StoreError::Refused(error.into()));
+        let sealed = match sealed.and_then(|plain| self.vault.seal(&token_context(&cache.account), &plain)) {
+            Ok(sealed) => sealed,
+            Err(error) => {
+                tracing::error!(account = cache.account, %error, "a token could not be encrypted and is not stored");
+                return;
+            }
+        };
+        for attempt in 1..=STORE_ATTEMPTS {
+            match self.store_once(cache, &sealed).await {
+                Ok(()) => return cache.set_unsaved(None),
+                Err(error) => tracing::warn!(account = cache.account, attempt, %error, "a token could not be stored"),
+            }
+            sleep(STORE_RETRY_PAUSE).await;
+        }
+        cache.set_unsaved(Some(sealed));
+    }
+
+    async fn store_once(&self, cache: &TokenCache, sealed: &[u8]) -> Result<(), StoreError> {
+        if !self.store.store_token(&cache.account, self.node.as_str(), sealed).await? {
+            // The current holder of the claim, or of newer credentials, takes precedence.
+            tracing::warn!(account = cache.account, "a token was not stored because the claim to fetch it had ended");
+        }
+        Ok(())
+    }
+}
+
+/// Returns the context to which a token is sealed. Those of another account cannot be opened with it.
+fn token_context(account: &str) -> String {
+    format!("token of account {account}")
+}

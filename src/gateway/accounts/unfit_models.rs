@@ -1,0 +1,112 @@
+//! The models that an account is not asked for, because its upstream does not offer them to it or because they are not
+//! paid for. No I/O; the time comes as an argument.
+//!
+//! It carries U18 of the failure catalogue. The memory is bounded, because callers choose the names of text models.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::cooldown::{AttemptTiming, FailureStreak, doubled};
+
+/// The first and the longest pause for a model (U18); each pause is twice as long as the last.
+const FIRST_COOLDOWN: Duration = Duration::from_secs(60);
+const LONGEST_COOLDOWN: Duration = Duration::from_secs(3600);
+/// The most models that are remembered for one account (ours). Beyond it, the one whose pause ends first is dropped.
+const MODELS_MAX: usize = 64;
+
+/// The models that an account is not asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnfitModels(HashMap<Arc<str>, ModelCooldown>);
+
+#[derive(Clone, Copy, Debug)]
+struct ModelCooldown {
+    until: Instant,
+    failures: FailureStreak,
+}
+
+// === impl UnfitModels ===
+
+impl UnfitModels {
+    /// True if the account must not be asked for this model now.
+    pub(super) fn is_cooling_down(&self, model: Option<&str>, now: Instant) -> bool {
+        model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
+    }
+
+    /// True if a pause for this model is remembered, even one that is over.
+    pub(super) fn contains(&self, model: &str) -> bool {
+        self.0.contains_key(model)
+    }
+
+    /// Notes that the account does not have the model.
+    pub(super) fn note_unavailable(&mut self, model: &Arc<str>, timing: AttemptTiming) {
+        if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {
+            let first = self.0.iter().min_by_key(|(_, pause)| pause.until).map(|(model, _)| Arc::clone(model));
+            let _forgotten = first.and_then(|model| self.0.remove(&model));
+        }
+        let new = ModelCooldown { until: timing.now, failures: FailureStreak::default() };
+        let pause = self.0.entry(Arc::clone(model)).or_insert(new);
+        let until = timing.now + doubled(FIRST_COOLDOWN, pause.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
+        pause.until = pause.until.max(until);
+    }
+
+    /// Notes that a call for this model, granted at this time, was answered.
+    pub(super) fn note_success(&mut self, model: &str, granted: Instant) {
+        let Some(pause) = self.0.get_mut(model) else { return };
+        if pause.failures.clear_after_success(granted) {
+            self.0.remove(model);
+        }
+    }
+
+    /// Forgets all pauses after an operator has re-enabled the account.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(begin: Instant, granted: u64, now: u64) -> AttemptTiming {
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        AttemptTiming { granted_at: at(granted), now: at(now), jitter: 0 }
+    }
+
+    #[test]
+    fn a_pause_is_for_one_model_and_doubles_up_to_an_hour() {
+        let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
+        let model: Arc<str> = "m".into();
+        let mut now = 0;
+        for expected in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
+            unfit.note_unavailable(&model, moment(begin, now, now));
+            assert!(unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + expected - 1)));
+            assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + expected)));
+            assert!(
+                !unfit.is_cooling_down(Some("other"), begin + Duration::from_secs(now))
+                    && !unfit.is_cooling_down(None, begin)
+            );
+            now += expected;
+        }
+        unfit.note_success("m", begin + Duration::from_secs(now));
+        assert!(unfit.0.is_empty());
+    }
+
+    #[test]
+    fn calls_that_were_under_way_together_count_as_one() {
+        let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
+        (0..8).for_each(|_| unfit.note_unavailable(&"m".into(), moment(begin, 0, 5)));
+        assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(65)));
+    }
+
+    #[test]
+    fn names_of_callers_do_not_fill_memory() {
+        let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
+        (0..1000)
+            .for_each(|number| unfit.note_unavailable(&format!("m{number}").into(), moment(begin, number, number)));
+        assert_eq!(unfit.0.len(), MODELS_MAX);
+        assert!(unfit.is_cooling_down(Some("m999"), begin + Duration::from_secs(1000)), "the newest is kept");
+    }
+}

@@ -1,0 +1,46 @@
+//! Waiting requests grouped by their needs: one verdict holds for all requests of a group, however many there are.
+
+use std::collections::HashMap;
+
+use super::pool::AccountRequirements;
+
+/// The distinct needs of the waiting requests, with the number of requests for each.
+#[derive(Debug, Default)]
+pub(super) struct WaiterKinds {
+    ids: HashMap<AccountRequirements, u64>,
+    waiting: HashMap<u64, (AccountRequirements, usize)>,
+    last_id: u64,
+}
+
+// === impl WaiterKinds ===
+
+impl WaiterKinds {
+    /// Adds a waiting request of this kind, and returns the id of the kind. The session is not part of a kind, because
+    /// it only decides which of several accounts is preferred.
+    pub(super) fn add(&mut self, kind: AccountRequirements) -> u64 {
+        if let Some(id) = self.ids.get(&kind) {
+            self.waiting.entry(*id).and_modify(|(_, count)| *count += 1);
+            return *id;
+        }
+        self.last_id += 1;
+        self.ids.insert(kind.clone(), self.last_id);
+        self.waiting.insert(self.last_id, (kind, 1));
+        self.last_id
+    }
+
+    /// Removes a waiting request of this kind.
+    pub(super) fn remove(&mut self, id: u64) {
+        let Some((kind, count)) = self.waiting.get_mut(&id) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.ids.remove(kind);
+            self.waiting.remove(&id);
+        }
+    }
+
+    /// Returns the kinds of waiting requests for which `of` is true; `None` if there are none.
+    pub(super) fn matching(&self, mut matches: impl FnMut(&AccountRequirements) -> bool) -> Option<Vec<u64>> {
+        let found: Vec<u64> = self.waiting.iter().filter(|(_, (kind, _))| matches(kind)).map(|(id, _)| *id).collect();
+        (!found.is_empty()).then_some(found)
+    }
+}

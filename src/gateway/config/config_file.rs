@@ -1,0 +1,306 @@
+//! Reads the file: TOML with positions, checked against the schema of the settings.
+//!
+//! Decides whether names and types are right, and keeps the location of each setting. Invalid parts are removed before
+//! the types read the rest, so that one pass finds every problem.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use schemars::schema::{InstanceType, ObjectValidation, Schema, SchemaObject, SingleOrVec};
+use serde::Deserialize as _;
+use toml::Spanned;
+use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
+
+use super::problem::{ConfigLocation, ConfigPosition, ConfigProblem, did_you_mean};
+use super::raw::RawConfig;
+use super::schema;
+
+/// The settings of a file and the location of each.
+#[derive(Debug, Default)]
+pub(super) struct ConfigFile {
+    pub(super) raw: RawConfig,
+    /// The problems with names and types.
+    pub(super) problems: Vec<ConfigProblem>,
+    /// The folder that relative paths start from.
+    pub(super) folder: PathBuf,
+    name: String,
+    positions: BTreeMap<String, ConfigPosition>,
+    flagged: BTreeSet<String>,
+}
+
+impl ConfigFile {
+    /// Reads the text of a file; messages call the file `file`.
+    pub(super) fn parse(file: &str, text: &str) -> Self {
+        let mut reader = ConfigFileReader { text, file: Self { name: file.to_owned(), ..Self::default() } };
+        let (mut root, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            reader.report(&error.span().unwrap_or_default(), "", error.message());
+        }
+        // A tree that the parser has repaired says nothing about the intended settings.
+        if errors.is_empty() {
+            let schema = schema::flat().schema;
+            reader.check_table(root.get_mut(), &schema, "");
+            match RawConfig::deserialize(Deserializer::from(root)) {
+                Ok(raw) => reader.file.raw = raw,
+                Err(error) => reader.report(&error.span().unwrap_or_default(), "", error.message()),
+            }
+        }
+        reader.file
+    }
+
+    /// Every setting that the file contains.
+    pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
+        self.positions.keys().map(String::as_str)
+    }
+
+    /// True if the reader of the file has already reported a problem with the setting.
+    pub(super) fn is_flagged(&self, setting: &str) -> bool {
+        self.flagged.contains(setting)
+    }
+
+    /// The location of the setting, or of the nearest table that contains it.
+    pub(super) fn location(&self, setting: &str) -> ConfigLocation {
+        let mut name = setting;
+        loop {
+            if let Some(position) = self.positions.get(name) {
+                return ConfigLocation::InFile { file: self.name.clone(), position: *position };
+            }
+            match name.rfind(['.', '[']) {
+                Some(end) => name = &name[..end],
+                None => return ConfigLocation::Named(setting.to_owned()),
+            }
+        }
+    }
+}
+
+struct ConfigFileReader<'a> {
+    text: &'a str,
+    file: ConfigFile,
+}
+
+impl ConfigFileReader<'_> {
+    /// Checks the entries of a table, and removes those that are wrong.
+    fn check_table(&mut self, table: &mut DeTable<'_>, schema: &SchemaObject, path: &str) {
+        let Some(object) = schema.object.as_deref() else { return };
+        let names: Vec<(String, Range<usize>)> =
+            table.keys().map(|key| (key.get_ref().clone().into_owned(), key.span())).collect();
+        for (name, span) in &names {
+            let known = property(object, name);
+            let kept = match (known, table.get_mut(name.as_str())) {
+                (Some(schema), Some(value)) => self.check_value(value, schema, &join_path(path, name)),
+                _ => self.report_unknown(name, span, object, path),
+            };
+            if !kept {
+                table.remove(name.as_str());
+            }
+        }
+        let missing = object.required.iter().filter(|required| !names.iter().any(|(name, _)| name == *required));
+        for name in missing {
+            self.file.flagged.insert(join_path(path, name));
+            let place = self.file.location(path);
+            let problem = ConfigProblem::new(place, format!("`{name}` is missing in `{}`", table_path(path)));
+            self.file.problems.push(problem.with_setting(join_path(path, name)));
+        }
+    }
+
+    /// Checks one value; returns false if it cannot be used.
+    fn check_value(&mut self, value: &mut Spanned<DeValue<'_>>, schema: &SchemaObject, path: &str) -> bool {
+        let span = value.span();
+        self.file.positions.insert(path.to_owned(), ConfigPosition::from_offset(self.text, span.start));
+        let fault = match (matching_form(value.get_ref(), schema), value.get_mut()) {
+            (None, value) => Some(format!("is {} but must be {}", describe_value(value), describe_expected(schema))),
+            (Some(schema), DeValue::Table(table)) => {
+                self.check_table(table, schema, path);
+                None
+            }
+            (Some(schema), DeValue::Array(array)) => return self.check_array(array, schema, path),
+            (Some(_), DeValue::String(text)) => word_fault(text, schema),
+            (Some(schema), DeValue::Integer(number)) => range_fault(number, schema),
+            (Some(_), DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_)) => None,
+        };
+        let Some(fault) = fault else { return true };
+        self.file.flagged.insert(path.to_owned());
+        self.report(&span, path, &format!("`{}` {fault}", setting_name(path)));
+        false
+    }
+
+    fn check_array(&mut self, array: &mut DeArray<'_>, schema: &SchemaObject, path: &str) -> bool {
+        let Some(SingleOrVec::Single(items)) = schema.array.as_deref().and_then(|array| array.items.as_ref()) else {
+            return true;
+        };
+        let Schema::Object(items) = items.as_ref() else { return true };
+        let mut kept = true;
+        for (index, item) in array.iter_mut().enumerate() {
+            kept &= self.check_value(item, items, &format!("{path}[{index}]"));
+        }
+        kept
+    }
+
+    fn report_unknown(&mut self, name: &str, span: &Range<usize>, object: &ObjectValidation, path: &str) -> bool {
+        let known = object.properties.keys().map(String::as_str);
+        let mut advice = did_you_mean(name, known);
+        let mut place = String::new();
+        if !path.is_empty() {
+            place = format!(" in `{}`", table_path(path));
+            // In TOML a line below a table's header belongs to that table, which surprises many users.
+            if advice.is_empty() && schema::flat().schema.object().properties.contains_key(name) {
+                advice = "; it belongs at the top of the file, above the first table".to_owned();
+            }
+        }
+        self.report(span, &join_path(path, name), &format!("unknown setting `{name}`{place}{advice}"));
+        false
+    }
+
+    fn report(&mut self, span: &Range<usize>, setting: &str, message: &str) {
+        let position = ConfigPosition::from_offset(self.text, span.start);
+        let place = ConfigLocation::InFile { file: self.file.name.clone(), position };
+        self.file.problems.push(ConfigProblem::new(place, message).with_setting(setting));
+    }
+}
+
+/// The words that a setting can have, by its path without list indexes, such as `groups.delivery`.
+pub(crate) fn allowed_words(path: &str) -> Vec<String> {
+    let root = schema::flat().schema;
+    let mut schema = &root;
+    for name in path.split('.') {
+        let items = schema.array.as_deref().and_then(|array| array.items.as_ref());
+        let table = match items {
+            Some(SingleOrVec::Single(item)) => as_object(item),
+            _ => Some(schema),
+        };
+        let Some(found) = table.and_then(|table| property(table.object.as_deref()?, name)) else { return Vec::new() };
+        schema = found;
+    }
+    words(schema).into_iter().map(str::to_owned).collect()
+}
+
+/// The words that a schema allows, if it names them.
+fn words(schema: &SchemaObject) -> Vec<&str> {
+    let values = forms(schema).into_iter().filter_map(|form| form.enum_values.as_ref());
+    values.flatten().filter_map(serde_json::Value::as_str).collect()
+}
+
+fn property<'a>(object: &'a ObjectValidation, name: &str) -> Option<&'a SchemaObject> {
+    let schema = object.properties.get(name).or(object.additional_properties.as_deref());
+    schema.and_then(as_object)
+}
+
+fn as_object(schema: &Schema) -> Option<&SchemaObject> {
+    match schema {
+        Schema::Object(object) => Some(object),
+        Schema::Bool(_) => None,
+    }
+}
+
+/// The forms that a schema allows: the schema itself, or each of its alternatives.
+fn forms(schema: &SchemaObject) -> Vec<&SchemaObject> {
+    let alternatives = schema.subschemas.as_deref().and_then(|sub| sub.one_of.as_ref().or(sub.any_of.as_ref()));
+    match alternatives {
+        Some(alternatives) => alternatives.iter().filter_map(as_object).flat_map(forms).collect(),
+        None => vec![schema],
+    }
+}
+
+/// The form that a value takes. If several tables are allowed, their names tell them apart.
+fn matching_form<'a>(value: &DeValue<'_>, schema: &'a SchemaObject) -> Option<&'a SchemaObject> {
+    let forms = forms(schema);
+    let several = forms.len() > 1;
+    forms.into_iter().find(|form| {
+        let typed = form.instance_type.as_ref().is_some_and(|types| types.contains(&instance_type(value)));
+        let named = || match (value, form.object.as_deref()) {
+            (DeValue::Table(table), Some(object)) => {
+                table.len() == object.required.len()
+                    && object.required.iter().all(|name| table.contains_key(name.as_str()))
+            }
+            _ => true,
+        };
+        typed && (!several || named())
+    })
+}
+
+fn instance_type(value: &DeValue<'_>) -> InstanceType {
+    match value {
+        DeValue::String(_) | DeValue::Datetime(_) => InstanceType::String,
+        DeValue::Integer(_) => InstanceType::Integer,
+        DeValue::Float(_) => InstanceType::Number,
+        DeValue::Boolean(_) => InstanceType::Boolean,
+        DeValue::Array(_) => InstanceType::Array,
+        DeValue::Table(_) => InstanceType::Object,
+    }
+}
+
+/// The problem with a string that must be one of a fixed set of values.
+fn word_fault(text: &str, schema: &SchemaObject) -> Option<String> {
+    let allowed = words(schema);
+    if allowed.is_empty() || allowed.contains(&text) {
+        return None;
+    }
+    Some(format!("must be {}, not \"{text}\"{}", one_of(&allowed), did_you_mean(text, allowed.iter().copied())))
+}
+
+fn range_fault(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String> {
+    let bounds = schema.number.as_deref()?;
+    let (least, most) = (bounds.minimum?, bounds.maximum?);
+    let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
+    // The conversion is exact: the bounds are small.
+    #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
+    let fits = number.is_some_and(|number| (least..=most).contains(&(number as f64)));
+    (!fits).then(|| format!("must be from {least} to {most}"))
+}
+
+/// The description of the allowed values in a message.
+fn describe_expected(schema: &SchemaObject) -> String {
+    if let Some(title) = schema.metadata.as_ref().and_then(|metadata| metadata.title.as_ref()) {
+        return title.clone();
+    }
+    let words = words(schema);
+    if !words.is_empty() {
+        return one_of(&words);
+    }
+    let types = match &schema.instance_type {
+        Some(SingleOrVec::Single(one)) => **one,
+        _ => return "something else".to_owned(),
+    };
+    match types {
+        InstanceType::Null => "nothing",
+        InstanceType::Boolean => "true or false",
+        InstanceType::Object => "a table",
+        InstanceType::Array => "a list",
+        InstanceType::Number => "a number",
+        InstanceType::String => "a string",
+        InstanceType::Integer => "a whole number",
+    }
+    .to_owned()
+}
+
+fn describe_value(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(true) => "true",
+        DeValue::Boolean(false) => "false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table with other names",
+    }
+}
+
+fn one_of(words: &[&str]) -> String {
+    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
+}
+
+fn join_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// The setting's own name, without the tables around it.
+fn setting_name(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// A path without list indexes: `accounts[2].api_key` becomes `accounts.api_key`.
+fn table_path(path: &str) -> String {
+    path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect::<Vec<_>>().join(".")
+}

@@ -1,0 +1,255 @@
+//! The effective settings for people: TOML, with the source of each value, and without secrets.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::{
+    AccountConfig, AccountCredentials, Config, ConnectionLimits, FilterConfig, GrantConfig, GroupConfig,
+    ImageModelSpec, ModerationConfig, OauthConfig, RetentionPeriods, SettingSource, UploadLimits, UpstreamConfig,
+    UpstreamProtocol, duration,
+};
+
+const REDACTED: &str = "[redacted]";
+
+impl Config {
+    /// Returns every setting with its value and source, in the form of the file.
+    pub(crate) fn to_annotated_toml(&self) -> String {
+        let mut printer = ConfigPrinter { config: self, text: String::new() };
+        printer.top();
+        for (index, model) in self.image_models.iter().enumerate() {
+            printer.image_model(&format!("models[{index}]"), model);
+        }
+        for (index, account) in self.accounts.iter().enumerate() {
+            printer.account(&format!("accounts[{index}]"), account);
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            printer.group(&format!("groups[{index}]"), group);
+        }
+        printer.text
+    }
+}
+
+struct ConfigPrinter<'a> {
+    config: &'a Config,
+    text: String,
+}
+
+impl ConfigPrinter<'_> {
+    fn top(&mut self) {
+        let config = self.config;
+        self.line("", "listen", &quoted(&config.listen.to_string()));
+        if let Some(listen) = &config.metrics_listen {
+            self.line("", "metrics_listen", &quoted(&listen.to_string()));
+        }
+        if let Some(url) = &config.public_url {
+            self.line("", "public_url", &quoted(url.as_str()));
+        }
+        let proxies: Vec<_> = config.trusted_proxies.networks().iter().map(ToString::to_string).collect();
+        if !proxies.is_empty() {
+            self.line("", "trusted_proxies", &list(&proxies));
+        }
+        self.line("", "data_dir", &quoted(&config.data_dir.display().to_string()));
+        if let Some(folder) = &config.skills_dir {
+            self.line("", "skills_dir", &quoted(&folder.display().to_string()));
+        }
+        self.line("", "max_keys_per_member", &config.max_keys_per_member.to_string());
+        self.line("", "drain_timeout", &quoted_duration(config.drain_timeout));
+        self.line("", "answer_deadline", &quoted_duration(config.answer_deadline));
+        self.line("", "log_format", &quoted(config.log_format.as_str()));
+        self.line("", "shutdown_delay", &quoted_duration(config.shutdown_delay));
+        if let Some(models) = &config.text_models {
+            self.line("", "text_models", &list(models));
+        }
+        if self.config.master_key.is_some() {
+            self.line("", "master_key", &quoted(REDACTED));
+        }
+        if self.config.admin_token.is_some() {
+            self.line("", "admin_token", &quoted(REDACTED));
+        }
+        let limits = config.connections;
+        if limits != ConnectionLimits::default() {
+            self.header("[connections]");
+            for (name, limit) in [("max", limits.max), ("max_per_address", limits.max_per_address)] {
+                self.optional_number("connections", name, limit);
+            }
+        }
+        self.header("[deadlines]");
+        self.line("deadlines", "connect", &quoted_duration(config.deadlines.connect));
+        self.line("deadlines", "image", &quoted_duration(config.deadlines.image));
+        self.header("[replay]");
+        self.line("replay", "orphans", &config.replay.orphans.to_string());
+        self.line("replay", "orphan_window", &quoted_duration(config.replay.orphan_window));
+        self.line("replay", "idempotency_window", &quoted_duration(config.replay.idempotency_window));
+        self.line("replay", "max_megabytes", &(config.replay.max_bytes >> 20).to_string());
+        self.uploads(&config.uploads);
+        self.retention(config.retention);
+    }
+
+    fn retention(&mut self, retention: RetentionPeriods) {
+        if retention == RetentionPeriods::default() {
+            return;
+        }
+        self.header("[retention]");
+        for (name, kept) in [("records", retention.records), ("audit", retention.audit), ("usage", retention.usage)] {
+            if let Some(kept) = kept {
+                self.line("retention", name, &quoted_duration(kept));
+            }
+        }
+    }
+
+    fn uploads(&mut self, uploads: &UploadLimits) {
+        self.header("[uploads]");
+        for (name, bytes) in [
+            ("memory_megabytes", uploads.memory),
+            ("memory_megabytes_per_key", uploads.memory_per_key),
+            ("disk_megabytes", uploads.disk),
+            ("disk_megabytes_per_key", uploads.disk_per_key),
+            ("min_free_megabytes", uploads.min_free),
+        ] {
+            self.line("uploads", name, &(bytes >> 20).to_string());
+        }
+    }
+
+    fn image_model(&mut self, path: &str, model: &ImageModelSpec) {
+        self.header("[[models]]");
+        self.line(path, "id", &quoted(&model.id));
+        if let Some(sizes) = &model.sizes {
+            self.line(path, "sizes", &list(sizes));
+        }
+        self.line(path, "qualities", &list(&model.qualities));
+        self.line(path, "formats", &list(&model.formats));
+        self.line(path, "backgrounds", &list(&model.backgrounds));
+        self.line(path, "max_images", &model.max_images.to_string());
+        self.line(path, "max_partial_images", &model.max_partial_images.to_string());
+        self.line(path, "compression", &model.compression.to_string());
+    }
+
+    fn account(&mut self, path: &str, account: &AccountConfig) {
+        self.header("[[accounts]]");
+        self.line(path, "name", &quoted(&account.name));
+        self.line(path, "kind", &quoted(account.upstream.kind()));
+        if let UpstreamConfig::Api(endpoint) = &account.upstream {
+            self.line(path, "protocol", &quoted(endpoint.protocol.as_str()));
+            if endpoint.protocol == UpstreamProtocol::Responses {
+                self.line(path, "host_model", &quoted(&endpoint.host_model));
+            }
+            self.line(path, "base_url", &quoted(&endpoint.base_url.to_string()));
+            match &endpoint.credentials {
+                AccountCredentials::ApiKey(_) => self.line(path, "api_key", &quoted(REDACTED)),
+                AccountCredentials::Oauth(oauth) => self.oauth(path, oauth),
+            }
+        }
+        self.line(path, "tier", &quoted(account.tier.as_str()));
+        self.line(path, "groups", &list(&account.groups));
+        self.line(path, "priority", &account.priority.to_string());
+        self.line(path, "concurrency", &account.concurrency.to_string());
+        self.line(path, "large_concurrency", &account.large_concurrency.to_string());
+        if let UpstreamConfig::Api(endpoint) = &account.upstream
+            && !endpoint.headers.is_empty()
+        {
+            self.line(path, "headers", &headers(&endpoint.headers));
+        }
+    }
+
+    fn oauth(&mut self, path: &str, oauth: &OauthConfig) {
+        self.line(path, "token_url", &quoted(&oauth.token_url.to_string()));
+        self.line(path, "grant", &quoted(oauth.grant.as_str()));
+        if let GrantConfig::RefreshToken(_) = oauth.grant {
+            self.line(path, "refresh_token", &quoted(REDACTED));
+        }
+        self.optional(path, "client_id", oauth.client_id.as_deref());
+        if oauth.client_secret.is_some() {
+            self.line(path, "client_secret", &quoted(REDACTED));
+            self.line(path, "client_auth", &quoted(oauth.client_auth.as_str()));
+        }
+        self.optional(path, "scope", oauth.scope.as_deref());
+        self.optional(path, "audience", oauth.audience.as_deref());
+    }
+
+    fn group(&mut self, path: &str, group: &GroupConfig) {
+        self.header("[[groups]]");
+        self.line(path, "name", &quoted(&group.name));
+        self.line(path, "delivery", &quoted(group.delivery.as_str()));
+        self.line(path, "image_deadline", &quoted_duration(group.deadlines.image));
+        self.line(path, "fallback", &quoted(group.fallback.as_str()));
+        self.line(path, "inject_image_tool", &group.inject_image_tool.to_string());
+        for (name, list_of) in [("text_models", &group.text_models), ("tools", &group.tools)] {
+            list_of.iter().for_each(|words| self.line(path, name, &list(words)));
+        }
+        let FilterConfig { words, patterns, moderation } = &group.filter;
+        if words.is_empty() && patterns.is_empty() && moderation.is_none() {
+            return;
+        }
+        let path = format!("{path}.filter");
+        self.header("[groups.filter]");
+        self.line(&path, "words", &list(words));
+        self.line(&path, "patterns", &list(patterns));
+        if let Some(moderation) = moderation {
+            self.moderation(&format!("{path}.moderation"), moderation);
+        }
+    }
+
+    fn moderation(&mut self, path: &str, moderation: &ModerationConfig) {
+        self.header("[groups.filter.moderation]");
+        self.line(path, "base_url", &quoted(&moderation.base_url.to_string()));
+        if moderation.api_key.is_some() {
+            self.line(path, "api_key", &quoted(REDACTED));
+        }
+        self.line(path, "model", &quoted(&moderation.model));
+        self.line(path, "on_error", &quoted(moderation.on_error.as_str()));
+        self.line(path, "timeout", &quoted_duration(moderation.timeout));
+    }
+
+    fn optional(&mut self, path: &str, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.line(path, name, &quoted(value));
+        }
+    }
+
+    fn optional_number(&mut self, path: &str, name: &str, value: Option<usize>) {
+        if let Some(value) = value {
+            self.line(path, name, &value.to_string());
+        }
+    }
+
+    fn header(&mut self, header: &str) {
+        self.text.push('\n');
+        self.text.push_str(header);
+        self.text.push('\n');
+    }
+
+    fn line(&mut self, path: &str, name: &str, value: &str) {
+        let setting = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let source = match self.config.sources.get(&setting).copied().unwrap_or_default() {
+            SettingSource::Default => "default",
+            SettingSource::File => "file",
+            SettingSource::Environment(name) | SettingSource::Flag(name) => name,
+        };
+        // Writing into a string cannot fail.
+        let _ = writeln!(self.text, "{:40} # {source}", format!("{name} = {value}"));
+    }
+}
+
+fn headers(map: &HeaderMap) -> String {
+    let value = |value: &http::HeaderValue| {
+        if value.is_sensitive() { REDACTED.to_owned() } else { String::from_utf8_lossy(value.as_bytes()).into_owned() }
+    };
+    let mut entries: Vec<String> =
+        map.iter().map(|(name, text)| format!("{} = {}", quoted(name.as_str()), quoted(&value(text)))).collect();
+    entries.sort();
+    format!("{{ {} }}", entries.join(", "))
+}
+
+fn list(words: &[String]) -> String {
+    format!("[{}]", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "))
+}
+
+fn quoted_duration(period: Duration) -> String {
+    quoted(&duration::format(period))
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

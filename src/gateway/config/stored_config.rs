@@ -1,0 +1,286 @@
+//! Accounts and groups of the store: the same settings as in the file, checked in the same way.
+//!
+//! The settings are written as the table that they would be in the file, so that there is one reader and one list of
+//! settings.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::config_file::ConfigFile;
+use super::host_environment::{HostEnvironment, Platform};
+use super::problem::{ConfigLocation, ConfigProblem};
+use super::raw::SecretSource;
+use super::resolve::{ConfigLayers, resolve_account, resolve_group};
+use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, address, pattern};
+
+/// The settings that hold a secret. So does every secret header, under `headers.` and its name.
+const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
+const HEADER: &str = "headers.";
+/// The prefix of the path of each setting in the table that is written.
+const ACCOUNT_TABLE: &str = "accounts[0].";
+const GROUP_TABLE: &str = "groups[0].";
+
+/// A variable that a group of the store names must have this word in its name, which says that the secret is for this
+/// purpose. With any other name, every secret of the machine could be sent to an address of the caller's choice.
+const MODERATION_VARIABLE: &str = "MODERATION";
+/// The lists of a group, which forms show line by line.
+const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/patterns"];
+const MODERATION_KEY: &str = "/filter/moderation/api_key";
+const MODERATION_ADDRESS: &str = "/filter/moderation/base_url";
+const PATTERNS: &str = "/filter/patterns";
+/// The maximum number of patterns of a group of the store (ours).
+const PATTERNS_MAX: usize = 256;
+
+/// Builds an account from its settings as JSON, named as in `[[accounts]]`, and its secrets by the setting they belong
+/// to.
+///
+/// The account may name groups that do not exist yet: groups come and go without the account.
+///
+/// # Errors
+///
+/// Returns all problems with the settings and secrets.
+pub(crate) fn account_from_json(
+    name: &str,
+    settings: &str,
+    secrets: BTreeMap<String, String>,
+) -> Result<AccountConfig, Vec<ConfigProblem>> {
+    let place = ConfigLocation::Named(format!("account {name}"));
+    let wrong = |message: String| vec![ConfigProblem::new(place.clone(), message)];
+    let fields = serde_json::from_str(settings);
+    let mut fields: Map<String, Value> =
+        fields.map_err(|error| wrong(format!("the settings are not a JSON object: {error}")))?;
+    if let Some(field) = misplaced_secret(&fields) {
+        return Err(wrong(format!("`{field}` is a secret and must not be part of the settings")));
+    }
+    fields.retain(|_, value| !value.is_null());
+    fields.insert("name".to_owned(), name.into());
+    for field in secrets.keys() {
+        insert_secret_reference(&mut fields, field);
+    }
+    let layers = layers_of_tables(&place, &json!({ "accounts": [fields] }))?;
+    resolve_account(&layers, &SecretEnvironment(secrets))
+        .map_err(|problems| relocate_problems(problems, &place, ACCOUNT_TABLE))
+}
+
+/// Builds a group from its settings as JSON, named as in `[[groups]]`, beside these settings. The group names the
+/// variables of its secrets; without a host environment they need not be present.
+///
+/// # Errors
+///
+/// Returns all problems with the settings.
+pub(crate) fn group_from_json(
+    config: &Config,
+    name: &str,
+    policy: &Map<String, Value>,
+    host: Option<&dyn HostEnvironment>,
+) -> Result<GroupConfig, Vec<ConfigProblem>> {
+    let place = ConfigLocation::Named(format!("group {name}"));
+    let mut fields = policy.clone();
+    without_nulls(&mut fields);
+    let mut problems = store_restrictions(config, &fields);
+    // The store is less strict about names than the file is.
+    if fields.insert("name".to_owned(), DEFAULT_GROUP.into()).is_some() {
+        problems.push(ConfigProblem::for_setting("name", "is not a setting of a policy"));
+    }
+    if !problems.is_empty() {
+        return Err(relocate_problems(problems, &place, ""));
+    }
+    let layers = layers_of_tables(&place, &json!({ "groups": [fields] }))?;
+    let nothing = SecretEnvironment(BTreeMap::new());
+    let group = resolve_group(&layers, config, (host.unwrap_or(&nothing), host.is_none()));
+    let group = group.map_err(|problems| relocate_problems(problems, &place, GROUP_TABLE))?;
+    Ok(GroupConfig { name: name.to_owned(), ..group })
+}
+
+/// Removes every field that is `null`, which stands for an absent field.
+pub(super) fn without_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    fields.values_mut().filter_map(Value::as_object_mut).for_each(without_nulls);
+}
+
+/// The settings of a group that are allowed in the file, which the operator writes, but not in the store.
+fn store_restrictions(config: &Config, policy: &Map<String, Value>) -> Vec<ConfigProblem> {
+    let policy = Value::Object(policy.clone());
+    let mut problems = Vec::new();
+    for list in LISTS {
+        let items = policy.pointer(list).and_then(Value::as_array).into_iter().flatten().enumerate();
+        for (index, _) in items.filter(|(_, item)| item.as_str().is_some_and(|text| text.contains(['\n', '\r']))) {
+            let setting = format!("{}[{index}]", list.trim_start_matches('/').replace('/', "."));
+            problems.push(ConfigProblem::for_setting(&setting, "contains a line break"));
+        }
+    }
+    problems.extend(pattern_limit_problem(&policy));
+    let source = policy.pointer(MODERATION_KEY).and_then(Value::as_object);
+    let fault = match source.map(|source| (source.get("env").and_then(Value::as_str), source.contains_key("file"))) {
+        Some((_, true)) => Some("names a file of the gateway, which is allowed only in the settings file"),
+        Some((Some(variable), _)) if !variable.contains(MODERATION_VARIABLE) => Some(
+            "must name a variable whose name contains `MODERATION`, so that no other secret of the gateway is sent",
+        ),
+        Some((Some(variable), _)) => {
+            let address = policy.pointer(MODERATION_ADDRESS).and_then(Value::as_str);
+            let address = address.and_then(|text| address::base_url(text, true).ok());
+            let is_of_another = config.sends_secret_elsewhere(variable, address.as_ref());
+            is_of_another.then_some("names a secret that the settings file uses for another address")
+        }
+        _ => None,
+    };
+    problems.extend(fault.map(|fault| ConfigProblem::for_setting("filter.moderation.api_key", fault)));
+    problems
+}
+
+/// The problem if the patterns would take too long to compile: each reload of a policy compiles those of all groups.
+fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
+    let patterns = policy.pointer(PATTERNS).and_then(Value::as_array)?;
+    let fault = if patterns.len() > PATTERNS_MAX {
+        format!("may contain at most {PATTERNS_MAX} patterns")
+    } else if !pattern::fit_together(patterns.iter().filter_map(Value::as_str)) {
+        "are together too large when compiled; use fewer patterns or smaller repetitions".to_owned()
+    } else {
+        return None;
+    };
+    Some(ConfigProblem::for_setting("filter.patterns", &fault))
+}
+
+/// The config layers with the tables that these settings would be in the file.
+fn layers_of_tables(place: &ConfigLocation, tables: &Value) -> Result<ConfigLayers, Vec<ConfigProblem>> {
+    let text = toml::to_string(tables);
+    let text =
+        text.map_err(|error| vec![ConfigProblem::new(place.clone(), format!("the settings cannot be read: {error}"))])?;
+    Ok(ConfigLayers::default().with_file(ConfigFile::parse("", &text)))
+}
+
+/// Moves the problems to another place: the operator has never seen the lines of the generated table.
+fn relocate_problems(problems: Vec<ConfigProblem>, place: &ConfigLocation, table: &str) -> Vec<ConfigProblem> {
+    let mut problems: Vec<ConfigProblem> =
+        problems.into_iter().map(|problem| problem.with_location(place.clone()).with_relative_setting(table)).collect();
+    problems.sort();
+    problems
+}
+
+/// A secret or a reference to one among the settings: a setting could make the server read and send any secret.
+fn misplaced_secret(fields: &Map<String, Value>) -> Option<String> {
+    let secret = SECRETS.into_iter().find(|field| fields.contains_key(*field)).map(str::to_owned);
+    let header = || {
+        let headers = fields.get("headers")?.as_object()?;
+        headers.iter().find(|(_, value)| value.is_object()).map(|(name, _)| format!("{HEADER}{name}"))
+    };
+    secret.or_else(header)
+}
+
+/// Puts a reference to the secret at the place that the setting has in the file.
+fn insert_secret_reference(fields: &mut Map<String, Value>, field: &str) {
+    let source = json!({ "env": field });
+    let Some(header) = field.strip_prefix(HEADER) else {
+        fields.insert(field.to_owned(), source);
+        return;
+    };
+    let headers = fields.entry("headers").or_insert_with(|| json!({}));
+    // Headers that are no table are reported as such.
+    if let Some(headers) = headers.as_object_mut() {
+        headers.insert(header.to_owned(), source);
+    }
+}
+
+/// Secrets that were handed over, in place of an environment that holds nothing else.
+struct SecretEnvironment(BTreeMap<String, String>);
+
+impl HostEnvironment for SecretEnvironment {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        self.0.get(name).map(OsString::from)
+    }
+
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn platform(&self) -> Platform {
+        Platform::Unix
+    }
+
+    fn describe_source(&self, _: &SecretSource) -> String {
+        ConfigSecret::STORE_SOURCE.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::config::{AccountCredentials, GrantConfig, UpstreamConfig};
+
+    fn secrets(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[track_caller]
+    fn check(settings: &str, secrets_given: &[(&str, &str)], expected: &[&str]) {
+        let problems = account_from_json("kept", settings, secrets(secrets_given)).map(|account| account.name);
+        let printed: Vec<String> = problems.unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(printed, expected, "{settings}");
+    }
+
+    #[test]
+    fn a_kept_account_has_the_settings_of_one_in_the_file() {
+        let settings = r#"{"kind": "api_key", "base_url": "https://a.example/v1/", "tier": "free", "priority": 3,
+            "groups": ["not-there-yet"], "headers": {"x-project": "p"}, "protocol": null}"#;
+        let account =
+            account_from_json("kept", settings, secrets(&[("api_key", "sk-kept"), ("headers.x-api-key", "hidden")]));
+        let account = account.unwrap();
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
+        assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-kept"));
+        assert_eq!(endpoint.base_url.to_string(), "https://a.example/v1");
+        assert_eq!(
+            (&endpoint.headers["x-project"], &endpoint.headers["x-api-key"]),
+            (&"p".parse().unwrap(), &"hidden".parse().unwrap())
+        );
+        assert_eq!((account.name.as_str(), account.priority, account.implicit), ("kept", 3, false));
+        assert_eq!(account.groups, ["not-there-yet"]);
+        let seen = format!("{account:?}");
+        assert!(!seen.contains("sk-kept") && !seen.contains("hidden"), "{seen}");
+    }
+
+    #[test]
+    fn a_kept_account_can_fetch_tokens() {
+        let settings = r#"{"kind": "oauth", "base_url": "https://a.example", "token_url": "https://a.example/token",
+            "grant": "refresh_token"}"#;
+        let account = account_from_json("kept", settings, secrets(&[("refresh_token", "r1")])).unwrap();
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
+        let AccountCredentials::Oauth(oauth) = &endpoint.credentials else { panic!("tokens") };
+        assert!(matches!(&oauth.grant, GrantConfig::RefreshToken(token) if token.expose() == "r1"));
+    }
+
+    #[test]
+    fn every_problem_of_a_kept_account_is_reported_without_places_nobody_has_seen() {
+        check(
+            r#"{"kind": "api_key", "base_url": "http://a.example", "concurrency": 0, "bas": 1}"#,
+            &[("api_key", "line\nbreak"), ("token", "t")],
+            &[
+                "account kept: `api_key` contains a character that is not allowed in a header (store)",
+                "account kept: `base_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
+                "account kept: `concurrency` must be from 1 to 10000",
+                "account kept: unknown setting `bas` in `accounts`",
+                "account kept: unknown setting `token` in `accounts`",
+            ],
+        );
+        check(
+            "[]",
+            &[],
+            &[
+                "account kept: the settings are not a JSON object: invalid type: sequence, expected a map at line 1 column 0",
+            ],
+        );
+    }
+
+    #[test]
+    fn settings_of_a_kept_account_cannot_make_the_server_read_its_own_secrets() {
+        let secret = |field: &str| format!("account kept: `{field}` is a secret and must not be part of the settings");
+        let base = r#""kind": "api_key", "base_url": "https://a.example""#;
+        check(&format!(r#"{{{base}, "api_key": {{"env": "HOME"}}}}"#), &[], &[&secret("api_key")]);
+        check(&format!(r#"{{{base}, "refresh_token": "literal"}}"#), &[], &[&secret("refresh_token")]);
+        let header = format!(r#"{{{base}, "headers": {{"x-key": {{"file": "/etc/passwd"}}}}}}"#);
+        check(&header, &[("api_key", "k")], &[&secret("headers.x-key")]);
+    }
+}

@@ -1,0 +1,73 @@
+//! The admin token of the settings, and the check of a presented one.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+
+use crate::gateway::config::ConfigSecret;
+use crate::gateway::keys::{self, BearerSecretKind};
+
+/// The admin token, kept only as a hash. The token is long and random, so a fast hash suffices.
+pub(super) struct ConfigAdminToken([u8; 32]);
+
+/// The admin token has the form of a key or of a user's admin token, so that one could be mistaken for the other.
+#[derive(Debug, thiserror::Error)]
+#[error("`admin_token` has the form of {what} ({found}); make another one, as `openssl rand -hex 32` does")]
+pub(crate) struct AdminTokenError {
+    what: &'static str,
+    found: String,
+}
+
+// === impl ConfigAdminToken ===
+
+impl ConfigAdminToken {
+    pub(super) fn new(secret: &ConfigSecret) -> Result<Self, AdminTokenError> {
+        for (kind, what) in
+            [(BearerSecretKind::Key, "a caller's key"), (BearerSecretKind::AdminToken, "a user's admin token")]
+        {
+            if keys::BearerSecret::parse(kind, secret.expose().as_bytes()).is_some() {
+                return Err(AdminTokenError { what, found: secret.source().to_owned() });
+            }
+        }
+        Ok(Self(sha256(secret.expose().as_bytes())))
+    }
+
+    /// Returns true if the presented text is the token. Takes the same time whichever byte differs.
+    pub(super) fn matches(&self, presented: &[u8]) -> bool {
+        verify_slices_are_equal(&self.0, &sha256(presented)).is_ok()
+    }
+}
+
+fn sha256(text: &[u8]) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, text).as_ref());
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+    fn token(text: &str) -> Result<ConfigAdminToken, AdminTokenError> {
+        ConfigAdminToken::new(&ConfigSecret::new(text.to_owned(), "environment variable `ADMIN`"))
+    }
+
+    #[test]
+    fn only_the_token_itself_lets_in() {
+        let token = token(TOKEN).unwrap();
+        assert!(token.matches(TOKEN.as_bytes()));
+        let other = TOKEN.replace('f', "e");
+        for wrong in ["", &TOKEN[1..], &TOKEN.to_uppercase(), &format!("{TOKEN} "), &other] {
+            assert!(!token.matches(wrong.as_bytes()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_a_caller_is_no_admin_token_and_is_not_repeated() {
+        let key = "sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
+        let refused = token(key).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("`ADMIN`") && !refused.contains("abcdefghijkl"), "{refused}");
+        assert!(token("sk-img-but-not-the-form-of-one-of-our-keys").is_ok());
+    }
+}

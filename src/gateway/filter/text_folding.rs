@@ -1,0 +1,137 @@
+//! Converts text as written to text as read: one spelling for all the ways to write the same letters.
+//!
+//! The module decides which characters are invisible, and which differences between letters do not count. It must not
+//! know words. Each removed difference can cost a rule its match or give it a wrong one, so only differences that a
+//! reader does not see, or ignores, are removed.
+
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::decompose_compatible;
+
+use super::letter_forms;
+
+/// The replacement for an invisible character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InvisibleReplacement {
+    /// Nothing: the character was inside a word.
+    Nothing,
+    /// A space: the character was between two words.
+    Space,
+}
+
+/// Returns the readings of a text: one, or two if the text contains an invisible character.
+pub(super) fn normalized_readings(text: &str) -> Vec<String> {
+    let mut readings = vec![normalize(text, InvisibleReplacement::Nothing)];
+    if text.chars().any(is_invisible) {
+        readings.push(normalize(text, InvisibleReplacement::Space));
+    }
+    readings
+}
+
+/// Returns the one reading of a rule.
+pub(super) fn normalize_rule(text: &str) -> String {
+    normalize(text, InvisibleReplacement::Nothing)
+}
+
+fn normalize(text: &str, replacement: InvisibleReplacement) -> String {
+    let mut read = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_ascii_graphic() {
+            read.push(letter.to_ascii_lowercase());
+        } else if is_invisible(letter) {
+            if replacement == InvisibleReplacement::Space {
+                push_space(&mut read);
+            }
+        } else if letter.is_whitespace() || letter.is_control() {
+            push_space(&mut read);
+        } else {
+            decompose_compatible(letter_forms::plain_form(letter), |part| read_letter(part, &mut read));
+        }
+    }
+    // Syllables and vowel signs of other scripts are composed again: rules are written that way.
+    if read.is_ascii() { read } else { read.nfc().collect() }
+}
+
+/// Reads one letter of a decomposition.
+fn read_letter(letter: char, read: &mut String) {
+    if letter.is_whitespace() {
+        push_space(read);
+    } else {
+        // First upper case, then lower case: letters that differ only in one direction become equal.
+        let folded = letter.to_uppercase().flat_map(char::to_lowercase);
+        read.extend(folded.filter(|letter| !is_accent(*letter)).map(letter_forms::without_marks));
+    }
+}
+
+fn push_space(read: &mut String) {
+    if !read.ends_with(' ') {
+        read.push(' ');
+    }
+}
+
+/// True for zero-width, joining, direction, variation and tag characters, and the soft hyphen.
+const fn is_invisible(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// True for marks that can be placed over any letter. The vowel signs of many scripts are not such marks.
+const fn is_accent(letter: char) -> bool {
+    matches!(letter,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(normalized_readings(text), expected, "{}", text.escape_unicode());
+    }
+
+    #[test]
+    fn the_ways_to_write_the_same_letters_are_read_alike() {
+        for text in [
+            "Example",
+            "ＥＸＡＭＰＬＥ",
+            "𝐞𝓍𝖆𝚖𝗽𝑙𝕖",
+            "ⓔⓧⓐⓜⓟⓛⓔ",
+            "🅴🆇🅰🅼🅿🅻🅴",
+            "éxâmplè",
+            "e\u{301}x\u{336}a\u{302}mple",
+            "ᴇxᴀᴍᴘʟᴇ",
+        ] {
+            check(text, &["example"]);
+        }
+        check("STRASSE", &["strasse"]);
+        check("Straße ﬁn ΟΔΟΣ οδος ſo İi ıI", &["strasse fin οδοσ οδοσ so ii ii"]);
+        check("Ёлка й е\u{308}лка и\u{306}", &["елка и елка и"]);
+        check("Łódź Tiếng Việt Ørsted", &["lodz tieng viet orsted"]);
+        check("ñşộứžł ţũŵŷźƀ ＡＺ～ 𝒜𝔷𝟘𝟿 ℂℊℋ ⒜ⓩ", &["nsouzl tuwyzb az~ az09 cgh az"]);
+        check("æœ÷×漢 がガ", &["æœ÷×漢 がガ"]);
+    }
+
+    #[test]
+    fn spaces_and_line_ends_are_one_space() {
+        check("a \t\r\n\u{a0}\u{3000}\u{2003}b\u{0}c", &["a b c"]);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_nothing_or_a_space() {
+        for unseen in "\u{200b}\u{200d}\u{feff}\u{ad}\u{2060}\u{202e}\u{fe0f}\u{e0041}\u{3164}\u{180e}".chars() {
+            check(&format!("one{unseen}two"), &["onetwo", "one two"]);
+        }
+    }
+
+    #[test]
+    fn signs_that_are_part_of_a_word_stay() {
+        for text in ["क्षेत्र", "ภาษาไทย", "한국어", "漢字かな", "שָׁלוֹם", "العربية"]
+        {
+            check(text, &[text]);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Makes one call to one account, until an image has begun in its answer.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::attempt_context::AttemptContext;
+use super::attempt_deadlines::AttemptDeadlines;
+use super::fan_out_progress::FanOutProgress;
+use crate::gateway::accounts::Lease;
+use crate::gateway::relay::{
+    AnswerTimeouts, AnswerUsage, ProofError, ProvenAnswer, RequestedAnswer, RequestedResponse, SpooledImageError,
+    UnprovenAnswer,
+};
+use crate::gateway::rules::{Job, ResponseJob, TaskRef};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass, classify_imageless_answer};
+use crate::tables;
+
+/// The word for a quality that the model chooses.
+const AUTO_QUALITY: &str = "auto";
+
+/// A call that gave no image, and the tokens that were charged all the same.
+pub(super) struct FailedCall {
+    pub(super) failure: AttemptFailure,
+    pub(super) usage: Option<AnswerUsage>,
+}
+
+/// A call whose answer holds an image.
+pub(super) struct ProvenCall {
+    pub(super) proven: ProvenAnswer,
+    /// True if the simulator drew the image.
+    pub(super) is_simulated: bool,
+    /// The upstream's id of the call.
+    pub(super) request_id: Option<String>,
+}
+
+/// Makes the call. A call that is still in flight when the gateway stops is given up; it may have been paid for.
+pub(super) async fn make_call(
+    context: AttemptContext<'_>,
+    lease: &Lease,
+    task: TaskRef<'_>,
+    fan_out: Option<&FanOutProgress>,
+    deadlines: &AttemptDeadlines,
+) -> Result<ProvenCall, FailedCall> {
+    tokio::select! {
+        biased;
+        made = call_until_image(context, lease, task, fan_out, deadlines) => made,
+        () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
+    }
+}
+
+async fn call_until_image(
+    context: AttemptContext<'_>,
+    lease: &Lease,
+    task: TaskRef<'_>,
+    fan_out: Option<&FanOutProgress>,
+    deadlines: &AttemptDeadlines,
+) -> Result<ProvenCall, FailedCall> {
+    let AttemptDeadlines { max_silence, complete_by: end, .. } = *deadlines;
+    let mut given_up = pin!(context.call_given_up(deadlines, fan_out));
+    let reply = tokio::select! {
+        biased;
+        reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
+        () = given_up.as_mut() => return Err(AttemptFailure::new(FailureClass::X, FailureCause::Timeout).into()),
+    };
+    // If the wait for a whole image is shorter than the idle time, it also limits the wait for the rest of one.
+    let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
+    let timeouts = AnswerTimeouts { idle, event_idle: max_silence, deadline: end };
+    let (simulated, request_id) = (reply.is_simulated, reply.request_id);
+    let is_fan_out = fan_out.is_some();
+    let mut proof = match task {
+        TaskRef::Images(job) if reply.is_from_image_tool => {
+            UnprovenAnswer::for_image_tool(reply.body, requested_answer(job, is_fan_out), timeouts)
+        }
+        TaskRef::Images(job) => UnprovenAnswer::for_images(reply.body, requested_answer(job, is_fan_out), timeouts),
+        TaskRef::Response(job) => UnprovenAnswer::for_response(reply.body, requested_response(job), timeouts),
+    };
+    let mut proof_result = tokio::select! {
+        biased;
+        sought = proof.read_until_proven() => sought,
+        () = given_up => Err(ProofError::Timeout),
+    };
+    // An image that has begun may wait only for the bytes that state its format.
+    if matches!(proof_result, Err(ProofError::Timeout)) && proof.has_begun() {
+        proof_result = proof.read_until_proven().await;
+    }
+    let failed_call = match proof_result {
+        Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), is_simulated: simulated, request_id }),
+        Err(without) => classify_proof_error(without),
+    };
+    let mut lost = if matches!(task, TaskRef::Response(_)) { blame_model_on_caller(failed_call) } else { failed_call };
+    lost.failure.request_id = request_id;
+    Err(lost)
+}
+
+/// Blames a missing model of a response on the caller, who chose it.
+fn blame_model_on_caller(mut failed_call: FailedCall) -> FailedCall {
+    if failed_call.failure.cause == FailureCause::NotOffered {
+        failed_call.failure.cause = FailureCause::UnknownModel;
+    }
+    failed_call
+}
+
+/// Classifies an answer without an image.
+fn classify_proof_error(error: ProofError) -> FailedCall {
+    match error {
+        ProofError::NoImage(without) => {
+            let usage = without.usage.filter(|usage| usage.total > 0);
+            FailedCall { failure: classify_imageless_answer(&without.members, without.has_image_substitute), usage }
+        }
+        ProofError::Malformed => ambiguous_failure(FailureCause::NoImage),
+        ProofError::Broken => ambiguous_failure(FailureCause::Broken),
+        ProofError::Timeout => ambiguous_failure(FailureCause::Timeout),
+    }
+}
+
+/// Classifies an image that had begun and is not there: it may well be paid for.
+pub(super) fn classify_spool_error(error: SpooledImageError) -> FailedCall {
+    match error {
+        SpooledImageError::Broken(broken, usage) => {
+            tracing::warn!(
+                error = &broken as &dyn std::error::Error,
+                "one of several images was not received completely"
+            );
+            FailedCall { usage, ..ambiguous_failure(FailureCause::Broken) }
+        }
+        SpooledImageError::Disk(kind, usage) => {
+            tracing::error!(%kind, "one of several images could not be stored on disk");
+            FailedCall { usage, ..ambiguous_failure(FailureCause::SpoolFailed) }
+        }
+    }
+}
+
+fn ambiguous_failure(cause: FailureCause) -> FailedCall {
+    FailedCall::from(AttemptFailure::new(FailureClass::X, cause).with_status(200))
+}
+
+impl From<AttemptFailure> for FailedCall {
+    fn from(failure: AttemptFailure) -> Self {
+        Self { failure, usage: None }
+    }
+}
+
+fn requested_response(job: &ResponseJob) -> RequestedResponse {
+    RequestedResponse { model: job.model().to_owned(), stream: job.is_stream(), now: job.received_at().timestamp() }
+}
+
+/// Returns the parts of the request that the answer repeats.
+pub(super) fn requested_answer(job: &Job, is_fan_out: bool) -> RequestedAnswer {
+    RequestedAnswer {
+        model: job.model().to_owned(),
+        prompt: job.prompt().to_owned(),
+        count: usize::try_from(job.count()).unwrap_or(1),
+        partials: job.partial_images(),
+        event_prefix: job.event_prefix(),
+        stream: job.is_stream(),
+        is_single_element: is_fan_out,
+        quality: job.quality().filter(|quality| *quality != AUTO_QUALITY).map(str::to_owned),
+        size: job.size().exact().map(|size| size.to_string()),
+        output_format: job.format().as_str(),
+        now: job.received_at().timestamp(),
+    }
+}

@@ -1,0 +1,75 @@
+//! The caller of a job and its fallback policy, as the attempts of the job need them.
+
+use std::future::pending;
+
+use super::attempt::AttemptHistory;
+use super::attempt_deadlines::AttemptDeadlines;
+use super::fallback_order;
+use super::fan_out_progress::FanOutProgress;
+use super::gateway_answer::GatewayAnswer;
+use crate::gateway::Gateway;
+use crate::gateway::config::FallbackPolicy;
+use crate::gateway::keys::Caller;
+use crate::gateway::replay::AnswerSender;
+use crate::gateway::rules::TaskRef;
+
+/// The caller of a job, and its policy if the image cannot be made.
+#[derive(Clone, Copy)]
+pub(super) struct AttemptContext<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) caller: &'a Caller,
+    /// The choice between a smaller image and an error.
+    pub(super) fallback: FallbackPolicy,
+    /// The sending side of the answer, whose caller may leave. Without one the image is always wanted.
+    pub(super) answer_sender: Option<&'a AnswerSender<GatewayAnswer>>,
+}
+
+// === impl AttemptContext ===
+
+impl AttemptContext<'_> {
+    /// Resolves when the image is no longer wanted.
+    pub(super) async fn abandoned(&self) {
+        match self.answer_sender {
+            Some(promise) => promise.abandoned().await,
+            None => pending().await,
+        }
+    }
+
+    /// Returns the limits of one round. They reserve time for a smaller image only if one may follow every failure.
+    pub(super) fn round_deadlines(&self, task: TaskRef<'_>, request_deadlines: AttemptDeadlines) -> AttemptDeadlines {
+        match task {
+            TaskRef::Images(job) if self.fallback == FallbackPolicy::Always => {
+                request_deadlines.for_round(fallback_order::next_fallback(job).is_some())
+            }
+            TaskRef::Images(_) | TaskRef::Response(_) => request_deadlines,
+        }
+    }
+
+    /// True if a smaller image may be made after these failures.
+    pub(super) fn may_fall_back(&self, history: &AttemptHistory, deadlines: &AttemptDeadlines) -> bool {
+        fallback_order::may_fall_back(self.fallback, history) && self.may_wait_for_fallback(deadlines)
+    }
+
+    /// Resolves when the image of a call that is made now is given up for a smaller one: its share of the time is used
+    /// up, and a smaller image would really follow. If none would, the call keeps all of the time, because it may be
+    /// paid for.
+    pub(super) fn call_given_up(
+        &self,
+        deadlines: &AttemptDeadlines,
+        fan_out: Option<&FanOutProgress>,
+    ) -> impl Future<Output = ()> {
+        let share_is_over = deadlines.call_share_elapsed();
+        async move {
+            share_is_over.await;
+            if !self.may_wait_for_fallback(deadlines) || fan_out.is_some_and(|siblings| !siblings.may_fall_back()) {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// True if there is time for a smaller image. A caller that accepts paying for both must still wait for it.
+    fn may_wait_for_fallback(&self, deadlines: &AttemptDeadlines) -> bool {
+        let is_wanted = || self.answer_sender.is_none_or(AnswerSender::is_wanted);
+        deadlines.has_time_for_fallback() && (self.fallback != FallbackPolicy::Always || is_wanted())
+    }
+}

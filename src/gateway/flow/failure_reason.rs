@@ -1,0 +1,50 @@
+//! The reason of a failed job, as one word for its record. `openapi/admin.json` lists the words.
+
+use crate::error::{Error, UpstreamFault};
+use crate::gateway::relay::RelayError;
+use crate::gateway::upstream::{AttemptFailure, FailureCause};
+
+/// Returns the reason, from the error for the caller and the last attempt, if there was one.
+pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
+    match error {
+        // No account was asked: the operator's word filter or moderation service refused the request.
+        Error::Upstream(UpstreamFault::Refused) if last.is_none() => "filter",
+        Error::Upstream(UpstreamFault::Unreachable) => last.map_or("network", from_account_failure),
+        Error::Upstream(UpstreamFault::Broken) if last.is_some_and(|last| last.status.is_some()) => "broken",
+        Error::Upstream(fault) => fault.as_str(),
+        Error::UsageLimit(_) => "quota",
+        Error::RateLimited { .. } => "throttled",
+        Error::NoAccounts => "no_accounts",
+        Error::Unavailable => "unavailable",
+        Error::Internal => "internal",
+        _ => "upstream_rejected",
+    }
+}
+
+/// Returns the reason for an answer that broke off after it had begun.
+pub(super) const fn from_relay_error(broken: RelayError) -> &'static str {
+    match broken {
+        RelayError::Connection => "network",
+        RelayError::Timeout => "timeout",
+        RelayError::Cutoff => "outcome_unknown",
+        RelayError::UpstreamFailed => "upstream_failed",
+        RelayError::Malformed(_)
+        | RelayError::TooLarge
+        | RelayError::Incomplete
+        | RelayError::CallerTooSlow
+        | RelayError::SpoolUnreadable => "broken",
+    }
+}
+
+/// Returns the reason for a failure of the account.
+const fn from_account_failure(last: &AttemptFailure) -> &'static str {
+    match (&last.cause, last.status) {
+        (FailureCause::Exhausted { .. } | FailureCause::Unfit, _) => "quota",
+        (FailureCause::Throttled { .. }, _) => "throttled",
+        (FailureCause::NotOffered, _) => "missing",
+        (FailureCause::Failed, _) => "upstream_failed",
+        (FailureCause::NoImage, _) => "no_image_data",
+        (FailureCause::Unreachable, Some(401 | 403)) => "credentials",
+        _ => "network",
+    }
+}

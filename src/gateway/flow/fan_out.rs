@@ -1,0 +1,254 @@
+//! Several images at an upstream that makes one for each call: as many calls as images, one record, one answer.
+//!
+//! The calls run side by side, as far as the accounts have slots; a call without a slot yields to those that have one.
+//! Each image is kept on disk as soon as it comes, so its slot is free when the image is drawn. The answer begins when
+//! every call is decided: some images are an answer, which states their number; without any image the worst failure is
+//! the answer. A call is repeated only by the money rules, whose budget all of them share. No call begins after another
+//! one was refused, or if an image takes longer than the time left: it would be paid for and then cut off.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+
+use super::account_call;
+use super::attempt::{AttemptHistory, AttemptRound, JobSuccess, RoundOutcome};
+use super::attempt_context::AttemptContext;
+use super::attempt_deadlines::AttemptDeadlines;
+use super::fan_out_progress::FanOutProgress;
+use super::shared_record::SharedRecord;
+use crate::gateway::Gateway;
+use crate::gateway::accounts::{AccountFeedback, Lease, LeaseRefusal};
+use crate::gateway::relay::{SpooledImage, combine_images, spool_image};
+use crate::gateway::rules::{Job, TaskRef};
+use crate::gateway::spool::SpoolWriter;
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+
+/// The state that all calls of one job share.
+struct FanOut<'a, 'r> {
+    context: AttemptContext<'a>,
+    /// The job, for one image.
+    job: &'a Job,
+    deadlines: AttemptDeadlines,
+    shared_record: &'a SharedRecord<'r>,
+    /// The number of images that no call makes yet, and the number of calls under way.
+    unreserved_images: AtomicUsize,
+    running_calls: AtomicUsize,
+    progress: FanOutProgress,
+    state: Mutex<FanOutState>,
+}
+
+#[derive(Default)]
+struct FanOutState {
+    images: Vec<SpooledImage>,
+    history: AttemptHistory,
+    is_simulated: bool,
+}
+
+/// The parts of a round that makes one image of several.
+pub(super) struct FanOutBranch<'a> {
+    pub(super) progress: &'a FanOutProgress,
+    /// The file for the image, opened before anything is paid for.
+    writer: Option<SpoolWriter>,
+}
+
+/// The result of one image.
+enum BranchOutcome {
+    Made { kept: SpooledImage, simulated: bool },
+    Failed(AttemptHistory),
+}
+
+/// Makes each image with a call of its own, the first one with this lease. Returns `None` if no image was made; the
+/// failures have then been added to the round, the worst last.
+pub(super) async fn make_images(
+    round: &mut AttemptRound<'_>,
+    job: &Job,
+    shared_record: &SharedRecord<'_>,
+    first: Lease,
+) -> Option<JobSuccess> {
+    let (alone, count) = (job.for_single_image(), usize::try_from(job.count()).unwrap_or(1));
+    let fan_out = FanOut {
+        context: round.context,
+        job: &alone,
+        deadlines: round.deadlines,
+        shared_record,
+        unreserved_images: AtomicUsize::new(count),
+        running_calls: AtomicUsize::new(0),
+        progress: FanOutProgress::new(round.deadlines),
+        state: Mutex::default(),
+    };
+    let mut lease = Some(first);
+    run_all((0..count).map(|_| Box::pin(fan_out.run_worker(lease.take())) as WorkerFuture<'_>).collect()).await;
+    let FanOutState { images: made, mut history, is_simulated: simulated, .. } =
+        fan_out.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    history.failures.sort_by_key(|failure| severity(failure.class));
+    if made.is_empty() {
+        if history.failures.is_empty() {
+            history.stop_reason.refusal.get_or_insert(LeaseRefusal::Busy);
+        }
+        round.history.merge(history);
+        return None;
+    }
+    let missing = job.count().saturating_sub(u32::try_from(made.len()).unwrap_or(u32::MAX));
+    if missing > 0 {
+        tracing::warn!(asked = count, delivered = made.len(), "some of several images were not made");
+    }
+    let proven = combine_images(made, account_call::requested_answer(job, false), history.charged_usage);
+    Some(JobSuccess {
+        proven,
+        lease: None,
+        is_simulated: simulated,
+        missing_images: missing,
+        fallback_job: None,
+        was_tool_removed: false,
+        failed_call_usage: None,
+    })
+}
+
+/// Returns the rank of a failure: the caller gets the error of the call that may have cost the most.
+const fn severity(class: FailureClass) -> u8 {
+    match class {
+        FailureClass::N => 0,
+        FailureClass::F => 1,
+        FailureClass::R => 2,
+        FailureClass::X => 3,
+    }
+}
+
+// === impl FanOut ===
+
+impl FanOut<'_, '_> {
+    /// Makes images as long as any are left to make.
+    async fn run_worker(&self, mut lease: Option<Lease>) {
+        while self.reserve_image() {
+            let branch_outcome = self.make_image(lease.take()).await;
+            let has_other_calls = self.running_calls.fetch_sub(1, Ordering::Relaxed) > 1;
+            match branch_outcome {
+                // Every slot is taken, some of them by the other calls of this job: they go on with this image.
+                BranchOutcome::Failed(history) if has_other_calls && history.is_only_busy() => {
+                    self.unreserved_images.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+                part => self.add_branch_outcome(part),
+            }
+        }
+    }
+
+    /// Takes one of the images that no call makes yet, unless there is no point in it any more.
+    fn reserve_image(&self) -> bool {
+        if !self.progress.may_begin_image() || self.unreserved_images.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        // All calls are polled by one task, so nothing can change in between.
+        self.unreserved_images.fetch_sub(1, Ordering::Relaxed);
+        self.running_calls.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn add_branch_outcome(&self, branch_outcome: BranchOutcome) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match branch_outcome {
+            BranchOutcome::Made { kept, simulated } => {
+                state.images.push(kept);
+                state.is_simulated |= simulated;
+            }
+            BranchOutcome::Failed(history) => {
+                if history.stop_reason.blames_request || history.failures.last().is_some_and(would_repeat) {
+                    self.progress.stop_new_calls();
+                }
+                state.history.merge(history);
+            }
+        }
+    }
+
+    /// Makes one image, by the money rules.
+    async fn make_image(&self, lease: Option<Lease>) -> BranchOutcome {
+        let mut history = AttemptHistory::default();
+        let mut round = AttemptRound::new(self.context, TaskRef::from(self.job), self.deadlines, &mut history);
+        round.branch = Some(FanOutBranch { progress: &self.progress, writer: None });
+        // Something was sent for this job, so it goes on even if its caller leaves.
+        let round_outcome = round.run(self.shared_record, lease, std::pin::pin!(std::future::pending())).await;
+        let Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated }) = round_outcome else {
+            return BranchOutcome::Failed(history);
+        };
+        let Some(writer) = round.branch.as_mut().and_then(|part| part.writer.take()) else {
+            return BranchOutcome::Failed(history);
+        };
+        let kept = tokio::select! {
+            biased;
+            kept = spool_image(proven, writer) => kept.map_err(account_call::classify_spool_error),
+            () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
+        };
+        match kept {
+            Ok(kept) => {
+                self.progress.note_image_made(round.call_started.elapsed());
+                self.context.gateway.accounts().apply_feedback(&lease, AccountFeedback::Success).await;
+                BranchOutcome::Made { kept, simulated }
+            }
+            Err(lost) => {
+                round.record_failure(self.shared_record, call, &lease, lost).await;
+                round.weaken_suspected_feedback().await;
+                BranchOutcome::Failed(history)
+            }
+        }
+    }
+}
+
+/// True if the next image would fail in the same way: the content is refused, or our own disk is full.
+fn would_repeat(failure: &AttemptFailure) -> bool {
+    failure.class == FailureClass::R || failure.cause == FailureCause::SpoolFailed
+}
+
+// === impl FanOutBranch ===
+
+impl FanOutBranch<'_> {
+    /// Prepares a call, however long the wait for its slot was. Returns true if the other calls allow it, there is time
+    /// for an image, and a file for it is open.
+    pub(super) async fn prepare_call(&mut self, gateway: &Gateway, history: &mut AttemptHistory) -> bool {
+        if !self.progress.has_time_for_image() {
+            history.stop_reason.refusal = Some(LeaseRefusal::Busy);
+        }
+        if !self.progress.may_begin_image() {
+            return false;
+        }
+        if self.writer.is_none() {
+            self.writer = match gateway.spool().create_writer_within_free_space().await {
+                Ok(writer) => Some(writer),
+                Err(error) => {
+                    tracing::error!(%error, "an image cannot be stored on disk");
+                    history.add_failed_call(AttemptFailure::new(FailureClass::N, FailureCause::SpoolFailed).into());
+                    None
+                }
+            };
+        }
+        self.writer.is_some()
+    }
+}
+
+// === impl AttemptHistory ===
+
+impl AttemptHistory {
+    /// True if nothing was tried because every slot is taken.
+    fn is_only_busy(&self) -> bool {
+        self.failures.is_empty() && self.stop_reason.refusal == Some(LeaseRefusal::Busy)
+    }
+
+    /// Adds the other failures.
+    fn merge(&mut self, other: Self) {
+        self.charged_usage = crate::gateway::relay::sum_usage(self.charged_usage, other.charged_usage);
+        self.failures.extend(other.failures);
+        self.stop_reason.refusal = other.stop_reason.refusal.or(self.stop_reason.refusal);
+        self.stop_reason.blames_request |= other.stop_reason.blames_request;
+    }
+}
+
+type WorkerFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Drives all futures until the last one is done.
+async fn run_all(mut workers: Vec<WorkerFuture<'_>>) {
+    std::future::poll_fn(|cx| {
+        workers.retain_mut(|work| work.as_mut().poll(cx).is_pending());
+        if workers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}

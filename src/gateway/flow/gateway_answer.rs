@@ -1,0 +1,126 @@
+//! An answer that has begun, with any source of its bytes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio_util::sync::CancellationToken;
+
+use super::early_stream::EarlyStream;
+use crate::gateway::relay::{PacedBody, RelayBody};
+use crate::gateway::replay::{AnswerHead, AnswerReader, RecordableAnswer};
+
+const JSON_CONTENT_TYPE: &str = "application/json";
+const EVENTS_CONTENT_TYPE: &str = "text/event-stream; charset=utf-8";
+const REPLAYED_HEADER: &str = "x-imagate-replayed";
+
+/// An answer that has begun.
+pub(crate) struct GatewayAnswer {
+    /// Its status, content type, and headers.
+    pub(crate) head: AnswerHead,
+    /// Its body, which is still incomplete.
+    pub(crate) body: GatewayAnswerBody,
+}
+
+/// The source of the bytes of an answer.
+pub(crate) enum GatewayAnswerBody {
+    /// The upstream.
+    Live(Box<RelayBody>),
+    /// A stored answer, complete or still being written. Its reader must keep the minimum rate.
+    Stored(PacedBody<AnswerReader>),
+    /// Heartbeats, and then one of the other two.
+    Early(EarlyStream),
+}
+
+/// The error of an answer that broke off. The cause is logged at the place that knows it.
+#[derive(Debug)]
+pub(crate) struct AnswerBodyError(Box<dyn std::error::Error + Send + Sync>);
+
+// === impl GatewayAnswer ===
+
+impl GatewayAnswer {
+    /// Returns an answer from the upstream, with its headers.
+    pub(super) fn from_upstream(stream: bool, headers: BTreeMap<String, String>, body: RelayBody) -> Self {
+        let content_type = if stream { EVENTS_CONTENT_TYPE } else { JSON_CONTENT_TYPE }.to_owned();
+        Self { head: AnswerHead { status: 200, content_type, headers }, body: GatewayAnswerBody::Live(Box::new(body)) }
+    }
+
+    /// Returns the answer to the first of several requests, for any of them, until shortly after `cutoff` is cancelled.
+    pub(super) fn from_stored_answer(head: AnswerHead, reader: AnswerReader, cutoff: &CancellationToken) -> Self {
+        Self { head, body: GatewayAnswerBody::Stored(PacedBody::new(reader, cutoff)) }
+    }
+
+    /// Returns a stream that begins before its answer.
+    pub(super) fn from_early_stream(stream: EarlyStream) -> Self {
+        let head = AnswerHead { status: 200, content_type: EVENTS_CONTENT_TYPE.to_owned(), headers: BTreeMap::new() };
+        Self { head, body: GatewayAnswerBody::Early(stream) }
+    }
+
+    /// Marks the answer as one that was not paid for again.
+    pub(super) fn into_replayed(mut self) -> Self {
+        self.head.headers.insert(REPLAYED_HEADER.to_owned(), "true".to_owned());
+        self
+    }
+
+    /// True if the answer is a stream of events.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.head.content_type == EVENTS_CONTENT_TYPE
+    }
+}
+
+impl RecordableAnswer for GatewayAnswer {
+    type Body = GatewayAnswerBody;
+
+    fn into_parts(self) -> (AnswerHead, GatewayAnswerBody) {
+        (self.head, self.body)
+    }
+}
+
+// === impl GatewayAnswerBody ===
+
+impl Body for GatewayAnswerBody {
+    type Data = Bytes;
+    type Error = AnswerBodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerBodyError>>> {
+        match &mut *self {
+            Self::Live(body) => Pin::new(body).poll_frame(cx).map_err(|error| AnswerBodyError(error.into())),
+            Self::Stored(body) => Pin::new(body).poll_frame(cx).map_err(AnswerBodyError),
+            Self::Early(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Live(body) => body.is_end_stream(),
+            Self::Stored(body) => body.is_end_stream(),
+            Self::Early(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Live(body) => body.size_hint(),
+            Self::Stored(body) => body.size_hint(),
+            Self::Early(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Display for AnswerBodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for AnswerBodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}

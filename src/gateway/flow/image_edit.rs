@@ -1,0 +1,27 @@
+//! The operation for edits, from the form to the body of the answer.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+
+use super::image_delivery::run_image_job;
+use super::{GatewayAnswer, RequestOptions, count_if_refused};
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::gateway::keys::Caller;
+use crate::gateway::spool::EditForm;
+
+/// Handles `POST /v1/images/edits`. The files of the form live as long as the job, for all of its attempts.
+///
+/// # Errors
+///
+/// Returns the broken rule before anything is spent, later the error to which the money rules reduce the failures.
+pub(crate) async fn edit_image(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    options: RequestOptions,
+    form: EditForm,
+) -> Result<GatewayAnswer, Error> {
+    let job = count_if_refused(gateway, &caller, gateway.image_models().check_edit(form, Utc::now()))?;
+    run_image_job(gateway, caller, options, job).await
+}

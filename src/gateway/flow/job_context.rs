@@ -1,0 +1,120 @@
+//! One request of either kind, with everything that is needed to answer it.
+
+use std::sync::{Arc, OnceLock};
+
+use super::attempt_context::AttemptContext;
+use super::gateway_answer::GatewayAnswer;
+use super::{RequestOptions, image_delivery, response_delivery};
+use crate::error::{Error, UpstreamFault};
+use crate::gateway::Gateway;
+use crate::gateway::config::FallbackPolicy;
+use crate::gateway::keys::Caller;
+use crate::gateway::ledger::{JobOutcome, OpenRecord};
+use crate::gateway::replay::{AnswerSender, JobRegistration};
+use crate::gateway::rules::SharedTask;
+
+/// One request, with everything that is needed to answer it.
+pub(super) struct JobContext {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) caller: Caller,
+    pub(super) options: RequestOptions,
+    pub(super) task: SharedTask,
+    /// The hash by which a client's own retry is recognized.
+    fingerprint: OnceLock<[u8; 32]>,
+}
+
+// === impl JobContext ===
+
+impl JobContext {
+    pub(super) fn new(gateway: &Arc<Gateway>, caller: Caller, options: RequestOptions, task: SharedTask) -> Self {
+        Self { gateway: Arc::clone(gateway), caller, options, task, fingerprint: OnceLock::new() }
+    }
+
+    /// Returns the facts by which a client's own retry is recognized, also after a restart. Must be called before the
+    /// job begins.
+    pub(super) async fn job_registration(&self) -> JobRegistration {
+        let marks_retries = self.options.marks_retries();
+        let found = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
+        let fingerprint = found.map(|found| *self.fingerprint.get_or_init(|| found));
+        JobRegistration { request_id: self.options.request_id.clone(), marks_retries, fingerprint }
+    }
+
+    /// Returns the fingerprint that [`Self::expected`] has computed, if there is one.
+    pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
+        self.fingerprint.get().copied()
+    }
+
+    /// Runs the whole job, beginning with its intent. The promise knows if the caller still wants the job; a job
+    /// without one is always wanted.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        answer_sender: Option<&AnswerSender<GatewayAnswer>>,
+    ) -> Result<GatewayAnswer, Error> {
+        let record = self.open_record().await?;
+        self.make_answer(record, answer_sender).await
+    }
+
+    /// Runs the whole job for a caller whose departure cancels it, whenever this future is dropped.
+    pub(super) async fn run_until_caller_leaves(self: &Arc<Self>) -> Result<GatewayAnswer, Error> {
+        let mut record = self.open_record().await?;
+        record.set_drop_outcome(JobOutcome::cancelled());
+        self.make_answer(record, None).await
+    }
+
+    /// Returns the choice between a smaller image and an error: the caller's, or else the group's. A response has no
+    /// smaller form.
+    fn fallback_policy(&self) -> FallbackPolicy {
+        match self.task {
+            SharedTask::Images(_) => {
+                self.options.fallback.unwrap_or_else(|| self.gateway.fallback_policy(self.caller.group_name()))
+            }
+            SharedTask::Response(_) => FallbackPolicy::Never,
+        }
+    }
+
+    pub(super) fn attempt_context<'a>(
+        &'a self,
+        answer_sender: Option<&'a AnswerSender<GatewayAnswer>>,
+    ) -> AttemptContext<'a> {
+        AttemptContext { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback_policy(), answer_sender }
+    }
+
+    /// Remembers a broken answer, because some clients send such a request again although they are told not to.
+    pub(super) async fn remember_broken_answer(&self) {
+        if !self.task.is_stream() && self.options.idempotency_key.is_none() {
+            let broken = Error::Upstream(UpstreamFault::Broken);
+            self.gateway.replay().remember(&self.caller, self.task.clone(), &broken).await;
+        }
+    }
+
+    /// Records the intent durably before the first byte goes upstream.
+    async fn open_record(&self) -> Result<OpenRecord, Error> {
+        let group = self.caller.group_name();
+        if self.gateway.is_group_unusable(group) {
+            tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
+            return Err(Error::Unavailable);
+        }
+        let draft = match &self.task {
+            SharedTask::Images(job) => image_delivery::record_draft(self, job),
+            SharedTask::Response(job) => response_delivery::record_draft(self, job),
+        };
+        self.gateway.ledger().open(draft).await.map_err(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
+            Error::Unavailable
+        })
+    }
+
+    /// Makes the answer. The future is boxed, because it is the largest part of a waiting request's memory.
+    async fn make_answer(
+        self: &Arc<Self>,
+        record: OpenRecord,
+        answer_sender: Option<&AnswerSender<GatewayAnswer>>,
+    ) -> Result<GatewayAnswer, Error> {
+        match &self.task {
+            SharedTask::Images(job) => Box::pin(image_delivery::make_images(self, job, record, answer_sender)).await,
+            SharedTask::Response(job) => {
+                Box::pin(response_delivery::make_response(self, job, record, answer_sender)).await
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Requests that may have been sent before: with an idempotency key, or as a retry of a client that had left.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
+
+use super::gateway_answer::GatewayAnswer;
+use super::job_context::JobContext;
+use super::{count_if_refused, early_stream};
+use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
+use crate::gateway::Gateway;
+use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
+
+/// Answers a request. A plain job continues after its caller leaves, because it may have been paid for, and after its
+/// caller was asked to come back. A stream ends with its caller, unless an idempotency key lets the caller ask for it
+/// again.
+///
+/// # Errors
+///
+/// Returns the error to which the money rules reduce the failed attempts, and [`Error::InProgress`] for a plain request
+/// whose answer has not begun at the answer deadline.
+pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
+    if context.task.is_stream() {
+        return early_stream::begin_stream(answer_stream(context)).await;
+    }
+    let until = Instant::now() + context.gateway.answer_deadline();
+    if context.options.idempotency_key.is_none() {
+        return answer_without_key(context, until).await;
+    }
+    timeout_at(until, answer_with_key(context)).await.unwrap_or(Err(Error::InProgress))
+}
+
+async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
+    if context.options.idempotency_key.is_some() {
+        answer_with_key(context).await
+    } else {
+        context.run_until_caller_leaves().await
+    }
+}
+
+/// Answers a request with an idempotency key: the first one makes the answer, and every other one gets the same.
+///
+/// The job runs on a task of its own, so the answer is there for the next request even if a caller leaves.
+async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
+    let key = context.options.idempotency_key.as_deref().unwrap_or_default();
+    let claim_outcome = context
+        .gateway
+        .replay()
+        .claim_or_follow(&context.caller, context.task.clone(), key, &context.options.request_id)
+        .await;
+    match claim_outcome.map_err(lookup_error)? {
+        ClaimOutcome::Claimed(claim) => {
+            let reader = claim.answer_reader();
+            let gateway = Arc::clone(&context.gateway);
+            let job = async move { claim.record(context.run(None).await).await };
+            drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
+            read_stored_answer(&gateway, reader).await
+        }
+        ClaimOutcome::Follow(follower) => {
+            read_stored_answer(&context.gateway, follower).await.map(GatewayAnswer::into_replayed)
+        }
+        ClaimOutcome::Conflict => count_if_refused(&context.gateway, &context.caller, Err(reused_key_error())),
+        ClaimOutcome::AnswerLost => Err(Error::Upstream(UpstreamFault::Unknown)),
+    }
+}
+
+/// Answers a plain request without an idempotency key. A client's own retry gets the answer of the earlier request, and
+/// so does a request that comes back because it was asked to. Any other request begins a new job on a task of its own,
+/// so that the answer that is paid for is there for such a retry.
+async fn answer_without_key(context: Arc<JobContext>, until: Instant) -> Result<GatewayAnswer, Error> {
+    let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
+    let earlier_answer = if context.options.may_be_retry() {
+        replay
+            .find_earlier_answer(&context.caller, &context.task, registration.fingerprint)
+            .await
+            .map_err(lookup_error)?
+    } else {
+        replay.find_answer_in_progress(&context.caller, &context.task).await
+    };
+    if let Some(follower) = earlier_answer {
+        let answer = timeout_at(until, read_stored_answer(&context.gateway, follower)).await;
+        return answer.unwrap_or(Err(Error::InProgress)).map(GatewayAnswer::into_replayed);
+    }
+    let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
+    let gateway = Arc::clone(&context.gateway);
+    let job = async move {
+        let result = context.run(Some(&sender)).await;
+        sender.complete(result).await;
+    };
+    drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
+    match receiver.answer(until).await? {
+        AnswerSource::Direct(made) => Ok(made),
+        AnswerSource::Stored(follower) => read_stored_answer(&gateway, follower).await,
+    }
+}
+
+async fn read_stored_answer(gateway: &Gateway, reader: AnswerReader) -> Result<GatewayAnswer, Error> {
+    let head = reader.head().await.map_err(|_| Error::Upstream(UpstreamFault::Unknown))?;
+    Ok(GatewayAnswer::from_stored_answer(head, reader, gateway.cutoff()))
+}
+
+fn lookup_error(error: ReplayError) -> Error {
+    tracing::error!(error = &error as &dyn std::error::Error, "an earlier request could not be looked up");
+    Error::Unavailable
+}
+
+fn reused_key_error() -> Error {
+    let message = "The header 'Idempotency-Key' belongs to an earlier request with another body. Use a new key.";
+    Rejection::new("Idempotency-Key", RejectionReason::IdempotencyKeyReused, message).into()
+}

@@ -1,0 +1,59 @@
+//! The record of a job while its calls are under way, several of them at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::gateway::ledger::{AttemptHandle, OpenRecord};
+
+/// The time that a job waits for the note of its next attempt (ours).
+const PERSIST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The record of a job, shared by its concurrent calls.
+pub(super) struct SharedRecord<'a> {
+    record: Mutex<&'a mut OpenRecord>,
+    /// True if a larger image may have been paid for, so that any further call may be paid for as well.
+    maybe_paid: AtomicBool,
+}
+
+// === impl SharedRecord ===
+
+impl<'a> SharedRecord<'a> {
+    pub(super) fn new(record: &'a mut OpenRecord) -> Self {
+        Self { record: Mutex::new(record), maybe_paid: AtomicBool::new(false) }
+    }
+
+    /// Notes that a smaller image is made next, and that the larger one may have been paid for.
+    pub(super) fn mark_maybe_paid_twice(&self) {
+        self.maybe_paid.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that an upstream call begins.
+    pub(super) fn begin_attempt(&self, account: &str) -> AttemptHandle {
+        self.with_record(|record| {
+            if self.maybe_paid.load(Ordering::Relaxed) {
+                record.set_maybe_paid_twice();
+            }
+            record.begin_attempt(account)
+        })
+    }
+
+    /// Records the accounts that are about to be asked, so that the record names them even if the process is killed. If
+    /// that fails, the job continues: its intent is recorded.
+    pub(super) async fn persist_attempts(&self) {
+        let Some(commit) = self.with_record(|record| record.persist_attempts()) else { return };
+        match timeout(PERSIST_TIMEOUT, commit).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the attempts of a job could not be recorded");
+            }
+            Err(_) => tracing::warn!("the attempts of a job could not be recorded: the store is too slow"),
+        }
+    }
+
+    pub(super) fn with_record<T>(&self, note: impl FnOnce(&mut OpenRecord) -> T) -> T {
+        note(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

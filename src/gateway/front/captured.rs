@@ -1,0 +1,35 @@
+//! Path and query parameters that never fail by themselves, so that the key is checked before any error is returned.
+
+use async_trait::async_trait;
+use dropshot::{
+    ApiEndpointBodyContentType, ExtractorMetadata, HttpError, RequestContext, ServerContext, SharedExtractor,
+};
+
+use crate::error::{Error, Rejection, RejectionReason};
+
+/// The result of a shared extractor.
+pub(crate) struct Captured<E>(Result<E, HttpError>);
+
+// === impl Captured ===
+
+impl<E> Captured<E> {
+    /// The value.
+    ///
+    /// # Errors
+    ///
+    /// Returns 400 if the address does not hold a valid value.
+    pub(crate) fn into_value(self) -> Result<E, Error> {
+        self.0.map_err(|error| Rejection::for_body(RejectionReason::InvalidValue, error.external_message).into())
+    }
+}
+
+#[async_trait]
+impl<E: SharedExtractor> SharedExtractor for Captured<E> {
+    async fn from_request<Context: ServerContext>(context: &RequestContext<Context>) -> Result<Self, HttpError> {
+        Ok(Self(E::from_request(context).await))
+    }
+
+    fn metadata(content_type: ApiEndpointBodyContentType) -> ExtractorMetadata {
+        E::metadata(content_type)
+    }
+}

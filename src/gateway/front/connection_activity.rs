@@ -1,0 +1,262 @@
+//! The state of one connection, as its own task sees it and as other threads may read it.
+//!
+//! The socket, the service and the bodies set flags while the connection is polled; after the poll the flags are
+//! combined into one state, stored with the time since which it holds. Other threads read that state only to choose the
+//! connection that is closed first if there are too many; the connection's own task decides whether the state still
+//! holds.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Bytes were read in this poll.
+const BYTES_READ: u8 = 1;
+/// Bytes were written in this poll.
+const BYTES_WRITTEN: u8 = 1 << 1;
+/// The last write took no byte.
+const WRITE_BLOCKED: u8 = 1 << 2;
+/// A request has been read, and its answer has not been handed over yet.
+const IN_REQUEST: u8 = 1 << 3;
+/// In this poll a reader waited for more of the request's body.
+const AWAITS_BODY: u8 = 1 << 4;
+/// Bytes came that belong to no request yet.
+const PARTIAL_HEAD: u8 = 1 << 5;
+/// The head of a request was complete at least once.
+const HAD_REQUEST: u8 = 1 << 6;
+const STATE_BITS: u32 = 3;
+
+/// The time after which a head that was sent with the connection's first packet has arrived (ours).
+const NEW_CONNECTION_MILLIS: u64 = 100;
+/// The time without a byte after which an upload has stalled (ours).
+const STALLED_UPLOAD_MILLIS: u64 = 1_000;
+/// The time after which a peer that takes no byte loses an answer that was handed over to the connection (ours).
+const UNREAD_RESPONSE_MILLIS: u64 = 5_000;
+
+/// The state of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    /// No byte has come yet.
+    New,
+    /// A part of a request's head has come.
+    ReadingHead,
+    /// The last answer has been sent, and no byte of another request has come.
+    Idle,
+    /// The connection waits for more of a request's body.
+    ReadingBody,
+    /// A request is being served, or its answer is being written.
+    Busy,
+}
+
+/// The order in which connections are closed when there are too many; the first variants are closed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EvictionRank {
+    /// The connection had its time and sent no request.
+    Silent,
+    /// The connection waits for another request.
+    Idle,
+    /// The connection sends no more of the body that it announced.
+    StalledUpload,
+    /// The connection is new.
+    NewConnection,
+    /// The connection sends a body.
+    ActiveUpload,
+    /// The peer reads nothing of its last answer, which was handed over.
+    UnreadResponse,
+}
+
+/// The limits on the time that a connection may stay in one state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionDeadlines {
+    /// The time until the head of a request is complete; for the first request it runs from the start of the
+    /// connection.
+    pub(super) head: Duration,
+    /// The time without a request.
+    pub(super) idle: Duration,
+    /// The time during which the peer takes no byte of the data to be written.
+    pub(super) write: Duration,
+}
+
+/// A deadline that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PassedDeadline {
+    Head,
+    Idle,
+    Write,
+}
+
+/// The flags and the state of one connection. Times are milliseconds since a moment before its start.
+#[derive(Debug)]
+pub(super) struct ConnectionActivity {
+    flags: AtomicU8,
+    /// The time since which the state holds, with the state in the lowest bits.
+    state: AtomicU64,
+    /// The time since which writes take nothing; 0 if the last write took something.
+    blocked_since: AtomicU64,
+}
+
+// === impl ConnectionState ===
+
+impl ConnectionState {
+    pub(super) const ALL: [Self; 5] = [Self::New, Self::ReadingHead, Self::Idle, Self::ReadingBody, Self::Busy];
+
+    /// The value of the `state` label in the metrics.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::ReadingHead => "reading_head",
+            Self::Idle => "idle",
+            Self::ReadingBody => "reading_body",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+// === impl EvictionRank ===
+
+impl EvictionRank {
+    /// True if several connections of this rank can be closed at once, because they lose nothing.
+    pub(super) const fn is_batched(self) -> bool {
+        matches!(self, Self::Silent | Self::Idle | Self::NewConnection)
+    }
+}
+
+// === impl ConnectionActivity ===
+
+impl ConnectionActivity {
+    pub(super) const fn new(now: u64) -> Self {
+        Self { flags: AtomicU8::new(0), state: AtomicU64::new(now << STATE_BITS), blocked_since: AtomicU64::new(0) }
+    }
+
+    /// Records that `length` bytes were read; 0 at the end of the stream.
+    pub(super) fn record_read(&self, length: usize) {
+        if length > 0 {
+            let flags = self.flags.load(Ordering::Relaxed);
+            self.set(if flags & IN_REQUEST == 0 { BYTES_READ | PARTIAL_HEAD } else { BYTES_READ });
+        }
+    }
+
+    /// Records that a write took at least one byte.
+    pub(super) fn record_write(&self) {
+        self.set(BYTES_WRITTEN);
+        self.clear(WRITE_BLOCKED);
+    }
+
+    /// Records that a write took no byte.
+    pub(super) fn record_blocked_write(&self) {
+        self.set(WRITE_BLOCKED);
+    }
+
+    /// True if the last write took no byte.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & WRITE_BLOCKED != 0
+    }
+
+    /// Records that the head of a request is complete.
+    pub(super) fn record_request_start(&self) {
+        self.set(IN_REQUEST | HAD_REQUEST);
+        self.clear(PARTIAL_HEAD);
+    }
+
+    /// Records that the answer is handed over.
+    pub(super) fn record_request_end(&self) {
+        self.clear(IN_REQUEST);
+    }
+
+    /// Records that a reader waits for more of the body.
+    pub(super) fn record_body_wait(&self) {
+        self.set(AWAITS_BODY);
+    }
+
+    /// Records that the bytes read belong to a body, even if its request is answered already.
+    pub(super) fn record_body_read(&self) {
+        self.clear(PARTIAL_HEAD);
+    }
+
+    /// Prepares the flags for a poll of the connection.
+    pub(super) fn begin_poll(&self) {
+        self.clear(BYTES_READ | BYTES_WRITTEN | AWAITS_BODY);
+    }
+
+    /// Combines the flags into a state after a poll of the connection.
+    pub(super) fn end_poll(&self, now: u64) {
+        let flags = self.flags.load(Ordering::Relaxed);
+        let (before, since) = self.state();
+        let state = match flags {
+            _ if flags & (IN_REQUEST | AWAITS_BODY) == IN_REQUEST | AWAITS_BODY => ConnectionState::ReadingBody,
+            _ if flags & IN_REQUEST != 0 => ConnectionState::Busy,
+            _ if flags & PARTIAL_HEAD != 0 => ConnectionState::ReadingHead,
+            _ if flags & HAD_REQUEST == 0 => ConnectionState::New,
+            _ => ConnectionState::Idle,
+        };
+        let is_unchanged = match (before, state) {
+            (ConnectionState::New, ConnectionState::ReadingHead) => true,
+            (ConnectionState::ReadingBody, ConnectionState::ReadingBody) => flags & BYTES_READ == 0,
+            _ => before == state,
+        };
+        let since = if is_unchanged { since } else { now };
+        self.state.store(since << STATE_BITS | state as u64, Ordering::Relaxed);
+        if flags & WRITE_BLOCKED == 0 {
+            self.blocked_since.store(0, Ordering::Relaxed);
+        } else if flags & BYTES_WRITTEN != 0 || self.blocked_since.load(Ordering::Relaxed) == 0 {
+            self.blocked_since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The state, and the time since which it holds.
+    pub(super) fn state(&self) -> (ConnectionState, u64) {
+        let word = self.state.load(Ordering::Relaxed);
+        let state = ConnectionState::ALL.into_iter().find(|state| *state as u64 == word & ((1 << STATE_BITS) - 1));
+        (state.unwrap_or(ConnectionState::Busy), word >> STATE_BITS)
+    }
+
+    /// The next deadline, if there is one.
+    pub(super) fn next_deadline(&self, deadlines: &ConnectionDeadlines) -> Option<(u64, PassedDeadline)> {
+        let blocked_since = self.blocked_since.load(Ordering::Relaxed);
+        if blocked_since != 0 {
+            return Some((blocked_since + millis(deadlines.write), PassedDeadline::Write));
+        }
+        match self.state() {
+            (ConnectionState::New | ConnectionState::ReadingHead, since) => {
+                Some((since + millis(deadlines.head), PassedDeadline::Head))
+            }
+            (ConnectionState::Idle, since) => Some((since + millis(deadlines.idle), PassedDeadline::Idle)),
+            (ConnectionState::ReadingBody | ConnectionState::Busy, _) => None,
+        }
+    }
+
+    /// The rank of the connection when connections must be closed, and the time since which it has had this rank;
+    /// `None` while a job runs or an answer is being written.
+    pub(super) fn eviction_rank(&self, now: u64) -> Option<(EvictionRank, u64)> {
+        let (state, since) = self.state();
+        let blocked_since = self.blocked_since.load(Ordering::Relaxed);
+        if blocked_since != 0 {
+            let is_stalled =
+                state != ConnectionState::Busy && now.saturating_sub(blocked_since) >= UNREAD_RESPONSE_MILLIS;
+            return is_stalled.then_some((EvictionRank::UnreadResponse, blocked_since));
+        }
+        let age = now.saturating_sub(since);
+        let rank = match state {
+            ConnectionState::New | ConnectionState::ReadingHead if age >= NEW_CONNECTION_MILLIS => EvictionRank::Silent,
+            ConnectionState::New | ConnectionState::ReadingHead => EvictionRank::NewConnection,
+            ConnectionState::Idle => EvictionRank::Idle,
+            ConnectionState::ReadingBody if age >= STALLED_UPLOAD_MILLIS => EvictionRank::StalledUpload,
+            ConnectionState::ReadingBody => EvictionRank::ActiveUpload,
+            ConnectionState::Busy => return None,
+        };
+        Some((rank, since))
+    }
+
+    fn set(&self, flags: u8) {
+        self.flags.fetch_or(flags, Ordering::Relaxed);
+    }
+
+    fn clear(&self, flags: u8) {
+        self.flags.fetch_and(!flags, Ordering::Relaxed);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 16)
+}
+
+#[cfg(test)]
+mod tests;

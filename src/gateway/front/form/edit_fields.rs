@@ -1,0 +1,106 @@
+//! The fields that are not images: one value each, named as in the document.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::tables::{Field, FieldKind, IMAGE_EDIT_FIELDS, field};
+
+/// The maximum length of a name that is shown to the caller.
+const NAME_MAX: usize = 64;
+
+/// The fields so far.
+#[derive(Debug, Default)]
+pub(super) struct EditFields(Map<String, Value>);
+
+// === impl EditFields ===
+
+impl EditFields {
+    pub(super) fn into_inner(self) -> Map<String, Value> {
+        self.0
+    }
+
+    /// Stores a value. The same value may come again, because a well-known client sends one field twice.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the field already has another value.
+    pub(super) fn insert(&mut self, name: &str, value: Value) -> Result<(), Error> {
+        match self.0.get(name) {
+            Some(before) if *before == value => Ok(()),
+            Some(_) => Err(duplicate_parameter(name)),
+            None => {
+                self.0.insert(name.to_owned(), value);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The row of a field that is no image. The value of an unknown field is not stored.
+///
+/// # Errors
+///
+/// Returns an error if there is no such field.
+pub(super) fn find_field(name: &str) -> Result<&'static Field, Error> {
+    let row = field(IMAGE_EDIT_FIELDS, name).filter(|row| !matches!(row.kind, FieldKind::Images | FieldKind::Image));
+    row.ok_or_else(|| unknown_parameter(name))
+}
+
+/// The error for an unknown name.
+pub(super) fn unknown_parameter(name: &str) -> Error {
+    let name: String = name.chars().take(NAME_MAX).collect();
+    let message = format!("Unknown parameter: '{name}'.");
+    Rejection::new(name, RejectionReason::UnknownParameter, message).into()
+}
+
+/// The error for two values of a field that takes one: it is unclear which of them is meant.
+pub(super) fn duplicate_parameter(name: &str) -> Error {
+    Rejection::new(name, RejectionReason::InvalidValue, format!("The parameter '{name}' is given more than once."))
+        .into()
+}
+
+/// Converts a text value to the JSON value that it stands for. A text that is not of its kind stays text, so that the
+/// rules refuse it with their own message.
+pub(super) fn from_text(kind: FieldKind, text: String) -> Value {
+    match kind {
+        FieldKind::Integer { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            // A number that is too large for this type is too large for every limit.
+            text.parse::<u64>().unwrap_or(u64::MAX).into()
+        }
+        FieldKind::Boolean if text == "true" => Value::Bool(true),
+        FieldKind::Boolean if text == "false" => Value::Bool(false),
+        _ => Value::String(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_becomes_what_the_table_says_and_else_stays_text() {
+        let of = |name: &str, text: &str| from_text(find_field(name).unwrap().kind, text.to_owned());
+        assert_eq!(of("n", "2"), json!(2));
+        assert_eq!(of("n", "007"), json!(7));
+        assert_eq!(of("n", "99999999999999999999999"), json!(u64::MAX));
+        for text in ["-1", "1.0", "1e0", "+1", " 1", "1 ", "0x1", "١", "true"] {
+            assert_eq!(of("n", text), json!(text));
+        }
+        assert_eq!((of("stream", "true"), of("stream", "false")), (json!(true), json!(false)));
+        for text in ["True", "1", "yes"] {
+            assert_eq!(of("stream", text), json!(text));
+        }
+        assert_eq!(
+            (of("prompt", "1"), of("size", "auto"), of("user", "true")),
+            (json!("1"), json!("auto"), json!("true"))
+        );
+    }
+
+    #[test]
+    fn images_are_no_fields_and_unknown_names_are_cut() {
+        assert!(find_field("images").is_err() && find_field("mask").is_err());
+        let error = find_field(&"é".repeat(500)).unwrap_err();
+        assert_eq!(error.param().unwrap().chars().count(), NAME_MAX);
+    }
+}

@@ -1,0 +1,283 @@
+//! Answers: a value or a stream of bytes, and every error with its headers.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use dropshot::{Body, HttpCodedResponse, HttpError, RequestContext, ServerContext};
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sync_wrapper::SyncWrapper;
+use tracing::Instrument as _;
+
+use super::unread_body::UnreadBody;
+use crate::error::{ApiErrorCode, Error};
+
+/// `x-should-retry`: obeyed by the official SDKs.
+pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The answer to the caller; described as a `T`.
+pub(crate) struct Reply<T> {
+    response: Response<Body>,
+    described: PhantomData<fn() -> T>,
+}
+
+/// A successful answer before it becomes HTTP.
+pub(crate) struct HandlerResponse {
+    status: StatusCode,
+    body: Body,
+    headers: HeaderMap,
+}
+
+/// The content of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseKind {
+    /// One JSON value.
+    Json,
+    /// Server-sent events.
+    Events,
+}
+
+/// Lets a body that is only `Send` go where dropshot also requires `Sync`; only one task ever polls it.
+struct SyncBody<B>(SyncWrapper<B>);
+
+/// A server that counts its answers.
+pub(crate) trait ResponseCounter: ServerContext {
+    /// Counts an answer of this operation that has begun.
+    fn count_response(&self, operation: &str, status: u16);
+}
+
+/// Runs a handler and turns its error, or its panic, into an answer with headers.
+///
+/// `unread` is the place that the request's body returns to if it was not read.
+pub(crate) async fn run_handler<T, C: ResponseCounter>(
+    context: &RequestContext<C>,
+    unread: UnreadBody,
+    handler: impl Future<Output = Result<HandlerResponse, Error>>,
+) -> Reply<T> {
+    let started_at = Instant::now();
+    // Every log line of the request carries the id that the caller has.
+    let work = handler.instrument(tracing::info_span!("request", id = context.request_id));
+    let result = PanicCatcher(pin!(work)).await.unwrap_or_else(|panic| {
+        tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
+        Err(Error::Internal)
+    });
+    let response = match result {
+        Ok(answer) => answer.into_response(),
+        Err(error) => error_response(&error).map(|body| unread.respond_and_drain(body, error != Error::InvalidKey)),
+    };
+    context.context().count_response(&context.endpoint.operation_id, response.status().as_u16());
+    // The only log line of each request. It has neither headers nor bodies, so it holds no secret and no prompt.
+    tracing::info!(
+        request_id = context.request_id,
+        method = %context.request.method(),
+        path = context.request.uri().path(),
+        status = response.status().as_u16(),
+        head_ms = started_at.elapsed().as_millis(),
+        "answered"
+    );
+    Reply { response, described: PhantomData }
+}
+
+/// Runs the handler of a page, which makes its own answers; a panic becomes an answer without a page.
+///
+/// `section` is the part of the path that is logged.
+pub(crate) async fn run_page_handler<C: ResponseCounter>(
+    context: &RequestContext<C>,
+    section: &str,
+    unread: UnreadBody,
+    handler: impl Future<Output = Response<Bytes>>,
+) -> Response<Body> {
+    let started_at = Instant::now();
+    let work = handler.instrument(tracing::info_span!("request", id = context.request_id));
+    let response = PanicCatcher(pin!(work)).await.unwrap_or_else(|panic| {
+        tracing::error!(panic = panic_text(panic.as_ref()), "a page panicked");
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    });
+    let status = response.status().as_u16();
+    context.context().count_response("pages", status);
+    let (request_id, head_ms) = (&context.request_id, started_at.elapsed().as_millis());
+    tracing::info!(request_id, method = %context.request.method(), section, status, head_ms, "answered a page");
+    response.map(|body| unread.respond_and_drain(body, false))
+}
+
+/// Converts an error into an answer.
+pub(super) fn error_response(error: &Error) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(error.body().to_string()));
+    *response.status_mut() = StatusCode::from_u16(error.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(SHOULD_RETRY, HeaderValue::from_static(if error.should_retry() { "true" } else { "false" }));
+    if let Some(seconds) = error.retry_after() {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    if let Some(codings) = error.accept_encoding() {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(codings));
+    }
+    if error.code() == ApiErrorCode::InvalidApiKey {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+// === impl HandlerResponse ===
+
+impl HandlerResponse {
+    /// A small JSON value.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the value cannot be written, which is an internal error.
+    pub(crate) fn json(value: &impl Serialize) -> Result<Self, Error> {
+        let text = serde_json::to_string(value).map_err(|error| {
+            tracing::error!(%error, "an answer could not be written");
+            Error::Internal
+        })?;
+        Ok(Self { status: StatusCode::OK, body: Body::from(text), headers: ResponseKind::Json.headers() })
+    }
+
+    /// An answer whose bytes are still coming.
+    pub(crate) fn streaming<B>(kind: ResponseKind, body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self { status: StatusCode::OK, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: kind.headers() }
+    }
+
+    /// The same answer with one more header, if it has a value.
+    pub(crate) fn with_header(mut self, name: &'static str, value: Option<&str>) -> Self {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// The same answer with these headers as well.
+    pub(crate) fn with_headers(mut self, headers: &BTreeMap<String, String>) -> Self {
+        for (name, value) in headers {
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+                self.headers.insert(name, value);
+            }
+        }
+        self
+    }
+
+    /// The same answer with another status: that of a replayed answer.
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self
+    }
+
+    fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+// === impl ResponseKind ===
+
+impl ResponseKind {
+    fn headers(self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match self {
+            Self::Json => drop(headers.insert(CONTENT_TYPE, JSON)),
+            Self::Events => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+                // Some proxies buffer a whole answer unless this header forbids it.
+                headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+            }
+        }
+        headers
+    }
+}
+
+// === impl SyncBody ===
+
+impl<B: http_body::Body + Unpin> http_body::Body for SyncBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(self.0.get_mut()).poll_frame(cx)
+    }
+}
+
+// === impl Reply ===
+
+impl<T> Reply<T> {
+    /// The same answer, marked so that no cache between the gateway and the client may store it.
+    pub(crate) fn no_store(mut self) -> Self {
+        self.response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+        self
+    }
+}
+
+impl<T> From<Reply<T>> for Result<Response<Body>, HttpError> {
+    fn from(reply: Reply<T>) -> Self {
+        Ok(reply.response)
+    }
+}
+
+impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for Reply<T> {
+    type Body = T;
+    const STATUS_CODE: StatusCode = StatusCode::OK;
+    const DESCRIPTION: &'static str = "successful operation";
+}
+
+/// A future that returns a panic as a value.
+pub(super) struct PanicCatcher<F>(pub(super) F);
+
+impl<F: Future + Unpin> Future for PanicCatcher<F> {
+    type Output = Result<F::Output, Box<dyn Any + Send>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no text)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_becomes_an_error() {
+        let caught = PanicCatcher(pin!(async { panic!("seen in a test") })).await;
+        let panic = caught.map(|(): ()| ()).expect_err("it panicked");
+        assert_eq!(panic_text(panic.as_ref()), "seen in a test");
+    }
+
+    #[test]
+    fn a_key_that_is_not_ours_is_asked_for_a_bearer() {
+        let response = error_response(&Error::InvalidKey);
+        assert_eq!(response.status(), 401);
+        assert_eq!(response.headers()["www-authenticate"], "Bearer");
+        assert_eq!(response.headers()["content-type"], "application/json");
+    }
+}

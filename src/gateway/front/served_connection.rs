@@ -1,0 +1,284 @@
+//! One connection: HTTP/1 over its socket, with deadlines for every wait on either side.
+//!
+//! hyper has a deadline for heads only. Here one timer for each connection checks its socket and its bodies: a head
+//! that does not arrive, a connection that is not used, a peer that takes no byte of the data to be written. The timer
+//! belongs to the connection's task, so it runs even if the body of an answer is not polled.
+
+use std::convert::Infallible;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use dropshot::Body;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep_until};
+
+use super::connection_activity::{ConnectionState, PassedDeadline};
+use super::connections::{ClientConnection, ConnectionSlot};
+use super::dispatch::RequestDispatcher;
+use super::response::ResponseCounter;
+
+/// The maximum that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the
+/// connection, so this limits hundreds of unfinished bodies; hyper's default is 408 KiB.
+const READ_BUFFER_MAX: usize = 128 * 1024;
+
+/// A socket that reports its reads and writes.
+struct ClientSocket {
+    stream: TcpStream,
+    connection: Arc<ClientConnection>,
+}
+
+/// The service that answers the requests of one connection.
+struct ConnectionService<C: ResponseCounter> {
+    dispatcher: Arc<RequestDispatcher<C>>,
+    connection: Arc<ClientConnection>,
+    remote: SocketAddr,
+}
+
+/// The body of a request, which reports when a reader waits for more of it.
+struct RequestBody {
+    body: Incoming,
+    connection: Arc<ClientConnection>,
+}
+
+/// The body of an answer, which reports when it has been handed over.
+struct AnswerBody {
+    body: Body,
+    connection: Arc<ClientConnection>,
+    /// The error that ends the body, until all bytes before it are written.
+    error: Option<<Body as http_body::Body>::Error>,
+}
+
+/// A connection that is being served.
+struct ServedConnection<'a, C: ResponseCounter> {
+    http: Pin<&'a mut ClientHttpConnection<C>>,
+    admission: &'a ConnectionSlot,
+    timer: Pin<&'a mut Sleep>,
+    /// The time for which the timer is set.
+    timer_set_for: u64,
+    is_stopping: bool,
+}
+
+type ClientHttpConnection<C> = http1::Connection<TokioIo<ClientSocket>, ConnectionService<C>>;
+
+/// Serves a connection to its end.
+pub(super) async fn serve<C: ResponseCounter>(
+    stream: TcpStream,
+    remote: SocketAddr,
+    admission: ConnectionSlot,
+    dispatcher: Arc<RequestDispatcher<C>>,
+) {
+    let connection = admission.connection();
+    let socket = TokioIo::new(ClientSocket { stream, connection: Arc::clone(connection) });
+    let service = ConnectionService { dispatcher, connection: Arc::clone(connection), remote };
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(READ_BUFFER_MAX);
+    let http = pin!(builder.serve_connection(socket, service));
+    let timer_set_for = admission.connections().now();
+    let timer = pin!(sleep_until(admission.connections().instant(timer_set_for)));
+    let mut served = ServedConnection { http, admission: &admission, timer, timer_set_for, is_stopping: false };
+    let reason = std::future::poll_fn(|cx| served.poll(cx)).await;
+    admission.count_closed(reason);
+}
+
+// === impl ServedConnection ===
+
+impl<C: ResponseCounter> ServedConnection<'_, C> {
+    /// Resolves to the reason for which the connection is closed.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        let (connection, connections) = (self.admission.connection(), self.admission.connections());
+        connection.register_waker(cx);
+        if self.poll_http(cx).is_ready() {
+            return Poll::Ready("done");
+        }
+        if connection.is_stopping() && !self.is_stopping {
+            self.is_stopping = true;
+            self.http.as_mut().graceful_shutdown();
+            // At a stop hyper waits as long for a first request as for one that is being served.
+            if connection.activity.state().0 == ConnectionState::New || self.poll_http(cx).is_ready() {
+                return Poll::Ready("stopped");
+            }
+        }
+        if connection.is_leaving() {
+            if connection.activity.eviction_rank(connections.now()).is_some() {
+                return Poll::Ready("evicted");
+            }
+            self.admission.cancel_eviction();
+        }
+        self.poll_deadline(cx).map(|expired| match expired {
+            PassedDeadline::Head => "head_timeout",
+            PassedDeadline::Idle => "idle_timeout",
+            PassedDeadline::Write => "write_timeout",
+        })
+    }
+
+    fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let activity = &self.admission.connection().activity;
+        activity.begin_poll();
+        let polled = self.http.as_mut().poll(cx);
+        activity.end_poll(self.admission.connections().now());
+        // An error is caused by the peer: it sent something other than a request, or it closed the connection.
+        polled.map(drop)
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<PassedDeadline> {
+        let (connection, connections) = (self.admission.connection(), self.admission.connections());
+        loop {
+            let Some((due, expired)) = connection.activity.next_deadline(&connections.deadlines) else {
+                return Poll::Pending;
+            };
+            if due <= connections.now() {
+                return Poll::Ready(expired);
+            }
+            // A timer that fires early is then set again: that is cheaper than setting it for each request.
+            if due < self.timer_set_for || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(connections.instant(due));
+                self.timer_set_for = due;
+            }
+            ready!(self.timer.as_mut().poll(cx));
+        }
+    }
+}
+
+// === impl ClientSocket ===
+
+impl ClientSocket {
+    fn record_write_result(&self, written: Poll<std::io::Result<usize>>) -> Poll<std::io::Result<usize>> {
+        match written {
+            Poll::Pending => self.connection.activity.record_blocked_write(),
+            Poll::Ready(_) => self.connection.activity.record_write(),
+        }
+        written
+    }
+}
+
+impl AsyncRead for ClientSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.connection.activity.record_read(buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ClientSocket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.record_write_result(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.record_write_result(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+// === impl Service ===
+
+impl<C: ResponseCounter> hyper::service::Service<Request<Incoming>> for ConnectionService<C> {
+    type Response = Response<AnswerBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.connection.activity.record_request_start();
+        let (dispatcher, connection, remote) =
+            (Arc::clone(&self.dispatcher), Arc::clone(&self.connection), self.remote);
+        let request = request.map(|body| Body::wrap(RequestBody { body, connection: Arc::clone(&connection) }));
+        Box::pin(async move {
+            let response = dispatcher.dispatch(request, remote).await;
+            Ok(response.map(|body| AnswerBody { body, connection, error: None }))
+        })
+    }
+}
+
+// === impl RequestBody ===
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        match &frame {
+            Poll::Pending => self.connection.activity.record_body_wait(),
+            Poll::Ready(_) => self.connection.activity.record_body_read(),
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+// === impl AnswerBody ===
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.error.is_none() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Err(error)) => self.error = Some(error),
+                frame => return Poll::Ready(frame),
+            }
+            // hyper drops what it has not written when a body fails, and it writes when a body is pending.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.connection.activity.is_blocked() {
+            // hyper asks again when its socket has taken everything.
+            return Poll::Pending;
+        }
+        Poll::Ready(self.error.take().map(Err))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.error.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.connection.activity.record_request_end();
+    }
+}

@@ -1,0 +1,141 @@
+//! The key cache: everything that is needed to check any key, in memory.
+//!
+//! A key in the cache is checked without a query. A key that is not there, or is there with another secret, waits for
+//! the next refresh, which may bring it; refreshes run one after the other and a while apart, so that unknown keys cost
+//! the same few small queries, however many of them come.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::gateway::store::{KeyCheck, KeyHash, KeyId, PublicId, Store, StoreError, Timestamp, UserId};
+
+/// The least time between the starts of two refreshes (ours).
+const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// The data of a key that a check needs.
+pub(super) struct KeyCacheEntry {
+    pub(super) id: KeyId,
+    pub(super) user: UserId,
+    pub(super) group_name: Arc<str>,
+    pub(super) hash: KeyHash,
+    pub(super) previous_hash: Option<(KeyHash, Timestamp)>,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) refused: bool,
+}
+
+/// All keys that are not deleted, as of the last refresh.
+pub(super) struct KeyCache {
+    store: Arc<dyn Store>,
+    entries: RwLock<HashMap<PublicId, Arc<KeyCacheEntry>>>,
+    /// The number of refreshes that have begun, outside of the lock of `turn`: a request needs a refresh that begins
+    /// after it.
+    refreshes_begun: Mutex<u64>,
+    refresh_state: tokio::sync::Mutex<KeyRefreshState>,
+}
+
+/// The state that refreshes share. Only one of them runs at a time.
+#[derive(Default)]
+struct KeyRefreshState {
+    /// The highest revision in the cache.
+    revision: i64,
+    begun_at: Option<Instant>,
+    /// The number of the last refresh that has ended; `failed` is its error.
+    refreshes_ended: u64,
+    last_error: Option<Arc<StoreError>>,
+}
+
+// === impl KeyCache ===
+
+impl KeyCache {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            entries: RwLock::default(),
+            refreshes_begun: Mutex::default(),
+            refresh_state: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns the key with this public id and secret. If it is not in the cache, waits for one refresh, because it may
+    /// be new or rotated a moment ago; so the time taken does not reveal which public ids exist.
+    pub(super) async fn find(
+        &self,
+        public_id: &PublicId,
+        matches_secret: impl Fn(&KeyCacheEntry) -> bool,
+    ) -> Result<Option<Arc<KeyCacheEntry>>, Arc<StoreError>> {
+        if let Some(entry) = self.get(public_id).filter(|entry| matches_secret(entry)) {
+            return Ok(Some(entry));
+        }
+        self.refresh().await?;
+        Ok(self.get(public_id).filter(|entry| matches_secret(entry)))
+    }
+
+    fn get(&self, public_id: &PublicId) -> Option<Arc<KeyCacheEntry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(public_id).cloned()
+    }
+
+    /// Waits for a refresh that begins after this moment. All requests that wait at the same time share one refresh.
+    pub(super) async fn refresh(&self) -> Result<(), Arc<StoreError>> {
+        let wanted = *self.lock_refreshes_begun() + 1;
+        let mut state = self.refresh_state.lock().await;
+        if state.refreshes_ended < wanted {
+            self.refresh_now(&mut state).await;
+        }
+        state.last_error.clone().map_or(Ok(()), Err)
+    }
+
+    async fn refresh_now(&self, state: &mut KeyRefreshState) {
+        if let Some(begun_at) = state.begun_at {
+            tokio::time::sleep_until(begun_at + REFRESH_PAUSE_MIN).await;
+        }
+        state.begun_at = Some(Instant::now());
+        let number = {
+            let mut begun = self.lock_refreshes_begun();
+            *begun += 1;
+            *begun
+        };
+        let changed = self.store.keys_changed_since(state.revision).await;
+        state.refreshes_ended = number;
+        state.last_error = match changed {
+            Ok(changed) => {
+                state.revision = changed.last().map_or(state.revision, |check| check.revision);
+                self.apply_changes(changed);
+                None
+            }
+            Err(error) => Some(Arc::new(error)),
+        };
+    }
+
+    fn apply_changes(&self, changed: Vec<KeyCheck>) {
+        if changed.is_empty() {
+            return;
+        }
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        // Shared, because there are few groups and many keys.
+        let mut groups: HashMap<String, Arc<str>> = HashMap::new();
+        for check in changed {
+            if check.is_deleted {
+                // Without its entry the key is refused like one that never existed, and takes no memory.
+                entries.remove(&check.public_id);
+                continue;
+            }
+            let KeyCheck { id, public_id, user, group_name, hash, previous, expires_at, is_refused: refused, .. } =
+                check;
+            let group_name = Arc::clone(groups.entry(group_name).or_insert_with_key(|name| Arc::from(name.as_str())));
+            let entry = KeyCacheEntry { id, user, group_name, hash, previous_hash: previous, expires_at, refused };
+            entries.insert(public_id, Arc::new(entry));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn lock_refreshes_begun(&self) -> std::sync::MutexGuard<'_, u64> {
+        self.refreshes_begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

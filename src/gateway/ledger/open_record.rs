@@ -1,0 +1,333 @@
+//! A record between its intent and its outcome: it is opened, filled while the job runs, and closed exactly once.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::writer::{ClosedRecord, CommitReplySender, LedgerMessage};
+use super::{
+    AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, LedgerError, ModelUsage, Record, milliseconds_since,
+};
+use crate::gateway::telemetry::Metrics;
+
+/// The longest time that the end of an answer waits for its record (ours).
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The end of a job. It has no value for a running job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JobOutcome {
+    state: JobState,
+    error_code: Option<String>,
+    error_reason: Option<&'static str>,
+    error_detail: Option<String>,
+}
+
+impl JobOutcome {
+    /// The caller got the image.
+    pub(crate) fn succeeded() -> Self {
+        Self::new(JobState::Succeeded, None)
+    }
+
+    /// No image was made. The caller received this code.
+    pub(crate) fn failed(error_code: impl Into<String>) -> Self {
+        Self::new(JobState::Failed, Some(error_code.into()))
+    }
+
+    /// The upstream refused the content. The caller received this code.
+    pub(crate) fn refused(error_code: impl Into<String>) -> Self {
+        Self::new(JobState::Refused, Some(error_code.into()))
+    }
+
+    /// The caller left.
+    pub(crate) fn cancelled() -> Self {
+        Self::new(JobState::Cancelled, None)
+    }
+
+    /// The job broke off, and an image may have been charged. The caller may have received a code.
+    pub(crate) fn interrupted(error_code: Option<String>) -> Self {
+        Self::new(JobState::Interrupted, error_code)
+    }
+
+    /// Adds the reason: a word of the gateway, and words of the upstream that are safe to show.
+    pub(crate) fn with_reason(self, reason: &'static str, detail: Option<String>) -> Self {
+        Self { error_reason: Some(reason), error_detail: detail.map(Record::truncate_text), ..self }
+    }
+
+    const fn new(state: JobState, error_code: Option<String>) -> Self {
+        Self { state, error_code, error_reason: None, error_detail: None }
+    }
+}
+
+/// One upstream call of a job. The number is its position in the order in which the calls began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttemptHandle(usize);
+
+/// The record of a running job. Its intent is durable.
+///
+/// Dropping it also closes the record: with the outcome of [`OpenRecord::when_dropped`], or else as interrupted.
+#[derive(Debug)]
+#[must_use = "dropping it closes the record as interrupted"]
+pub(crate) struct OpenRecord(Option<Box<OpenRecordState>>);
+
+/// A record with everything that is needed to close it. It is boxed because it travels inside the body of the answer.
+///
+/// By itself it is an intent, and dropping it has no effect; only an [`OpenRecord`] must have an outcome.
+#[derive(Debug)]
+pub(super) struct OpenRecordState {
+    pub(super) record: Record,
+    /// The account that the intent names.
+    intended_account: Option<String>,
+    started: Instant,
+    /// The start times of the upstream calls that have no outcome yet.
+    running_calls: Vec<(AttemptHandle, Instant)>,
+    drop_outcome: JobOutcome,
+    outbox: mpsc::UnboundedSender<LedgerMessage>,
+    metrics: Arc<Metrics>,
+    _unsettled: UnsettledGuard,
+}
+
+impl OpenRecordState {
+    pub(super) fn new(
+        record: Record,
+        outbox: mpsc::UnboundedSender<LedgerMessage>,
+        count: watch::Sender<usize>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        // A caller that stopped waiting for the intent has sent nothing, so the job counts as cancelled until it
+        // begins.
+        let drop_outcome = JobOutcome::cancelled();
+        Self {
+            intended_account: record.account.clone(),
+            record,
+            started: Instant::now(),
+            running_calls: Vec::new(),
+            drop_outcome,
+            outbox,
+            metrics,
+            _unsettled: UnsettledGuard::new(count),
+        }
+    }
+
+    fn close(mut self: Box<Self>, outcome: JobOutcome, reply: Option<CommitReplySender<()>>) {
+        for (call, _) in self.running_calls.clone() {
+            self.set_call_duration(call);
+        }
+        self.record.state = outcome.state;
+        self.record.error_code = outcome.error_code;
+        self.record.error_reason = outcome.error_reason.map(str::to_owned);
+        self.record.error_detail = outcome.error_detail;
+        self.record.latency_ms = Some(milliseconds_since(self.started));
+        self.record.missing = self.record.count_missing();
+        if self.record.attempts.is_empty() {
+            // The account that the intent names was never called.
+            self.record.account = None;
+        }
+        self.metrics.count_job(&self.record);
+        let outbox = self.outbox.clone();
+        // If there is no writer, the runtime is shutting down: the next start finds the running row and closes it.
+        let _ = outbox.send(LedgerMessage::Close(ClosedRecord::new(self, reply)));
+    }
+
+    /// Sets the duration of a call that is still running.
+    fn set_call_duration(&mut self, call: AttemptHandle) {
+        let Some(place) = self.running_calls.iter().position(|(other, _)| *other == call) else { return };
+        let (_, began) = self.running_calls.swap_remove(place);
+        if let Some(attempt) = self.record.attempts.get_mut(call.0) {
+            attempt.latency_ms = Some(milliseconds_since(began));
+        }
+    }
+}
+
+impl OpenRecord {
+    /// Must be called only after the intent is durable.
+    pub(super) fn new(entry: Box<OpenRecordState>) -> Self {
+        Self(Some(entry))
+    }
+
+    /// Marks the start of the job, which may spend from now on. A record that is dropped unclosed from here on is
+    /// interrupted.
+    pub(super) fn mark_started(mut self) -> Self {
+        self.set_drop_outcome(JobOutcome::interrupted(None));
+        self
+    }
+
+    /// Notes that an upstream call begins. The last call names the account of the record. Until the call has ended, its
+    /// class is ambiguous: if the caller leaves in the middle, an image may still have been charged.
+    pub(crate) fn begin_attempt(&mut self, account: &str) -> AttemptHandle {
+        let Some(entry) = self.0.as_deref_mut() else { return AttemptHandle(0) };
+        entry.record.account = Some(account.to_owned());
+        let attempt = AttemptEntry {
+            account: account.to_owned(),
+            class: Some(AttemptClass::X),
+            status: None,
+            latency_ms: None,
+            upstream_request_id: None,
+        };
+        let call = AttemptHandle(entry.record.attempts.len());
+        entry.record.attempts.push(attempt);
+        entry.running_calls.push((call, Instant::now()));
+        call
+    }
+
+    /// Makes the begun calls durable, so that the record of a killed process names the accounts that it has called.
+    /// Returns `None` if the intent already names the only account.
+    pub(crate) fn persist_attempts(&self) -> Option<CommitFuture> {
+        let entry = self.0.as_deref()?;
+        if entry.record.attempts.len() < 2 && entry.record.account == entry.intended_account {
+            return None;
+        }
+        let (reply, answer) = oneshot::channel();
+        let _ = entry.outbox.send(LedgerMessage::Note { record: Box::new(entry.record.clone()), reply });
+        Some(CommitFuture(answer))
+    }
+
+    /// Sets the upstream's id of a call.
+    pub(crate) fn set_upstream_id(&mut self, call: AttemptHandle, id: Option<String>) {
+        self.edit(|entry| {
+            if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
+                attempt.upstream_request_id = id.map(Record::truncate_text);
+            }
+        });
+    }
+
+    /// Notes how a call has ended. Without a class, it gave an image. If the call has already ended, the new values
+    /// replace the old ones.
+    pub(crate) fn end_attempt(&mut self, call: AttemptHandle, class: Option<AttemptClass>, status: Option<u16>) {
+        self.edit(|entry| {
+            entry.set_call_duration(call);
+            if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
+                (attempt.class, attempt.status) = (class, status);
+            }
+        });
+    }
+
+    /// Notes that the last attempt failed after its answer had begun.
+    pub(crate) fn fail_last_attempt(&mut self, class: AttemptClass) {
+        self.edit(|entry| {
+            if let Some(attempt) = entry.record.attempts.last_mut() {
+                attempt.class = Some(class);
+            }
+        });
+    }
+
+    /// Sets the outcome that is written if this is dropped unclosed, for example if the caller leaves and the job ends
+    /// with it.
+    pub(crate) fn set_drop_outcome(&mut self, outcome: JobOutcome) {
+        self.edit(|entry| entry.drop_outcome = outcome);
+    }
+
+    /// Adds an image that was sent to the caller.
+    pub(crate) fn add_delivered(&mut self, image: DeliveredImageEntry) {
+        self.edit(|entry| entry.record.delivered.push(image));
+    }
+
+    /// Sets the image that was made instead of the requested one.
+    pub(crate) fn set_fallback(&mut self, description: String) {
+        self.edit(|entry| entry.record.fallback = Some(description));
+    }
+
+    /// Notes that a smaller image is requested although the larger one may have been charged as well.
+    pub(crate) fn set_maybe_paid_twice(&mut self) {
+        self.edit(|entry| entry.record.maybe_paid_twice = true);
+    }
+
+    /// Sets the id under which the upstream stores the response.
+    pub(crate) fn set_response_id(&mut self, id: String) {
+        self.edit(|entry| entry.record.response_id = Some(id));
+    }
+
+    /// Sets the tokens that the upstream counted for each model.
+    pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
+        self.edit(|entry| (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host));
+    }
+
+    /// Sets the model that made the images, and the text model that worked with it.
+    pub(crate) fn set_models(&mut self, image: Option<String>, host: Option<String>) {
+        self.edit(|entry| {
+            (entry.record.image_model, entry.record.host_model) =
+                (image.map(Record::truncate_text), host.map(Record::truncate_text));
+        });
+    }
+
+    /// Notes that the first byte is sent to the caller now. Later calls have no effect.
+    pub(crate) fn mark_first_byte(&mut self) {
+        self.edit(|entry| {
+            let elapsed = milliseconds_since(entry.started);
+            entry.record.first_byte_ms.get_or_insert(elapsed);
+        });
+    }
+
+    /// Closes the record. The outcome is sent to the writer at once; the future only reports when it is durable.
+    ///
+    /// # Errors
+    /// The future fails if the database did not accept the outcome in several tries. The outcome is not lost then: the
+    /// writer continues to try for as long as the process lives, and after that the record counts as interrupted.
+    pub(crate) fn close(mut self, outcome: JobOutcome) -> CommitFuture {
+        let (reply, answer) = oneshot::channel();
+        if let Some(entry) = self.0.take() {
+            entry.close(outcome, Some(reply));
+        }
+        CommitFuture(answer)
+    }
+
+    fn edit(&mut self, change: impl FnOnce(&mut OpenRecordState)) {
+        if let Some(entry) = self.0.as_deref_mut() {
+            change(entry);
+        }
+    }
+}
+
+impl Drop for OpenRecord {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0.take() {
+            let outcome = entry.drop_outcome.clone();
+            entry.close(outcome, None);
+        }
+    }
+}
+
+/// Resolves when the outcome is durable. It is a plain value, so that a response body can hold and poll it.
+#[derive(Debug)]
+#[must_use = "the caller's last byte may only follow when it has resolved"]
+pub(crate) struct CommitFuture(oneshot::Receiver<Result<(), LedgerError>>);
+
+impl CommitFuture {
+    /// Waits for the record, but at most for as long as an answer may wait. The outcome stays on its way to the
+    /// database.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`OpenRecord::close`], or [`LedgerError::Overloaded`] if the database takes too long.
+    pub(crate) async fn with_timeout(self) -> Result<(), LedgerError> {
+        timeout(CLOSE_TIMEOUT, self).await.unwrap_or(Err(LedgerError::Overloaded))
+    }
+}
+
+impl Future for CommitFuture {
+    type Output = Result<(), LedgerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+    }
+}
+
+/// One record that is not settled yet; `Ledger::drain` waits until there is none.
+#[derive(Debug)]
+pub(super) struct UnsettledGuard(watch::Sender<usize>);
+
+impl UnsettledGuard {
+    fn new(sender: watch::Sender<usize>) -> Self {
+        sender.send_modify(|count| *count += 1);
+        Self(sender)
+    }
+}
+
+impl Drop for UnsettledGuard {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! Checks that a form comes from a page of the gateway, in the browser of the signed-in user.
+//!
+//! There are two independent checks: the browser says that the form is on the gateway's own address, and the form holds
+//! a token that only a page of the gateway could have received.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::http_messages::PageRequest;
+use super::site_origin::SiteOrigin;
+
+/// The field of every form that holds its token.
+pub(super) const TOKEN_FIELD: &str = "csrf";
+
+/// The key that binds forms to this process. If the process ends, the forms that wait in browsers are no longer
+/// accepted.
+pub(super) struct FormSigningKey(hmac::Key);
+
+/// True if the browser says that the form is on the gateway's own address.
+pub(super) fn is_same_origin(request: &PageRequest, site: &SiteOrigin) -> bool {
+    match &request.origin {
+        Some(origin) => origin == site.origin(),
+        None => request.fetch_site.as_deref() == Some("same-origin"),
+    }
+}
+
+/// True if the form holds the token.
+pub(super) fn has_token(request: &PageRequest, token: &str) -> bool {
+    let sent = request.raw_form_field(TOKEN_FIELD);
+    !token.is_empty() && verify_slices_are_equal(sent.as_bytes(), token.as_bytes()).is_ok()
+}
+
+/// 128 random bits as text.
+///
+/// # Errors
+///
+/// Returns an error if the system provides no random bytes.
+pub(super) fn random_token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+// === impl FormSigningKey ===
+
+impl FormSigningKey {
+    /// Creates a random key.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system provides no random bytes.
+    pub(super) fn new() -> Result<Self, getrandom::Error> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)?;
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
+    }
+
+    /// The signature of a text for one purpose.
+    pub(super) fn sign(&self, purpose: &str, text: &str) -> String {
+        let signature = hmac::sign(&self.0, format!("{purpose}\0{text}").as_bytes());
+        URL_SAFE_NO_PAD.encode(signature.as_ref())
+    }
+
+    /// True if `mark` is the signature of the text for this purpose.
+    pub(super) fn verify(&self, purpose: &str, text: &str, signature: &str) -> bool {
+        verify_slices_are_equal(self.sign(purpose, text).as_bytes(), signature.as_bytes()).is_ok()
+    }
+}

@@ -1,0 +1,72 @@
+//! The three steps of the first run: a key, an image, its record.
+
+use askama::Template;
+use http::StatusCode;
+
+use super::examples::{CodeExample, examples};
+use super::http_messages::PageResponse;
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use crate::wire::admin::server::{ListKeysQuery, ListRecordsQuery};
+use crate::wire::admin::types;
+
+#[derive(Template)]
+#[template(path = "start.html", config = "src/gateway/pages/askama.toml")]
+struct StartPage {
+    page: PageLayout,
+    key: Option<types::Key>,
+    record: Option<types::Record>,
+    /// The number of finished steps.
+    done: u8,
+    /// Only the example for a terminal, to keep the page simple.
+    examples: Vec<CodeExample>,
+}
+
+/// Shows the steps; each is ticked if its result exists.
+pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let single_row = types::PageLimit::new(1).ok();
+    let own_user_id = context.actor()?.user().map(|user| user.id.to_string());
+    let keys = ListKeysQuery {
+        before: None,
+        group: None,
+        limit: single_row,
+        search: None,
+        state: None,
+        user: own_user_id.clone(),
+    };
+    let key = context.console().list_keys(context.actor()?, &keys).await?.data.into_iter().next();
+    let mut record = newest_record(context, own_user_id, None).await?;
+    if let (None, Some(key)) = (&record, &key) {
+        // The first key may have been used before it belonged to a user.
+        record = newest_record(context, None, Some(key.id.clone())).await?;
+    }
+    let done = match (&key, &record) {
+        (_, Some(_)) => 3,
+        (Some(_), None) => 1,
+        (None, None) => 0,
+    };
+    let mut examples = examples(context.site, None);
+    examples.truncate(1);
+    Ok(render(StatusCode::OK, &StartPage { page: context.layout("start"), key, record, done, examples }))
+}
+
+/// The record of the newest image of a user or a key.
+async fn newest_record(
+    context: &PageContext<'_>,
+    user: Option<String>,
+    key: Option<String>,
+) -> Result<Option<types::Record>, PageError> {
+    let records = ListRecordsQuery {
+        before: None,
+        end_user: None,
+        group: None,
+        key,
+        limit: types::PageLimit::new(1).ok(),
+        since: None,
+        state: Some(types::RecordState::Succeeded),
+        until: None,
+        user,
+    };
+    Ok(context.console().list_records(context.actor()?, &records).await?.data.into_iter().next())
+}

@@ -1,0 +1,191 @@
+//! Page requests and page responses: the terms of HTTP without its server.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use cookie::Cookie;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
+use http::{HeaderMap, Method, StatusCode};
+use url::form_urlencoded;
+
+/// One request of a browser.
+#[derive(Debug)]
+pub(crate) struct PageRequest {
+    /// The method.
+    pub(crate) method: Method,
+    /// The path as it came, still encoded.
+    pub(crate) path: String,
+    /// The query of the address.
+    pub(crate) query: UrlEncodedFields,
+    /// The fields of the form, or the reason why it was not read.
+    pub(crate) form: Result<UrlEncodedFields, FormReadError>,
+    /// The headers `Cookie`, joined.
+    pub(crate) cookies: String,
+    /// The one host that the request names; `None` if it names none, or two.
+    pub(crate) host: Option<String>,
+    /// The header `Origin`.
+    pub(crate) origin: Option<String>,
+    /// The header `Sec-Fetch-Site`.
+    pub(crate) fetch_site: Option<String>,
+    /// The address of the peer.
+    pub(crate) address: IpAddr,
+    /// The header `User-Agent`, shortened.
+    pub(crate) user_agent: String,
+    /// The header `Accept-Language`.
+    pub(crate) accept_language: String,
+    /// The header `If-None-Match`.
+    pub(crate) if_none_match: String,
+}
+
+/// The reason why a form was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FormReadError {
+    /// The form is larger than any form of the gateway.
+    TooLarge,
+    /// The body is no form, or did not arrive.
+    NotAForm,
+}
+
+/// Names with values, in the order of their arrival.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct UrlEncodedFields(Vec<(String, String)>);
+
+/// The answer to a browser.
+#[derive(Debug)]
+pub(crate) struct PageResponse {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// All headers of the answer.
+    pub(crate) headers: HeaderMap,
+    /// The page.
+    pub(crate) body: Bytes,
+}
+
+// === impl PageRequest ===
+
+impl PageRequest {
+    /// The value of a cookie; `None` if it occurs twice, because then one of them was planted.
+    pub(super) fn cookie(&self, name: &str) -> Option<String> {
+        let mut found = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
+        let first = found.next()?;
+        found.next().is_none().then(|| first.value().to_owned())
+    }
+
+    /// True if the request is to change something.
+    pub(super) fn is_post(&self) -> bool {
+        self.method == Method::POST
+    }
+
+    /// A field of the form, without blanks around it; empty if it was not sent.
+    pub(super) fn form_field(&self, name: &str) -> &str {
+        self.form.as_ref().map_or("", |form| form.get(name)).trim()
+    }
+
+    /// A field of the form without any change, as a password needs it.
+    pub(super) fn raw_form_field(&self, name: &str) -> &str {
+        self.form.as_ref().map_or("", |form| form.get(name))
+    }
+
+    /// A value of the query, without blanks around it; `None` if it is empty.
+    pub(super) fn query_param(&self, name: &str) -> Option<&str> {
+        Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
+    }
+
+    /// The same value without any change, for names that others have chosen.
+    pub(super) fn raw_query_param(&self, name: &str) -> Option<String> {
+        self.query_param(name).map(|_| self.query.get(name).to_owned())
+    }
+}
+
+/// Encodes a name as a part of a path.
+pub(super) fn encode_path_segment(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+impl PageRequest {
+    /// A request that sends this form.
+    pub(super) fn with_form(encoded: &[u8]) -> Self {
+        Self {
+            method: Method::POST,
+            path: "/".to_owned(),
+            query: UrlEncodedFields::default(),
+            form: Ok(UrlEncodedFields::parse(encoded)),
+            cookies: String::new(),
+            host: None,
+            origin: None,
+            fetch_site: None,
+            address: IpAddr::from([127, 0, 0, 1]),
+            user_agent: String::new(),
+            accept_language: String::new(),
+            if_none_match: String::new(),
+        }
+    }
+}
+
+// === impl UrlEncodedFields ===
+
+impl UrlEncodedFields {
+    /// Reads the query of an address, or the body of a form.
+    pub(crate) fn parse(encoded: &[u8]) -> Self {
+        Self(form_urlencoded::parse(encoded).into_owned().collect())
+    }
+
+    /// The first value of this name; empty if there is none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Every value of this name.
+    pub(super) fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The same fields as text, with one name changed or, without a value, left out.
+    pub(super) fn to_query_with(&self, name: &str, value: Option<&str>) -> String {
+        let kept = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(kept);
+        if let Some(value) = value {
+            text.append_pair(name, value);
+        }
+        text.finish()
+    }
+}
+
+// === impl PageResponse ===
+
+impl PageResponse {
+    /// A page of HTML.
+    pub(super) fn html(status: StatusCode, html: String) -> Self {
+        Self::new(status, "text/html; charset=utf-8", html.into())
+    }
+
+    /// An answer of this type.
+    pub(super) fn new(status: StatusCode, content_type: &'static str, body: Bytes) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Self { status, headers, body }
+    }
+
+    /// A redirect with GET. The address is a path of the gateway: it begins with one slash.
+    pub(super) fn redirect(path: &str) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.extend(HeaderValue::try_from(path).map(|path| (LOCATION, path)));
+        Self { status: StatusCode::SEE_OTHER, headers, body: Bytes::new() }
+    }
+
+    /// The same answer with one more header.
+    pub(super) fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+        self.headers.extend(HeaderValue::try_from(value).map(|value| (name, value)));
+        self
+    }
+
+    /// The same answer with one more cookie.
+    pub(super) fn with_cookie(mut self, cookie: &Cookie<'_>) -> Self {
+        if let Ok(value) = HeaderValue::try_from(cookie.to_string()) {
+            self.headers.append(SET_COOKIE, value);
+        }
+        self
+    }
+}

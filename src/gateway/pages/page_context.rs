@@ -1,0 +1,308 @@
+//! The context of one page request: its session, its language, and the layout of its page.
+
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use cookie::{Cookie, CookieBuilder, SameSite};
+
+use super::Pages;
+use super::form_nonce::{FormNonceStatus, FormNonceStore};
+use super::http_messages::{PageRequest, PageResponse};
+use super::language::{Language, PageTexts};
+use super::page_error::PageError;
+use super::page_layout::{PageLayout, PageNotice, SignedInUser, Theme};
+use super::preferences::{LANGUAGE_COOKIE, THEME_COOKIE};
+use super::routes::{RouteMatch, find_route};
+use super::site_origin::SiteOrigin;
+use crate::gateway::Gateway;
+use crate::gateway::console::Console;
+use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
+
+/// The time that a user has to sign in (ours).
+const FORM_COOKIE_HOURS: i64 = 2;
+/// The maximum length of the form cookie; ours are shorter.
+const FORM_COOKIE_MAX: usize = 128;
+
+/// The notices about a finished change: the word in the address, and the key of the text.
+const DONE_NOTICES: [(&str, &str); 15] = [
+    ("disabled", "done.disabled"),
+    ("enabled", "done.enabled"),
+    ("deleted", "done.deleted"),
+    ("saved", "done.saved"),
+    ("password", "done.password"),
+    ("signed-out", "done.signed_out"),
+    ("ended", "done.ended"),
+    ("revoked", "done.revoked"),
+    ("group", "done.group"),
+    ("group-deleted", "done.group_deleted"),
+    ("policy", "done.policy"),
+    ("user-disabled", "done.user_disabled"),
+    ("user-enabled", "done.user_enabled"),
+    ("account-disabled", "done.account_disabled"),
+    ("account-enabled", "done.account_enabled"),
+];
+
+/// One page request with everything that its handler needs.
+pub(super) struct PageContext<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) request: &'a PageRequest,
+    pub(super) site: &'a SiteOrigin,
+    pub(super) texts: PageTexts,
+    pub(super) session: Option<UserSession>,
+    /// The token of this visitor's forms.
+    pub(super) csrf: String,
+    pages: &'a Pages,
+    theme: Theme,
+    /// A form cookie that the visitor does not have yet.
+    form_cookie: Option<String>,
+}
+
+// === impl PageContext ===
+
+impl<'a> PageContext<'a> {
+    /// Looks up the session of the request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot look up the session.
+    pub(super) async fn open(
+        pages: &'a Pages,
+        gateway: &'a Gateway,
+        request: &'a PageRequest,
+        site: &'a SiteOrigin,
+    ) -> Result<Self, PageError> {
+        let texts = PageTexts(Language::choose(request.cookie(LANGUAGE_COOKIE).as_deref(), &request.accept_language));
+        let theme = Theme::from_code_or_auto(request.cookie(THEME_COOKIE).as_deref());
+        let session = match request.cookie(session_cookie(site)) {
+            Some(cookie) if !request.path.starts_with("/assets/") => gateway.people().find_session(&cookie).await?,
+            _ => None,
+        };
+        let session = session.map(|session| session.with_address(request.address));
+        let mut context =
+            Self { gateway, request, site, texts, session, csrf: String::new(), pages, theme, form_cookie: None };
+        context.csrf = match (&context.session, context.existing_form_cookie()) {
+            (Some(session), _) => session.csrf.clone(),
+            (None, Some(cookie)) => gateway.people().form_token(&cookie),
+            (None, None) => String::new(),
+        };
+        Ok(context)
+    }
+
+    /// Prepares forms for a visitor without a session. They are bound to a cookie of their own, whether or not there is
+    /// a session too.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system provides no random bytes.
+    pub(super) fn prepare_signed_out_form(&mut self) -> Result<(), PageError> {
+        let cookie = match self.existing_form_cookie() {
+            Some(cookie) => cookie,
+            None if self.request.is_post() => {
+                self.csrf.clear();
+                return Ok(());
+            }
+            None => self.people().visitor_cookie()?.expose().to_owned(),
+        };
+        self.csrf = self.people().form_token(&cookie);
+        if !self.request.is_post() {
+            self.form_cookie = Some(cookie);
+        }
+        Ok(())
+    }
+
+    /// Adds the cookies of the request to the answer.
+    pub(super) fn with_form_cookie(&self, response: PageResponse) -> PageResponse {
+        let Some(value) = &self.form_cookie else { return response };
+        let age = cookie::time::Duration::hours(FORM_COOKIE_HOURS);
+        response.with_cookie(&self.cookie(form_cookie(self.site), value.clone()).max_age(age).build())
+    }
+
+    /// A cookie of the gateway: hidden from scripts, for every path, and only over encrypted connections if there are
+    /// any.
+    pub(super) fn cookie(&self, name: &'static str, value: String) -> CookieBuilder<'static> {
+        cookie(name, value, self.site)
+    }
+
+    /// The session cookie; without a value, one that removes it.
+    pub(super) fn session_cookie(&self, value: Option<String>) -> Cookie<'static> {
+        let name = session_cookie(self.site);
+        let is_removal = value.is_none();
+        let cookie = self.cookie(name, value.unwrap_or_default());
+        if is_removal { cookie.max_age(cookie::time::Duration::ZERO).build() } else { cookie.build() }
+    }
+
+    /// The layout of a page in this section.
+    pub(super) fn layout(&self, section: &'static str) -> PageLayout {
+        let mut layout = PageLayout::bare(self.texts.0, self.theme);
+        layout.here = section;
+        layout.csrf.clone_from(&self.csrf);
+        layout.who = self.session.as_ref().and_then(|session| {
+            Some(SignedInUser { name: session.actor.user()?.name.clone(), is_admin: session.actor.is_admin() })
+        });
+        layout.back = self.return_path().filter(|_| !self.csrf.is_empty());
+        layout.notice = self.request.query_param("done").and_then(|word| {
+            let (_, key) = DONE_NOTICES.iter().find(|(known, _)| *known == word)?;
+            Some(PageNotice { kind: "good", text: self.texts.get(key).to_owned() })
+        });
+        layout
+    }
+
+    /// The address to return to: this page, if it can be requested with GET.
+    fn return_path(&self) -> Option<String> {
+        let is_page = matches!(find_route(&http::Method::GET, &self.request.path), RouteMatch::Found(_));
+        let query = if self.request.is_post() { String::new() } else { self.request.query.to_query_with("done", None) };
+        let query = if query.is_empty() { query } else { format!("?{query}") };
+        is_page.then(|| format!("{}{query}", self.request.path))
+    }
+
+    /// The address of the sign-in page, which leads back here.
+    pub(super) fn sign_in_path(&self) -> String {
+        match self.return_path() {
+            Some(back) if !self.request.is_post() && back != "/" => {
+                let next: String =
+                    url::form_urlencoded::Serializer::new(String::new()).append_pair("next", &back).finish();
+                format!("/sign-in?{next}")
+            }
+            _ => "/sign-in".to_owned(),
+        }
+    }
+
+    pub(super) fn console(&self) -> &'a Console {
+        self.gateway.console()
+    }
+
+    pub(super) fn people(&self) -> &'a IdentityService {
+        self.gateway.people()
+    }
+
+    /// The session of the signed-in user.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no session; it leads to the sign-in page.
+    pub(super) fn session(&self) -> Result<&UserSession, PageError> {
+        self.session.as_ref().ok_or_else(|| PageError::Redirect(self.sign_in_path()))
+    }
+
+    /// The actor whose permissions apply.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`PageContext::session`].
+    pub(super) fn actor(&self) -> Result<&Actor, PageError> {
+        self.session().map(|session| &session.actor)
+    }
+
+    /// True if the signed-in user is an admin.
+    pub(super) fn is_admin(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.actor.is_admin())
+    }
+
+    /// The origin of the request, for the audit trail and the limits.
+    pub(super) fn sign_in_origin(&self) -> SignInOrigin {
+        SignInOrigin { address: self.request.address, agent: self.request.user_agent.clone() }
+    }
+
+    /// Issues a nonce for a form that creates something.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system provides no random bytes.
+    pub(super) fn issue_form_nonce(&self) -> Result<String, PageError> {
+        FormNonceStore::issue(&self.pages.signing_key, &self.csrf, Utc::now().timestamp()).map_err(no_randomness)
+    }
+
+    /// Checks the nonce of such a form, and marks it as used.
+    pub(super) fn use_form_nonce(&self) -> FormNonceStatus {
+        let nonce = self.request.form_field(super::form_nonce::NONCE_FIELD);
+        self.pages.nonces.consume(&self.pages.signing_key, &self.csrf, nonce, Utc::now().timestamp())
+    }
+
+    /// The forms that have been used.
+    pub(super) fn nonces(&self) -> &'a FormNonceStore {
+        &self.pages.nonces
+    }
+
+    fn existing_form_cookie(&self) -> Option<String> {
+        self.request.cookie(form_cookie(self.site)).filter(|value| !value.is_empty() && value.len() <= FORM_COOKIE_MAX)
+    }
+}
+
+impl From<IdentityError> for PageError {
+    fn from(error: IdentityError) -> Self {
+        match error {
+            IdentityError::TooManyAttempts { retry_after } => {
+                Self::RateLimited { seconds: retry_after.as_secs().max(1) }
+            }
+            IdentityError::InvalidLink => Self::InvalidLink,
+            IdentityError::LastAdmin => Self::Conflict("error.last_admin"),
+            IdentityError::Unknown => Self::NotFound,
+            IdentityError::Store(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the store failed during a page request");
+                Self::Unavailable
+            }
+            other => {
+                tracing::error!(error = %other, "an error occurred that no page expects");
+                Self::Internal
+            }
+        }
+    }
+}
+
+fn cookie(name: &'static str, value: String, site: &SiteOrigin) -> CookieBuilder<'static> {
+    Cookie::build((name, value)).path("/").http_only(true).same_site(SameSite::Strict).secure(site.is_secure())
+}
+
+fn no_randomness(error: getrandom::Error) -> PageError {
+    tracing::error!(%error, "the system provides no random bytes");
+    PageError::Internal
+}
+
+/// With this prefix, browsers refuse the cookie from any other host, and without encryption.
+fn session_cookie(site: &SiteOrigin) -> &'static str {
+    if site.is_secure() { "__Host-imagate" } else { "imagate_session" }
+}
+
+fn form_cookie(site: &SiteOrigin) -> &'static str {
+    if site.is_secure() { "__Host-imagate-form" } else { "imagate_form" }
+}
+
+/// The end of a day that a form names: a key that expires on a day is still valid on that day.
+pub(super) fn end_of_day(day: &str) -> Option<DateTime<Utc>> {
+    let day: NaiveDate = day.parse().ok()?;
+    Some(day.succ_opt()?.and_time(NaiveTime::MIN).and_utc())
+}
+
+/// The day that ends at this moment.
+pub(super) fn last_valid_day(end: DateTime<Utc>) -> String {
+    (end - chrono::TimeDelta::seconds(1)).date_naive().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::pages::site_origin::PublicAddress;
+
+    #[test]
+    fn a_cookie_is_for_no_script_and_no_other_site_and_only_encrypted_where_that_is_so() {
+        let plain = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
+        let cookie_at = |home: &SiteOrigin| cookie(session_cookie(home), "value".to_owned(), home).build().to_string();
+        assert_eq!(cookie_at(&plain), "imagate_session=value; HttpOnly; SameSite=Strict; Path=/");
+        let public = PublicAddress {
+            origin: "https://images.example".to_owned(),
+            host: "images.example".to_owned(),
+            is_https: true,
+        };
+        let secure = SiteOrigin::from_host(Some("images.example"), Some(&public)).unwrap();
+        assert_eq!(cookie_at(&secure), "__Host-imagate=value; HttpOnly; SameSite=Strict; Secure; Path=/");
+        assert_eq!(form_cookie(&secure), "__Host-imagate-form");
+    }
+
+    #[test]
+    fn a_key_that_expires_on_a_day_is_good_to_its_end() {
+        let end = end_of_day("2026-12-31").unwrap();
+        assert_eq!(end.to_rfc3339(), "2027-01-01T00:00:00+00:00");
+        assert_eq!(last_valid_day(end), "2026-12-31");
+        for wrong in ["", "tomorrow", "2026-02-30", "31.12.2026"] {
+            assert_eq!(end_of_day(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Error pages: each error has its own text and its own next step.
+
+use askama::Template;
+use http::StatusCode;
+use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
+
+use super::http_messages::{FormReadError, PageResponse};
+use super::page_layout::PageLayout;
+use crate::error::{Error, ResourceConflict};
+
+/// The reason why there is no page.
+#[derive(Debug)]
+pub(crate) enum PageError {
+    /// Not a failure: a redirect to another page.
+    Redirect(String),
+    /// There is no such page, or it belongs to another user.
+    NotFound,
+    /// The page exists, and takes another method.
+    MethodNotAllowed(&'static str),
+    /// Only admins may see it.
+    Denied,
+    /// The form does not come from a page of ours, or comes from one that is too old.
+    ForgedForm,
+    /// A one-time link that is used up, expired or invalid.
+    InvalidLink,
+    /// Too many attempts.
+    RateLimited {
+        /// The seconds to wait.
+        seconds: u64,
+    },
+    /// The host does not belong to the gateway.
+    UnknownHost,
+    /// The form could not be read.
+    UnreadableForm(FormReadError),
+    /// The store does not answer.
+    Unavailable,
+    /// A conflict that no single field has caused.
+    Conflict(&'static str),
+    /// An internal error.
+    Internal,
+}
+
+/// The page of a failure.
+#[derive(Template)]
+#[template(path = "failure.html", config = "src/gateway/pages/askama.toml")]
+struct ErrorPage {
+    page: PageLayout,
+    status: u16,
+    title: &'static str,
+    text: String,
+    link: &'static str,
+    link_label: &'static str,
+}
+
+// === impl PageError ===
+
+impl PageError {
+    /// The error page within this layout.
+    pub(super) fn into_response(self, layout: PageLayout) -> PageResponse {
+        if let Self::Redirect(path) = &self {
+            return PageResponse::redirect(path);
+        }
+        let (status, title) = self.status_and_title();
+        let text = match &self {
+            Self::RateLimited { seconds } => layout.count("failure.slow_text", *seconds),
+            Self::Conflict(key) => layout.of(key).to_owned(),
+            _ => layout.of(self.text_key()).to_owned(),
+        };
+        let (link, link_label) = match &self {
+            Self::InvalidLink | Self::RateLimited { .. } => ("/sign-in", "failure.to_sign_in"),
+            _ => ("/keys", "failure.to_keys"),
+        };
+        let response =
+            render(status, &ErrorPage { page: layout, status: status.as_u16(), title, text, link, link_label });
+        match &self {
+            Self::MethodNotAllowed(allowed) => response.with_header(ALLOW, allowed),
+            Self::RateLimited { seconds } => response.with_header(RETRY_AFTER, &seconds.to_string()),
+            _ => response,
+        }
+    }
+
+    fn status_and_title(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NotFound | Self::Redirect(_) => (StatusCode::NOT_FOUND, "failure.not_found"),
+            Self::MethodNotAllowed(_) => (StatusCode::METHOD_NOT_ALLOWED, "failure.method"),
+            Self::Denied => (StatusCode::FORBIDDEN, "failure.denied"),
+            Self::ForgedForm => (StatusCode::FORBIDDEN, "failure.forged"),
+            Self::InvalidLink => (StatusCode::GONE, "failure.link"),
+            Self::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "failure.slow"),
+            Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, "failure.host"),
+            Self::UnreadableForm(FormReadError::TooLarge) => (StatusCode::PAYLOAD_TOO_LARGE, "failure.too_large"),
+            Self::UnreadableForm(FormReadError::NotAForm) => (StatusCode::BAD_REQUEST, "failure.no_form"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "failure.unavailable"),
+            Self::Conflict(_) => (StatusCode::CONFLICT, "failure.conflict"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "failure.internal"),
+        }
+    }
+
+    const fn text_key(&self) -> &'static str {
+        match self {
+            Self::NotFound | Self::Redirect(_) => "failure.not_found_text",
+            Self::MethodNotAllowed(_) => "failure.method_text",
+            Self::Denied => "failure.denied_text",
+            Self::ForgedForm => "failure.forged_text",
+            Self::InvalidLink => "failure.link_text",
+            Self::UnknownHost => "failure.host_text",
+            Self::UnreadableForm(FormReadError::TooLarge) => "failure.too_large_text",
+            Self::UnreadableForm(FormReadError::NotAForm) => "failure.no_form_text",
+            Self::Unavailable => "failure.unavailable_text",
+            Self::Internal | Self::RateLimited { .. } | Self::Conflict(_) => "failure.internal_text",
+        }
+    }
+}
+
+impl From<Error> for PageError {
+    /// Converts an error of the console. If a field of a form has caused it, the form is shown again instead.
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotFound(_) | Error::Invalid(_) => Self::NotFound,
+            Error::Denied | Error::AdminDecision(_) | Error::InvalidKey => Self::Denied,
+            Error::Unavailable => Self::Unavailable,
+            Error::RateLimited { retry_after } => Self::RateLimited { seconds: retry_after.into() },
+            Error::Conflict(conflict) => Self::Conflict(conflict_text(&conflict)),
+            other => {
+                tracing::error!(error = %other, "an error occurred that no page expects");
+                Self::Internal
+            }
+        }
+    }
+}
+
+/// The text for a conflict.
+pub(super) const fn conflict_text(conflict: &ResourceConflict) -> &'static str {
+    match conflict {
+        ResourceConflict::Exists(_) | ResourceConflict::UserExists(_) | ResourceConflict::GroupExists(_) => {
+            "error.taken"
+        }
+        ResourceConflict::ReadOnly(_) => "error.account_read_only",
+        ResourceConflict::GroupInUse(_) => "error.group_in_use",
+        ResourceConflict::GroupReadOnly(_) => "error.group_read_only",
+        ResourceConflict::LastAdmin => "error.last_admin",
+        ResourceConflict::KeyLimit(_) => "error.key_limit",
+    }
+}
+
+/// Renders a template as a page.
+pub(super) fn render(status: StatusCode, template: &impl Template) -> PageResponse {
+    match template.render() {
+        Ok(html) => PageResponse::html(status, html),
+        Err(error) => {
+            tracing::error!(%error, "a page could not be written");
+            let mut response = PageResponse::html(StatusCode::INTERNAL_SERVER_ERROR, String::new());
+            response.headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            response
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The layout of every page: language, theme, signed-in user, section, and a notice about a finished change.
+
+use super::assets::{AssetLinks, LINKS};
+use super::format::CountValue;
+use super::language::{Language, PageTexts};
+
+/// The color theme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// The setting of the device.
+    Auto,
+    Light,
+    Dark,
+}
+
+/// The signed-in user as the layout shows it.
+#[derive(Debug, Clone)]
+pub(super) struct SignedInUser {
+    pub(super) name: String,
+    pub(super) is_admin: bool,
+}
+
+/// A notice above a page.
+#[derive(Debug, Clone)]
+pub(super) struct PageNotice {
+    /// `good`, `warn` or `bad`.
+    pub(super) kind: &'static str,
+    pub(super) text: String,
+}
+
+/// The layout of one page.
+#[derive(Debug)]
+pub(super) struct PageLayout {
+    pub(super) texts: PageTexts,
+    pub(super) language: Language,
+    pub(super) theme: Theme,
+    pub(super) links: &'static AssetLinks,
+    pub(super) who: Option<SignedInUser>,
+    /// The token of the forms on this page.
+    pub(super) csrf: String,
+    /// The address to return to after a change of language or theme; without one the page does not offer the change.
+    pub(super) back: Option<String>,
+    pub(super) notice: Option<PageNotice>,
+    /// The section, by the first segment of its path.
+    pub(super) here: &'static str,
+}
+
+/// One entry of the navigation.
+pub(super) struct NavItem {
+    pub(super) path: &'static str,
+    pub(super) icon: &'static str,
+    pub(super) label: &'static str,
+    pub(super) is_here: bool,
+    /// True if the entry is the first of those for admins.
+    pub(super) begins_admin: bool,
+}
+
+/// Path, section and text; the last entries are for admins.
+const NAV: [(&str, &str, &str); 8] = [
+    ("/start", "start", "nav.start"),
+    ("/keys", "keys", "nav.keys"),
+    ("/usage", "usage", "nav.usage"),
+    ("/records", "records", "nav.records"),
+    ("/people", "people", "nav.people"),
+    ("/groups", "groups", "nav.groups"),
+    ("/accounts", "accounts", "nav.accounts"),
+    ("/audit", "audit", "nav.audit"),
+];
+const NAV_FOR_ALL: usize = 4;
+
+// === impl Theme ===
+
+impl Theme {
+    /// All themes, in the order in which they are offered.
+    pub(super) const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Dark];
+
+    /// The theme with this code; [`Theme::Auto`] for any other text.
+    pub(super) fn from_code_or_auto(code: Option<&str>) -> Self {
+        Self::ALL.into_iter().find(|theme| Some(theme.code()) == code).unwrap_or(Self::Auto)
+    }
+
+    pub(super) const fn code(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Auto => "preferences.auto",
+            Self::Light => "preferences.light",
+            Self::Dark => "preferences.dark",
+        }
+    }
+
+    pub(super) fn forced(self) -> Option<&'static str> {
+        (self != Self::Auto).then(|| self.code())
+    }
+}
+
+// === impl PageNotice ===
+
+impl PageNotice {
+    pub(super) fn icon(&self) -> &'static str {
+        if self.kind == "good" { "tick" } else { "warn" }
+    }
+}
+
+// === impl PageLayout ===
+
+impl PageLayout {
+    /// The layout of a page without a signed-in user and without forms.
+    pub(super) fn bare(language: Language, theme: Theme) -> Self {
+        Self {
+            texts: PageTexts(language),
+            language,
+            theme,
+            links: &LINKS,
+            who: None,
+            csrf: String::new(),
+            back: None,
+            notice: None,
+            here: "",
+        }
+    }
+
+    pub(super) fn of<'k>(&self, key: &'k str) -> &'k str {
+        self.texts.get(key)
+    }
+
+    pub(super) fn put(&self, key: &str, place: &str, value: impl std::fmt::Display) -> String {
+        self.texts.get_with(key, place, value)
+    }
+
+    pub(super) fn count(&self, key: &str, number: impl CountValue) -> String {
+        self.texts.count(key, number.count())
+    }
+
+    pub(super) fn is_admin(&self) -> bool {
+        self.who.as_ref().is_some_and(|who| who.is_admin)
+    }
+
+    pub(super) fn is_here(&self, section: &str) -> bool {
+        self.here == section
+    }
+
+    pub(super) fn nav(&self) -> Vec<NavItem> {
+        let entries = if self.is_admin() { &NAV[..] } else { &NAV[..NAV_FOR_ALL] };
+        let item = |(at, (path, section, label)): (usize, &(&'static str, &'static str, &'static str))| NavItem {
+            path,
+            icon: section,
+            label,
+            is_here: self.here == *section,
+            begins_admin: at == NAV_FOR_ALL,
+        };
+        entries.iter().enumerate().map(item).collect()
+    }
+}

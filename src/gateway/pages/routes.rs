@@ -1,0 +1,280 @@
+//! The routes of the pages: the page at each path.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+use super::http_messages::PageResponse;
+use super::page_context::PageContext;
+use super::page_error::PageError;
+use super::{
+    accounts, audit, first_steps, group, groups, key, keys, people, person, preferences, profile, records, sign_in,
+    usage,
+};
+
+/// One page, or one form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PageRoute {
+    Root,
+    Asset(String),
+    SignIn,
+    SubmitSignIn,
+    SignOut,
+    Setup(String),
+    SubmitSetup(String),
+    Invitation(String),
+    SubmitInvitation(String),
+    Preferences,
+    Start,
+    Keys,
+    CreateKey,
+    Key(String),
+    KeyAction(String, KeyFormAction),
+    DeleteKey(String),
+    Usage,
+    UsageCsv,
+    Records,
+    RecordsCsv,
+    Record(String),
+    People,
+    Invite,
+    Person(String),
+    PersonAction(String, PersonFormAction),
+    Groups,
+    CreateGroup,
+    Group(String),
+    ChangeGroup(String),
+    DeleteGroup(String),
+    Accounts,
+    SetAccountEnabled(String, bool),
+    Audit,
+    Profile,
+    ChangePassword,
+    SignOutEverywhere,
+    CreateToken,
+    RevokeToken(String),
+}
+
+/// The action of a form on a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyFormAction {
+    Disable,
+    Enable,
+    Change,
+    Rotate,
+    Delete,
+}
+
+/// The action of a form on a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PersonFormAction {
+    Change,
+    Disable,
+    Enable,
+    Reset,
+    SignOut,
+}
+
+/// The result of looking up a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RouteMatch {
+    Found(PageRoute),
+    /// The path exists, for these methods.
+    MethodNotAllowed(&'static str),
+    NotFound,
+}
+
+/// Looks up a path.
+pub(super) fn find_route(method: &Method, path: &str) -> RouteMatch {
+    let Some(path) = path.strip_prefix('/') else { return RouteMatch::NotFound };
+    let segments: Option<Vec<String>> = path
+        .split('/')
+        .map(|segment| percent_decode_str(segment).decode_utf8().ok().map(std::borrow::Cow::into_owned))
+        .collect();
+    let Some(segments) = segments else { return RouteMatch::NotFound };
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (for_get, for_post) = (get_route(&segments), post_route(&segments));
+    let route = match *method {
+        Method::GET | Method::HEAD => for_get.clone(),
+        Method::POST => for_post.clone(),
+        _ => None,
+    };
+    match (route, for_get, for_post) {
+        (Some(target), _, _) => RouteMatch::Found(target),
+        (None, None, None) => RouteMatch::NotFound,
+        (None, Some(_), None) => RouteMatch::MethodNotAllowed("GET, HEAD"),
+        (None, None, Some(_)) => RouteMatch::MethodNotAllowed("POST"),
+        (None, Some(_), Some(_)) => RouteMatch::MethodNotAllowed("GET, HEAD, POST"),
+    }
+}
+
+/// The page at a path.
+fn get_route(segments: &[&str]) -> Option<PageRoute> {
+    Some(match *segments {
+        [""] => PageRoute::Root,
+        ["assets", name] => PageRoute::Asset(name.to_owned()),
+        ["sign-in"] => PageRoute::SignIn,
+        ["setup", link] => PageRoute::Setup(link.to_owned()),
+        ["invitation", link] => PageRoute::Invitation(link.to_owned()),
+        ["start"] => PageRoute::Start,
+        ["keys"] => PageRoute::Keys,
+        ["keys", key] if !key.is_empty() => PageRoute::Key(key.to_owned()),
+        ["keys", key, "delete"] => PageRoute::DeleteKey(key.to_owned()),
+        ["usage"] => PageRoute::Usage,
+        ["usage.csv"] => PageRoute::UsageCsv,
+        ["records"] => PageRoute::Records,
+        ["records.csv"] => PageRoute::RecordsCsv,
+        ["records", record] if !record.is_empty() => PageRoute::Record(record.to_owned()),
+        ["people"] => PageRoute::People,
+        ["people", user] if !user.is_empty() => PageRoute::Person(user.to_owned()),
+        ["groups"] => PageRoute::Groups,
+        ["groups", group] if !group.is_empty() => PageRoute::Group(group.to_owned()),
+        ["accounts"] => PageRoute::Accounts,
+        ["audit"] => PageRoute::Audit,
+        ["profile"] => PageRoute::Profile,
+        _ => return None,
+    })
+}
+
+/// The form at a path.
+fn post_route(segments: &[&str]) -> Option<PageRoute> {
+    Some(match *segments {
+        ["sign-in"] => PageRoute::SubmitSignIn,
+        ["sign-out"] => PageRoute::SignOut,
+        ["setup", link] => PageRoute::SubmitSetup(link.to_owned()),
+        ["invitation", link] => PageRoute::SubmitInvitation(link.to_owned()),
+        ["preferences"] => PageRoute::Preferences,
+        ["keys"] => PageRoute::CreateKey,
+        ["keys", key, act] => PageRoute::KeyAction(key.to_owned(), parse_key_action(act)?),
+        ["people"] => PageRoute::Invite,
+        ["people", user, act] => PageRoute::PersonAction(user.to_owned(), parse_person_action(act)?),
+        ["groups"] => PageRoute::CreateGroup,
+        ["groups", group, "change"] => PageRoute::ChangeGroup(group.to_owned()),
+        ["groups", group, "delete"] => PageRoute::DeleteGroup(group.to_owned()),
+        ["accounts", account, "disable"] => PageRoute::SetAccountEnabled(account.to_owned(), false),
+        ["accounts", account, "enable"] => PageRoute::SetAccountEnabled(account.to_owned(), true),
+        ["profile", "password"] => PageRoute::ChangePassword,
+        ["profile", "sign-out"] => PageRoute::SignOutEverywhere,
+        ["profile", "tokens"] => PageRoute::CreateToken,
+        ["profile", "tokens", token, "revoke"] => PageRoute::RevokeToken(token.to_owned()),
+        _ => return None,
+    })
+}
+
+fn parse_key_action(word: &str) -> Option<KeyFormAction> {
+    Some(match word {
+        "disable" => KeyFormAction::Disable,
+        "enable" => KeyFormAction::Enable,
+        "change" => KeyFormAction::Change,
+        "rotate" => KeyFormAction::Rotate,
+        "delete" => KeyFormAction::Delete,
+        _ => return None,
+    })
+}
+
+fn parse_person_action(word: &str) -> Option<PersonFormAction> {
+    Some(match word {
+        "change" => PersonFormAction::Change,
+        "disable" => PersonFormAction::Disable,
+        "enable" => PersonFormAction::Enable,
+        "reset" => PersonFormAction::Reset,
+        "sign-out" => PersonFormAction::SignOut,
+        _ => return None,
+    })
+}
+
+/// Serves a route.
+pub(super) async fn handle(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
+    match route {
+        PageRoute::Root => Ok(PageResponse::redirect("/keys")),
+        PageRoute::Asset(_) => Err(PageError::NotFound),
+        PageRoute::SignIn => Ok(sign_in::show_sign_in_page(context)),
+        PageRoute::SubmitSignIn => sign_in::submit_sign_in(context).await,
+        PageRoute::SignOut => sign_in::sign_out(context).await,
+        PageRoute::Setup(link) => sign_in::show_setup_page(context, &link).await,
+        PageRoute::SubmitSetup(link) => sign_in::submit_setup(context, &link).await,
+        PageRoute::Invitation(link) => sign_in::show_invitation_page(context, &link).await,
+        PageRoute::SubmitInvitation(link) => sign_in::submit_invitation(context, &link).await,
+        PageRoute::Preferences => Ok(preferences::change(context)),
+        target => {
+            if context.session.is_none() {
+                return Err(PageError::Redirect(context.sign_in_path()));
+            }
+            handle_signed_in(context, target).await
+        }
+    }
+}
+
+/// Serves a route that requires a session.
+async fn handle_signed_in(context: &PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
+    match route {
+        PageRoute::Start => first_steps::show(context).await,
+        PageRoute::Keys => keys::show(context).await,
+        PageRoute::CreateKey => keys::create(context).await,
+        PageRoute::Key(id) => key::show(context, &id).await,
+        PageRoute::KeyAction(id, act) => key::perform(context, &id, act).await,
+        PageRoute::DeleteKey(id) => key::confirm_delete(context, &id).await,
+        PageRoute::Usage => usage::show(context).await,
+        PageRoute::UsageCsv => usage::download_csv(context).await,
+        PageRoute::Records => records::show(context).await,
+        PageRoute::RecordsCsv => records::download_csv(context).await,
+        PageRoute::Record(id) => records::show_record(context, &id).await,
+        PageRoute::People => people::show(context).await,
+        PageRoute::Invite => people::invite(context).await,
+        PageRoute::Person(id) => person::show(context, &id).await,
+        PageRoute::PersonAction(id, act) => person::perform(context, &id, act).await,
+        PageRoute::Groups => groups::show(context).await,
+        PageRoute::CreateGroup => groups::create(context).await,
+        PageRoute::Group(name) => group::show(context, &name).await,
+        PageRoute::ChangeGroup(name) => group::submit_policy(context, &name).await,
+        PageRoute::DeleteGroup(name) => groups::delete(context, &name).await,
+        PageRoute::Accounts => accounts::show(context).await,
+        PageRoute::SetAccountEnabled(name, enabled) => accounts::set_enabled(context, &name, enabled).await,
+        PageRoute::Audit => audit::show(context).await,
+        PageRoute::Profile => profile::show(context).await,
+        PageRoute::ChangePassword => profile::change_password(context).await,
+        PageRoute::SignOutEverywhere => profile::sign_out_everywhere(context).await,
+        PageRoute::CreateToken => profile::create_token(context).await,
+        PageRoute::RevokeToken(id) => profile::revoke_token(context, &id).await,
+        _ => Err(PageError::NotFound),
+    }
+}
+
+// === impl PageRoute ===
+
+impl PageRoute {
+    /// True for the routes of visitors without a session; their forms are bound to a cookie of their own.
+    pub(super) const fn is_for_signed_out(&self) -> bool {
+        matches!(
+            self,
+            Self::SignIn
+                | Self::SubmitSignIn
+                | Self::Setup(_)
+                | Self::SubmitSetup(_)
+                | Self::Invitation(_)
+                | Self::SubmitInvitation(_)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_its_page_and_its_methods() {
+        assert_eq!(find_route(&Method::GET, "/"), RouteMatch::Found(PageRoute::Root));
+        assert_eq!(find_route(&Method::HEAD, "/keys"), RouteMatch::Found(PageRoute::Keys));
+        assert_eq!(find_route(&Method::POST, "/keys"), RouteMatch::Found(PageRoute::CreateKey));
+        assert_eq!(find_route(&Method::GET, "/keys/a%20b"), RouteMatch::Found(PageRoute::Key("a b".to_owned())));
+        assert_eq!(
+            find_route(&Method::GET, "/keys/a%2Fdelete"),
+            RouteMatch::Found(PageRoute::Key("a/delete".to_owned()))
+        );
+        assert_eq!(find_route(&Method::PUT, "/keys"), RouteMatch::MethodNotAllowed("GET, HEAD, POST"));
+        assert_eq!(find_route(&Method::GET, "/sign-out"), RouteMatch::MethodNotAllowed("POST"));
+        assert_eq!(find_route(&Method::POST, "/usage"), RouteMatch::MethodNotAllowed("GET, HEAD"));
+        for nothing in ["/keys/", "/keys/a/b", "/nothing", "/keys/%ff", "keys", "/keys/a/rotate/b", "//keys"] {
+            assert_eq!(find_route(&Method::GET, nothing), RouteMatch::NotFound, "{nothing}");
+        }
+    }
+}

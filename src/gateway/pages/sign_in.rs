@@ -1,0 +1,202 @@
+//! Sign-in and sign-out: set-up, invitation, name and password, and the end of a session.
+
+use askama::Template;
+use http::StatusCode;
+
+use super::form::{PageForm, WHOLE_FORM};
+use super::http_messages::PageResponse;
+use super::page_context::PageContext;
+use super::page_error::{PageError, render};
+use super::page_layout::PageLayout;
+use super::preferences::safe_redirect_path;
+use crate::gateway::people::{IdentityError, IssuedSession, LinkDetails};
+use crate::gateway::store::OneTimeLinkPurpose;
+
+#[derive(Template)]
+#[template(path = "sign_in.html", config = "src/gateway/pages/askama.toml")]
+struct SignInPage {
+    page: PageLayout,
+    form: PageForm,
+    next: String,
+}
+
+/// A page with a form for a new password, for the first time or as a replacement.
+#[derive(Template)]
+#[template(path = "welcome.html", config = "src/gateway/pages/askama.toml")]
+struct PasswordPage {
+    page: PageLayout,
+    form: PageForm,
+    title: &'static str,
+    lead: &'static str,
+    submit: &'static str,
+    action: String,
+    /// The name of the user whose password is set; at set-up the form asks for the name too.
+    name: Option<String>,
+}
+
+/// The sign-in page.
+pub(super) fn show_sign_in_page(context: &PageContext<'_>) -> PageResponse {
+    if context.session.is_some() {
+        return PageResponse::redirect("/keys");
+    }
+    let next = context.request.query_param("next").map(safe_redirect_path).unwrap_or_default();
+    render_sign_in(context, StatusCode::OK, PageForm::default(), next)
+}
+
+fn render_sign_in(context: &PageContext<'_>, status: StatusCode, form: PageForm, next: String) -> PageResponse {
+    render(status, &SignInPage { page: context.layout(""), form, next })
+}
+
+/// Signs in with name and password.
+pub(super) async fn submit_sign_in(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    let (name, password) = (context.request.form_field("name"), context.request.raw_form_field("password"));
+    let next = context.request.form_field("next");
+    let session = match context.people().sign_in(name, password, &context.sign_in_origin()).await {
+        Ok(opened) => opened,
+        Err(IdentityError::WrongCredentials | IdentityError::InvalidField { .. }) => {
+            // The message does not say which of the two is wrong.
+            let form = PageForm::from_request(context.request, &["name"])
+                .with_error(WHOLE_FORM, context.texts.get("sign_in.wrong"));
+            return Ok(render_sign_in(context, StatusCode::UNPROCESSABLE_ENTITY, form, next.to_owned()));
+        }
+        Err(other) => return Err(other.into()),
+    };
+    Ok(redirect_with_session(
+        context,
+        session,
+        &if next.is_empty() { "/keys".to_owned() } else { safe_redirect_path(next) },
+    ))
+}
+
+/// Ends the session.
+pub(super) async fn sign_out(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
+    if let Some(session) = &context.session {
+        context.people().sign_out(session).await?;
+    }
+    Ok(PageResponse::redirect("/sign-in?done=signed-out").with_cookie(&context.session_cookie(None)))
+}
+
+/// The page of the first run, which asks for the first admin.
+pub(super) async fn show_setup_page(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
+    find_link(context, link, &[OneTimeLinkPurpose::Setup]).await?;
+    Ok(render_setup(context, StatusCode::OK, link, PageForm::default().with_value("name", "admin")))
+}
+
+fn render_setup(context: &PageContext<'_>, status: StatusCode, link: &str, form: PageForm) -> PageResponse {
+    render(
+        status,
+        &PasswordPage {
+            page: context.layout(""),
+            form,
+            title: "setup.title",
+            lead: "setup.lead",
+            submit: "setup.submit",
+            action: format!("/setup/{}", encode_path_segment(link)),
+            name: None,
+        },
+    )
+}
+
+/// Creates the first admin.
+pub(super) async fn submit_setup(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
+    find_link(context, link, &[OneTimeLinkPurpose::Setup]).await?;
+    let form = PageForm::from_request(context.request, &["name"]);
+    let Some(password) = matching_password(context) else {
+        let form = form.with_error("again", context.texts.get("error.again"));
+        return Ok(render_setup(context, StatusCode::UNPROCESSABLE_ENTITY, link, form));
+    };
+    match context
+        .people()
+        .create_first_admin(link, context.request.form_field("name"), password, &context.sign_in_origin())
+        .await
+    {
+        Ok(opened) => Ok(redirect_with_session(context, opened, "/start")),
+        Err(error) => {
+            let form = with_identity_error(context, form, error)?;
+            Ok(render_setup(context, StatusCode::UNPROCESSABLE_ENTITY, link, form))
+        }
+    }
+}
+
+/// The page for an invitation or for a password reset.
+pub(super) async fn show_invitation_page(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
+    let details = find_link(context, link, &[OneTimeLinkPurpose::Invitation, OneTimeLinkPurpose::Reset]).await?;
+    Ok(render_invitation(context, StatusCode::OK, link, details, PageForm::default()))
+}
+
+fn render_invitation(
+    context: &PageContext<'_>,
+    status: StatusCode,
+    link: &str,
+    details: LinkDetails,
+    form: PageForm,
+) -> PageResponse {
+    let is_reset = details.purpose == OneTimeLinkPurpose::Reset;
+    render(
+        status,
+        &PasswordPage {
+            page: context.layout(""),
+            form,
+            title: if is_reset { "reset.title" } else { "invitation.title" },
+            lead: if is_reset { "reset.lead" } else { "invitation.lead" },
+            submit: if is_reset { "reset.submit" } else { "invitation.submit" },
+            action: format!("/invitation/{}", encode_path_segment(link)),
+            name: details.name,
+        },
+    )
+}
+
+/// Sets the password of an invited user.
+pub(super) async fn submit_invitation(context: &PageContext<'_>, link: &str) -> Result<PageResponse, PageError> {
+    let details = find_link(context, link, &[OneTimeLinkPurpose::Invitation, OneTimeLinkPurpose::Reset]).await?;
+    let Some(password) = matching_password(context) else {
+        let form = PageForm::default().with_error("again", context.texts.get("error.again"));
+        return Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form));
+    };
+    match context.people().accept_link(link, password, &context.sign_in_origin()).await {
+        Ok(opened) => Ok(redirect_with_session(context, opened, "/start")),
+        Err(error) => {
+            let form = with_identity_error(context, PageForm::default(), error)?;
+            Ok(render_invitation(context, StatusCode::UNPROCESSABLE_ENTITY, link, details, form))
+        }
+    }
+}
+
+async fn find_link(
+    context: &PageContext<'_>,
+    link: &str,
+    purposes: &[OneTimeLinkPurpose],
+) -> Result<LinkDetails, PageError> {
+    let details = context.people().link_details(link).await?;
+    if purposes.contains(&details.purpose) { Ok(details) } else { Err(PageError::InvalidLink) }
+}
+
+/// The password, if both fields hold the same.
+fn matching_password<'a>(context: &PageContext<'a>) -> Option<&'a str> {
+    let password = context.request.raw_form_field("password");
+    (password == context.request.raw_form_field("again")).then_some(password)
+}
+
+fn redirect_with_session(context: &PageContext<'_>, session: IssuedSession, path: &str) -> PageResponse {
+    PageResponse::redirect(path).with_cookie(&context.session_cookie(Some(session.cookie.expose().to_owned())))
+}
+
+/// Adds the error of the identity service beside its field.
+pub(super) fn with_identity_error(
+    context: &PageContext<'_>,
+    form: PageForm,
+    error: IdentityError,
+) -> Result<PageForm, PageError> {
+    match error {
+        IdentityError::NameTaken => Ok(form.with_error("name", context.texts.get("error.taken"))),
+        IdentityError::InvalidField { field: "password", .. } => {
+            Ok(form.with_error("password", context.texts.get("error.password")))
+        }
+        IdentityError::InvalidField { .. } => Ok(form.with_error("name", context.texts.get("error.name"))),
+        other => Err(other.into()),
+    }
+}
+
+fn encode_path_segment(segment: &str) -> String {
+    percent_encoding::utf8_percent_encode(segment, percent_encoding::NON_ALPHANUMERIC).to_string()
+}

@@ -1,0 +1,220 @@
+//! The words of the templates for values: numbers, times, states. They are methods of the layout, which every page has.
+
+use super::format::{self, CountValue, DateTimeValue, OptionalCountValue};
+use super::language::Language;
+use super::page_context::last_valid_day;
+use super::page_layout::{PageLayout, Theme};
+use crate::gateway::names;
+use crate::gateway::store::UserId;
+use crate::wire::admin::types;
+
+/// The sign for an absent number.
+fn absent_value() -> String {
+    "–".to_owned()
+}
+
+// === impl PageLayout ===
+
+#[expect(clippy::unused_self, reason = "a template reaches functions only through what it is given")]
+impl PageLayout {
+    pub(super) fn number(&self, number: impl CountValue) -> String {
+        format::with_thousands_separators(number.count())
+    }
+
+    /// True if this user has a page. The owner of keys without an owner has none.
+    pub(super) fn is_person(&self, user: &str) -> bool {
+        user != UserId::NOBODY
+    }
+
+    /// The name with every character made visible.
+    pub(super) fn shown(&self, name: impl AsRef<str>) -> String {
+        names::escape_hidden(name.as_ref()).into_owned()
+    }
+
+    /// The number, or a dash if it is absent.
+    pub(super) fn number_or_dash(&self, number: impl OptionalCountValue) -> String {
+        number.optional_count().map_or_else(absent_value, format::with_thousands_separators)
+    }
+
+    pub(super) fn latency(&self, milliseconds: impl OptionalCountValue) -> String {
+        milliseconds.optional_count().map_or_else(absent_value, format::latency)
+    }
+
+    pub(super) fn machine(&self, at: impl DateTimeValue) -> String {
+        format::machine(at.date_time())
+    }
+
+    pub(super) fn human(&self, at: impl DateTimeValue) -> String {
+        format::human(at.date_time())
+    }
+
+    /// The time to the second.
+    pub(super) fn instant(&self, at: impl DateTimeValue) -> String {
+        format::instant(at.date_time())
+    }
+
+    /// The last day on which something is valid that ends at this time.
+    pub(super) fn last_day(&self, at: impl DateTimeValue) -> String {
+        last_valid_day(at.date_time())
+    }
+
+    /// The name of a browser and its system, if they are known.
+    pub(super) fn browser(&self, agent: &str) -> Option<String> {
+        format::browser(agent)
+    }
+
+    pub(super) fn day(&self, at: impl DateTimeValue) -> String {
+        at.date_time().date_naive().to_string()
+    }
+
+    pub(super) fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    pub(super) fn languages(&self) -> &'static [Language] {
+        &Language::ALL
+    }
+
+    pub(super) fn themes(&self) -> &'static [Theme] {
+        &Theme::ALL
+    }
+
+    pub(super) fn key_state(&self, state: &types::KeyState) -> &'static str {
+        match state {
+            types::KeyState::Active => "state.active",
+            types::KeyState::Disabled => "state.disabled",
+            types::KeyState::Expired => "state.expired",
+            types::KeyState::UserDisabled => "state.user_disabled",
+        }
+    }
+
+    /// The state of a key; it also tells if only an admin can change it.
+    pub(super) fn key_word(&self, key: &types::Key) -> &'static str {
+        match (&key.state, &key.locked) {
+            (types::KeyState::Disabled, Some(types::KeyLock::Admin)) => "state.locked",
+            (types::KeyState::Disabled, Some(types::KeyLock::LeftGroup)) => "state.left_group",
+            (state, _) => self.key_state(state),
+        }
+    }
+
+    pub(super) fn key_lock(&self, lock: &types::KeyLock) -> &'static str {
+        match lock {
+            types::KeyLock::Admin => "key.locked",
+            types::KeyLock::LeftGroup => "key.left_group",
+        }
+    }
+
+    pub(super) fn key_tone(&self, state: &types::KeyState) -> &'static str {
+        match state {
+            types::KeyState::Active => "good",
+            types::KeyState::Disabled | types::KeyState::UserDisabled => "bad",
+            types::KeyState::Expired => "warn",
+        }
+    }
+
+    pub(super) fn record_state(&self, state: &types::RecordState) -> &'static str {
+        match state {
+            types::RecordState::Running => "state.running",
+            types::RecordState::Succeeded => "state.succeeded",
+            types::RecordState::Failed => "state.failed",
+            types::RecordState::Refused => "state.refused",
+            types::RecordState::Cancelled => "state.cancelled",
+            types::RecordState::Interrupted => "state.interrupted",
+        }
+    }
+
+    pub(super) fn record_tone(&self, state: &types::RecordState) -> &'static str {
+        match state {
+            types::RecordState::Succeeded => "good",
+            types::RecordState::Running => "",
+            types::RecordState::Refused | types::RecordState::Cancelled => "warn",
+            types::RecordState::Failed | types::RecordState::Interrupted => "bad",
+        }
+    }
+
+    pub(super) fn record_class(&self, class: &types::RecordClass) -> &'static str {
+        match class {
+            types::RecordClass::N => "class.none",
+            types::RecordClass::F => "class.failed",
+            types::RecordClass::X => "class.unclear",
+            types::RecordClass::R => "class.refused",
+            types::RecordClass::O => "class.begun",
+        }
+    }
+
+    pub(super) fn record_reason(&self, reason: &types::RecordReason) -> &'static str {
+        match reason {
+            types::RecordReason::Filter => "reason.filter",
+            types::RecordReason::ContentRefused => "reason.content_refused",
+            types::RecordReason::UpstreamRejected => "reason.upstream_rejected",
+            types::RecordReason::Network => "reason.network",
+            types::RecordReason::Timeout => "reason.timeout",
+            types::RecordReason::Broken => "reason.broken",
+            types::RecordReason::UpstreamFailed => "reason.upstream_failed",
+            types::RecordReason::NoImageData => "reason.no_image_data",
+            types::RecordReason::DeliveryMismatch => "reason.delivery_mismatch",
+            types::RecordReason::OutcomeUnknown => "reason.outcome_unknown",
+            types::RecordReason::Quota => "reason.quota",
+            types::RecordReason::Throttled => "reason.throttled",
+            types::RecordReason::Credentials => "reason.credentials",
+            types::RecordReason::Missing => "reason.missing",
+            types::RecordReason::NoAccounts => "reason.no_accounts",
+            types::RecordReason::Unavailable => "reason.unavailable",
+            types::RecordReason::Internal => "reason.internal",
+        }
+    }
+
+    pub(super) fn role(&self, role: &types::Role) -> &'static str {
+        match role {
+            types::Role::Admin => "role.admin",
+            types::Role::Member => "role.member",
+        }
+    }
+
+    pub(super) fn account_state(&self, state: &types::AccountState) -> &'static str {
+        match state {
+            types::AccountState::Enabled => "state.enabled",
+            types::AccountState::Disabled => "state.disabled",
+            types::AccountState::Resting => "state.resting",
+            types::AccountState::Failing => "state.failing",
+            types::AccountState::Unusable => "state.unusable",
+        }
+    }
+
+    pub(super) fn account_tone(&self, state: &types::AccountState) -> &'static str {
+        match state {
+            types::AccountState::Enabled => "good",
+            types::AccountState::Resting | types::AccountState::Failing => "warn",
+            types::AccountState::Disabled | types::AccountState::Unusable => "bad",
+        }
+    }
+
+    /// The reason why the account does not serve.
+    pub(super) fn account_why<'a>(&self, account: &'a types::Account) -> Option<&'a String> {
+        account.disabled_reason.as_ref().or(account.cooling_cause.as_ref()).or(account.problem.as_ref())
+    }
+
+    pub(super) fn actor_kind(&self, kind: &types::ActorKind) -> &'static str {
+        match kind {
+            types::ActorKind::User => "actor.user",
+            types::ActorKind::Token => "actor.token",
+            types::ActorKind::Settings => "actor.settings",
+            types::ActorKind::Command => "actor.command",
+            types::ActorKind::System => "actor.system",
+        }
+    }
+
+    /// The details of the entry; empty if there are none.
+    pub(super) fn details(&self, entry: &types::AuditEntry) -> String {
+        let known = entry.details.iter().filter(|(_, value)| !value.is_null());
+        let pairs = known.map(|(name, value)| match value {
+            serde_json::Value::String(text) => format!("{name}: {text}"),
+            serde_json::Value::Array(items) => {
+                let items = items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned));
+                format!("{name}: {}", items.collect::<Vec<_>>().join(" "))
+            }
+            other => format!("{name}: {other}"),
+        });
+        pairs.collect::<Vec<_>>().join(", ")
+    }
+}

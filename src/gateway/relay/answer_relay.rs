@@ -1,0 +1,130 @@
+//! The relay of an answer from the upstream to the caller: written anew around its images, or passed on as it is.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::combined_answer::CombinedAnswer;
+use super::image_relay::{AnswerWithoutImage, ImageRelay, RelayError, RelayStep};
+use super::json_writer::AnswerSummary;
+use super::response_passthrough::ResponsePassthrough;
+use crate::image::ImageProperties;
+
+/// An answer between the upstream and the caller.
+#[derive(Debug)]
+pub(super) enum AnswerRelay {
+    /// Images, as the image endpoints answer.
+    Images(Box<ImageRelay>),
+    /// A response, byte for byte as the upstream sends it.
+    Response(Box<ResponsePassthrough>),
+    /// Images that are all complete.
+    Combined(Box<CombinedAnswer>),
+}
+
+/// Calls the same function of an answer that is still coming; for a combined answer the result is known.
+macro_rules! either {
+    ($relay:expr, $name:ident($($argument:expr),*), $combined:expr) => {
+        match $relay {
+            AnswerRelay::Images(relay) => relay.$name($($argument),*),
+            AnswerRelay::Response(relay) => relay.$name($($argument),*),
+            AnswerRelay::Combined(_) => $combined,
+        }
+    };
+}
+
+// === impl AnswerRelay ===
+
+impl AnswerRelay {
+    /// Returns the next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
+        if let Self::Combined(gathered) = self {
+            return gathered.poll_step(cx);
+        }
+        either!(self, poll_step(cx), Poll::Pending)
+    }
+
+    /// Reads once: returns the number of bytes, or `None` at the end of the body and on each later call.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<usize>, RelayError>> {
+        either!(self, poll_read(cx), Poll::Ready(Ok(None)))
+    }
+
+    /// Moves the deadlines of the upstream by the time that the caller was away.
+    pub(super) fn extend_deadlines(&mut self, by: Duration) {
+        match self {
+            Self::Images(relay) => relay.upstream.extend_deadline(by),
+            Self::Response(course) => course.upstream.extend_deadline(by),
+            Self::Combined(_) => {}
+        }
+    }
+
+    /// Returns the content of the answer so far.
+    pub(super) fn summary(&self) -> AnswerSummary {
+        match self {
+            Self::Images(relay) => relay.summary(),
+            Self::Response(course) => course.summary(),
+            Self::Combined(course) => course.summary(),
+        }
+    }
+
+    /// True if the answer has really begun.
+    pub(super) fn is_proven(&self) -> bool {
+        either!(self, is_proven(), true)
+    }
+
+    /// True if everything that was requested is there.
+    pub(super) fn is_complete(&self) -> bool {
+        either!(self, is_complete(), true)
+    }
+
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
+        match self {
+            Self::Images(relay) => relay.first_image(),
+            Self::Response(course) => course.first_image(),
+            Self::Combined(course) => (course.first_image(), false),
+        }
+    }
+
+    /// Returns the bytes that go out if the answer breaks off: events, or nothing, so that the transfer itself breaks.
+    pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
+        either!(self, finish_with_error(error), None)
+    }
+
+    /// Returns the bytes that keep the connection open, if they may be sent here.
+    pub(super) fn heartbeat(&mut self) -> Option<Bytes> {
+        either!(self, heartbeat(), None)
+    }
+
+    /// True if the bytes before an image are held in memory, so that they must be few.
+    pub(super) const fn is_buffered_before_proof(&self) -> bool {
+        match self {
+            Self::Images(relay) => relay.is_buffered_before_proof(),
+            Self::Response(_) | Self::Combined(_) => true,
+        }
+    }
+
+    /// Returns the members other than the image that the upstream sent, for an answer that is complete.
+    pub(super) fn take_members(&mut self) -> Map<String, Value> {
+        match self {
+            Self::Images(relay) => relay.take_members(),
+            Self::Response(_) | Self::Combined(_) => Map::new(),
+        }
+    }
+
+    /// True for an answer of images, which is over soon.
+    pub(super) const fn is_image_answer(&self) -> bool {
+        !matches!(self, Self::Response(_))
+    }
+
+    /// True if the caller gets events.
+    pub(super) fn is_streaming(&self) -> bool {
+        either!(self, is_streaming(), false)
+    }
+
+    /// Returns the content of a complete answer that never began.
+    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
+        either!(self, without_image(), None)
+    }
+}

@@ -1,0 +1,189 @@
+//! Combines several answers of one image each: every image is kept on disk until the last one is decided.
+//!
+//! So an account is free again as soon as it has drawn, however slowly the caller reads, and the number of images is
+//! known before the answer begins. Memory is constant for images of any size.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::answer_members::{self, AnswerUsage, RequestedAnswer, sum_usage};
+use super::answer_relay::AnswerRelay;
+use super::image_relay::{RelayError, RelayStep};
+use super::json_writer::{ANSWER_PREFIX, AnswerSummary, write_end};
+use super::proof::ProvenAnswer;
+use crate::gateway::spool::{SpoolWriter, SpooledFile};
+use crate::image::{ByteSource as _, ImageProperties};
+
+/// The number of bytes of a file that are read at once.
+const READ: usize = 64 * 1024;
+
+/// One image of an answer, kept on disk.
+#[derive(Debug)]
+pub(crate) struct SpooledImage {
+    /// The element of `data`, as it goes out.
+    element: Arc<SpooledFile>,
+    /// The members other than the image that the upstream sent.
+    members: Map<String, Value>,
+    summary: AnswerSummary,
+}
+
+/// The reason why an image was not kept, and the tokens that were charged all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpooledImageError {
+    /// Its answer broke off.
+    Broken(RelayError, Option<AnswerUsage>),
+    /// Our own disk did not take it.
+    Disk(io::ErrorKind, Option<AnswerUsage>),
+}
+
+/// Images that are all complete, on their way to the caller.
+#[derive(Debug)]
+pub(super) struct CombinedAnswer {
+    requested: RequestedAnswer,
+    images: Vec<SpooledImage>,
+    summary: AnswerSummary,
+    /// The index of the image that is being read, and the offset in its file.
+    image_index: usize,
+    offset: u64,
+    /// The next piece, which is read on a blocking thread.
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+/// Reads an answer of one image to its end, onto the disk. It is read to its end even if the disk does not take it: the
+/// tokens come last, and they were paid for.
+pub(crate) async fn spool_image(proven: ProvenAnswer, writer: SpoolWriter) -> Result<SpooledImage, SpooledImageError> {
+    let mut relay = proven.relay;
+    let mut disk_error = None;
+    let mut writer = Some(writer);
+    loop {
+        let step = std::future::poll_fn(|cx| relay.poll_step(cx)).await;
+        let step = step.map_err(|broken| match disk_error {
+            None => SpooledImageError::Broken(broken, relay.summary().usage),
+            Some(kind) => SpooledImageError::Disk(kind, relay.summary().usage),
+        })?;
+        let (pieces, summary) = match step {
+            RelayStep::Pieces(pieces) => (pieces, None),
+            RelayStep::End(tail, summary) => (vec![tail], Some(*summary)),
+        };
+        for piece in pieces {
+            let Some(open) = writer.take() else { break };
+            match open.append(piece).await {
+                Ok(open) => writer = Some(open),
+                Err(error) => disk_error = Some(error.kind()),
+            }
+        }
+        let Some(summary) = summary else { continue };
+        let Some(writer) = writer.take() else {
+            return Err(SpooledImageError::Disk(disk_error.unwrap_or(io::ErrorKind::Other), summary.usage));
+        };
+        return Ok(SpooledImage { element: writer.finish(), members: relay.take_members(), summary });
+    }
+}
+
+/// Combines these images, at least one, into one answer. `lost` was charged for images that are not among them.
+pub(crate) fn combine_images(
+    images: Vec<SpooledImage>,
+    requested: RequestedAnswer,
+    undelivered_usage: Option<AnswerUsage>,
+) -> ProvenAnswer {
+    let charged = images.iter().map(|image| image.summary.usage).fold(undelivered_usage, sum_usage);
+    let first_name = |name: fn(&AnswerSummary) -> Option<String>| images.iter().find_map(|image| name(&image.summary));
+    let summary = AnswerSummary {
+        delivered: images.iter().flat_map(|image| image.summary.delivered.iter().cloned()).collect(),
+        usage: charged,
+        image_model: first_name(|summary| summary.image_model.clone()),
+        host_model: first_name(|summary| summary.host_model.clone()),
+        response_id: None,
+    };
+    ProvenAnswer {
+        relay: AnswerRelay::Combined(Box::new(CombinedAnswer {
+            requested,
+            images,
+            summary,
+            image_index: 0,
+            offset: 0,
+            reading: None,
+        })),
+    }
+}
+
+// === impl SpooledImage ===
+
+impl SpooledImage {
+    /// Returns the properties of the image, if its head stated them.
+    pub(crate) fn properties(&self) -> Option<ImageProperties> {
+        self.summary.delivered.first()?.properties
+    }
+}
+
+// === impl CombinedAnswer ===
+
+impl CombinedAnswer {
+    /// Returns the next pieces for the caller.
+    pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
+        let Some(image) = self.images.get(self.image_index) else {
+            return Poll::Ready(Ok(RelayStep::End(self.answer_suffix(), Box::new(self.summary.clone()))));
+        };
+        let (file, offset) = (&image.element, self.offset);
+        let reading = self.reading.get_or_insert_with(|| {
+            let file = Arc::clone(file);
+            Handle::current().spawn_blocking(move || read_chunk(&file, offset))
+        });
+        let read = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
+        self.reading = None;
+        let piece = match read {
+            Ok(piece) => piece,
+            Err(error) => {
+                tracing::error!(%error, "a stored image cannot be read back");
+                return Poll::Ready(Err(RelayError::SpoolUnreadable));
+            }
+        };
+        let before =
+            (offset == 0).then(|| Bytes::from_static(if self.image_index == 0 { ANSWER_PREFIX } else { b"," }));
+        self.offset += piece.len() as u64;
+        if self.offset == file.len() {
+            (self.image_index, self.offset) = (self.image_index + 1, 0);
+        }
+        Poll::Ready(Ok(RelayStep::Pieces(before.into_iter().chain([piece]).collect())))
+    }
+
+    fn answer_suffix(&self) -> Bytes {
+        let mut members = self.images.first().map(|image| image.members.clone()).unwrap_or_default();
+        let counted = self
+            .images
+            .iter()
+            .filter_map(|image| image.members.get("usage").and_then(answer_members::normalized_usage));
+        members.remove("usage");
+        members.extend(counted.reduce(answer_members::add_usage).map(|usage| ("usage".to_owned(), usage)));
+        let mut end = Vec::new();
+        write_end(&mut end, &answer_members::answer_members(&self.requested, &members, self.first_image()));
+        Bytes::from(end)
+    }
+
+    pub(super) fn summary(&self) -> AnswerSummary {
+        self.summary.clone()
+    }
+
+    /// Returns the properties of the first image, if its head stated them.
+    pub(super) fn first_image(&self) -> Option<ImageProperties> {
+        self.images.first().and_then(SpooledImage::properties)
+    }
+}
+
+fn read_chunk(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
+    let left = file.len() - offset;
+    let mut buffer = vec![0; usize::try_from(left).map_or(READ, |left| left.min(READ))];
+    let count = file.read_at(offset, &mut buffer)?;
+    if count == 0 && left > 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    buffer.truncate(count);
+    Ok(buffer.into())
+}

@@ -1,0 +1,370 @@
+//! The content found in a response so far: its image, the members about it, and the members sent instead of it.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::gateway::relay::answer_members::{self, AnswerUsage};
+use crate::gateway::relay::image_relay::AnswerWithoutImage;
+use crate::gateway::relay::json_scanner::{JsonScanner, JsonVisitor, KEY_MAX, ValueInterest};
+use crate::gateway::relay::lexer::{AnswerSink, AnswerSyntaxError, check_base64};
+
+/// The most items without an image that are kept: one of them states why there is none.
+const ITEMS_WITHOUT_IMAGE_MAX: usize = 16;
+/// The members of an item that are read.
+const ITEM_MEMBERS: [&str; 9] =
+    ["background", "content", "error", "output_format", "quality", "revised_prompt", "size", "status", "type"];
+/// Members of items that do not concern an image. Every other member of an item may belong to a later version.
+const CALL_MEMBERS: [&str; 12] = [
+    "action",
+    "arguments",
+    "call_id",
+    "encrypted_content",
+    "id",
+    "name",
+    "namespace",
+    "output",
+    "result",
+    "role",
+    "summary",
+    "usage",
+];
+/// The most bytes of other members that are kept for an item.
+const OTHERS_MAX: usize = 64 * 1024;
+/// The members of an event that are read.
+const EVENT_MEMBERS: [&str; 9] =
+    ["background", "code", "error", "message", "output_format", "param", "quality", "size", "type"];
+/// The members of the response itself that are read.
+const RESPONSE_MEMBERS: [&str; 6] = ["created_at", "error", "incomplete_details", "status", "tool_usage", "usage"];
+/// The paths of the models in the response: the text model, and that of its only tool.
+const HOST_MODEL: &str = "model";
+const TOOL_MODEL: &str = "tools[].model";
+/// The members of an answer that concern an image.
+const IMAGE_MEMBERS: [&str; 5] = ["background", "output_format", "quality", "revised_prompt", "size"];
+
+/// The type of an item with an image.
+const IMAGE_CALL: &str = "image_generation_call";
+/// The prefix of the upstream's names for the fields of its tool.
+const TOOL: &str = "tools[0].";
+/// The paths of images.
+const PARTIAL_IMAGE_PATH: &str = "partial_image_b64";
+const ITEM_IMAGE_PATH: &str = "item.result";
+const OUTPUT_IMAGE_PATH: &str = "response.output[].result";
+
+/// The content that has been found so far.
+#[derive(Debug, Default)]
+pub(super) struct ImageToolContent {
+    /// Members of the current event, of the current item, and of the response itself.
+    event: Map<String, Value>,
+    item: Map<String, Value>,
+    response: Map<String, Value>,
+    /// Members of the current item that are not in any document, and their length in bytes.
+    other_members: Map<String, Value>,
+    other_members_bytes: usize,
+    /// The number of base64 bytes of the current image that have been checked.
+    base64_seen: usize,
+    partial: PartialImageState,
+    image: FinalImageState,
+    /// Items without an image.
+    items_without_image: Vec<Value>,
+    failure: Option<Map<String, Value>>,
+    is_over: bool,
+    syntax_error: Option<AnswerSyntaxError>,
+}
+
+/// The state of the intermediate images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PartialImageState {
+    #[default]
+    None,
+    /// The current event holds one.
+    Current,
+    /// There was one, so work was done.
+    Past,
+}
+
+/// The state of the final image.
+#[derive(Debug, Default)]
+enum FinalImageState {
+    #[default]
+    None,
+    /// Its base64 is being read.
+    Receiving,
+    /// Its base64 is complete, and perhaps its item.
+    Complete(Option<Map<String, Value>>),
+    /// All of its members have been passed on.
+    Relayed,
+}
+
+/// Reads one piece.
+struct ImageToolVisitor<'a, S> {
+    content: &'a mut ImageToolContent,
+    piece: &'a Bytes,
+    sink: &'a mut S,
+}
+
+// === impl ImageToolContent ===
+
+impl ImageToolContent {
+    /// Continues to read a value; `part` is the next stretch of the piece. Only white space may follow the value.
+    pub(super) fn read_value(
+        &mut self,
+        scan: &mut JsonScanner,
+        piece: &Bytes,
+        part: &[u8],
+        sink: &mut impl AnswerSink,
+    ) -> Result<(), AnswerSyntaxError> {
+        let read = scan.push(part, &mut ImageToolVisitor { content: self, piece, sink })?;
+        let surplus = part[read..].iter().any(|byte| !byte.is_ascii_whitespace());
+        self.syntax_error.or(surplus.then_some(AnswerSyntaxError::Surplus)).map_or(Ok(()), Err)
+    }
+
+    /// True if the upstream has sent its final event or response.
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// True while an image is being sent. After a whole image a model may go on with a text, and think meanwhile.
+    pub(super) const fn is_in_image(&self) -> bool {
+        matches!(self.partial, PartialImageState::Current) || matches!(self.image, FinalImageState::Receiving)
+    }
+
+    pub(super) fn usage(&self) -> Option<AnswerUsage> {
+        answer_members::usage_from_response(&self.response)
+    }
+
+    pub(super) fn host_model(&self) -> Option<String> {
+        answer_members::model_name(&self.response, HOST_MODEL).map(str::to_owned)
+    }
+
+    /// Ends the current event, whose data must be complete.
+    pub(super) fn end_event(
+        &mut self,
+        data: &JsonScanner,
+        sink: &mut impl AnswerSink,
+    ) -> Result<(), AnswerSyntaxError> {
+        if !data.is_done() {
+            return Err(AnswerSyntaxError::Truncated);
+        }
+        let event = std::mem::take(&mut self.event);
+        if self.partial == PartialImageState::Current {
+            self.partial = PartialImageState::Past;
+            send_members(sink, &event, |name| IMAGE_MEMBERS.contains(&name));
+            sink.item_end();
+        }
+        match event.get("type").and_then(Value::as_str) {
+            Some("response.output_item.done") => self.end_item(),
+            Some("response.completed" | "response.incomplete" | "response.cancelled") => self.end_response(sink),
+            Some("response.failed" | "error") => self.record_failure(event, sink),
+            None if event.get("error").is_some_and(Value::is_object) => self.record_failure(event, sink),
+            _ => {}
+        }
+        self.clear_item();
+        Ok(())
+    }
+
+    /// Ends the response.
+    pub(super) fn end_response(&mut self, sink: &mut impl AnswerSink) {
+        if self.response.get("error").is_some_and(Value::is_object) {
+            return self.record_failure(Map::new(), sink);
+        }
+        self.is_over = true;
+        self.finish_image(sink);
+    }
+
+    /// Ends the answer: passes on the known members of a complete image. An image that is not base64 does not count.
+    pub(super) fn finish_image(&mut self, sink: &mut impl AnswerSink) {
+        if self.syntax_error.is_some() {
+            return;
+        }
+        let FinalImageState::Complete(members) = &mut self.image else { return };
+        // The item of an image may be cut off after the image.
+        let members = members.take().unwrap_or_else(|| take_item(&mut self.item, &mut self.other_members));
+        self.image = FinalImageState::Relayed;
+        send_members(sink, &members, |name| IMAGE_MEMBERS.contains(&name) || !ITEM_MEMBERS.contains(&name));
+        let created = self.response.get("created_at").cloned();
+        created.into_iter().for_each(|created| sink.item_member("created".to_owned(), created));
+        let model = self.response.get(TOOL_MODEL).cloned();
+        model.into_iter().for_each(|model| sink.item_member("model".to_owned(), model));
+        let usage = answer_members::image_usage_for_caller(&self.response);
+        usage.into_iter().for_each(|usage| sink.item_member("usage".to_owned(), usage));
+        sink.item_end();
+    }
+
+    /// Returns the content of a complete answer without an image, in the form by which failures are judged.
+    pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
+        if !self.is_over {
+            return None;
+        }
+        let mut members: Map<String, Value> = RESPONSE_MEMBERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), self.response.get(*name).filter(|value| !value.is_null())?)))
+            .map(|(name, value)| (name, value.clone()))
+            .collect();
+        members.insert("output".to_owned(), self.items_without_image.clone().into());
+        if let Some(failure) = &self.failure {
+            members.insert("error".to_owned(), Value::Object(failure.clone()));
+        }
+        let is_completed_call = |item: &Value| item["type"] == IMAGE_CALL && item["status"] == "completed";
+        let has_image_substitute =
+            self.partial != PartialImageState::None || self.items_without_image.iter().any(is_completed_call);
+        Some(AnswerWithoutImage { members, has_image_substitute, usage: self.usage() })
+    }
+
+    /// Ends an item.
+    fn end_item(&mut self) {
+        match &mut self.image {
+            FinalImageState::Complete(members @ None) => {
+                *members = Some(take_item(&mut self.item, &mut self.other_members));
+            }
+            FinalImageState::None
+                if !self.item.is_empty() && self.items_without_image.len() < ITEMS_WITHOUT_IMAGE_MAX =>
+            {
+                self.items_without_image.push(std::mem::take(&mut self.item).into());
+            }
+            _ => {}
+        }
+        self.clear_item();
+    }
+
+    fn clear_item(&mut self) {
+        self.item.clear();
+        self.other_members.clear();
+        self.other_members_bytes = 0;
+    }
+
+    /// True if this member, which is not in any document, is kept: only for the image that counts.
+    fn wants_other(&self, member: &str) -> bool {
+        let is_open =
+            matches!(self.image, FinalImageState::None | FinalImageState::Receiving | FinalImageState::Complete(None));
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        is_open && member.len() < KEY_MAX && member.bytes().all(is_name) && !CALL_MEMBERS.contains(&member)
+    }
+
+    fn store_other(&mut self, member: &str, value: Value) {
+        let length = member.len() + value.to_string().len();
+        if self.other_members_bytes + length <= OTHERS_MAX {
+            self.other_members_bytes += length;
+            self.other_members.insert(member.to_owned(), value);
+        }
+    }
+
+    /// Notes a failure that the upstream states. It cannot take back an image that is already there.
+    fn record_failure(&mut self, mut event: Map<String, Value>, sink: &mut impl AnswerSink) {
+        self.is_over = true;
+        let stated = [event.get("error"), self.response.get("error")].into_iter().flatten().find_map(Value::as_object);
+        let mut failure = stated.cloned().unwrap_or_else(|| std::mem::take(&mut event));
+        // An error about the tool concerns the caller's field; the model of the call concerns only us and the upstream.
+        let param = failure.remove("param");
+        let param = param.as_ref().and_then(Value::as_str).filter(|param| *param != "model");
+        let param = param.map(|param| param.strip_prefix(TOOL).unwrap_or(param));
+        failure.extend(param.map(|param| ("param".to_owned(), param.into())));
+        self.failure = Some(failure);
+        self.finish_image(sink);
+    }
+
+    /// True if the image of an item is wanted: only the first one, and only if its item does not state another type.
+    fn wants_image(&self) -> bool {
+        let kind = self.item.get("type").and_then(Value::as_str);
+        let open = self.partial != PartialImageState::Current
+            && matches!(self.image, FinalImageState::None | FinalImageState::Receiving);
+        open && kind.is_none_or(|kind| kind == IMAGE_CALL)
+    }
+
+    /// True if an intermediate image is wanted: none of a later call. The final image ends only when the response ends,
+    /// and no other image may come between.
+    const fn wants_partial(&self) -> bool {
+        matches!(self.image, FinalImageState::None)
+    }
+}
+
+/// Passes on the members of an image, without the image.
+fn send_members(sink: &mut impl AnswerSink, members: &Map<String, Value>, is_sent: impl Fn(&str) -> bool) {
+    for (name, value) in members.iter().filter(|(name, _)| is_sent(name)) {
+        sink.item_member(name.clone(), value.clone());
+    }
+}
+
+/// Returns all members that were read of an item.
+fn take_item(item: &mut Map<String, Value>, others: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut whole = std::mem::take(item);
+    whole.append(others);
+    whole
+}
+
+/// Returns the name of an item's member, for an item in an event or in the response.
+fn item_member_name(path: &str) -> Option<&str> {
+    path.strip_prefix("item.").or_else(|| path.strip_prefix("response.output[]."))
+}
+
+impl<S: AnswerSink> ImageToolVisitor<'_, S> {
+    /// Begins to pass on an image.
+    fn start_image(&mut self, kind: &str) {
+        self.content.base64_seen = 0;
+        self.sink.announce_event(Some(kind.to_owned()));
+        self.sink.item_start();
+    }
+}
+
+impl<S: AnswerSink> JsonVisitor for ImageToolVisitor<'_, S> {
+    fn interest_in(&self, path: &str) -> ValueInterest {
+        let value = |wanted: bool| if wanted { ValueInterest::Value } else { ValueInterest::Nothing };
+        match path {
+            PARTIAL_IMAGE_PATH if self.content.wants_partial() => ValueInterest::Image,
+            ITEM_IMAGE_PATH | OUTPUT_IMAGE_PATH if self.content.wants_image() => ValueInterest::Image,
+            _ => match (item_member_name(path), path.strip_prefix("response.")) {
+                (Some(member), _) if ITEM_MEMBERS.contains(&member) => ValueInterest::Value,
+                (Some(member), _) if self.content.wants_other(member) => ValueInterest::Optional,
+                (Some(_), _) => ValueInterest::Nothing,
+                (None, Some(HOST_MODEL | TOOL_MODEL)) => ValueInterest::Value,
+                (None, Some(member)) => value(RESPONSE_MEMBERS.contains(&member)),
+                (None, None) => value(EVENT_MEMBERS.contains(&path)),
+            },
+        }
+    }
+
+    fn value(&mut self, path: &str, value: Value) {
+        let (members, name) = match (item_member_name(path), path.strip_prefix("response.")) {
+            (Some(member), _) if !ITEM_MEMBERS.contains(&member) => return self.content.store_other(member, value),
+            (Some(member), _) => (&mut self.content.item, member),
+            (None, Some(member)) => (&mut self.content.response, member),
+            (None, None) => (&mut self.content.event, path),
+        };
+        members.insert(name.to_owned(), value);
+    }
+
+    fn image(&mut self, path: &str, base64: &[u8]) {
+        if path == PARTIAL_IMAGE_PATH {
+            if self.content.partial != PartialImageState::Current {
+                self.content.partial = PartialImageState::Current;
+                self.start_image("partial_image");
+            }
+        } else if !matches!(self.content.image, FinalImageState::Receiving) {
+            self.content.image = FinalImageState::Receiving;
+            self.start_image("completed");
+        }
+        if let Err(malformed) = check_base64(&mut self.content.base64_seen, base64) {
+            self.content.syntax_error = Some(malformed);
+            return;
+        }
+        self.sink.image(self.piece.slice_ref(base64));
+    }
+
+    fn image_end(&mut self, path: &str) {
+        if path == PARTIAL_IMAGE_PATH && self.content.partial == PartialImageState::Current {
+            self.sink.image_end();
+        } else if path != PARTIAL_IMAGE_PATH && matches!(self.content.image, FinalImageState::Receiving) {
+            self.content.image = FinalImageState::Complete(None);
+            self.sink.image_end();
+        }
+    }
+
+    fn invalid_base64(&mut self) {
+        self.content.syntax_error = Some(AnswerSyntaxError::Base64);
+    }
+
+    fn container_end(&mut self, path: &str) {
+        if path == "response.output[]" {
+            self.content.end_item();
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Turns the upstream's answer into the JSON of the contract while it passes.
+//!
+//! Images go out as the very bytes that came in; everything around them is small and is written anew at the end, so
+//! that missing fields are there, `auto` is resolved, and only requested images go out. Nothing is written before the
+//! first image has begun: until then the answer can still become an error. If an upstream sends events although none
+//! were requested, they are read too: the final image becomes the answer. This module carries the response table of the
+//! specification.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::answer_members::{self, AnswerUsage, RequestedAnswer};
+use super::image_item::{ImageItem, ImageItemKind};
+use super::lexer::AnswerSink;
+use super::undocumented_members;
+use crate::image::ImageProperties;
+use crate::wire::one_line;
+
+/// The beginning of an answer, before its first image.
+pub(super) const ANSWER_PREFIX: &[u8] = br#"{"data":["#;
+
+/// Turns the content that the lexer finds into the pieces of the answer.
+#[derive(Debug)]
+pub(super) struct JsonAnswerWriter {
+    requested: RequestedAnswer,
+    /// Pieces that are ready to go out.
+    ready: Vec<Bytes>,
+    /// Text that goes out before the next image bytes.
+    pending_text: Vec<u8>,
+    members: Map<String, Value>,
+    item: ImageItem,
+    next_event: Option<Option<String>>,
+    has_image_substitute: bool,
+    /// True if an event has stated that there is no image.
+    reported_no_image: bool,
+    delivered: Vec<Option<ImageProperties>>,
+    complete: bool,
+}
+
+/// The content of an answer, once it is complete. Each name is the upstream's.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnswerSummary {
+    /// Each image that was passed on.
+    pub(crate) delivered: Vec<DeliveredImage>,
+    /// The token counts, if the upstream reported any that can be read.
+    pub(crate) usage: Option<AnswerUsage>,
+    /// The model that makes images.
+    pub(crate) image_model: Option<String>,
+    /// The text model, if one ran the image tool.
+    pub(crate) host_model: Option<String>,
+    /// The id of the response, if it has one.
+    pub(crate) response_id: Option<String>,
+}
+
+/// An image that was passed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeliveredImage {
+    /// Its format and size, if its head stated them.
+    pub(crate) properties: Option<ImageProperties>,
+    /// The quality that the upstream names.
+    pub(crate) quality: Option<String>,
+}
+
+// === impl JsonAnswerWriter ===
+
+impl JsonAnswerWriter {
+    pub(super) fn new(requested: RequestedAnswer) -> Self {
+        Self {
+            requested,
+            ready: Vec::new(),
+            pending_text: Vec::new(),
+            members: Map::new(),
+            item: ImageItem::default(),
+            next_event: None,
+            has_image_substitute: false,
+            reported_no_image: false,
+            delivered: Vec::new(),
+            complete: false,
+        }
+    }
+
+    /// True if a first image has begun.
+    pub(super) fn is_proven(&self) -> bool {
+        !self.delivered.is_empty() || self.item.begun
+    }
+
+    /// True if everything that was requested is there, although the upstream has not ended.
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
+        match self.delivered.first() {
+            Some(properties) => (*properties, false),
+            None => (self.item.properties, self.item.may_find_properties()),
+        }
+    }
+
+    /// True if there was another value in place of an image.
+    pub(super) const fn has_image_substitute(&self) -> bool {
+        self.has_image_substitute
+    }
+
+    /// True if an event has stated that there is no image.
+    pub(super) const fn has_reported_no_image(&self) -> bool {
+        self.reported_no_image
+    }
+
+    /// Returns the pieces that can go out now.
+    pub(super) fn take_ready(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Returns the members of an answer without an image.
+    pub(super) const fn members(&self) -> &Map<String, Value> {
+        &self.members
+    }
+
+    /// Takes the members, for an answer that is written elsewhere.
+    pub(super) fn take_members(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.members)
+    }
+
+    /// Returns the end of the answer: closes the images and writes every member.
+    pub(super) fn finish(&mut self) -> Bytes {
+        let properties = self.delivered.first().copied().flatten();
+        let mut tail = std::mem::take(&mut self.pending_text);
+        if !self.requested.is_single_element {
+            let mut members = answer_members::answer_members(&self.requested, &self.members, properties);
+            members.extend(undocumented_members::from_answer(&self.members));
+            write_end(&mut tail, &members);
+        }
+        Bytes::from(tail)
+    }
+
+    /// Returns the content of the answer so far.
+    pub(super) fn summary(&self) -> AnswerSummary {
+        let quality = answer_members::quality(&self.members, "quality").map(str::to_owned);
+        let image = |properties| DeliveredImage { properties, quality: quality.clone() };
+        AnswerSummary {
+            delivered: self.delivered.iter().copied().map(image).collect(),
+            usage: answer_members::usage_from_answer(&self.members),
+            image_model: answer_members::model_name(&self.members, "model").map(str::to_owned),
+            host_model: None,
+            // An answer of images has no id that a later request could continue from.
+            response_id: None,
+        }
+    }
+
+    /// True if the current image is passed on: at most the requested number, and of events only the final ones.
+    fn is_relayed(&self) -> bool {
+        !self.item.ended && self.delivered.len() < self.requested.count
+            // No intermediate images were requested: an event that does not state its type holds the final one.
+            && matches!(self.item.kind(), ImageItemKind::Completed | ImageItemKind::Unknown)
+    }
+
+    fn write(&mut self, text: &[u8]) {
+        self.pending_text.extend_from_slice(text);
+    }
+
+    /// Moves the members that an event has for its image to the answer, where they describe all images.
+    fn merge_event_members(&mut self) {
+        let prompt = self.item.members.remove("revised_prompt");
+        let members = std::mem::take(&mut self.item.members);
+        self.members.extend(members);
+        self.item.members.extend(prompt.map(|prompt| ("revised_prompt".to_owned(), prompt)));
+    }
+}
+
+impl AnswerSink for JsonAnswerWriter {
+    fn member(&mut self, key: String, value: Value) {
+        self.members.insert(key, value);
+    }
+
+    fn announce_event(&mut self, name: Option<String>) {
+        self.next_event = Some(name);
+    }
+
+    fn item_start(&mut self) {
+        self.item = ImageItem::new(self.next_event.take());
+    }
+
+    fn item_member(&mut self, key: String, value: Value) {
+        self.has_image_substitute |= answer_members::is_image_substitute(&key, &value);
+        self.item.members.insert(key, value);
+    }
+
+    fn item_member_dropped(&mut self, key: &str) {
+        self.has_image_substitute |= answer_members::is_image_substitute(key, &Value::Bool(true));
+    }
+
+    fn image(&mut self, base64: Bytes) {
+        if !self.is_relayed() {
+            return;
+        }
+        if !self.item.begun {
+            self.item.begun = true;
+            let opening: &[u8] = match self.delivered.is_empty() {
+                true if self.requested.is_single_element => b"",
+                true => ANSWER_PREFIX,
+                false => b",",
+            };
+            self.write(opening);
+            self.write(br#"{"b64_json":""#);
+        }
+        self.item.probe_head(&base64);
+        if !self.pending_text.is_empty() {
+            self.ready.push(Bytes::from(std::mem::take(&mut self.pending_text)));
+        }
+        self.ready.push(base64);
+    }
+
+    fn image_end(&mut self) {
+        if self.item.begun && !self.item.ended {
+            self.item.finish_image();
+            self.write(b"\"");
+        }
+    }
+
+    fn item_end(&mut self) {
+        if !self.item.begun {
+            match self.item.kind() {
+                kind @ (ImageItemKind::Error | ImageItemKind::Completed) if self.item.is_event() => {
+                    self.has_image_substitute |=
+                        kind == ImageItemKind::Completed && !answer_members::states_reason(&self.item.members);
+                    self.merge_event_members();
+                    self.reported_no_image = true;
+                }
+                // The members of an element without an image may state the reason.
+                ImageItemKind::Completed if !self.item.members.is_empty() => {
+                    let item_members = std::mem::take(&mut self.item.members);
+                    self.members.insert("data".to_owned(), Value::Array(vec![item_members.into()]));
+                }
+                _ => {}
+            }
+            return;
+        }
+        let event = self.item.is_event();
+        // If several answers become one, each has other members for its own image.
+        let own_members =
+            (event && self.requested.is_single_element).then(|| undocumented_members::from_answer(&self.item.members));
+        if event {
+            self.merge_event_members();
+        }
+        let item = std::mem::take(&mut self.item);
+        let mut members = answer_members::item_members(&self.requested, &item.members);
+        members.extend(own_members.unwrap_or_else(|| undocumented_members::from_image(&item.members)));
+        write_members(&mut self.pending_text, &members);
+        self.pending_text.push(b'}');
+        self.delivered.push(item.properties);
+        // In an answer the relevant members may come after the last image.
+        self.complete = event && self.delivered.len() == self.requested.count;
+    }
+}
+
+/// Writes the end of an answer after its images.
+pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
+    out.push(b']');
+    write_members(out, members);
+    out.push(b'}');
+}
+
+/// Writes `,"key":value` for each member.
+pub(super) fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
+    for (key, value) in members {
+        out.push(b',');
+        out.extend_from_slice(one_line(Value::from(key.as_str()).to_string()).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(one_line(value.to_string()).as_bytes());
+    }
+}

@@ -1,0 +1,341 @@
+//! Observes a response while it passes, for the small values of the record and of the caller's headers.
+
+use serde_json::{Map, Value, json};
+
+use crate::gateway::relay::answer_members::{self, AnswerUsage};
+use crate::gateway::relay::image_item::ImageItem;
+use crate::gateway::relay::json_scanner::{JsonVisitor, ValueInterest};
+use crate::gateway::relay::json_writer::{AnswerSummary, DeliveredImage};
+use crate::gateway::upstream::is_refusal;
+use crate::image::ImageProperties;
+use crate::wire::one_line;
+
+/// The most image calls that are tracked at once; beyond that, only the heartbeat suffers.
+const CALLS_MAX: usize = 64;
+/// The most images that are recorded one by one.
+const IMAGES_MAX: usize = 256;
+
+/// The longest id that is recorded.
+const ID_MAX: usize = 256;
+
+/// The code for a conversation that is too long for the model.
+const CONTEXT_TOO_LONG: &str = "context_length_exceeded";
+
+/// The values that have been observed so far.
+#[derive(Debug)]
+pub(super) struct ResponseObserver {
+    requested: RequestedResponse,
+    /// True if the response comes in events, which repeat its images at the end.
+    is_event_stream: bool,
+    /// Members of the current event; empty for a plain response.
+    event: Map<String, Value>,
+    /// Members of the response itself.
+    response: Map<String, Value>,
+    /// Members of the tool that is being read.
+    tool: Map<String, Value>,
+    /// The model of the image tool.
+    image_model: Option<String>,
+    image: ImageItem,
+    delivered: Vec<DeliveredImage>,
+    /// True if the item of the last image is not complete, and may still name its quality.
+    is_item_open: bool,
+    /// True if an image has begun, perhaps a partial one.
+    begun: bool,
+    /// The image calls in progress: the output index and the id of each.
+    image_calls: Vec<(Value, Value)>,
+    /// The sequence number of our next event.
+    next_sequence_number: u64,
+    failure: Option<Map<String, Value>>,
+}
+
+/// The facts about a response that are known before any of it has come.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestedResponse {
+    /// The model, verbatim.
+    pub(crate) model: String,
+    /// True if the caller wants events.
+    pub(crate) stream: bool,
+    /// The current time in Unix seconds.
+    pub(crate) now: i64,
+}
+
+/// The meaning of an event for the answer as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseEventKind {
+    /// No work has been done yet.
+    Preface,
+    /// Part of the answer.
+    Work,
+    /// The answer is complete.
+    End,
+    /// The upstream states that it failed.
+    Failure,
+    /// The event has not stated its type.
+    Unknown,
+}
+
+// === impl ResponseObserver ===
+
+impl ResponseObserver {
+    pub(super) fn new(requested: RequestedResponse) -> Self {
+        Self {
+            requested,
+            is_event_stream: false,
+            event: Map::new(),
+            response: Map::new(),
+            tool: Map::new(),
+            image_model: None,
+            image: ImageItem::default(),
+            delivered: Vec::new(),
+            is_item_open: false,
+            begun: false,
+            image_calls: Vec::new(),
+            next_sequence_number: 0,
+            failure: None,
+        }
+    }
+
+    /// True if the caller wants events.
+    pub(super) const fn is_streaming(&self) -> bool {
+        self.requested.stream
+    }
+
+    /// Notes that the response comes in events.
+    pub(super) const fn expect_events(&mut self) {
+        self.is_event_stream = true;
+    }
+
+    /// Returns the meaning of the current event, as far as it has been read.
+    pub(super) fn event_kind(&self) -> ResponseEventKind {
+        match self.event.get("type").and_then(Value::as_str) {
+            None if self.event.get("error").is_some_and(Value::is_object) => ResponseEventKind::Failure,
+            None => ResponseEventKind::Unknown,
+            Some("response.created" | "response.in_progress" | "response.queued" | "keepalive") => {
+                ResponseEventKind::Preface
+            }
+            Some("response.completed" | "response.incomplete" | "response.cancelled") => ResponseEventKind::End,
+            Some("response.failed" | "error") => ResponseEventKind::Failure,
+            Some(_) => ResponseEventKind::Work,
+        }
+    }
+
+    /// Ends the current event.
+    pub(super) fn end_event(&mut self) -> ResponseEventKind {
+        let kind = self.event_kind();
+        let event = std::mem::take(&mut self.event);
+        self.end_item(answer_members::quality(&event, "item.quality"));
+        if let Some(number) = event.get("sequence_number").and_then(Value::as_u64) {
+            self.next_sequence_number = self.next_sequence_number.max(number.saturating_add(1));
+        }
+        if kind == ResponseEventKind::Failure {
+            let stated = event.get("error").or_else(|| self.response.get("error")).and_then(Value::as_object);
+            // Some upstreams state it in the event itself.
+            self.failure = Some(stated.cloned().unwrap_or(event));
+            return kind;
+        }
+        let is_call = event.get("item.type").and_then(Value::as_str) == Some("image_generation_call");
+        let output_index = event.get("output_index").filter(|_| is_call);
+        match (event.get("type").and_then(Value::as_str), output_index, event.get("item.id")) {
+            (Some("response.output_item.added"), Some(place), Some(id)) if self.image_calls.len() < CALLS_MAX => {
+                self.image_calls.push((place.clone(), id.clone()));
+            }
+            (Some("response.output_item.done"), Some(place), _) => self.image_calls.retain(|(other, _)| other != place),
+            _ => {}
+        }
+        kind
+    }
+
+    /// Ends a plain response. Returns true if it states that it failed.
+    pub(super) fn end_response(&mut self) -> bool {
+        let error = self.response.get("error").and_then(Value::as_object).cloned();
+        let failed = self.response.get("status").and_then(Value::as_str) == Some("failed");
+        if failed || error.is_some() {
+            self.failure = Some(error.unwrap_or_default());
+        }
+        self.failure.is_some()
+    }
+
+    /// True if an image has begun, perhaps a partial one.
+    pub(super) const fn has_image(&self) -> bool {
+        self.begun
+    }
+
+    /// Returns the properties of the first image, and true if more bytes could still show them.
+    pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
+        match self.delivered.first() {
+            Some(image) => (image.properties, false),
+            None => (self.image.properties, self.image.may_find_properties()),
+        }
+    }
+
+    pub(super) fn summary(&self) -> AnswerSummary {
+        let id = self.response.get("id").and_then(Value::as_str).filter(|id| id.len() <= ID_MAX);
+        AnswerSummary {
+            delivered: self.delivered.clone(),
+            usage: self.usage(),
+            image_model: self.image_model.clone(),
+            host_model: answer_members::model_name(&self.response, "model").map(str::to_owned),
+            response_id: id.map(str::to_owned),
+        }
+    }
+
+    /// Ends an item: if it is an image, it has stated its quality by now, if at all.
+    fn end_item(&mut self, quality: Option<&str>) {
+        if std::mem::take(&mut self.is_item_open)
+            && let Some(image) = self.delivered.last_mut()
+        {
+            image.quality = quality.map(str::to_owned);
+        }
+    }
+
+    /// Returns the tokens that were charged so far.
+    pub(super) fn usage(&self) -> Option<AnswerUsage> {
+        answer_members::usage_from_response(&self.response)
+    }
+
+    /// Returns the members that the upstream sent instead of an answer, in the form by which failures are judged.
+    pub(super) fn failure(&self) -> Option<Map<String, Value>> {
+        let failure = self.failure.clone()?;
+        let mut members = Map::from_iter([("error".to_owned(), Value::Object(failure))]);
+        for name in ["usage", "tool_usage"] {
+            members.extend(self.response.get(name).map(|usage| (name.to_owned(), usage.clone())));
+        }
+        Some(members)
+    }
+
+    /// Returns the event that shows that an image is still being made, if one is.
+    pub(super) fn generating_event(&mut self) -> Option<String> {
+        let (output_index, id) = self.image_calls.last()?;
+        let kind = "response.image_generation_call.generating";
+        let event = json!({"type": kind, "sequence_number": self.next_sequence_number, "output_index": output_index, "item_id": id});
+        self.next_sequence_number += 1;
+        Some(format!("event: {kind}\ndata: {}\n\n", one_line(event.to_string())))
+    }
+
+    /// Returns the data of the event that every client takes for an error: `error` with its place in the stream.
+    pub(super) fn error_event(&mut self, error: &str) -> String {
+        let number = self.next_sequence_number;
+        self.next_sequence_number += 1;
+        match error.strip_prefix(r#"{"type":"error","#) {
+            Some(rest) => format!(r#"{{"type":"error","sequence_number":{number},{rest}"#),
+            None => error.to_owned(),
+        }
+    }
+
+    /// Returns the data of the event that ends a response, the only one that agents read.
+    pub(super) fn failed_event(&mut self, error: &str) -> String {
+        let message =
+            serde_json::from_str::<Value>(error).ok().and_then(|mut error| error.get_mut("message").map(Value::take));
+        let known = |name: &str, otherwise: Value| self.response.get(name).cloned().unwrap_or(otherwise);
+        let response = json!({
+            "id": known("id", "resp_0".into()), "object": "response", "created_at": known("created_at", self.requested.now.into()),
+            "status": "failed", "error": {"code": self.failure_code(), "message": message},
+            "incomplete_details": null, "instructions": null, "metadata": {}, "model": self.requested.model,
+            "output": [], "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [],
+            "top_p": null, "usage": null,
+        });
+        let number = self.next_sequence_number;
+        self.next_sequence_number += 1;
+        one_line(json!({"type": "response.failed", "sequence_number": number, "response": response}).to_string())
+    }
+
+    /// True if only the agent can resolve the failure, by a code that it knows: it shortens the conversation.
+    pub(super) fn is_agent_recoverable(&self) -> bool {
+        self.failure_code() == CONTEXT_TOO_LONG
+    }
+
+    /// Returns the code by which an agent decides how to go on. Of the upstream's own codes, only those that do not
+    /// concern its account are passed on.
+    fn failure_code(&self) -> &'static str {
+        let word = |key: &str| self.failure.as_ref().and_then(|failure| failure.get(key)).and_then(Value::as_str);
+        let code = word("code").or_else(|| word("type")).unwrap_or_default();
+        match code {
+            CONTEXT_TOO_LONG => CONTEXT_TOO_LONG,
+            "server_is_overloaded" => "server_is_overloaded",
+            "rate_limit_exceeded" | "rate_limit_error" => "rate_limit_exceeded",
+            // Agents stop at this code; at any other they would send refused content again.
+            _ if self.failure.as_ref().is_some_and(is_refusal) => "invalid_prompt",
+            _ => "server_error",
+        }
+    }
+}
+
+impl JsonVisitor for ResponseObserver {
+    fn interest_in(&self, path: &str) -> ValueInterest {
+        match path {
+            "type"
+            | "sequence_number"
+            | "output_index"
+            | "error"
+            | "code"
+            | "message"
+            | "param"
+            | "item.type"
+            | "item.id"
+            | "item.quality"
+            | "response.id"
+            | "response.created_at"
+            | "response.status"
+            | "response.error"
+            | "response.model"
+            | "response.output[].quality"
+            | "response.tools[].model"
+            | "response.tools[].type"
+            | "response.usage"
+            | "response.tool_usage" => ValueInterest::Value,
+            "item.result" | "partial_image_b64" | "response.output[].result" => ValueInterest::Image,
+            _ => ValueInterest::Nothing,
+        }
+    }
+
+    fn value(&mut self, path: &str, value: Value) {
+        if let Some(name) = path.strip_prefix("response.tools[].") {
+            self.tool.insert(name.to_owned(), value);
+        } else if let Some(name) = path.strip_prefix("response.") {
+            self.response.insert(name.to_owned(), value);
+        } else {
+            self.event.insert(path.to_owned(), value);
+        }
+    }
+
+    fn image(&mut self, path: &str, base64: &[u8]) {
+        if self.is_event_stream && path == "response.output[].result" {
+            return;
+        }
+        self.begun = true;
+        if !self.image.begun {
+            self.image = ImageItem::default();
+            self.image.begun = true;
+        }
+        self.image.probe_head(base64);
+    }
+
+    fn image_end(&mut self, path: &str) {
+        if !self.image.begun {
+            return;
+        }
+        let mut image = std::mem::take(&mut self.image);
+        image.finish_image();
+        if path != "partial_image_b64" && self.delivered.len() < IMAGES_MAX {
+            self.delivered.push(DeliveredImage { properties: image.properties, quality: None });
+            self.is_item_open = true;
+        }
+    }
+
+    fn container_end(&mut self, path: &str) {
+        match path {
+            "response.tools[]" => {
+                let tool = std::mem::take(&mut self.tool);
+                if tool.get("type").and_then(Value::as_str) == Some("image_generation") {
+                    self.image_model = answer_members::model_name(&tool, "model").map(str::to_owned);
+                }
+            }
+            "response.output[]" => {
+                let quality = self.response.remove("output[].quality");
+                let item = Map::from_iter(quality.map(|quality| ("quality".to_owned(), quality)));
+                self.end_item(answer_members::quality(&item, "quality"));
+            }
+            _ => {}
+        }
+    }
+}

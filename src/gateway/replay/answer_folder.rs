@@ -1,0 +1,364 @@
+//! The folder of kept answers: its size, the order of eviction, and the files that an earlier process has left.
+//!
+//! The name of a file contains the API key of the answer, its extension shows whether the answer is complete, and its
+//! time is the age of the answer. Therefore a start reads the folder and not the database, which may have a row for
+//! every request of a day.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Utc};
+
+use super::FOLDER;
+use super::disk_budget::{DiskBudget, DiskReservation, EvictableStorage, reserve_written, run_with_timeout};
+use super::fingerprint::ReplayDigest;
+use super::sealed_file::{FileKey, SealedFile, remove};
+use crate::gateway::spool::{FreeSpace, blocking_io};
+use crate::gateway::store::{KeyId, Timestamp};
+
+/// The extension of a file that is being written.
+pub(super) const PARTIAL_EXTENSION: &str = "part";
+/// The extension of an empty file for an answer that was being delivered when the process died.
+const LOST_EXTENSION: &str = "lost";
+
+/// The kinds of answers that a file can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerFileKind {
+    /// The answer for an idempotency key.
+    Answer,
+    /// The answer of a plain job, which its caller may ask for again.
+    Orphan,
+}
+
+/// The times for which answers are kept if only their files are known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RetentionWindows {
+    pub(super) answers: Duration,
+    pub(super) orphans: Duration,
+}
+
+/// Finished answers on disk.
+pub(super) struct AnswerFolder {
+    folder: PathBuf,
+    budget: Arc<DiskBudget>,
+    free: FreeSpace,
+    windows: RetentionWindows,
+    state: Mutex<AnswerFolderState>,
+}
+
+#[derive(Default)]
+struct AnswerFolderState {
+    next: u64,
+    /// The answers of each API key, by its id.
+    owners: HashMap<String, KeyAnswers>,
+    /// The fingerprints of answers that an earlier process was delivering when it died, and the time until which they
+    /// matter.
+    lost: HashMap<String, Timestamp>,
+}
+
+/// The answers of one API key.
+#[derive(Default)]
+struct KeyAnswers {
+    bytes: u64,
+    /// The answers, the oldest first.
+    answers: BTreeMap<u64, AnswerFile>,
+}
+
+struct AnswerFile {
+    file: String,
+    expires_at: Timestamp,
+    /// `None` for an answer without a byte.
+    reservation: Option<DiskReservation>,
+}
+
+/// A file that an earlier process has left.
+struct LeftoverFile {
+    modified_at: SystemTime,
+    file: String,
+    contents: StoredFile,
+    length: u64,
+}
+
+/// The meaning of a file's name.
+enum StoredFile {
+    /// The file holds a complete answer.
+    Complete(AnswerFileKind),
+    /// An answer with this fingerprint was being delivered.
+    Lost(String),
+}
+
+// === impl AnswerFolder ===
+
+impl AnswerFolder {
+    /// Opens the folder in the data directory, with access for its owner only.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be created.
+    pub(super) fn open(free: FreeSpace, max_bytes: u64, windows: RetentionWindows) -> io::Result<Arc<Self>> {
+        let folder = free.folder().join(FOLDER);
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&folder)?;
+        #[cfg(unix)]
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        Ok(Arc::new(Self { folder, budget: DiskBudget::new(max_bytes), free, windows, state: Mutex::default() }))
+    }
+
+    /// Takes over the files that an earlier process has left, and removes all others.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be read.
+    pub(super) fn take_over_leftovers(&self, now: Timestamp) -> io::Result<()> {
+        let mut leftovers = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if !metadata.is_file() {
+                continue;
+            }
+            let file = entry.file_name().into_string().unwrap_or_default();
+            match StoredFile::from_file_name(&file) {
+                Some(contents) => {
+                    let modified_at = metadata.modified()?;
+                    leftovers.push(LeftoverFile { modified_at, file, contents, length: metadata.len() });
+                }
+                None => remove(&entry.path()),
+            }
+        }
+        leftovers.sort_unstable_by_key(|left| left.modified_at);
+        leftovers.into_iter().for_each(|left| self.take_over_leftover(left, now));
+        Ok(())
+    }
+
+    fn take_over_leftover(&self, leftover: LeftoverFile, now: Timestamp) {
+        let LeftoverFile { modified_at, file, contents, length } = leftover;
+        let retention = match contents {
+            StoredFile::Complete(AnswerFileKind::Answer) => self.windows.answers,
+            StoredFile::Complete(AnswerFileKind::Orphan) | StoredFile::Lost(_) => self.windows.orphans,
+        };
+        let expires_at = Timestamp::from(DateTime::<Utc>::from(modified_at)) + retention;
+        let path = self.folder.join(&file);
+        if expires_at <= now {
+            return remove(&path);
+        }
+        match contents {
+            // The row has the details of the answer. A file without a row is never requested, and expires.
+            StoredFile::Complete(_) => match reserve_written(self, length) {
+                Ok(reserved) => self.add_finished(file, expires_at, Some(reserved)),
+                Err(_) => remove(&path),
+            },
+            StoredFile::Lost(fingerprint) => {
+                // The file itself is the record of the loss, so that it also survives another kill.
+                let lost = path.with_extension(LOST_EXTENSION);
+                let emptied =
+                    fs::rename(&path, &lost).and_then(|()| File::options().write(true).open(&lost)?.set_len(0));
+                if let Err(error) = emptied {
+                    tracing::warn!(%error, "the file of an interrupted answer could not be emptied");
+                }
+                self.state().lost.insert(fingerprint, expires_at);
+            }
+        }
+    }
+
+    /// True if an earlier process was delivering the answer with this fingerprint when it died.
+    pub(super) fn has_lost_answer(&self, fingerprint: &ReplayDigest, now: Timestamp) -> bool {
+        self.state().lost.get(&hex(fingerprint)).is_some_and(|until| *until > now)
+    }
+
+    fn state(&self) -> MutexGuard<'_, AnswerFolderState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates a file like [`AnswerFolder::create`], on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`AnswerFolder::create`], and one if the disk is too slow.
+    pub(super) async fn create_file(
+        self: &Arc<Self>,
+        owner: &KeyId,
+        fingerprint: Option<ReplayDigest>,
+    ) -> io::Result<(String, SealedFile, FileKey)> {
+        let (folder, owner) = (Arc::clone(self), owner.clone());
+        let create = move || folder.create_file_blocking(&owner, fingerprint.as_ref());
+        run_with_timeout(&self.free, create).await
+    }
+
+    /// Creates a file without a name, for an answer that no retry could find after a restart.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk has no space for the file, or takes too long.
+    pub(super) async fn create_nameless_file(&self) -> io::Result<SealedFile> {
+        let folder = self.folder.clone();
+        run_with_timeout(&self.free, move || SealedFile::create_nameless(&folder)).await
+    }
+
+    /// Creates a file for an answer of this API key, and returns its final name, the file and its key. The name for an
+    /// orphan contains the fingerprint of its request. Blocks: not for async code.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk has no space for the file.
+    pub(super) fn create_file_blocking(
+        &self,
+        owner: &KeyId,
+        fingerprint: Option<&ReplayDigest>,
+    ) -> io::Result<(String, SealedFile, FileKey)> {
+        let random = uuid::Uuid::new_v4().simple();
+        let file = match fingerprint {
+            None => format!("{owner}-{random}.{}", AnswerFileKind::Answer.as_str()),
+            Some(fingerprint) => format!("{owner}-{}-{random}.{}", hex(fingerprint), AnswerFileKind::Orphan.as_str()),
+        };
+        let (frames, key) = SealedFile::create(self.path(&file)?)?;
+        Ok((file, frames, key))
+    }
+
+    /// Removes a finished file, even if it is not counted here.
+    pub(super) fn remove(&self, file: &str) {
+        {
+            let mut state = self.state();
+            if let Some(key_answers) = state.owners.get_mut(key_id_from_file_name(file)) {
+                key_answers.answers.retain(|_, answer| answer.file != file);
+                key_answers.recount_bytes();
+            }
+        }
+        let path = self.folder.join(file);
+        blocking_io::spawn_detached(move || remove(&path));
+    }
+
+    /// Opens a finished file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file is missing or damaged.
+    pub(super) async fn reopen(&self, file: &str, key: FileKey, size: u64) -> io::Result<SealedFile> {
+        let path = self.path(file)?;
+        self.free.run_blocking(move || SealedFile::open(path, &key, size)).await
+    }
+
+    /// Returns the path of a file; the name from the database must not contain a folder.
+    fn path(&self, file: &str) -> io::Result<PathBuf> {
+        let plain = Path::new(file).file_name().is_some_and(|name| name == file);
+        plain.then(|| self.folder.join(file)).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Adds a finished answer, which is the newest.
+    pub(super) fn add_finished(&self, file: String, expires_at: Timestamp, reservation: Option<DiskReservation>) {
+        let mut state = self.state();
+        state.next += 1;
+        let number = state.next;
+        let key_answers = state.owners.entry(key_id_from_file_name(&file).to_owned()).or_default();
+        key_answers.bytes += reservation.as_ref().map_or(0, DiskReservation::bytes);
+        key_answers.answers.insert(number, AnswerFile { file, expires_at, reservation });
+    }
+
+    /// Removes files that are too old. Blocks: not for async code.
+    pub(super) fn remove_expired(&self, now: Timestamp) {
+        let mut old = Vec::new();
+        {
+            let mut state = self.state();
+            for key_answers in state.owners.values_mut() {
+                old.extend(
+                    key_answers.answers.extract_if(.., |_, answer| answer.expires_at <= now).map(|(_, old)| old),
+                );
+                key_answers.recount_bytes();
+            }
+            state.owners.retain(|_, owned| !owned.answers.is_empty());
+            state.lost.retain(|_, until| *until > now);
+        }
+        old.iter().for_each(|old| remove(&self.folder.join(&old.file)));
+    }
+}
+
+// === impl AnswerFileKind ===
+
+impl AnswerFileKind {
+    const ALL: [Self; 2] = [Self::Answer, Self::Orphan];
+
+    /// Returns the extension of the names of these files.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Orphan => "orphan",
+        }
+    }
+}
+
+// === impl StoredFile ===
+
+impl StoredFile {
+    /// Returns the meaning of a file of this name; `None` if the file is of no use.
+    fn from_file_name(file: &str) -> Option<Self> {
+        let (name, end) = file.rsplit_once('.')?;
+        if let Some(kind) = AnswerFileKind::ALL.into_iter().find(|kind| kind.as_str() == end) {
+            return Some(Self::Complete(kind));
+        }
+        let name = if end == PARTIAL_EXTENSION { name.strip_suffix(".orphan")? } else { name };
+        let fingerprint = name.split('-').nth(1)?;
+        [PARTIAL_EXTENSION, LOST_EXTENSION].contains(&end).then(|| Self::Lost(fingerprint.to_owned()))
+    }
+}
+
+// === impl KeyAnswers ===
+
+impl KeyAnswers {
+    fn recount_bytes(&mut self) {
+        self.bytes =
+            self.answers.values().filter_map(|answer| answer.reservation.as_ref()).map(DiskReservation::bytes).sum();
+    }
+}
+
+impl EvictableStorage for AnswerFolder {
+    fn budget(&self) -> &Arc<DiskBudget> {
+        &self.budget
+    }
+
+    fn free(&self) -> &FreeSpace {
+        &self.free
+    }
+
+    /// Drops the oldest answer of the API key that holds the most bytes.
+    fn evict(&self) -> bool {
+        let evicted = self.state().evict();
+        if let Some(answer) = &evicted {
+            remove(&self.folder.join(&answer.file));
+        }
+        evicted.is_some()
+    }
+}
+
+// === impl AnswerFolderState ===
+
+impl AnswerFolderState {
+    fn evict(&mut self) -> Option<AnswerFile> {
+        let oldest = |key_answers: &KeyAnswers| key_answers.answers.keys().next().copied();
+        let most = self.owners.iter().max_by_key(|(_, owned)| (owned.bytes, Reverse(oldest(owned))));
+        let owner = most.map(|(owner, _)| owner.clone())?;
+        let owned = self.owners.get_mut(&owner)?;
+        let (_, answer) = owned.answers.pop_first()?;
+        owned.bytes -= answer.reservation.as_ref().map_or(0, DiskReservation::bytes);
+        if owned.answers.is_empty() {
+            self.owners.remove(&owner);
+        }
+        Some(answer)
+    }
+}
+
+/// Returns the id of the API key in a file name. Older versions wrote no id; their files count as those of one owner.
+fn key_id_from_file_name(file: &str) -> &str {
+    file.split_once('-').map_or("", |(owner, _)| owner)
+}
+
+fn hex(digest: &ReplayDigest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,111 @@
+//! The head of an answer, and the errors that are final answers.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, UpstreamFault};
+
+const JSON: &str = "application/json";
+
+/// The status and headers of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AnswerHead {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The media type of the body.
+    pub(crate) content_type: String,
+    /// The headers that belong to this answer and not to its connection, in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
+/// An answer that can be written down, made by the request flow.
+pub(crate) trait RecordableAnswer: Send + 'static {
+    /// The body, which may still be incomplete.
+    type Body: http_body::Body<Data = Bytes, Error: std::fmt::Display + Send> + Send + Unpin + 'static;
+
+    /// Splits the answer into its two parts.
+    fn into_parts(self) -> (AnswerHead, Self::Body);
+}
+
+/// True if a repeat must get this error again: something may have been paid for, or the refusal is permanent. After any
+/// other error nothing was done, so a repeat runs anew.
+pub(super) fn is_final(error: &Error) -> bool {
+    match error {
+        Error::Upstream(
+            UpstreamFault::Unreachable | UpstreamFault::Rejected | UpstreamFault::Quota | UpstreamFault::Credentials,
+        ) => false,
+        Error::Upstream(
+            UpstreamFault::Refused
+            | UpstreamFault::NoImage
+            | UpstreamFault::Broken
+            | UpstreamFault::Timeout
+            | UpstreamFault::Mismatch
+            | UpstreamFault::Unknown,
+        ) => true,
+        // An internal error may have happened at any point.
+        Error::Internal => true,
+        Error::InvalidKey
+        | Error::Denied
+        | Error::AdminDecision(_)
+        | Error::Invalid(_)
+        | Error::TooLarge(_)
+        | Error::UnsupportedMedia(_)
+        | Error::UnsupportedEncoding
+        | Error::NotFound(_)
+        | Error::Conflict(_)
+        | Error::UsageLimit(_)
+        | Error::RateLimited { .. }
+        | Error::InProgress
+        | Error::BudgetExceeded(_)
+        | Error::NoAccounts
+        | Error::Unavailable => false,
+    }
+}
+
+/// Returns an error as the answer that its caller gets.
+pub(super) fn error_answer(error: &Error) -> (AnswerHead, Bytes) {
+    let mut headers = BTreeMap::from([("x-should-retry".to_owned(), error.should_retry().to_string())]);
+    if let Some(seconds) = error.retry_after() {
+        headers.insert("retry-after".to_owned(), seconds.to_string());
+    }
+    let head = AnswerHead { status: error.code().status(), content_type: JSON.to_owned(), headers };
+    (head, Bytes::from(error.body().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UsageReset;
+
+    #[test]
+    fn an_error_that_is_to_be_sent_again_is_never_kept() {
+        for fault in [
+            UpstreamFault::Refused,
+            UpstreamFault::NoImage,
+            UpstreamFault::Broken,
+            UpstreamFault::Timeout,
+            UpstreamFault::Mismatch,
+        ] {
+            assert!(is_final(&Error::Upstream(fault)), "{fault:?}");
+        }
+        for error in
+            [Error::Upstream(UpstreamFault::Unreachable), Error::Unavailable, Error::RateLimited { retry_after: 1 }]
+        {
+            assert!(error.should_retry() && !is_final(&error), "{error:?}");
+        }
+        assert!(!is_final(&Error::UsageLimit(UsageReset::default())), "the window opens again");
+        assert!(is_final(&Error::Internal));
+    }
+
+    #[test]
+    fn an_error_keeps_its_advice() {
+        let (head, body) = error_answer(&Error::RateLimited { retry_after: 7 });
+        assert_eq!((head.status, head.headers["retry-after"].as_str()), (429, "7"));
+        assert_eq!(head.headers["x-should-retry"], "true");
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["code"], "rate_limit_exceeded");
+        assert_eq!(error_answer(&Error::Upstream(UpstreamFault::Timeout)).0.headers["x-should-retry"], "false");
+    }
+}

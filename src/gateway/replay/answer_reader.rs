@@ -1,0 +1,130 @@
+//! Reads an answer that is being written, or that is complete.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::task::JoinHandle;
+
+use super::answer_head::AnswerHead;
+use super::stored_answer::{AnswerChunk, StoredAnswer};
+
+/// The answer will not come, or will not be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stored answer is incomplete")]
+pub(crate) struct AnswerReaderError;
+
+/// One reader of an answer, from its beginning.
+pub(crate) struct AnswerReader {
+    answer: Arc<StoredAnswer>,
+    reader_id: u64,
+    ended: bool,
+    /// A frame that is being read on a thread that may block, and the number of its bytes that were delivered before.
+    reading: Option<(JoinHandle<io::Result<Vec<u8>>>, usize)>,
+    /// Called at the end with true if everything was read.
+    on_leave: Option<LeaveCallback>,
+}
+
+/// Called with true if everything was read.
+pub(super) type LeaveCallback = Box<dyn FnOnce(bool) + Send + Sync>;
+
+// === impl AnswerReader ===
+
+impl AnswerReader {
+    pub(super) fn new(answer: &Arc<StoredAnswer>) -> Self {
+        Self { answer: Arc::clone(answer), reader_id: answer.add_reader(), ended: false, reading: None, on_leave: None }
+    }
+
+    pub(super) fn with_leave_callback(answer: &Arc<StoredAnswer>, on_leave: LeaveCallback) -> Self {
+        let mut reader = Self::new(answer);
+        reader.on_leave = Some(on_leave);
+        reader
+    }
+
+    /// Returns a reader of a small, complete answer.
+    #[cfg(test)]
+    pub(crate) fn from_bytes(head: &AnswerHead, bytes: Bytes) -> Self {
+        Self::new(&Arc::new(StoredAnswer::from_bytes(head.clone(), bytes)))
+    }
+
+    fn take_frame(&mut self, frame: io::Result<Vec<u8>>, skip: usize) -> Result<Frame<Bytes>, AnswerReaderError> {
+        let frame = frame.map_err(|error| {
+            tracing::error!(%error, "a stored answer cannot be read");
+            self.ended = true;
+            AnswerReaderError
+        })?;
+        let bytes = Bytes::from(frame).split_off(skip);
+        self.answer.advance(self.reader_id, bytes.len());
+        Ok(Frame::data(bytes))
+    }
+
+    /// Waits for the head.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the outcome of the job will never be known: it may have been paid for.
+    pub(crate) async fn head(&self) -> Result<AnswerHead, AnswerReaderError> {
+        std::future::poll_fn(|cx| self.answer.poll_head(cx, self.reader_id)).await.ok_or(AnswerReaderError)
+    }
+}
+
+impl Body for AnswerReader {
+    type Data = Bytes;
+    type Error = AnswerReaderError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnswerReaderError>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        loop {
+            if let Some((reading, skip)) = &mut self.reading {
+                let (frame, skip) = (ready!(Pin::new(reading).poll(cx)), *skip);
+                self.reading = None;
+                return Poll::Ready(Some(self.take_frame(frame.map_err(io::Error::other).flatten(), skip)));
+            }
+            match ready!(self.answer.poll_next(cx, self.reader_id)) {
+                AnswerChunk::Bytes(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                AnswerChunk::Frame { frames, number, length, skip } => {
+                    let reading = tokio::task::spawn_blocking(move || frames.read(number, length));
+                    self.reading = Some((reading, skip));
+                }
+                AnswerChunk::End => {
+                    self.ended = true;
+                    return Poll::Ready(None);
+                }
+                AnswerChunk::Lost => {
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(AnswerReaderError)));
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+
+    /// The size is exact if the answer is complete, so that it has a length on the wire.
+    fn size_hint(&self) -> SizeHint {
+        match self.answer.remaining_bytes(self.reader_id) {
+            Some(left) => SizeHint::with_exact(left),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for AnswerReader {
+    fn drop(&mut self) {
+        let has_read_all = self.answer.remaining_bytes(self.reader_id) == Some(0);
+        self.answer.remove_reader(self.reader_id);
+        if let Some(on_leave) = self.on_leave.take() {
+            on_leave(has_read_all);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The duty to report the outcome of a job, so that its idempotency key has one answer.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ReplayError;
+use super::answer_head::{AnswerHead, RecordableAnswer, error_answer, is_final};
+use super::answer_reader::AnswerReader;
+use super::answer_recorder::AnswerRecorder;
+use super::disk_budget::EvictableStorage;
+use super::durable_answers::{AnswerStorageError, PendingFile};
+use super::idempotent_answers::{ClaimHandover, ClaimOutcome, IdempotentAnswers, LiveClaim};
+use super::pending_work::PendingGuard;
+use super::sealed_file::SealedFile;
+use super::stored_answer::StoredAnswerEnd;
+use crate::error::Error;
+use crate::gateway::ledger::{LedgerError, OPEN_TIMEOUT};
+use crate::gateway::store::{ReplayClaim, ReplayWrite, RowWriteOutcome};
+
+/// The longest wait for an answer that another node makes: longer than any job may take.
+const OTHER_NODE_WAIT_MAX: Duration = Duration::from_secs(330);
+/// The pause between two reads of another node's claim.
+const OTHER_NODE_PAUSE: Duration = Duration::from_millis(250);
+/// The longest time that the end of an answer waits for the disk and the store. After that the end is sent, and the
+/// answer is not kept.
+pub(super) const STORAGE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The guard of the request that runs the job of an idempotency key. If it is dropped without a result, the answer is
+/// lost: the job may have been paid for, so a repeat must not pay again.
+pub(crate) struct ClaimGuard {
+    idempotent_answers: Arc<IdempotentAnswers>,
+    live: Arc<LiveClaim>,
+    row: ReplayClaim,
+    /// Keeps the store open until the claim is settled or given back.
+    _pending: PendingGuard,
+}
+
+// === impl ClaimGuard ===
+
+impl ClaimGuard {
+    pub(super) fn new(idempotent_answers: Arc<IdempotentAnswers>, live: Arc<LiveClaim>, row: ReplayClaim) -> Self {
+        let _pending = idempotent_answers.begin_work();
+        Self { idempotent_answers, live, row, _pending }
+    }
+
+    /// Makes the claim, or finds out who has it, and replies with the outcome. A claim that no request receives is
+    /// given back.
+    pub(super) async fn acquire(self, reply: oneshot::Sender<Result<ClaimHandover, ReplayError>>) {
+        let until = Instant::now() + OTHER_NODE_WAIT_MAX;
+        let outcome = loop {
+            let mut claim = pin!(self.write_claim());
+            let Ok(written) = timeout(OPEN_TIMEOUT, &mut claim).await else {
+                drop(reply.send(Err(LedgerError::Overloaded.into())));
+                // The write may still succeed, and nothing was spent for it.
+                return self.release_late_claim(claim.await).await;
+            };
+            let stored_claim = match written {
+                Ok(RowWriteOutcome::Done) => break Ok(ClaimOutcome::Claimed(self)),
+                Ok(RowWriteOutcome::AlreadyClaimed(taken)) => taken,
+                // The owner of the claim is unknown, so the job does not run.
+                Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),
+                Err(error) => break Err(error.into()),
+            };
+            if let Some(entrance) =
+                self.idempotent_answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await
+            {
+                break Ok(entrance);
+            }
+            if Instant::now() >= until || reply.is_closed() {
+                break Ok(ClaimOutcome::AnswerLost);
+            }
+            sleep(OTHER_NODE_PAUSE).await;
+        };
+        drop(reply.send(outcome.map(ClaimHandover::new)));
+    }
+
+    async fn release_late_claim(self, claimed: Result<RowWriteOutcome, LedgerError>) {
+        if let Ok(RowWriteOutcome::Done) = claimed {
+            self.release().await;
+        }
+    }
+
+    fn write_claim(&self) -> impl Future<Output = Result<RowWriteOutcome, LedgerError>> + use<> {
+        let (ledger, claim) = (self.idempotent_answers.ledger.clone(), ReplayWrite::Claim(self.row.clone()));
+        async move { ledger.write_replay(claim).await }
+    }
+
+    /// Notes that the guard was received: later requests follow.
+    pub(super) fn mark_held(&self) {
+        self.live.mark_held();
+    }
+
+    /// Returns a reader of the answer, also for the holder of the guard.
+    pub(crate) fn answer_reader(&self) -> AnswerReader {
+        AnswerReader::new(&self.live.answer)
+    }
+
+    /// Reports the outcome of the job. An answer with an image, an end that may have been paid for and a refusal are
+    /// kept. After any other end, which cost nothing, a repeat runs anew.
+    ///
+    /// Reads the body to its end, independently of the followers. Must be awaited in a task that no caller can drop.
+    pub(crate) async fn record<M: RecordableAnswer>(self, result: Result<M, Error>) {
+        match result {
+            Ok(answer) => {
+                let (head, body) = answer.into_parts();
+                self.store_answer(head, body).await;
+            }
+            Err(error) if is_final(&error) => {
+                let (head, body) = error_answer(&error);
+                self.store_answer(head, Full::new(body)).await;
+            }
+            Err(error) => {
+                // The claim is removed before the error is sent: a caller who repeats at once must find no claim.
+                self.idempotent_answers.release_claim(&self.row).await;
+                self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+                let (head, body) = error_answer(&error);
+                self.live.answer.set_complete(head, body);
+            }
+        }
+    }
+
+    /// Gives the claim back: the guard was not received, so nothing was spent.
+    pub(super) async fn release(self) {
+        self.idempotent_answers.release_claim(&self.row).await;
+    }
+
+    async fn store_answer<B>(self, head: AnswerHead, body: B)
+    where
+        B: http_body::Body<Data = bytes::Bytes, Error: std::fmt::Display> + Unpin,
+    {
+        let (pending_file, frames) = match self.idempotent_answers.folder.create_file(&self.live.owner, None).await {
+            Ok((file, frames, key)) => (Some(PendingFile { file, key, head: head.clone() }), Ok(frames)),
+            Err(error) => (None, Err(error)),
+        };
+        let storage = Arc::clone(&self.idempotent_answers.folder) as Arc<dyn EvictableStorage>;
+        let mut recorder = AnswerRecorder::begin(Arc::clone(&self.live.answer), head, frames, storage);
+        if let Err(error) = recorder.record_body(body).await {
+            tracing::warn!(%error, "an answer broke off and is not stored");
+            self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+            return;
+        }
+        if let (Some(named), Some(frames)) = (pending_file, recorder.finish_file().await) {
+            let settled = timeout(STORAGE_WAIT_MAX, self.commit_answer(named, &frames)).await;
+            if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
+                tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
+                frames.unlink();
+            }
+        }
+        self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+        recorder.mark_complete();
+    }
+
+    async fn commit_answer(&self, answer: PendingFile, frames: &Arc<SealedFile>) -> Result<(), AnswerStorageError> {
+        let file = answer.file.clone();
+        self.idempotent_answers.commit_answer(&self.row, answer, frames, self.live.answer.length()).await?;
+        self.idempotent_answers.folder.add_finished(file, self.row.expires_at, self.live.answer.take_reservation());
+        Ok(())
+    }
+}
+
+impl Drop for ClaimGuard {
+    fn drop(&mut self) {
+        // After a complete end neither has an effect.
+        self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);
+        self.live.answer.end(StoredAnswerEnd::Broken);
+    }
+}

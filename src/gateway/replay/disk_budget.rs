@@ -1,0 +1,185 @@
+//! Disk space for kept answers: its bound, the free space that is reserved for other data, and the eviction when either
+//! limit is reached.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::time::timeout;
+
+use super::claim_guard::STORAGE_WAIT_MAX;
+use crate::gateway::spool::FreeSpace;
+
+/// Files are counted in blocks of the disk, so that many small files are bounded too.
+const BLOCK: u64 = 4096;
+
+/// A bounded number of bytes on disk.
+#[derive(Debug)]
+pub(super) struct DiskBudget {
+    max: u64,
+    used: AtomicU64,
+}
+
+/// A holder of files that can drop some of them to make space for a new one.
+pub(super) trait EvictableStorage: Send + Sync {
+    /// Returns the budget of the files.
+    fn budget(&self) -> &Arc<DiskBudget>;
+
+    /// Returns the free space of the file system.
+    fn free(&self) -> &FreeSpace;
+
+    /// Evicts one file. Returns false if none can be evicted.
+    fn evict(&self) -> bool;
+}
+
+/// Bytes that are reserved until this is dropped.
+#[derive(Debug)]
+pub(super) struct DiskReservation {
+    budget: Arc<DiskBudget>,
+    bytes: u64,
+}
+
+/// Runs work for an answer in progress, on a thread that may block: a stalled disk delays the answer by at most
+/// [`KEEP_PATIENCE`].
+///
+/// # Errors
+///
+/// Returns the error of the work, or an error if it takes too long.
+pub(super) async fn run_with_timeout<T: Send + 'static>(
+    free: &FreeSpace,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let worked = timeout(STORAGE_WAIT_MAX, free.run_blocking(work)).await;
+    worked.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the disk is too slow")))
+}
+
+/// Reserves space for bytes that are to be written. Blocks: not for async code.
+///
+/// # Errors
+///
+/// Returns an error if no answer is left to evict, or if the disk lacks more than all answers hold.
+pub(super) fn reserve(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
+    let (missing, budget) = (storage.free().missing_for_stored_answer(bytes), storage.budget());
+    let full =
+        || io::Error::new(io::ErrorKind::StorageFull, "the remaining disk space is not available to stored answers");
+    let used_before = budget.used();
+    // If all answers together would not help, none is evicted in vain.
+    if missing > used_before {
+        return Err(full());
+    }
+    // Evicted bytes are counted here: the disk may return them later.
+    while used_before.saturating_sub(budget.used()) < missing {
+        if !storage.evict() {
+            return Err(full());
+        }
+    }
+    reserve_written(storage, bytes)
+}
+
+/// Reserves space for a file that exists already.
+///
+/// # Errors
+///
+/// Returns an error if no answer is left to evict.
+pub(super) fn reserve_written(storage: &dyn EvictableStorage, bytes: u64) -> io::Result<DiskReservation> {
+    let (budget, bytes) = (storage.budget(), bytes.div_ceil(BLOCK) * BLOCK);
+    while !budget.try_reserve(bytes) {
+        if !storage.evict() {
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "the space for stored answers is used up"));
+        }
+    }
+    Ok(DiskReservation { budget: Arc::clone(budget), bytes })
+}
+
+// === impl DiskBudget ===
+
+impl DiskBudget {
+    pub(super) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { max, used: AtomicU64::new(0) })
+    }
+
+    fn try_reserve(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.max);
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+}
+
+// === impl DiskReservation ===
+
+impl DiskReservation {
+    /// Returns the reserved bytes, rounded up to whole blocks.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Merges another reservation into this one.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for DiskReservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct EvictableFiles(Arc<DiskBudget>, std::sync::Mutex<Vec<DiskReservation>>, FreeSpace);
+
+    fn evictable(budget: &Arc<DiskBudget>, floor: u64) -> EvictableFiles {
+        EvictableFiles(Arc::clone(budget), std::sync::Mutex::default(), FreeSpace::new(std::env::temp_dir(), floor))
+    }
+
+    impl EvictableStorage for EvictableFiles {
+        fn budget(&self) -> &Arc<DiskBudget> {
+            &self.0
+        }
+
+        fn free(&self) -> &FreeSpace {
+            &self.2
+        }
+
+        fn evict(&self) -> bool {
+            self.1.lock().unwrap().pop().is_some()
+        }
+    }
+
+    #[test]
+    fn room_is_made_as_long_as_something_can_go() {
+        let budget = DiskBudget::new(3 * BLOCK);
+        let shelf = evictable(&budget, 0);
+        let mut first = reserve(&shelf, BLOCK).unwrap();
+        first.merge(reserve(&shelf, 1).unwrap());
+        shelf.1.lock().unwrap().push(first);
+        assert_eq!(budget.used(), 2 * BLOCK, "whole blocks");
+        let second = reserve(&shelf, BLOCK + 1).unwrap();
+        assert!(shelf.1.lock().unwrap().is_empty(), "the first had to go");
+        assert!(reserve(&shelf, BLOCK + 1).is_err());
+        assert_eq!(budget.used(), 2 * BLOCK);
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn where_all_of_it_would_not_help_the_disk_none_of_it_goes() {
+        let budget = DiskBudget::new(u64::MAX);
+        let shelf = evictable(&budget, u64::MAX / 4);
+        let kept = reserve_written(&shelf, BLOCK).unwrap();
+        shelf.1.lock().unwrap().push(kept);
+        assert_eq!(reserve(&shelf, 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(shelf.1.lock().unwrap().len(), 1);
+        // Kept answers hold the bytes that the disk lacks: exactly as many are evicted.
+        shelf.1.lock().unwrap().push(reserve_written(&shelf, u64::MAX / 2).unwrap());
+        reserve(&shelf, 1).unwrap();
+        assert_eq!((shelf.1.lock().unwrap().len(), budget.used()), (1, BLOCK));
+    }
+}

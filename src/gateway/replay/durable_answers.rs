@@ -1,0 +1,181 @@
+//! Answers that outlive the process, for idempotency keys and for orphans. Their bytes are in a file, their row is in
+//! the store.
+
+use std::sync::Arc;
+
+use super::ReplayError;
+use super::answer_head::AnswerHead;
+use super::answer_reader::AnswerReader;
+use super::disk_budget::EvictableStorage as _;
+use super::fingerprint::ReplayDigest;
+use super::idempotent_answers::{IdempotentAnswers, sealing_context};
+use super::orphans::RetryableJobs;
+use super::sealed_file::{FileKey, SealedFile};
+use super::stored_answer::StoredAnswer;
+use crate::gateway::store::{
+    JobState, ReplayClaim, ReplayState, ReplayWrite, RequestId, RowWriteOutcome, StoredAnswerRow, Timestamp,
+};
+
+/// The reason why an answer is not stored.
+pub(super) type AnswerStorageError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A file that is being written, with the contents of its row.
+pub(super) struct PendingFile {
+    /// The name of the file when it is complete.
+    pub(super) file: String,
+    pub(super) key: FileKey,
+    pub(super) head: AnswerHead,
+}
+
+/// The state of an earlier try of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EarlierTry {
+    /// There is none, or another try cannot pay for the same answer twice.
+    None,
+    /// It runs, or its record has not been closed yet.
+    Running,
+    /// It may have been paid for, and its outcome is unknown.
+    Unknown,
+}
+
+/// The most records of one request that are read.
+const EQUAL_RECORDS_MAX: u32 = 64;
+
+impl IdempotentAnswers {
+    /// Makes an answer durable, first its bytes, then its row.
+    pub(super) async fn commit_answer(
+        &self,
+        row: &ReplayClaim,
+        answer: PendingFile,
+        frames: &Arc<SealedFile>,
+        size: u64,
+    ) -> Result<(), AnswerStorageError> {
+        let finished = Arc::clone(frames);
+        self.folder.free().run_blocking(move || finished.finish()).await?;
+        let PendingFile { file, key, head } = answer;
+        let done = StoredAnswerRow {
+            status: head.status,
+            headers: serde_json::to_string(&head.headers)?,
+            content_type: head.content_type,
+            file,
+            size,
+            sealed_key: self.vault.seal(&sealing_context(&row.scope, size), key.expose())?,
+        };
+        let finish = ReplayWrite::Finish { scope: row.scope, request_id: row.request_id.clone(), done };
+        match self.ledger.write_replay(finish).await? {
+            RowWriteOutcome::Done => Ok(()),
+            RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => Err("its claim had already ended".into()),
+        }
+    }
+
+    /// Looks up earlier tries of this request, begun at `since` or later, in the records.
+    pub(super) async fn find_earlier_try(
+        &self,
+        fingerprint: &ReplayDigest,
+        since: Timestamp,
+    ) -> Result<EarlierTry, ReplayError> {
+        let states = self.store.states_by_fingerprint(fingerprint, since, EQUAL_RECORDS_MAX).await?;
+        // The newest try cost nothing, so its retry may run, whatever happened to earlier tries.
+        if matches!(states.first(), Some(JobState::Failed | JobState::Refused)) {
+            return Ok(EarlierTry::None);
+        }
+        let unknown =
+            states.contains(&JobState::Interrupted) || self.folder.has_lost_answer(fingerprint, Timestamp::now());
+        Ok(match (unknown, states.contains(&JobState::Running)) {
+            (true, _) => EarlierTry::Unknown,
+            (false, true) => EarlierTry::Running,
+            (false, false) => EarlierTry::None,
+        })
+    }
+
+    /// Builds the row for the answer of an orphan.
+    pub(super) fn orphan_row(
+        &self,
+        fingerprint: ReplayDigest,
+        request_id: RequestId,
+        expires_at: Timestamp,
+    ) -> ReplayClaim {
+        ReplayClaim {
+            scope: fingerprint,
+            digest: fingerprint,
+            request_id,
+            node: self.node.clone(),
+            created_at: Timestamp::now(),
+            expires_at,
+        }
+    }
+
+    /// Makes the answer of an orphan durable. If several orphans answer the same request, the first one is kept;
+    /// returns false for the others.
+    pub(super) async fn commit_orphan(
+        &self,
+        row: &ReplayClaim,
+        answer: PendingFile,
+        frames: &Arc<SealedFile>,
+        size: u64,
+    ) -> Result<bool, AnswerStorageError> {
+        match self.ledger.write_replay(ReplayWrite::Claim(row.clone())).await? {
+            RowWriteOutcome::Done => self.commit_answer(row, answer, frames, size).await.map(|()| true),
+            RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => Ok(false),
+        }
+    }
+
+    /// Returns the answer that an orphan of an earlier process has left for this request, or the error "outcome
+    /// unknown" if that answer is lost.
+    pub(super) async fn find_orphan(
+        self: &Arc<Self>,
+        fingerprint: &ReplayDigest,
+    ) -> Result<Option<AnswerReader>, ReplayError> {
+        let now = Timestamp::now();
+        // This check comes before the read of the store: the read may return a row that is removed before the read
+        // ends.
+        if self.orphans_in_removal().contains(fingerprint) {
+            return Ok(None);
+        }
+        let found = self.store.find_replay(fingerprint).await?;
+        let found =
+            found.filter(|found| found.claim.expires_at > now && !self.orphans_in_removal().contains(fingerprint));
+        let Some(found) = found else { return Ok(None) };
+        let ReplayState::Stored(done) = found.state else { return Ok(Some(RetryableJobs::unknown_outcome())) };
+        let Some(answer) = self.load_answer(fingerprint, &done).await else {
+            return Ok(Some(RetryableJobs::unknown_outcome()));
+        };
+        let (idempotent_answers, row, file) = (Arc::clone(self), found.claim, done.file);
+        let on_leave = move |has_read_all: bool| {
+            if has_read_all {
+                idempotent_answers.remove_orphan(row.scope, row.request_id, &file);
+            }
+        };
+        Ok(Some(AnswerReader::with_leave_callback(&Arc::new(answer), Box::new(on_leave))))
+    }
+
+    /// Removes an orphan after a retry has read all of its answer: no other retry gets it from now on.
+    pub(super) fn remove_orphan(self: &Arc<Self>, scope: ReplayDigest, request_id: RequestId, file: &str) {
+        self.folder.remove(file);
+        // Retries in this process see this at once; the store is updated as soon as it can be written.
+        self.orphans_in_removal().insert(scope);
+        let (idempotent_answers, pending) = (Arc::clone(self), self.begin_work());
+        let forget = async move {
+            if idempotent_answers
+                .release_claim(&idempotent_answers.orphan_row(scope, request_id, Timestamp::now()))
+                .await
+            {
+                idempotent_answers.orphans_in_removal().remove(&scope);
+            }
+            drop(pending);
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(forget));
+        }
+    }
+
+    /// Returns the answer of a row, read from its file; `None` if the file is gone.
+    pub(super) async fn load_answer(&self, scope: &ReplayDigest, done: &StoredAnswerRow) -> Option<StoredAnswer> {
+        let headers = serde_json::from_str(&done.headers).ok()?;
+        let head = AnswerHead { status: done.status, content_type: done.content_type.clone(), headers };
+        let key =
+            self.vault.open(&sealing_context(scope, done.size), &done.sealed_key).ok().and_then(FileKey::from_bytes)?;
+        let frames = self.folder.reopen(&done.file, key, done.size).await.ok()?;
+        Some(StoredAnswer::from_file(head, frames, done.size))
+    }
+}

@@ -1,0 +1,321 @@
+//! One answer for one idempotency key.
+//!
+//! The first request holds the [`ClaimGuard`] and runs the job; later ones follow. The row in the store is the claim,
+//! durable before anything is spent. The map in memory has the claims of this process. A claim of this node that is not
+//! in the map belongs to a process that died, or to an answer that was not kept: its answer is lost, and the job is
+//! never paid for again as long as the claim exists.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::Utc;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use super::ReplayError;
+use super::answer_folder::AnswerFolder;
+use super::answer_reader::AnswerReader;
+use super::claim_guard::ClaimGuard;
+use super::fingerprint::ReplayDigest;
+use super::pending_work::{PendingGuard, PendingWork};
+use super::stored_answer::StoredAnswer;
+use crate::gateway::ledger::{Ledger, LedgerError};
+use crate::gateway::store::{
+    KeyId, NodeId, ReplayClaim, ReplayState, ReplayWrite, RequestId, Store, StoredAnswerRow, StoredReplay, Timestamp,
+    Vault,
+};
+
+/// The number of expired rows deleted at once, and the pause after that for other users of the store.
+const SWEEP_BATCH_SIZE: u32 = 500;
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
+/// The answers and claims of all idempotency keys.
+pub(super) struct IdempotentAnswers {
+    pub(super) store: Arc<dyn Store>,
+    /// The writer that makes claims durable, in the commits of the records.
+    pub(super) ledger: Ledger,
+    pub(super) vault: Vault,
+    pub(super) folder: Arc<AnswerFolder>,
+    pub(super) node: NodeId,
+    window: Duration,
+    live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
+    /// Claims for which nothing was spent, and which the store could not give back yet.
+    unreleased_claims: Mutex<Vec<(ReplayDigest, RequestId)>>,
+    orphans_in_removal: Mutex<HashSet<ReplayDigest>>,
+    pending: PendingWork,
+}
+
+/// A claim of this process.
+pub(super) struct LiveClaim {
+    /// The API key that holds the claim.
+    pub(super) owner: KeyId,
+    digest: ReplayDigest,
+    begun: Instant,
+    pub(super) answer: Arc<StoredAnswer>,
+    phase: watch::Sender<ClaimPhase>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClaimPhase {
+    /// The store is being queried.
+    Querying,
+    /// This process has the claim.
+    Held,
+    /// The claim belonged to another process, or is over.
+    Ended,
+}
+
+/// The way in which a request with an idempotency key continues.
+pub(crate) enum ClaimOutcome {
+    /// The request is the first: run the job.
+    Claimed(ClaimGuard),
+    /// The answer is complete or in progress.
+    Follow(AnswerReader),
+    /// The key was used for another request.
+    Conflict,
+    /// The job ran, or may have run, and its answer is lost. The gateway must not decide to pay again.
+    AnswerLost,
+}
+
+/// The holder of a claim in this process.
+enum JoinOutcome {
+    First(Arc<LiveClaim>),
+    Running(Arc<LiveClaim>),
+}
+
+/// A claim outcome on its way to the request. If the request has left, nothing was spent.
+pub(super) struct ClaimHandover(Option<ClaimOutcome>);
+
+// === impl IdempotentAnswers ===
+
+impl IdempotentAnswers {
+    #[expect(clippy::too_many_arguments, reason = "what it reads, what it writes through, and whose it is")]
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        ledger: Ledger,
+        vault: Vault,
+        folder: Arc<AnswerFolder>,
+        node: NodeId,
+        window: Duration,
+    ) -> Self {
+        let (live_claims, unreleased_claims, orphans_in_removal) =
+            (Mutex::default(), Mutex::default(), Mutex::default());
+        Self {
+            store,
+            ledger,
+            vault,
+            folder,
+            node,
+            window,
+            live_claims,
+            unreleased_claims,
+            orphans_in_removal,
+            pending: PendingWork::new(),
+        }
+    }
+
+    /// Returns the same, with its claims counted in `pending` together with other work.
+    pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
+        Self { pending, ..self }
+    }
+
+    pub(super) fn begin_work(&self) -> PendingGuard {
+        self.pending.begin()
+    }
+
+    /// Takes over the files that an earlier process of this node has left.
+    pub(super) async fn take_over_leftovers(&self) -> Result<(), ReplayError> {
+        let folder = Arc::clone(&self.folder);
+        let settled = tokio::task::spawn_blocking(move || folder.take_over_leftovers(Timestamp::now())).await;
+        settled.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
+    }
+
+    pub(super) async fn claim_or_follow(
+        self: &Arc<Self>,
+        owner: &KeyId,
+        scope: ReplayDigest,
+        digest: ReplayDigest,
+        request_id: &str,
+    ) -> Result<ClaimOutcome, ReplayError> {
+        loop {
+            let live = match self.find_or_register(owner, scope, digest) {
+                JoinOutcome::Running(live) => live,
+                JoinOutcome::First(live) => return self.request_claim(live, scope, request_id).await,
+            };
+            let mut phase = live.phase.subscribe();
+            // The sender lives in `live`, so this cannot fail.
+            let open = phase
+                .wait_for(|phase| *phase != ClaimPhase::Querying)
+                .await
+                .is_ok_and(|phase| *phase == ClaimPhase::Held);
+            match open {
+                true if live.digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
+                true if live.digest == digest => return Ok(ClaimOutcome::Follow(AnswerReader::new(&live.answer))),
+                true => return Ok(ClaimOutcome::Conflict),
+                // The claim was over before this check; the next pass reads the current state.
+                false => {}
+            }
+        }
+    }
+
+    /// Returns the claim of this process, or registers a new one if there is none.
+    fn find_or_register(&self, owner: &KeyId, scope: ReplayDigest, digest: ReplayDigest) -> JoinOutcome {
+        match self.live_claims().entry(scope) {
+            Entry::Occupied(live) => JoinOutcome::Running(Arc::clone(live.get())),
+            Entry::Vacant(vacant) => {
+                let (answer, phase) = (Arc::default(), watch::Sender::new(ClaimPhase::Querying));
+                let live = LiveClaim { owner: owner.clone(), digest, begun: Instant::now(), answer, phase };
+                JoinOutcome::First(Arc::clone(vacant.insert(Arc::new(live))))
+            }
+        }
+    }
+
+    /// Queries the store, in a task of its own: a caller who leaves in the meantime must not leave a claim behind.
+    async fn request_claim(
+        self: &Arc<Self>,
+        live: Arc<LiveClaim>,
+        scope: ReplayDigest,
+        request_id: &str,
+    ) -> Result<ClaimOutcome, ReplayError> {
+        let now = Utc::now();
+        let window = chrono::TimeDelta::from_std(self.window).unwrap_or(chrono::TimeDelta::MAX);
+        let expires_at = now.checked_add_signed(window).unwrap_or(chrono::DateTime::<Utc>::MAX_UTC);
+        let (request_id, node) = (request_id.into(), self.node.clone());
+        let (created_at, expires_at) = (now.into(), expires_at.into());
+        let row = ReplayClaim { scope, digest: live.digest, request_id, node, created_at, expires_at };
+        let guard = ClaimGuard::new(Arc::clone(self), live, row);
+        let (reply, answer) = oneshot::channel();
+        tokio::runtime::Handle::current().spawn(guard.acquire(reply));
+        let mut handover = answer.await.map_err(|_| ReplayError::Stopped)??;
+        let outcome = handover.0.take().ok_or(ReplayError::Stopped)?;
+        if let ClaimOutcome::Claimed(ticket) = &outcome {
+            ticket.mark_held();
+        }
+        Ok(outcome)
+    }
+
+    /// Ends the claim in memory, whatever its outcome: from now on only the store has its state.
+    pub(super) fn end_live_claim(&self, scope: &ReplayDigest, live: &Arc<LiveClaim>) {
+        {
+            let mut map = self.live_claims();
+            if map.get(scope).is_some_and(|there| Arc::ptr_eq(there, live)) {
+                map.remove(scope);
+            }
+        }
+        live.phase.send_replace(ClaimPhase::Ended);
+    }
+
+    pub(super) fn live_claims(&self) -> MutexGuard<'_, HashMap<ReplayDigest, Arc<LiveClaim>>> {
+        self.live_claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the outcome for a claim that is already in the store.
+    pub(super) async fn outcome_of_stored_claim(
+        &self,
+        stored_claim: &StoredReplay,
+        digest: &ReplayDigest,
+    ) -> Option<ClaimOutcome> {
+        if stored_claim.claim.digest != *digest {
+            return Some(ClaimOutcome::Conflict);
+        }
+        match &stored_claim.state {
+            ReplayState::Stored(done) => Some(self.reopen(&stored_claim.claim.scope, done).await),
+            ReplayState::Running => (stored_claim.claim.node == self.node).then_some(ClaimOutcome::AnswerLost),
+        }
+    }
+
+    async fn reopen(&self, scope: &ReplayDigest, done: &StoredAnswerRow) -> ClaimOutcome {
+        let answer = self.load_answer(scope, done).await;
+        answer.map_or(ClaimOutcome::AnswerLost, |tape| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(tape))))
+    }
+
+    /// Returns the orphans that a retry has read, as long as the store still has them.
+    pub(super) fn orphans_in_removal(&self) -> MutexGuard<'_, HashSet<ReplayDigest>> {
+        self.orphans_in_removal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a claim back, now or at the next sweep. Returns true if it is given back.
+    pub(super) async fn release_claim(&self, row: &ReplayClaim) -> bool {
+        let forgotten = self.write_release(row.scope, row.request_id.clone()).await;
+        if let Err(error) = &forgotten {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "the claim of a failed request could not be released; it will be retried"
+            );
+            let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
+            unreleased_claims.push((row.scope, row.request_id.clone()));
+        }
+        forgotten.is_ok()
+    }
+
+    async fn write_release(&self, scope: ReplayDigest, request_id: RequestId) -> Result<(), LedgerError> {
+        self.ledger.write_replay(ReplayWrite::Remove { scope, request_id }).await.map(drop)
+    }
+
+    /// Removes expired rows and files, and retries to give claims back.
+    pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
+        let now = Timestamp::now();
+        let folder = Arc::clone(&self.folder);
+        tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
+        let unreleased = std::mem::take(&mut *self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut late = unreleased.into_iter();
+        while let Some((scope, request_id)) = late.next() {
+            if let Err(error) = self.write_release(scope, request_id.clone()).await {
+                let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
+                unreleased_claims.push((scope, request_id));
+                unreleased_claims.extend(late);
+                return Err(error.into());
+            }
+            self.orphans_in_removal().remove(&scope);
+        }
+        let mut cleared = SWEEP_BATCH_SIZE;
+        while cleared == SWEEP_BATCH_SIZE {
+            let overdue_claims = self.overdue_live_claims();
+            cleared = self.store.remove_expired_replays(now, &overdue_claims, SWEEP_BATCH_SIZE).await?;
+            // The pause lets other tasks write records in between.
+            tokio::time::sleep(SWEEP_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the claims of this process whose rows may have expired although the jobs still run.
+    fn overdue_live_claims(&self) -> Vec<ReplayDigest> {
+        let live = self.live_claims();
+        live.iter().filter(|(_, live)| live.begun.elapsed() >= self.window).map(|(scope, _)| *scope).collect()
+    }
+}
+
+/// Returns the context that binds the key of a file to its row: the scope and the length of the answer.
+pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
+    let scope: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("replay {scope} {size}")
+}
+
+// === impl LiveClaim ===
+
+impl LiveClaim {
+    /// Notes that the claim is won, and that the request has its guard.
+    pub(super) fn mark_held(&self) {
+        self.phase.send_replace(ClaimPhase::Held);
+    }
+}
+
+// === impl ClaimHandover ===
+
+impl ClaimHandover {
+    pub(super) const fn new(outcome: ClaimOutcome) -> Self {
+        Self(Some(outcome))
+    }
+}
+
+impl Drop for ClaimHandover {
+    fn drop(&mut self) {
+        if let Some(ClaimOutcome::Claimed(guard)) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            drop(runtime.spawn(guard.release()));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Holds that keep jobs for a retry while it waits for an orphan.
+
+use std::sync::Arc;
+
+use super::RetryableJobs;
+use super::index::{DeliveryMode, RemovedAnswer, RetryableJobEntry, RetryableJobId, RetryableJobState};
+
+/// A job that is kept for a retry until this is dropped.
+pub(in super::super) struct OrphanHold {
+    orphans: Arc<RetryableJobs>,
+    job_id: RetryableJobId,
+}
+
+impl RetryableJobs {
+    /// Keeps a job that a retry may follow a little later, even if others read it to its end before.
+    pub(in super::super) fn hold(self: &Arc<Self>, job_id: RetryableJobId) -> Option<OrphanHold> {
+        let mut index = self.index();
+        let entry = index.entries.get_mut(&job_id)?;
+        if entry.state() != Some(RetryableJobState::Attended) || entry.answer.has_gap() {
+            return None;
+        }
+        entry.mode = DeliveryMode::Stored;
+        entry.holds += 1;
+        Some(OrphanHold { orphans: Arc::clone(self), job_id })
+    }
+}
+
+impl Drop for OrphanHold {
+    fn drop(&mut self) {
+        let removed = {
+            let mut index = self.orphans.index();
+            let Some(entry) = index.entries.get_mut(&self.job_id) else { return };
+            entry.holds = entry.holds.saturating_sub(1);
+            if entry.is_over() { index.entries.remove(&self.job_id).map(RetryableJobEntry::into_removed) } else { None }
+        };
+        if let Some(RemovedAnswer { stored: Some(file), registration, .. }) = removed {
+            self.orphans.remove_stored_orphan(registration, &file);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! A file of sealed frames: written frame by frame, readable at any position, unreadable without its key.
+//!
+//! Each file has a key of its own, which is never used for another file, so the number of a frame is its nonce. A frame
+//! that was changed, moved or truncated cannot be opened.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use super::answer_folder::PARTIAL_EXTENSION;
+use crate::gateway::spool::{blocking_io, positioned_io};
+
+/// The bytes of a frame before it is sealed. A reader holds one frame.
+pub(super) const FRAME: usize = 64 * 1024;
+const TAG: usize = 16;
+const STRIDE: u64 = (FRAME + TAG) as u64;
+/// The purpose of the seal, so that a frame cannot be opened as anything else.
+const PURPOSE: &[u8] = b"imagate replay frame v1";
+
+/// The key of one file.
+pub(super) struct FileKey([u8; 32]);
+
+/// A file in frames.
+pub(super) struct SealedFile {
+    /// `None` only while it is being dropped.
+    file: Option<File>,
+    key: LessSafeKey,
+    /// `None` if the file has no name; it is removed with its last reader.
+    path: Option<PathBuf>,
+    /// True if the file has its final name; before that its name marks it as incomplete.
+    is_finished: AtomicBool,
+    /// True if the file must not outlive its last holder, not even under its final name.
+    discarded: AtomicBool,
+}
+
+// === impl FileKey ===
+
+impl FileKey {
+    fn random() -> io::Result<Self> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        Ok(Self(bytes))
+    }
+
+    /// Restores a key that was stored sealed.
+    pub(super) fn from_bytes(mut bytes: Vec<u8>) -> Option<Self> {
+        let key = <[u8; 32]>::try_from(bytes.as_slice()).ok().map(Self);
+        bytes.fill(0);
+        key
+    }
+
+    /// Returns the bytes of the key, to be sealed.
+    pub(super) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn cipher(&self) -> io::Result<LessSafeKey> {
+        UnboundKey::new(&AES_256_GCM, &self.0)
+            .map(LessSafeKey::new)
+            .map_err(|_| invalid_data("the cipher does not accept the key"))
+    }
+}
+
+impl Drop for FileKey {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        // Without this use the compiler may remove the write.
+        std::hint::black_box(&self.0);
+    }
+}
+
+impl fmt::Debug for FileKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FileKey([redacted])")
+    }
+}
+
+// === impl SealedFile ===
+
+impl SealedFile {
+    const fn new(file: Option<File>, key: LessSafeKey, path: Option<PathBuf>, whole: bool) -> Self {
+        Self { file, key, path, is_finished: AtomicBool::new(whole), discarded: AtomicBool::new(false) }
+    }
+
+    /// Creates a file that only its owner can read, and its key. [`SealedFile::finish`] gives it its final name.
+    pub(super) fn create(path: PathBuf) -> io::Result<(Self, FileKey)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let key = FileKey::random()?;
+        let cipher = key.cipher()?;
+        blocking_io::note_disk_access();
+        let file = Some(options.open(partial_path(&path))?);
+        Ok((Self::new(file, cipher, Some(path), false), key))
+    }
+
+    /// Creates a file without a name, whose key is stored nowhere.
+    pub(super) fn create_nameless(folder: &Path) -> io::Result<Self> {
+        blocking_io::note_disk_access();
+        let (file, key) = (Some(tempfile::tempfile_in(folder)?), FileKey::random()?.cipher()?);
+        Ok(Self::new(file, key, None, false))
+    }
+
+    /// Opens a finished file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file is missing or has the wrong length.
+    pub(super) fn open(path: PathBuf, key: &FileKey, size: u64) -> io::Result<Self> {
+        blocking_io::note_disk_access();
+        let file = File::open(&path)?;
+        if file.metadata()?.len() != sealed_length(size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Self::new(Some(file), key.cipher()?, Some(path), true))
+    }
+
+    /// Seals a frame and writes it. Each number is written once, because a nonce must not be used twice.
+    pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
+        let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(PURPOSE), &mut frame);
+        sealed.map_err(|_| invalid_data("a frame could not be encrypted"))?;
+        positioned_io::write_all(self.file()?, &frame, number * STRIDE)
+    }
+
+    /// Reads a frame of this length.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the frame is truncated or has been changed.
+    pub(super) fn read(&self, number: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut frame = vec![0; length + TAG];
+        let mut filled = 0;
+        while filled < frame.len() {
+            match positioned_io::read(self.file()?, &mut frame[filled..], number * STRIDE + filled as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let opened = self.key.open_in_place(nonce(number), Aad::from(PURPOSE), &mut frame);
+        let length = opened.map_err(|_| invalid_data("a frame was changed after it was written"))?.len();
+        frame.truncate(length);
+        Ok(frame)
+    }
+
+    /// Gives the complete file its final name, and waits until neither a kill nor a power failure can lose it. Blocks:
+    /// not for async code.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk fails, or if the file was discarded in the meantime; the file is then removed.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        blocking_io::note_disk_access();
+        self.file()?.sync_data()?;
+        if let Some(path) = &self.path {
+            std::fs::rename(partial_path(path), path)?;
+            // Either this call sees that the file was discarded, or the discarding call sees its final name.
+            self.is_finished.store(true, Ordering::SeqCst);
+            if self.is_discarded() {
+                remove(path);
+                return Err(io::ErrorKind::NotFound.into());
+            }
+        }
+        // The name must be durable too. On other systems a directory cannot be opened as a file, and the file system
+        // journals its entries.
+        #[cfg(unix)]
+        if let Some(folder) = self.path.as_deref().and_then(Path::parent) {
+            File::open(folder)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Removes the file when its last holder drops it, whatever its name is at that time.
+    pub(super) fn discard(&self) {
+        self.discarded.store(true, Ordering::SeqCst);
+    }
+
+    fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::SeqCst)
+    }
+
+    /// Removes the name as soon as the disk allows it; current readers can read on.
+    pub(super) fn unlink(&self) {
+        self.discard();
+        if let Some(path) = self.current_path() {
+            blocking_io::spawn_detached(move || remove(&path));
+        }
+    }
+
+    /// Empties the file as soon as the disk allows it. Its name remains as long as the file has a holder.
+    pub(super) fn truncate(self: &Arc<Self>) {
+        let frames = Arc::clone(self);
+        blocking_io::spawn_detached(move || {
+            blocking_io::note_disk_access();
+            if let Err(error) = frames.file().and_then(|file| file.set_len(0)) {
+                tracing::warn!(%error, "the file of a lost answer could not be emptied");
+            }
+        });
+    }
+
+    /// Returns the current name of the file.
+    fn current_path(&self) -> Option<PathBuf> {
+        let path = self.path.as_ref()?;
+        Some(if self.is_finished.load(Ordering::SeqCst) { path.clone() } else { partial_path(path) })
+    }
+
+    fn file(&self) -> io::Result<&File> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for SealedFile {
+    fn drop(&mut self) {
+        // A file that was never made durable cannot be found again.
+        let is_useless = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
+        let useless = self.current_path().filter(|_| is_useless);
+        let file = self.file.take();
+        // Closing a file without a name removes it, which can take as long as unlinking one.
+        blocking_io::spawn_detached(move || {
+            useless.iter().for_each(|path| remove(path));
+            drop(file);
+        });
+    }
+}
+
+/// Returns the name of a file that is being written.
+fn partial_path(path: &Path) -> PathBuf {
+    path.with_added_extension(PARTIAL_EXTENSION)
+}
+
+/// Returns the length of a file that contains this number of bytes.
+pub(super) fn sealed_length(size: u64) -> u64 {
+    size + size.div_ceil(FRAME as u64) * TAG as u64
+}
+
+/// Removes a file that may not exist any more. Blocks: not for async code.
+pub(super) fn remove(path: &Path) {
+    blocking_io::note_disk_access();
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::error!(%error, "the file of a stored answer could not be deleted");
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut bytes = [0; NONCE_LEN];
+    bytes[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+fn invalid_data(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_length_that_is_foretold() {
+        let dir = tempfile::tempdir().unwrap();
+        let (frames, key) = SealedFile::create(dir.path().join("a")).unwrap();
+        frames.write(0, vec![7; FRAME]).unwrap();
+        frames.write(1, vec![8; 3]).unwrap();
+        let size = FRAME as u64 + 3;
+        assert!(SealedFile::open(dir.path().join("a"), &key, size).is_err(), "it is not whole yet");
+        frames.finish().unwrap();
+        let again = SealedFile::open(dir.path().join("a"), &key, size).unwrap();
+        assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
+        assert_eq!(again.read(0, FRAME).unwrap(), vec![7; FRAME]);
+        assert!(SealedFile::open(dir.path().join("a"), &key, size + 1).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_removed_while_it_gets_its_name_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, aside) = (dir.path().join("a"), dir.path().join("aside"));
+        let (frames, _) = SealedFile::create(path.clone()).unwrap();
+        // The removal looks for a file that has just been renamed.
+        std::fs::rename(partial_path(&path), &aside).unwrap();
+        frames.unlink();
+        std::fs::rename(&aside, partial_path(&path)).unwrap();
+        assert!(frames.finish().is_err(), "nobody may count on it");
+        drop(frames);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_was_discarded_goes_with_its_last_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (frames, _) = SealedFile::create(path.clone()).unwrap();
+        frames.finish().unwrap();
+        frames.discard();
+        assert!(path.exists());
+        drop(frames);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn nothing_of_it_can_be_read_without_the_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (frames, _) = SealedFile::create(path.clone()).unwrap();
+        frames.write(0, b"a canary in a file".to_vec()).unwrap();
+        frames.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"));
+        let (_, other) = SealedFile::create(dir.path().join("b")).unwrap();
+        assert!(SealedFile::open(path, &other, 18).unwrap().read(0, 18).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_was_changed_or_moved_does_not_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (frames, key) = SealedFile::create(path.clone()).unwrap();
+        frames.write(0, vec![1; FRAME]).unwrap();
+        frames.write(1, vec![2; FRAME]).unwrap();
+        frames.finish().unwrap();
+        let (one, two) = (std::fs::read(&path).unwrap(), FRAME + TAG);
+        let open = || SealedFile::open(path.clone(), &key, 2 * FRAME as u64).unwrap();
+        std::fs::write(&path, [&one[two..], &one[..two]].concat()).unwrap();
+        assert!(open().read(0, FRAME).is_err());
+        let mut changed = one.clone();
+        changed[5] ^= 1;
+        std::fs::write(&path, changed).unwrap();
+        assert!(open().read(0, FRAME).is_err());
+        assert!(open().read(1, FRAME).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_can_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        SealedFile::create(path.clone()).unwrap().0.finish().unwrap();
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

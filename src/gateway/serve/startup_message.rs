@@ -1,0 +1,107 @@
+//! The text that a start prints for the user at the terminal: on standard output, and only there.
+//!
+//! The last line states the address that the gateway listens on; programs wait for it. The lines above it are for
+//! people and are printed once: a first key, and the link that creates the first admin.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use super::ServeError;
+use crate::gateway::Gateway;
+use crate::gateway::config::{Config, DEFAULT_GROUP};
+use crate::gateway::keys::{ApiKeys, NewKey};
+use crate::gateway::manage;
+use crate::gateway::people::IssuedLink;
+use crate::gateway::store::{AuditContext, KeyStore as _, SqliteStore, UserRow};
+
+/// The text for a new installation.
+pub(super) struct StartupMessage {
+    first_key: Option<String>,
+    setup_link: Option<IssuedLink>,
+}
+
+// === impl StartupMessage ===
+
+impl StartupMessage {
+    pub(super) async fn prepare(
+        config: &Config,
+        store: &Arc<SqliteStore>,
+        gateway: &Gateway,
+    ) -> Result<Self, ServeError> {
+        let first_key = create_first_key(config, store, gateway.keys()).await?;
+        // Also with configured accounts: the link costs nothing, works once, and expires.
+        Ok(Self { first_key, setup_link: gateway.people().setup_link().await? })
+    }
+
+    pub(super) fn text(&self, config: &Config, local: SocketAddr) -> String {
+        let listening = format!("http://{}", reachable_address(local));
+        let mut text = String::new();
+        if config.accounts.iter().any(|account| account.implicit) {
+            text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the images. No model is called and nothing is charged.\n");
+        }
+        if let Some(key) = &self.first_key {
+            let curl = curl_command(&listening, key);
+            text.push_str(&format!(
+                "\nYour first API key, shown only once. It is valid for 24 hours, but only until the first upstream account is added:\n\n    {key}\n\nTry it:\n\n    {curl}\n\n"
+            ));
+        } else {
+            text.push_str(&format!("\nCreate a key with: imagate key create --name NAME{}\n\n", config.arguments()));
+        }
+        if let Some(link) = &self.setup_link {
+            let base = config.public_url.as_ref().map_or(listening.as_str(), |url| url.as_str());
+            text.push_str(&format!(
+                "Open this one-time link to create the first admin: {base}{}\nIt is valid for 30 minutes; the next start prints another one.\n\n",
+                link.path()
+            ));
+        }
+        text.push_str(&format!("listening on {listening}\n"));
+        text
+    }
+}
+
+/// Creates a key on the very first start with embedded defaults, so that the curl line below it works.
+///
+/// Never with configured accounts: there a key costs money, and printed text may end up in a log.
+async fn create_first_key(
+    config: &Config,
+    store: &Arc<SqliteStore>,
+    keys: &ApiKeys,
+) -> Result<Option<String>, ServeError> {
+    let implicit = config.accounts.iter().any(|account| account.implicit);
+    if !implicit || !store.list_keys().await?.is_empty() {
+        return Ok(None);
+    }
+    let had_first_key = manage::was_first_key_issued(config);
+    if had_first_key.map_err(|source| ServeError::Io { doing: "reading the data directory", source })? {
+        return Ok(None);
+    }
+    // The key has no owner until the first admin receives it.
+    let nobody = UserRow::nobody();
+    let new = NewKey {
+        name: "first key",
+        user: &nobody,
+        group: DEFAULT_GROUP,
+        expires_at: Some(manage::first_key_expiry()),
+        max_keys: None,
+    };
+    let created = keys.create(&AuditContext::system(), new).await?;
+    manage::record_first_key(config, &created.id)
+        .map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
+    Ok(Some(created.secret.expose().to_owned()))
+}
+
+/// The address that a client on this machine uses.
+fn reachable_address(local: SocketAddr) -> SocketAddr {
+    match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from(Ipv6Addr::LOCALHOST), local.port()),
+        _ => local,
+    }
+}
+
+fn curl_command(base: &str, key: &str) -> String {
+    let body = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
+    format!(
+        "curl -sS {base}/v1/images/generations -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{body}'"
+    )
+}

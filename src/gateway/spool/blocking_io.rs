@@ -1,0 +1,32 @@
+//! Work that may block on a disk, and a count of it by thread, so that a test detects disk access on a thread of the
+//! runtime.
+
+use tokio::runtime::Handle;
+
+/// Starts work on a thread that may block and does not wait for its end. Without a runtime, runs it at once.
+pub(crate) fn spawn_detached(work: impl FnOnce() + Send + 'static) {
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => work(),
+    }
+}
+
+/// Notes that this thread is about to access a disk.
+pub(crate) fn note_disk_access() {
+    #[cfg(test)]
+    tests::COUNT.with(|count| count.set(count.get() + 1));
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        pub(super) static COUNT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// The number of times that this thread has accessed a disk.
+    pub(crate) fn disk_accesses() -> usize {
+        COUNT.with(Cell::get)
+    }
+}

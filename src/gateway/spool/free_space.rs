@@ -1,0 +1,146 @@
+//! The free space of the file system, the last part of which is reserved for the database, and the threads that may
+//! block on it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Spool, SpoolFilePool, blocking_io};
+
+/// The time between two checks of the free space (ours): as often as the store is polled.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// The most threads that may block on the disk at once (ours), so that threads are left for other work.
+const DISK_THREADS: usize = 64;
+
+/// The free space of the file system that the database shares.
+#[derive(Debug)]
+pub(crate) struct FreeSpace {
+    folder: PathBuf,
+    /// The number of bytes that are reserved for the database.
+    reserved_bytes: u64,
+    threads: Arc<Semaphore>,
+}
+
+// === impl FreeSpace ===
+
+impl FreeSpace {
+    pub(crate) fn new(folder: PathBuf, reserved_bytes: u64) -> Self {
+        Self { folder, reserved_bytes, threads: Arc::new(Semaphore::new(DISK_THREADS)) }
+    }
+
+    /// Returns the same for another folder of this disk. The threads are shared.
+    pub(super) fn for_folder(&self, folder: PathBuf) -> Self {
+        Self { folder, reserved_bytes: self.reserved_bytes, threads: Arc::clone(&self.threads) }
+    }
+
+    /// Runs work with files on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the work, or an error if it panics.
+    pub(crate) async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
+        // Work that has begun continues even if its caller stops waiting, and keeps its file until it is over.
+        let work = Handle::current().spawn_blocking(move || {
+            let result = work();
+            drop(permit);
+            result
+        });
+        work.await.map_err(io::Error::other)?
+    }
+
+    /// True if the database keeps its part after `bytes` more are written. Asks the file system.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        self.available().is_none_or(|available| available >= self.reserved_bytes.saturating_add(bytes))
+    }
+
+    /// True if less than half of the database's part is free. Uploads and stored answers stay above that part, so the
+    /// database or something else on the disk has used it: no caller can cause that. Asks the file system.
+    pub(super) fn is_short(&self) -> bool {
+        self.available().is_some_and(|available| available < self.reserved_bytes / 2)
+    }
+
+    /// Returns the number of bytes that are missing for a stored answer. Such an answer must leave twice the floor, so
+    /// that uploads have room: a disk filled by stored answers would accept no uploads for days. Asks the file system.
+    pub(crate) fn missing_for_stored_answer(&self, bytes: u64) -> u64 {
+        let least = self.reserved_bytes.saturating_mul(2).saturating_add(bytes);
+        self.available().map_or(0, |available| least.saturating_sub(available))
+    }
+
+    /// The folder whose file system is asked.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the number of bytes that may still be written; `None` if the system does not tell.
+    #[cfg(unix)]
+    fn available(&self) -> Option<u64> {
+        blocking_io::note_disk_access();
+        let found = rustix::fs::statvfs(&self.folder).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// The free space is unknown on this platform.
+    #[cfg(not(unix))]
+    fn available(&self) -> Option<u64> {
+        let _ = &self.folder;
+        None
+    }
+}
+
+#[cfg(test)]
+impl FreeSpace {
+    /// Takes all threads, as if the disk had stalled.
+    pub(crate) async fn stall(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let all = u32::try_from(DISK_THREADS).unwrap();
+        Arc::clone(&self.threads).acquire_many_owned(all).await.unwrap()
+    }
+}
+
+// === impl Spool ===
+
+impl Spool {
+    /// Starts to check the free space, until the last clone of the spool is dropped.
+    pub(crate) fn watch(&self) {
+        drop(Handle::current().spawn(check_free_space(Arc::downgrade(&self.pool))));
+    }
+
+    /// True if the last check of the disk found that records may soon have no room. Reads a flag and no disk.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.pool.out_of_space.load(Ordering::Relaxed)
+    }
+}
+
+async fn check_free_space(pool: Weak<SpoolFilePool>) {
+    let mut ticks = interval(CHECK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(pool) = pool.upgrade() else { return };
+        let looking = Arc::clone(&pool);
+        match pool.run_blocking(move || Ok(looking.is_short_of_space())).await {
+            Ok(is_out) => log_change(pool.out_of_space.swap(is_out, Ordering::Relaxed), is_out),
+            Err(error) => tracing::error!(%error, "the check of the free disk space has failed"),
+        }
+    }
+}
+
+/// Logs a change once, not at each check.
+fn log_change(was_out: bool, is_out: bool) {
+    match (was_out, is_out) {
+        (false, true) => {
+            tracing::warn!("less than half of the disk space that is reserved for the database is free");
+        }
+        (true, false) => tracing::info!("the disk has enough free space for the database again"),
+        (false, false) | (true, true) => {}
+    }
+}

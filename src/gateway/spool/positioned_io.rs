@@ -1,0 +1,41 @@
+//! Reads and writes at an offset, without a file position that copies would share.
+
+use std::fs::File;
+use std::io;
+#[cfg(unix)]
+use std::os::unix::fs::FileExt as _;
+#[cfg(windows)]
+use std::os::windows::fs::FileExt as _;
+
+#[cfg(unix)]
+use super::blocking_io;
+
+#[cfg(unix)]
+pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    blocking_io::note_disk_access();
+    file.read_at(buffer, offset)
+}
+
+#[cfg(unix)]
+pub(crate) fn write_all(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    blocking_io::note_disk_access();
+    file.write_all_at(bytes, offset)
+}
+
+#[cfg(windows)]
+pub(crate) fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    file.seek_read(buffer, offset)
+}
+
+#[cfg(windows)]
+pub(crate) fn write_all(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = file.seek_write(bytes, offset)?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[count..];
+        offset += count as u64;
+    }
+    Ok(())
+}

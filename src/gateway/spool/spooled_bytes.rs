@@ -1,0 +1,160 @@
+//! A body that may be small or large: a small one is held in memory, a larger one in a file.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{BodyMemoryShare, Spool, SpoolWriter, SpooledFile};
+use crate::image::ByteSource;
+
+/// The most bytes that are held in memory, and the size of one write. The first request of an agent is smaller.
+const HELD_MAX: usize = 64 * 1024;
+
+/// A body that is still arriving.
+#[derive(Debug)]
+pub(crate) struct SpooledBytesWriter {
+    spool: Spool,
+    buffer: BytesMut,
+    memory: BodyMemoryShare,
+    writer: Option<SpoolWriter>,
+}
+
+/// A complete body, or a part of one. Clones share the bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum SpooledBytes {
+    /// The bytes, in memory.
+    Memory(Bytes),
+    /// On disk, as a range of a file.
+    Disk {
+        /// The file.
+        file: Arc<SpooledFile>,
+        /// The offset of the first byte.
+        from: u64,
+        /// The offset after the last byte.
+        to: u64,
+    },
+}
+
+// === impl SpooledBytesWriter ===
+
+impl SpooledBytesWriter {
+    pub(super) fn new(spool: Spool) -> Self {
+        let memory = spool.memory();
+        Self { spool, buffer: BytesMut::new(), memory, writer: None }
+    }
+
+    /// Appends the bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk does not accept the bytes, or a budget does not allow them.
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        let length = self.buffer.len() + bytes.len();
+        if length <= HELD_MAX {
+            self.memory.set_bytes(length as u64)?;
+            self.buffer.extend_from_slice(&bytes);
+            return Ok(());
+        }
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.spool.create_writer().await?,
+        };
+        let writer = self.append_buffer(writer).await?;
+        self.writer = Some(writer.append(bytes).await?);
+        Ok(())
+    }
+
+    async fn append_buffer(&mut self, writer: SpoolWriter) -> io::Result<SpoolWriter> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let writer = if buffer.is_empty() { writer } else { writer.append(buffer.freeze()).await? };
+        self.memory.set_bytes(0)?;
+        Ok(writer)
+    }
+
+    /// Ends the body, which is now complete.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the disk does not accept the rest of the body.
+    pub(crate) async fn finish(mut self) -> io::Result<SpooledBytes> {
+        let Some(writer) = self.writer.take() else { return Ok(SpooledBytes::Memory(self.buffer.freeze())) };
+        let file = self.append_buffer(writer).await?.finish();
+        let to = file.len();
+        Ok(SpooledBytes::Disk { file, from: 0, to })
+    }
+}
+
+// === impl SpooledBytes ===
+
+impl SpooledBytes {
+    /// Runs work that reads the body: at once if it is in memory, otherwise on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the work panics.
+    pub(crate) async fn read_with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let Self::Disk { file, .. } = self else { return Ok(work()) };
+        // The log lines of the work belong to the same request.
+        let span = tracing::Span::current();
+        let pool = Arc::clone(&file.pooled_file.pool);
+        pool.run_blocking(move || Ok(span.in_scope(work))).await
+    }
+
+    /// Returns the bytes from one offset to another. Bytes beyond the end are left out.
+    pub(crate) fn slice(&self, from: u64, to: u64) -> Self {
+        let (from, to) = (from.min(self.len()), to.min(self.len()).max(from.min(self.len())));
+        match self {
+            // Bytes in memory have no offsets beyond `usize`.
+            Self::Memory(bytes) => {
+                let index = |offset| usize::try_from(offset).unwrap_or(bytes.len());
+                Self::Memory(bytes.slice(index(from)..index(to)))
+            }
+            Self::Disk { file, from: start, .. } => {
+                Self::Disk { file: Arc::clone(file), from: start + from, to: start + to }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl SpooledBytes {
+    /// Returns these bytes on disk, even if they are few.
+    pub(crate) fn on_disk(bytes: &[u8]) -> Self {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let mut writer = Spool::new(folder.path()).and_then(|spool| spool.create_writer_blocking()).expect("a file");
+        writer.write(bytes).expect("written");
+        Self::Disk { file: writer.finish(), from: 0, to: bytes.len() as u64 }
+    }
+}
+
+impl From<Bytes> for SpooledBytes {
+    fn from(bytes: Bytes) -> Self {
+        Self::Memory(bytes)
+    }
+}
+
+impl ByteSource for SpooledBytes {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::Disk { from, to, .. } => to - from,
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.len().saturating_sub(offset);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        match self {
+            Self::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                buffer[..count].copy_from_slice(&bytes[start..start + count]);
+                Ok(count)
+            }
+            Self::Disk { file, from, .. } => file.read_at(from + offset, &mut buffer[..count]),
+        }
+    }
+}

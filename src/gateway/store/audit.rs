@@ -1,0 +1,149 @@
+//! The actor of a change, and its record in the audit trail. Plain data; it must contain no secret.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Timestamp, UserId};
+
+/// The actor of a change. Every change names one, so that its row of the audit trail is written with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditContext {
+    /// The kind of the actor.
+    pub(crate) kind: ActorKind,
+    /// The user, if the actor is one.
+    pub(crate) user: Option<UserId>,
+    /// The name of the actor in the audit trail.
+    pub(crate) name: String,
+    /// The network address of the actor, if the change came over the network.
+    pub(crate) address: Option<String>,
+    /// The time of the change.
+    pub(crate) at: Timestamp,
+}
+
+/// The kinds of actors that can make changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ActorKind {
+    /// A person in a browser.
+    User,
+    /// A program with the admin token of a user.
+    Token,
+    /// A program with the admin token of the settings.
+    Settings,
+    /// A command on the machine itself.
+    Command,
+    /// The gateway itself.
+    System,
+}
+
+/// One row of the audit trail.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AuditRow {
+    /// The number of the row. Later rows have higher numbers.
+    pub(crate) seq: i64,
+    /// The time of the change.
+    pub(crate) at: Timestamp,
+    /// The kind of the actor.
+    pub(crate) actor_kind: ActorKind,
+    /// The id of the user, if the actor was one.
+    pub(crate) actor_id: Option<String>,
+    /// The name of the actor at that time.
+    pub(crate) actor_name: String,
+    /// The network address of the actor.
+    pub(crate) address: Option<String>,
+    /// The change, such as `key.create`.
+    pub(crate) action: String,
+    /// The kind of the changed object: `key`, `user`, `group`, `account`, `token`, `session` or `setup`.
+    pub(crate) target_kind: String,
+    /// The id of the changed object.
+    pub(crate) target_id: Option<String>,
+    /// The name of the changed object at that time.
+    pub(crate) target_name: Option<String>,
+    /// Further details of the change.
+    pub(crate) details: serde_json::Value,
+}
+
+/// A filter for rows of the audit trail, newest first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AuditFilter {
+    /// The id or name of the actor.
+    pub(crate) actor: Option<String>,
+    /// An action, or the kind of several: `key` matches every `key.…`.
+    pub(crate) action: Option<String>,
+    /// The id or name of the changed object.
+    pub(crate) target: Option<String>,
+    /// Only rows older than this one.
+    pub(crate) before: Option<i64>,
+    /// The most rows to return.
+    pub(crate) limit: u32,
+}
+
+/// One page of a list that can be long.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ListPage<T> {
+    /// The items of this page.
+    pub(crate) items: Vec<T>,
+    /// The number of items that pass the filter, on all pages.
+    pub(crate) total: u64,
+    /// True if more items follow this page.
+    pub(crate) has_more: bool,
+}
+
+// === impl AuditContext ===
+
+impl AuditContext {
+    /// A command on the machine itself, now.
+    pub(crate) fn command() -> Self {
+        Self::without_user(ActorKind::Command, "command")
+    }
+
+    /// The gateway itself, now.
+    pub(crate) fn system() -> Self {
+        Self::without_user(ActorKind::System, "gateway")
+    }
+
+    /// A program with the admin token of the settings, now.
+    pub(crate) fn settings(address: Option<String>) -> Self {
+        Self { address, ..Self::without_user(ActorKind::Settings, "admin token of the settings") }
+    }
+
+    fn without_user(kind: ActorKind, name: &str) -> Self {
+        Self { kind, user: None, name: name.to_owned(), address: None, at: Timestamp::now() }
+    }
+}
+
+// === impl ActorKind ===
+
+impl ActorKind {
+    const ALL: [Self; 5] = [Self::User, Self::Token, Self::Settings, Self::Command, Self::System];
+
+    /// The word for this kind in the audit trail.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Token => "token",
+            Self::Settings => "settings",
+            Self::Command => "command",
+            Self::System => "system",
+        }
+    }
+}
+
+impl FromStr for ActorKind {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or(UnknownWord)
+    }
+}
+
+/// The error for a cell that holds a word unknown to this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnknownWord;
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an unknown word")
+    }
+}
+
+impl std::error::Error for UnknownWord {}

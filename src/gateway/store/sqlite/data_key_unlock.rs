@@ -1,0 +1,81 @@
+//! Decides which master key opens the data keys, and makes the data keys if there are none yet.
+
+use sqlx::SqlitePool;
+
+use super::data_keys as rows;
+use super::error_conversion::during;
+use super::open::run_blocking;
+use crate::gateway::store::data_dir::DataDir;
+use crate::gateway::store::data_keys::{DataKeys, WrappedDataKeys};
+use crate::gateway::store::key_file::KeyFile;
+use crate::gateway::store::{MasterKey, StoreError};
+
+/// Returns the data keys of the installation. Makes them if the installation is new, or older than data keys.
+pub(super) async fn load_or_create_data_keys(
+    writer: &SqlitePool,
+    data_dir: &DataDir,
+    configured_key: Option<MasterKey>,
+) -> Result<(DataKeys, Option<MasterKey>), StoreError> {
+    let Some(wrapped) = rows::load(writer).await? else {
+        return create_data_keys(writer, data_dir, configured_key).await;
+    };
+    if let Some(given) = configured_key {
+        return Ok((unlock_with_configured_key(&given, &wrapped)?, Some(given)));
+    }
+    let place = data_dir.clone();
+    Ok((run_blocking(move || KeyFile(&place).unlock(&wrapped)).await?, None))
+}
+
+async fn create_data_keys(
+    writer: &SqlitePool,
+    data_dir: &DataDir,
+    configured_key: Option<MasterKey>,
+) -> Result<(DataKeys, Option<MasterKey>), StoreError> {
+    let (has_keys, has_sealed_values): (bool, bool) = sqlx::query_as(
+        "SELECT EXISTS (SELECT 1 FROM keys), EXISTS (SELECT 1 FROM accounts WHERE sealed IS NOT NULL) \
+         OR EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM replays)",
+    )
+    .fetch_one(writer)
+    .await
+    .map_err(during("looking for keys"))?;
+    if has_sealed_values {
+        return Err(StoreError::damaged("imagate.db has lost its data keys: restore it from a backup"));
+    }
+    let place = data_dir.clone();
+    let file_key = run_blocking(move || KeyFile(&place).read()).await?;
+    match (file_key, configured_key) {
+        (None, _) if has_keys => Err(StoreError::damaged(
+            "master.key is missing, and no key in imagate.db can be checked without it: restore it from a backup",
+        )),
+        // This holds even if the configuration gives another key: API keys that were made under this one stay valid.
+        (Some(in_file), given) => {
+            let keys = DataKeys::for_legacy_installation(&in_file)?;
+            rows::insert(writer, &keys, given.as_ref().unwrap_or(&in_file)).await?;
+            Ok((keys, given))
+        }
+        (None, Some(given)) => {
+            let keys = DataKeys::random()?;
+            rows::insert(writer, &keys, &given).await?;
+            Ok((keys, Some(given)))
+        }
+        (None, None) => {
+            let place = data_dir.clone();
+            let new_key = run_blocking(move || KeyFile(&place).create()).await?;
+            let keys = DataKeys::random()?;
+            rows::insert(writer, &keys, &new_key).await?;
+            Ok((keys, None))
+        }
+    }
+}
+
+/// Returns the data keys, opened by the key of the configuration and no other one.
+pub(super) fn unlock_with_configured_key(
+    configured_key: &MasterKey,
+    wrapped: &WrappedDataKeys,
+) -> Result<DataKeys, StoreError> {
+    DataKeys::unwrap(configured_key, wrapped)?.ok_or_else(|| {
+        StoreError::damaged(
+            "the setting master_key is not the key that imagate.db was encrypted with: set the right key, or, if that key is in the file master.key, remove the setting",
+        )
+    })
+}

@@ -1,0 +1,35 @@
+//! The common parts of every page of a long list.
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Sqlite, SqlitePool};
+
+/// Returns the rows of one page, and true if there are more. The query must ask for one row more than the page has.
+pub(super) fn split_page<T>(
+    mut rows: Vec<SqliteRow>,
+    limit: u32,
+    read: impl FnMut(&SqliteRow) -> sqlx::Result<T>,
+) -> sqlx::Result<(Vec<T>, bool)> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    Ok((rows.iter().map(read).collect::<sqlx::Result<_>>()?, has_more))
+}
+
+/// Returns the count of a query.
+pub(super) async fn fetch_count(mut query: QueryBuilder<Sqlite>, pool: &SqlitePool) -> sqlx::Result<u64> {
+    let count: i64 = query.build_query_scalar().fetch_one(pool).await?;
+    Ok(count.unsigned_abs())
+}
+
+/// Returns a pattern that finds this text anywhere, whatever characters it contains. `ESCAPE '\'` must follow it.
+pub(super) fn like_pattern(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for letter in text.chars() {
+        if matches!(letter, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
+}

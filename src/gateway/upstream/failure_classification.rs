@@ -1,0 +1,285 @@
+//! Classifies an upstream's error under the money rules: its class and its cause.
+//!
+//! The module does no I/O except reading the clock. The class table is that of the money rules. The forms of refusals
+//! and usage limits are those of the contract, and those that real upstreams and compatible servers were seen to send
+//! (`said`, `wait`). It carries the meaning of U11, U14 to U21 and U31 of the failure catalogue.
+
+mod answer_signals;
+mod message_redaction;
+mod stated_wait;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value};
+
+use super::reply::{AttemptFailure, FailureCause, FailureClass};
+use crate::tables::IMAGE_EDIT_FIELDS;
+use answer_signals::AnswerSignals;
+
+/// The messages for a caller if the upstream's own words cannot be passed on.
+const DECLINED_MESSAGE: &str = "The upstream rejected the request without naming a parameter.";
+const TOO_LARGE_MESSAGE: &str = "The request is too large for the limits of the upstream.";
+/// The longest name of a parameter.
+const MAX_PARAM_LENGTH: usize = 200;
+
+/// The parts of a request for which its caller can be blamed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallerFaultScope {
+    /// True if the caller wrote the body, and so chose its model, files and tools.
+    pub(super) is_body_from_caller: bool,
+    /// Returns whether the caller knows a parameter of this name.
+    pub(super) is_parameter: fn(&str) -> bool,
+}
+
+/// The scope for an image job: the rules have checked its model, and the gateway wrote the body.
+pub(super) const IMAGE_FAULT_SCOPE: CallerFaultScope =
+    CallerFaultScope { is_body_from_caller: false, is_parameter: is_image_parameter };
+/// The scope for a response, whose body the caller wrote.
+pub(super) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
+    CallerFaultScope { is_body_from_caller: true, is_parameter: is_response_parameter };
+
+/// Classifies a status that is no success.
+pub(super) fn classify_status(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    fault_scope: CallerFaultScope,
+) -> AttemptFailure {
+    let error = serde_json::from_slice::<Value>(body).ok();
+    let error = error.as_ref().and_then(error_object);
+    let (class, cause) = classify_error(status, headers, error, fault_scope);
+    let words = error.and_then(|error| message_redaction::redact_message(&cause, error_detail(error).as_deref()));
+    AttemptFailure { upstream_message: words, ..AttemptFailure::new(class, cause).with_status(status.as_u16()) }
+}
+
+/// Classifies a complete answer with status 200 and no image, from the members of the answer, of its error event, or of
+/// a complete response object. `something` is true if the answer has a possible image, such as an address.
+pub(crate) fn classify_imageless_answer(members: &Map<String, Value>, has_possible_image: bool) -> AttemptFailure {
+    let signals = AnswerSignals::from_members(members);
+    let is_paid = has_possible_image || has_usage(members);
+    let (class, cause) = match (error_detail(members), is_paid) {
+        _ if signals.is_refused => (FailureClass::R, FailureCause::Refused),
+        (_, false) if signals.unknown_model => (FailureClass::N, FailureCause::NotOffered),
+        (_, false) if signals.oversized && signals.is_account_limit() => declined_failure(TOO_LARGE_MESSAGE),
+        (_, false) if signals.is_account_limit() => classify_account_limit(&signals, &HeaderMap::new(), Some(members)),
+        _ if signals.reads_like_refusal() => (FailureClass::R, FailureCause::Refused),
+        (Some(detail), false) if names_parameter(&detail, IMAGE_FAULT_SCOPE) => {
+            classify_rejection(Some(detail.as_ref()), &signals, IMAGE_FAULT_SCOPE)
+        }
+        // A model that answers with text has decided against an image; another account has the same model.
+        _ if signals.has_text && !has_possible_image && !has_failed_call(members) => {
+            (FailureClass::R, FailureCause::Refused)
+        }
+        (_, true) => (FailureClass::X, FailureCause::NoImage),
+        (Some(_), false) => (FailureClass::F, FailureCause::Failed),
+        (None, false) => (FailureClass::F, FailureCause::NoImage),
+    };
+    let words = message_redaction::redact_message(&cause, error_detail(members).as_deref());
+    AttemptFailure { upstream_message: words, ..AttemptFailure::new(class, cause).with_status(200) }
+}
+
+/// True if the model has called its image tool and the tool has failed: its text about that is no refusal.
+fn has_failed_call(members: &Map<String, Value>) -> bool {
+    let output = members.get("output").and_then(Value::as_array);
+    let failed = |item: &Value| item["type"] == "image_generation_call" && item["status"] == "failed";
+    output.is_some_and(|output| output.iter().any(failed))
+}
+
+/// Returns an error as an object; some upstreams put theirs into a list.
+fn error_object(body: &Value) -> Option<&Map<String, Value>> {
+    body.as_object().or_else(|| body.as_array()?.first()?.as_object())
+}
+
+fn classify_error(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: Option<&Map<String, Value>>,
+    fault_scope: CallerFaultScope,
+) -> (FailureClass, FailureCause) {
+    let signals = body.map(AnswerSignals::from_members).unwrap_or_default();
+    if signals.is_refused {
+        return (FailureClass::R, FailureCause::Refused);
+    }
+    match status.as_u16() {
+        // A 401 is about the account's own credentials, whatever the body says.
+        401 => (FailureClass::N, FailureCause::Unreachable),
+        400 | 403 | 404 | 422 if signals.unknown_model && !signals.is_account_limit() => {
+            (FailureClass::N, unknown_model_cause(fault_scope))
+        }
+        413 | 429 if signals.oversized => declined_failure(TOO_LARGE_MESSAGE),
+        400 | 403 | 413 | 415 | 422 if signals.is_account_limit() => classify_account_limit(&signals, headers, body),
+        429 => classify_account_limit(&signals, headers, body),
+        400 | 403 | 413 | 415 | 422 | 500 | 503 if signals.reads_like_refusal() => {
+            (FailureClass::R, FailureCause::Refused)
+        }
+        400 | 413 | 415 | 422 => classify_rejection(body.and_then(error_detail).as_deref(), &signals, fault_scope),
+        402 => (FailureClass::N, FailureCause::Unfit),
+        // A file, a store or an earlier response does not exist at this account; another account may have it.
+        404 if fault_scope.is_body_from_caller && body.is_some() => {
+            match classify_rejection(body.and_then(error_detail).as_deref(), &signals, fault_scope) {
+                (_, FailureCause::Rejected { param: None, message }) => declined_failure(&message),
+                rejected => rejected,
+            }
+        }
+        404 | 410 => (FailureClass::N, FailureCause::NotOffered),
+        405 if body.is_some() => (FailureClass::N, FailureCause::NotOffered),
+        // The account may not use this model. A caller who names it must not cause a cooldown of the account.
+        403 if signals.mentions_account() && signals.mentions_model => {
+            (FailureClass::N, unknown_model_cause(fault_scope))
+        }
+        403 if signals.mentions_account() => (FailureClass::N, FailureCause::Unreachable),
+        403 if body.is_some() => (FailureClass::N, FailureCause::Forbidden),
+        // A page that is not from the upstream's API: a firewall before it blocks the request.
+        403 | 405 => (FailureClass::N, FailureCause::Blocked),
+        451 => (FailureClass::R, FailureCause::Refused),
+        // A well-formed error without tokens: the upstream itself states that nothing was made.
+        500 | 503 if body.is_some_and(|body| error_detail(body).is_some() && !has_usage(body)) => {
+            (FailureClass::F, FailureCause::Failed)
+        }
+        504 | 524 => (FailureClass::X, FailureCause::Timeout),
+        _ => (FailureClass::X, FailureCause::Broken),
+    }
+}
+
+fn declined_failure(message: &str) -> (FailureClass, FailureCause) {
+    (FailureClass::N, FailureCause::Declined { message: message.to_owned() })
+}
+
+/// Returns the cause for an unknown model, which the operator chose for an image job, and the caller for a response.
+const fn unknown_model_cause(fault_scope: CallerFaultScope) -> FailureCause {
+    if fault_scope.is_body_from_caller { FailureCause::UnknownModel } else { FailureCause::NotOffered }
+}
+
+/// Classifies an account that is not paid for, is used up, or was asked too fast.
+fn classify_account_limit(
+    signals: &AnswerSignals,
+    headers: &HeaderMap,
+    body: Option<&Map<String, Value>>,
+) -> (FailureClass, FailureCause) {
+    let wait = || stated_wait::parse_wait(headers, body, stated_wait::unix_now());
+    let cause = match (signals.unfit, signals.exhausted) {
+        (true, _) => FailureCause::Unfit,
+        (false, true) => FailureCause::Exhausted { wait: wait() },
+        (false, false) => FailureCause::Throttled { wait: wait() },
+    };
+    (FailureClass::N, cause)
+}
+
+/// Returns the object that describes the error: under `error`, under `response`, or the whole body if it is flat.
+fn error_detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Value>>> {
+    match members.get("error") {
+        Some(Value::Object(detail)) => return Some(Cow::Borrowed(detail)),
+        Some(Value::String(message)) => {
+            let mut detail = members.clone();
+            detail.entry("message").or_insert_with(|| message.as_str().into());
+            return Some(Cow::Owned(detail));
+        }
+        _ => {}
+    }
+    if let Some(response) = members.get("response").and_then(Value::as_object) {
+        let ended = response.get("status").and_then(Value::as_str);
+        let failed = matches!(ended, Some("failed" | "incomplete")).then_some(Cow::Borrowed(response));
+        return error_detail(response).or(failed);
+    }
+    let flat = members.contains_key("message") && (members.contains_key("code") || members.contains_key("type"));
+    flat.then_some(Cow::Borrowed(members))
+}
+
+/// Classifies a 4xx. If it calls the request wrong or names one of its parameters, it is the caller's fault: every
+/// account would answer the same. If it does neither, the account may be the cause, so one more account may be asked.
+/// The same applies if it names a parameter that the gateway has written. In each case nothing was made.
+fn classify_rejection(
+    detail: Option<&Map<String, Value>>,
+    signals: &AnswerSignals,
+    fault_scope: CallerFaultScope,
+) -> (FailureClass, FailureCause) {
+    let text = |key: &str| detail.and_then(|detail| detail.get(key)).and_then(Value::as_str);
+    let safe_message = text("message").map(|message| clip(message, 1000)).filter(|message| is_safe_for_caller(message));
+    let reject = |param: Option<&str>, message| {
+        (FailureClass::R, FailureCause::Rejected { param: param.map(str::to_owned), message })
+    };
+    match text("param") {
+        Some(param) if (fault_scope.is_parameter)(param) => {
+            let message = safe_message.unwrap_or_else(|| format!("The upstream rejected the parameter '{param}'."));
+            reject(Some(param), message)
+        }
+        param if signals.mentions_account() || param.is_some_and(is_account_parameter) => {
+            (FailureClass::N, FailureCause::Unreachable)
+        }
+        None if signals.invalid_request => reject(None, safe_message.unwrap_or_else(|| DECLINED_MESSAGE.to_owned())),
+        Some(_) | None => declined_failure(safe_message.as_deref().unwrap_or(DECLINED_MESSAGE)),
+    }
+}
+
+/// True if an error names a parameter that callers know.
+fn names_parameter(detail: &Map<String, Value>, fault_scope: CallerFaultScope) -> bool {
+    detail.get("param").and_then(Value::as_str).is_some_and(|param| (fault_scope.is_parameter)(param))
+}
+
+/// True for the parameters of the image endpoints.
+pub(super) fn is_image_parameter(param: &str) -> bool {
+    let root = param_root(param);
+    root == "image" || IMAGE_EDIT_FIELDS.iter().any(|field| field.name == root)
+}
+
+/// True for the parameters of a response. Any path into the body is one, unless it concerns the account only.
+fn is_response_parameter(param: &str) -> bool {
+    let path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'-');
+    !param_root(param).is_empty()
+        && !is_account_parameter(param)
+        && param.len() <= MAX_PARAM_LENGTH
+        && param.bytes().all(path)
+}
+
+/// True if a parameter concerns the account and not the request.
+fn is_account_parameter(param: &str) -> bool {
+    ["organization", "project", "api_key", "authorization", "account"].contains(&param_root(param))
+}
+
+/// Returns the member of the body in which the path of a parameter begins.
+fn param_root(param: &str) -> &str {
+    param.split(['.', '[']).next().unwrap_or_default()
+}
+
+/// True if an error is a refusal of the content, in any wording.
+pub(crate) fn is_refusal(members: &Map<String, Value>) -> bool {
+    let signals = AnswerSignals::from_members(members);
+    signals.is_refused || signals.reads_like_refusal()
+}
+
+/// True if an upstream's message may go to the caller: it must not contain a credential, an address or an account.
+fn is_safe_for_caller(message: &str) -> bool {
+    let low = message.to_ascii_lowercase();
+    let sensitive_parts =
+        ["sk-", "org-", "proj_", "bearer", "authorization", "api key", "api_key", "token", "://", "@"];
+    !message.is_empty() && sensitive_parts.iter().all(|word| !low.contains(word)) && !has_address(&low)
+}
+
+/// True if the text has an address such as `10.0.0.1` or `host.example:443`.
+fn has_address(text: &str) -> bool {
+    text.split_whitespace().any(|word| {
+        let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        word.split('.').filter(|part| part.len() > 1 || part.parse::<u8>().is_ok()).count() > 2
+            || word
+                .rsplit_once(':')
+                .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// True if a token count is above zero: the answer was paid for, whatever it contains.
+fn has_usage(body: &Map<String, Value>) -> bool {
+    let counts =
+        |usage: &Map<String, Value>| usage.values().any(|count| count.as_f64().is_some_and(|count| count > 0.0));
+    let of = |key: &str| body.get(key).and_then(Value::as_object);
+    let tools = || of("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(Value::as_object);
+    of("usage").is_some_and(counts) || tools().is_some_and(counts) || of("response").is_some_and(has_usage)
+}
+
+/// Returns at most this number of characters without control characters, because callers see the text.
+fn clip(text: &str, max_chars: usize) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(max_chars).collect()
+}

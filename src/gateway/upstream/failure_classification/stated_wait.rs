@@ -1,0 +1,138 @@
+//! Reads how long an account must not be asked, in all the forms that upstreams use.
+//!
+//! The module does no I/O; the time is an argument. A date is compared with the upstream's own clock if it sends one,
+//! so that a wrong clock on either side has no effect. An absurd value is ignored: the account then pauses briefly
+//! under its own rule (U16).
+
+use std::time::Duration;
+
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName};
+use serde_json::{Map, Value};
+
+/// The longest wait that is accepted, whatever an upstream states: a week and a day.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
+/// A wait above this limit is ignored as invalid (ours): no upstream has windows of more than a year.
+const MAX_VALID_SECONDS: f64 = 400.0 * 24.0 * 3600.0;
+/// A number of seconds above this is a point in time, and above the next limit one in milliseconds.
+const MIN_TIMESTAMP_SECONDS: f64 = 1e9;
+const MIN_TIMESTAMP_MILLIS: f64 = 1e11;
+/// `x-ratelimit-reset-requests`, `-tokens`, `-images`, or the name without a suffix.
+const RESET_HEADER_PREFIX: &str = "x-ratelimit-reset";
+
+/// Returns the wait that an answer states. The most exact statement takes precedence. `now` is in seconds since 1970.
+pub(super) fn parse_wait(headers: &HeaderMap, body: Option<&Map<String, Value>>, now: f64) -> Option<Duration> {
+    let clock = header_text(headers, &DATE).and_then(parse_date).unwrap_or(now);
+    let in_body = || body.and_then(|body| wait_from_body(body, clock));
+    in_body().or_else(|| wait_from_retry_after(headers, clock)).or_else(|| wait_from_rate_limits(headers, clock))
+}
+
+pub(super) fn unix_now() -> f64 {
+    seconds_as_float(chrono::Utc::now().timestamp())
+}
+
+/// Returns a wait in seconds, if it is valid.
+fn valid_wait(seconds: f64) -> Option<Duration> {
+    let whole = Some(seconds.ceil()).filter(|seconds| (1.0..=MAX_VALID_SECONDS).contains(seconds))?;
+    Duration::try_from_secs_f64(whole.min(MAX_WAIT.as_secs_f64())).ok()
+}
+
+/// Reads `resets_in_seconds` or `resets_at` of the error.
+fn wait_from_body(body: &Map<String, Value>, clock: f64) -> Option<Duration> {
+    let nested = ["error", "response", "detail"].into_iter().filter_map(|key| body.get(key)?.as_object());
+    let stated = || {
+        let within = parse_number(body.get("resets_in_seconds")).and_then(valid_wait);
+        within.or_else(|| wait_until_moment(body.get("resets_at")?, clock))
+    };
+    stated().or_else(|| nested.into_iter().find_map(|members| wait_from_body(members, clock)))
+}
+
+fn parse_number(value: Option<&Value>) -> Option<f64> {
+    let value = value?;
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// Reads a point in time that is a number or text.
+fn wait_until_moment(value: &Value, clock: f64) -> Option<Duration> {
+    let at = parse_number(Some(value)).map(whole_seconds).or_else(|| parse_date(value.as_str()?))?;
+    valid_wait(at - clock)
+}
+
+fn whole_seconds(at: f64) -> f64 {
+    if at > MIN_TIMESTAMP_MILLIS { at / 1000.0 } else { at }
+}
+
+/// Reads `retry-after-ms`, or `Retry-After` in seconds or as a date.
+fn wait_from_retry_after(headers: &HeaderMap, clock: f64) -> Option<Duration> {
+    let milliseconds =
+        header_text(headers, &HeaderName::from_static("retry-after-ms")).and_then(|text| text.parse::<f64>().ok());
+    let seconds = || {
+        let stated = header_text(headers, &RETRY_AFTER)?;
+        stated.parse::<f64>().ok().or_else(|| parse_date(stated).map(|at| at - clock))
+    };
+    milliseconds.and_then(|milliseconds| valid_wait(milliseconds / 1000.0)).or_else(|| seconds().and_then(valid_wait))
+}
+
+/// Reads `x-ratelimit-reset-*`. Returns the latest reset of the limits of which nothing is left, because all of them
+/// must be free. If no limit is used up, returns the earliest reset.
+fn wait_from_rate_limits(headers: &HeaderMap, clock: f64) -> Option<Duration> {
+    let resets = headers.iter().filter_map(|(name, value)| {
+        let which = name.as_str().strip_prefix(RESET_HEADER_PREFIX)?;
+        let wait = parse_reset(value.to_str().ok()?.trim(), clock)?;
+        let remaining = headers.get(format!("x-ratelimit-remaining{which}")).and_then(|value| value.to_str().ok());
+        Some((remaining.and_then(|text| text.trim().parse::<f64>().ok()) == Some(0.0), wait))
+    });
+    let (spent, open): (Vec<_>, Vec<_>) = resets.partition(|(spent, _)| *spent);
+    let waits = |limits: Vec<(bool, Duration)>| limits.into_iter().map(|(_, wait)| wait);
+    waits(spent).max().or_else(|| waits(open).min())
+}
+
+/// Reads `6m0s`, `120ms`, `17`, a point in time in seconds, or a date.
+fn parse_reset(stated: &str, clock: f64) -> Option<Duration> {
+    let seconds = match stated.parse::<f64>() {
+        Ok(at) if at > MIN_TIMESTAMP_SECONDS => Some(whole_seconds(at) - clock),
+        Ok(seconds) => Some(seconds),
+        Err(_) => parse_period(stated).or_else(|| parse_date(stated).map(|at| at - clock)),
+    };
+    seconds.and_then(valid_wait)
+}
+
+/// Reads numbers with units, one after the other.
+fn parse_period(stated: &str) -> Option<f64> {
+    let mut rest = stated;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        total += number
+            * match &rest[..letters] {
+                "d" => 86_400.0,
+                "h" => 3600.0,
+                "m" => 60.0,
+                "s" => 1.0,
+                "ms" => 1e-3,
+                "us" | "µs" => 1e-6,
+                "ns" => 1e-9,
+                _ => return None,
+            };
+        rest = &rest[letters..];
+    }
+    (!stated.is_empty()).then_some(total)
+}
+
+/// Reads a date as in headers or as in JSON, and returns seconds since 1970.
+fn parse_date(stated: &str) -> Option<f64> {
+    let parsed = chrono::DateTime::parse_from_rfc2822(stated).or_else(|_| chrono::DateTime::parse_from_rfc3339(stated));
+    parsed.ok().map(|date| seconds_as_float(date.timestamp()))
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^52")]
+const fn seconds_as_float(timestamp: i64) -> f64 {
+    timestamp as f64
+}

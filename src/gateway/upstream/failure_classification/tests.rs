@@ -1,0 +1,229 @@
+//! The known forms of an upstream's error, with the class and the cause of each.
+
+mod refusals;
+mod waits;
+
+use super::*;
+use serde_json::json;
+
+fn found(code: u16, body: &str) -> AttemptFailure {
+    classify_status(
+        StatusCode::from_u16(code).expect("a status"),
+        &HeaderMap::new(),
+        body.as_bytes(),
+        IMAGE_FAULT_SCOPE,
+    )
+}
+
+#[track_caller]
+fn check(code: u16, body: &Value, class: FailureClass, cause: &FailureCause) {
+    let found = found(code, &body.to_string());
+    assert_eq!((found.class, &found.cause), (class, cause), "{code} {body}");
+    assert_eq!(found.status, Some(code));
+}
+
+#[track_caller]
+fn check_answer(body: &Value, class: FailureClass, cause: &FailureCause) {
+    let found = classify_imageless_answer(body.as_object().expect("an object"), false);
+    assert_eq!((found.class, &found.cause), (class, cause), "{body}");
+}
+
+#[test]
+fn each_status_has_its_class() {
+    let plain = json!({"error": {"message": "no", "type": "server_error"}});
+    check(401, &plain, FailureClass::N, &FailureCause::Unreachable);
+    check(402, &plain, FailureClass::N, &FailureCause::Unfit);
+    check(403, &plain, FailureClass::N, &FailureCause::Forbidden);
+    for code in [404, 405, 410] {
+        check(code, &plain, FailureClass::N, &FailureCause::NotOffered);
+    }
+    for code in [500, 503] {
+        check(code, &plain, FailureClass::F, &FailureCause::Failed);
+        check(code, &json!("oops"), FailureClass::X, &FailureCause::Broken);
+        check(
+            code,
+            &json!({"error": {"message": "no"}, "usage": {"total_tokens": 3}}),
+            FailureClass::X,
+            &FailureCause::Broken,
+        );
+    }
+    for code in [101, 201, 202, 204, 206, 301, 302, 304, 307, 308, 408, 409, 418, 502, 520, 529] {
+        check(code, &plain, FailureClass::X, &FailureCause::Broken);
+    }
+    for code in [504, 524] {
+        check(code, &plain, FailureClass::X, &FailureCause::Timeout);
+    }
+    check(429, &plain, FailureClass::N, &FailureCause::Throttled { wait: None });
+    check(451, &plain, FailureClass::R, &FailureCause::Refused);
+}
+
+#[test]
+fn a_rejected_parameter_is_passed_on_without_control_characters() {
+    let cause = FailureCause::Rejected { param: Some("size".to_owned()), message: "Invalid size.".to_owned() };
+    check(400, &json!({"error": {"message": "Invalid\r\n size.", "param": "size"}}), FailureClass::R, &cause);
+    check(422, &json!({"error": {"message": "Invalid size.", "param": "size"}}), FailureClass::R, &cause);
+    check(400, &json!({"message": "Invalid size.", "param": "size", "code": "invalid_value"}), FailureClass::R, &cause);
+    let event = json!({"type": "error", "message": "Invalid size.", "param": "size", "code": "invalid_value"});
+    check_answer(&event, FailureClass::R, &cause);
+}
+
+#[test]
+fn a_rejection_that_speaks_of_the_account_is_not_the_callers() {
+    for error in [
+        json!({"message": "Incorrect API key provided", "code": "invalid_api_key"}),
+        json!({"message": "no", "param": "organization"}),
+    ] {
+        check(400, &json!({ "error": error }), FailureClass::N, &FailureCause::Unreachable);
+    }
+    for message in [
+        "Bearer sk-up is wrong",
+        "see https://up.example/x",
+        "sent to 10.0.0.1",
+        "up.internal.example failed",
+        "host:8080 failed",
+    ] {
+        let cause = FailureCause::Rejected {
+            param: Some("size".to_owned()),
+            message: "The upstream rejected the parameter 'size'.".to_owned(),
+        };
+        check(400, &json!({"error": {"message": message, "param": "size"}}), FailureClass::R, &cause);
+    }
+    let message = "Invalid size '1792x936'. Width and height must both be divisible by 16.";
+    let cause = FailureCause::Rejected { param: Some("size".to_owned()), message: message.to_owned() };
+    check(400, &json!({"error": {"message": message, "param": "size"}}), FailureClass::R, &cause);
+}
+
+/// Returns the class and the cause of a failure of a request that its caller wrote.
+fn found_of_response(code: u16, body: &str) -> (FailureClass, FailureCause) {
+    let status_code = StatusCode::from_u16(code).expect("a status");
+    let found = classify_status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_FAULT_SCOPE);
+    (found.class, found.cause)
+}
+
+#[test]
+fn a_page_before_the_upstream_says_nothing_of_the_account() {
+    for body in ["<html>blocked</html>", "", "\"text\""] {
+        assert_eq!(found(403, body).cause, FailureCause::Blocked, "{body}");
+        assert_eq!(found(405, body).cause, FailureCause::Blocked, "{body}");
+        assert_eq!(found_of_response(403, body), (FailureClass::N, FailureCause::Blocked), "{body}");
+    }
+}
+
+#[test]
+fn the_model_and_the_files_of_a_response_are_the_callers_choice() {
+    let unknown = json!({"error": {"message": "The model `gpt-5.5-typo` does not exist or you do not have access to it.",
+        "type": "invalid_request_error", "param": null, "code": "model_not_found"}});
+    for code in [400, 403, 404] {
+        assert_eq!(
+            found_of_response(code, &unknown.to_string()),
+            (FailureClass::N, FailureCause::UnknownModel),
+            "{code}"
+        );
+        check(code, &unknown, FailureClass::N, &FailureCause::NotOffered);
+    }
+    let message = "Vector store with id [vs_1] not found.";
+    let store = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
+    let declined = |message: &str| (FailureClass::N, FailureCause::Declined { message: message.to_owned() });
+    assert_eq!(found_of_response(404, &store.to_string()), declined(message));
+    let account = json!({"error": {"message": "No such deployment in your project.", "code": null}});
+    assert_eq!(found_of_response(404, &account.to_string()), (FailureClass::N, FailureCause::Unreachable));
+}
+
+#[test]
+fn a_request_that_is_larger_than_the_window_is_no_limit_of_the_account() {
+    let error = |message: &str| json!({"error": {"message": message, "type": "tokens", "param": null, "code": "rate_limit_exceeded"}});
+    let large = error(
+        "Request too large for gpt-5.5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 50000. \
+         The input or output tokens must be reduced in order to run successfully.",
+    );
+    check(429, &large, FailureClass::N, &FailureCause::Declined { message: TOO_LARGE_MESSAGE.to_owned() });
+    check_answer(&large, FailureClass::N, &FailureCause::Declined { message: TOO_LARGE_MESSAGE.to_owned() });
+    let busy =
+        error("Rate limit reached for gpt-5.5 on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000.");
+    check(429, &busy, FailureClass::N, &FailureCause::Throttled { wait: None });
+}
+
+#[test]
+fn a_rejection_that_names_nothing_may_be_the_request() {
+    let declined = |message: &str| FailureCause::Declined { message: message.to_owned() };
+    for code in [400, 413, 415, 422] {
+        check(code, &json!({"error": {"message": "too many pixels"}}), FailureClass::N, &declined("too many pixels"));
+        check(code, &json!("<html>"), FailureClass::N, &declined(DECLINED_MESSAGE));
+        check(
+            code,
+            &json!({"error": {"message": "see https://up.example/x"}}),
+            FailureClass::N,
+            &declined(DECLINED_MESSAGE),
+        );
+    }
+}
+
+#[test]
+fn a_rejection_that_calls_the_request_wrong_is_asked_once() {
+    let error = |param: Value, kind: &str| json!({"error": {"message": "too many pixels", "type": kind, "param": param, "code": null}});
+    let rejected = |param: Option<&str>| FailureCause::Rejected {
+        param: param.map(str::to_owned),
+        message: "too many pixels".to_owned(),
+    };
+    for code in [400, 413, 415, 422] {
+        check(code, &error(Value::Null, "invalid_request_error"), FailureClass::R, &rejected(None));
+        check(code, &error(Value::Null, "BadRequestError"), FailureClass::R, &rejected(None));
+        check(
+            code,
+            &error(json!("image[0].width"), "invalid_request_error"),
+            FailureClass::R,
+            &rejected(Some("image[0].width")),
+        );
+        // The gateway writes this member of the body for an account: another account gets another body.
+        let ours = FailureCause::Declined { message: "too many pixels".to_owned() };
+        check(code, &error(json!("tools[0].size"), "invalid_request_error"), FailureClass::N, &ours);
+        check(code, &error(json!("project"), "invalid_request_error"), FailureClass::N, &FailureCause::Unreachable);
+    }
+}
+
+#[test]
+fn an_unpaid_account_is_unfit_and_no_window_that_opens_again() {
+    let wait = json!({"resets_in_seconds": 60});
+    for (code, error) in [
+        (429, json!({"message": "m", "type": "insufficient_quota", "param": null, "code": "insufficient_quota"})),
+        (429, json!({"message": "m", "type": "insufficient_quota", "code": null, "details": [wait]})),
+        (400, json!({"message": "m", "type": "invalid_request_error", "code": "billing_hard_limit_reached"})),
+        (400, json!({"message": "m", "type": "billing_limit_user_error", "code": "billing_hard_limit_reached"})),
+        (403, json!({"message": "m", "type": "v_api_error", "code": "insufficient_user_quota"})),
+        (402, json!({"message": "m", "code": "deactivated_workspace"})),
+        (403, json!({"message": "m", "code": "unsupported_country_region_territory"})),
+    ] {
+        check(code, &json!({ "error": error }), FailureClass::N, &FailureCause::Unfit);
+    }
+    check_answer(&json!({"error": {"code": "insufficient_quota"}}), FailureClass::N, &FailureCause::Unfit);
+    let paid = json!({"error": {"code": "insufficient_quota"}, "usage": {"total_tokens": 9}});
+    check_answer(&paid, FailureClass::X, &FailureCause::NoImage);
+}
+
+#[test]
+fn a_whole_answer_without_an_image_is_ambiguous_only_when_it_was_paid() {
+    let class = |body: Value| classify_imageless_answer(body.as_object().expect("an object"), false).class;
+    assert_eq!(class(json!({"data": []})), FailureClass::F);
+    assert_eq!(class(json!({"usage": {"total_tokens": 0}})), FailureClass::F);
+    assert_eq!(classify_imageless_answer(&Map::new(), true).class, FailureClass::X);
+    assert_eq!(class(json!({"usage": {"total_tokens": 1700}})), FailureClass::X);
+    assert_eq!(class(json!({"status": "completed", "output": [], "usage": {"total_tokens": 9}})), FailureClass::X);
+    assert_eq!(class(json!({"tool_usage": {"image_gen": {"total_tokens": 9}}})), FailureClass::X);
+    assert_eq!(class(json!({"response": {"status": "failed", "usage": {"total_tokens": 9}}})), FailureClass::X);
+    assert_eq!(
+        class(json!({"response": {"status": "failed", "error": {"code": "server_error"}, "usage": null}})),
+        FailureClass::F
+    );
+    check_answer(
+        &json!({"type": "error", "code": "server_error", "message": "m"}),
+        FailureClass::F,
+        &FailureCause::Failed,
+    );
+    check_answer(&json!({"error": "the worker died"}), FailureClass::F, &FailureCause::Failed);
+    check_answer(&json!({"data": [], "error": null}), FailureClass::F, &FailureCause::NoImage);
+    check_answer(
+        &json!({"type": "response.completed", "response": {"status": "completed", "output": []}}),
+        FailureClass::F,
+        &FailureCause::NoImage,
+    );
+}

@@ -1,0 +1,177 @@
+//! Refusals in every form, and answers that only look like refusals.
+
+use super::*;
+
+/// The refusals that real upstreams and compatible servers were seen to send.
+const REFUSALS: &str = r#"
+400 {"error":{"message":"Your request was rejected by the safety system. safety_violations=[sexual].","type":"image_generation_user_error","param":null,"code":"moderation_blocked"}}
+400 {"error":{"message":"m","type":"image_generation_user_error","moderation_details":{"moderation_stage":"output","categories":["sexual"]}}}
+400 {"error":{"message":"m","code":"content_policy_violation","type":"invalid_request_error","param":null}}
+400 {"error":{"message":"m","code":"image_content_policy_violation"}}
+400 {"error":{"message":"m","type":"content_policy_violation"}}
+400 {"error":{"message":"m","code":"invalid_prompt"}}
+400 {"error":{"message":"Your request was rejected as a result of our safety system.","type":"invalid_request_error","code":null,"param":null}}
+400 {"error":{"message":"Your request was rejected as a result of our safety system.","param":"prompt"}}
+400 {"error":{"code":"content_filter","param":"prompt","message":"The response was filtered","status":400}}
+400 {"error":{"code":"contentFilter","message":"Your task failed"}}
+400 {"error":{"code":"400","type":null,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}
+400 {"error":{"code":"x","inner_error":{"content_filter_results":{"hate":{"filtered":true,"severity":"high"}}}}}
+400 {"error":{"code":400,"status":"INVALID_ARGUMENT","message":"m","details":[{"reason":"PUBLIC_ERROR_UNSAFE_GENERATION"}]}}
+400 {"error":{"code":"data_inspection_failed","message":"m"}}
+400 {"error":{"code":"","message":"Input data may contain inappropriate content."}}
+400 {"error":{"code":"InputTextSensitiveContentDetected","message":"m"}}
+400 {"error":{"code":"channel:image_generation_failed","type":"channel_error","message":"blocked due to safety policy violation"}}
+400 {"error":"Your request was rejected by our safety system."}
+400 {"error":"content_policy_violation"}
+400 {"code":"content_policy_violation","message":"m"}
+400 {"detail":"The prompt was rejected by content moderation."}
+400 {"detail":{"code":"content_policy_violation"}}
+400 {"errors":[{"code":"nsfw_content","message":"m"}]}
+400 [{"error":{"code":400,"message":"Blocked by the content filter."}}]
+400 {"error":{"message":"{\"error\":{\"code\":\"moderation_blocked\"}}","type":"upstream_error"}}
+403 {"error":{"message":"m","code":"moderation_blocked"}}
+403 {"error":{"message":"The prompt violates our usage policies."}}
+422 {"error":{"message":"rejected by content moderation","code":"x"}}
+429 {"error":{"message":"m","code":"moderation_blocked"}}
+500 {"error":{"message":"sensitive_words_detected","type":"new_api_error","code":"sensitive_words_detected"}}
+500 {"error":{"message":"m","type":"ContentPolicyViolationError","code":"500"}}
+500 {"error":{"message":"Your request was rejected by the safety system.","type":"server_error"}}
+502 {"error":{"message":"Upstream request failed","type":"upstream_error","code":"upstream_error","reason":"content_refused"}}
+"#;
+
+fn refusals() -> impl Iterator<Item = (u16, Value)> {
+    REFUSALS.trim().lines().map(|line| {
+        let (code, body) = line.split_once(' ').expect("a status");
+        (code.parse().expect("a status"), serde_json::from_str(body).expect("JSON"))
+    })
+}
+
+#[test]
+fn a_refusal_is_known_in_every_shape_and_status() {
+    for (code, body) in refusals() {
+        check(code, &body, FailureClass::R, &FailureCause::Refused);
+    }
+}
+
+#[test]
+fn a_refusal_is_known_in_an_answer_and_in_its_events_too() {
+    for (_, body) in refusals() {
+        let Value::Object(members) = body else { continue };
+        let found = classify_imageless_answer(&members, false);
+        assert_eq!((found.class, found.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
+        // Charged tokens change nothing: the request is not paid for twice.
+        let mut paid = members.clone();
+        paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
+        assert_eq!(classify_imageless_answer(&paid, true).class, FailureClass::R, "{members:?}");
+        // The same as an event of a stream, and as the end of a response.
+        let mut event = members.clone();
+        event.insert("type".to_owned(), "error".into());
+        if !members.contains_key("type") {
+            check_answer(&event.into(), FailureClass::R, &FailureCause::Refused);
+        }
+        let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": members.get("error"), "output": []}});
+        if members.contains_key("error") {
+            check_answer(&failed, FailureClass::R, &FailureCause::Refused);
+        }
+    }
+}
+
+#[test]
+fn words_where_an_image_should_be_are_a_refusal() {
+    let message = |part: Value| json!({"id": "resp_1", "status": "completed", "error": null, "output": [{"type": "message", "role": "assistant", "content": [part]}]});
+    for body in [
+        message(json!({"type": "output_text", "text": "I can’t help with that."})),
+        message(json!({"type": "output_text", "text": "Here are some other ideas."})),
+        message(json!({"type": "refusal", "refusal": "No."})),
+        json!({"type": "response.completed", "response": message(json!({"type": "output_text", "text": "No."}))}),
+        json!({"type": "response.incomplete", "response": {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}}),
+        json!({"created": 1, "data": [], "output_text": "I'm unable to create this image."}),
+        json!({"created": 1, "data": [], "refusal": "No."}),
+        json!({"created": 1, "data": [], "message": "Your prompt violates our content policy."}),
+        json!({"created": 1, "data": [{"b64_json": "", "respect_moderation": false}]}),
+        json!({"created": 1, "data": [{"text": "I cannot draw that."}]}),
+        json!({"created": 1, "data": [{"content_filter_results": {"sexual": {"filtered": true}}}]}),
+        json!({"choices": [{"finish_reason": "content_filter", "message": {"content": null}}]}),
+        json!({"choices": [{"finish_reason": "stop", "message": {"content": "Sorry, but that goes against our guidelines."}}]}),
+    ] {
+        check_answer(&body, FailureClass::R, &FailureCause::Refused);
+    }
+    let paid = message(json!({"type": "output_text", "text": "What colour?"}));
+    let mut paid = paid.as_object().cloned().expect("an object");
+    paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
+    assert_eq!(classify_imageless_answer(&paid, false).class, FailureClass::R);
+    assert_eq!(classify_imageless_answer(&paid, true).class, FailureClass::X, "an address may lead to an image");
+}
+
+#[test]
+fn what_only_looks_like_a_refusal_is_none() {
+    let error = |error: Value| json!({ "error": error });
+    // The account is blocked, not the content.
+    for (message, forbidden) in [
+        (
+            "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
+            FailureCause::Unreachable,
+        ),
+        ("Your account was suspended for violating our usage policies.", FailureCause::Unreachable),
+        ("Your organization must be verified to use this model; see our content policy.", FailureCause::NotOffered),
+    ] {
+        check(403, &error(json!({"code": "Forbidden", "message": message})), FailureClass::N, &forbidden);
+        check(400, &error(json!({"message": message})), FailureClass::N, &FailureCause::Unreachable);
+        check(500, &error(json!({"message": message})), FailureClass::F, &FailureCause::Failed);
+    }
+    check(401, &error(json!({"message": "content policy"})), FailureClass::N, &FailureCause::Unreachable);
+    check(
+        404,
+        &error(json!({"code": "model_not_found", "message": "no content filter of that name"})),
+        FailureClass::N,
+        &FailureCause::NotOffered,
+    );
+    // Filters that blocked nothing.
+    let results =
+        json!({"hate": {"filtered": false, "severity": "safe"}, "jailbreak": {"detected": true, "filtered": false}});
+    check(
+        500,
+        &error(json!({"message": "m", "content_filter_results": results})),
+        FailureClass::F,
+        &FailureCause::Failed,
+    );
+    let declined = FailureCause::Declined { message: "m".to_owned() };
+    check(400, &error(json!({"message": "m", "moderation_details": {}})), FailureClass::N, &declined);
+    check_answer(
+        &json!({"created": 1, "data": [{"respect_moderation": true}]}),
+        FailureClass::F,
+        &FailureCause::NoImage,
+    );
+    check_answer(
+        &json!({"data": [], "error": {"message": "the worker died", "type": "server_error"}}),
+        FailureClass::F,
+        &FailureCause::Failed,
+    );
+}
+
+#[test]
+fn no_caller_puts_words_into_an_upstreams_mouth() {
+    let words = json!({"code": "usage_limit_reached", "type": "insufficient_quota", "reason": "moderation_blocked"});
+    for echo in ["metadata", "input", "instructions", "tools", "prompt", "user", "client_metadata"] {
+        let response = json!({"status": "failed", "error": {"code": "server_error", "message": "m"}, echo: words});
+        check_answer(&response, FailureClass::F, &FailureCause::Failed);
+        check(500, &response, FailureClass::F, &FailureCause::Failed);
+    }
+    // A caller can make a model say anything, but its text is no error of the account.
+    let said = json!({"output": [{"type": "message", "content": [{"type": "usage_limit_reached", "text": words.to_string()}]}]});
+    check_answer(&said, FailureClass::R, &FailureCause::Refused);
+    // A sentence that merely contains a code is no such error either.
+    let message = format!("Invalid prompt: {words}");
+    check(500, &json!({"error": {"message": message}}), FailureClass::F, &FailureCause::Failed);
+}
+
+#[test]
+fn errors_within_errors_end_somewhere() {
+    let mut deep = json!({"code": "moderation_blocked"});
+    for _ in 0..100 {
+        deep = json!({ "error": deep, "message": "m" });
+    }
+    check(400, &deep, FailureClass::N, &FailureCause::Declined { message: "m".to_owned() });
+    let wrapped = (0..4).fold(json!({"code": "moderation_blocked"}), |inner, _| json!({"message": inner.to_string()}));
+    check(400, &wrapped, FailureClass::R, &FailureCause::Refused);
+}

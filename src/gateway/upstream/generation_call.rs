@@ -1,0 +1,102 @@
+//! Makes one call that creates an image or a response, for every protocol, and classifies its head or the lack of one.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::failure_classification::{self, CallerFaultScope};
+use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody};
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport};
+use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
+
+/// The limits for reading an error's body: an error is classified even if its body never ends.
+#[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
+const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
+/// The most characters of an upstream's id that are kept; known ids are shorter.
+const REQUEST_ID_MAX: usize = 128;
+const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
+
+/// Makes the call. `blame` states which errors can be the caller's.
+pub(super) async fn send_request(
+    transport: &Transport,
+    request: Result<Request<RequestBody>, http::Error>,
+    until: Instant,
+    fault_scope: CallerFaultScope,
+) -> Result<Reply, AttemptFailure> {
+    let request = request.map_err(|error| {
+        tracing::error!(%error, "an upstream request could not be built");
+        AttemptFailure::new(FailureClass::N, FailureCause::Unreachable)
+    })?;
+    let response = transport.send(request, until).await.map_err(|error| classify_send_error(&error))?;
+    if response.status() != StatusCode::OK {
+        return Err(classify_error_response(response, fault_scope).await);
+    }
+    if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        // An upstream's header can have any value: only a known word goes into the log.
+        let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
+        tracing::warn!(coding, "the upstream compressed an answer although the request did not allow it");
+        let request_id = request_id(response.headers());
+        return Err(AttemptFailure {
+            request_id,
+            ..AttemptFailure::new(FailureClass::X, FailureCause::Broken).with_status(200)
+        });
+    }
+    let request_id = request_id(response.headers());
+    let body = ReplyBody::Network(Box::new(response.into_body()));
+    Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id })
+}
+
+/// Returns the upstream's id of a call, which its support can look up. Characters that no id has are left out, because
+/// a header can have any value.
+fn request_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("x-request-id")?.to_str().ok()?;
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
+    let id: String = text.chars().filter(plain).take(REQUEST_ID_MAX).collect();
+    (!id.is_empty()).then_some(id)
+}
+
+/// Classifies a call without an answer.
+fn classify_send_error(error: &SendError) -> AttemptFailure {
+    tracing::warn!(error = error as &dyn std::error::Error, sent = ?error.sent, "an upstream attempt failed");
+    let cause = if error.kind == SendErrorKind::Timeout { FailureCause::Timeout } else { FailureCause::Broken };
+    match error.sent {
+        SendProgress::Nothing => AttemptFailure::new(FailureClass::N, FailureCause::Unreachable),
+        SendProgress::Maybe => AttemptFailure::new(FailureClass::X, cause),
+    }
+}
+
+/// Classifies an answer whose status is no success.
+async fn classify_error_response(response: Response<ResponseBody>, fault_scope: CallerFaultScope) -> AttemptFailure {
+    let (head, body) = response.into_parts();
+    let body = read_error_body(body).await;
+    let failure = failure_classification::classify_status(head.status, &head.headers, &body, fault_scope);
+    let failure = AttemptFailure { request_id: request_id(&head.headers), ..failure };
+    tracing::warn!(
+        status = head.status.as_u16(),
+        class = failure.class.as_str(),
+        "the upstream answered with an error"
+    );
+    failure
+}
+
+/// Reads the body within the limits of time and size.
+async fn read_error_body(mut body: ResponseBody) -> Bytes {
+    let mut read = BytesMut::new();
+    // Reaching a limit is no failure here: the status alone is enough to classify the error.
+    let _ = timeout(ERROR_BODY_TIME, async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(data) = frame.into_data() else { continue };
+            let remaining = ERROR_BODY_MAX - read.len();
+            read.extend_from_slice(&data[..data.len().min(remaining)]);
+            if read.len() == ERROR_BODY_MAX {
+                break;
+            }
+        }
+    })
+    .await;
+    read.freeze()
+}

@@ -1,0 +1,254 @@
+//! Small calls that make no image: prompt moderation, token fetches, account probes and model lists.
+//!
+//! The module decides how much of an answer is read, and how a moderation result is found in it. It must not know the
+//! consequences. Rules: one request, at most one answer, no redirect, nothing sent twice; bytes and time are bounded,
+//! whatever the other side does; displayed text names no host, and a credential is only in its header or body.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::UpstreamClient;
+use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Transport};
+use crate::gateway::accounts::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse, UpstreamAddress};
+use crate::gateway::config::ModerationConfig;
+
+/// The limit for a moderation result or a token, which are much smaller.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// The limit for a list of models, which is long if each is described.
+const MAX_MODEL_LIST_BYTES: usize = 2 * 1024 * 1024;
+/// The longest wait for a token endpoint or a probed upstream (ours).
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest wait for a list of models (ours), which an upstream has in memory.
+const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+
+/// No usable answer was received. The reason is logged at its source; this error is safe to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ServiceCallError {
+    /// The service did not answer, or not in HTTP.
+    #[error("the service could not be reached")]
+    Unreachable,
+    /// The service did not answer in time.
+    #[error("the service did not answer in time")]
+    Timeout,
+    /// The service answered with this status, which is no success.
+    #[error("the service answered with status {0}")]
+    Status(u16),
+    /// The answer has the wrong form, or is too large.
+    #[error("the service sent an unusable answer")]
+    Unusable,
+}
+
+// === impl UpstreamClient ===
+
+impl UpstreamClient {
+    /// Returns true if the moderation service of a group flags a prompt.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the service gave no result. The operator's configuration then decides about the prompt.
+    pub(crate) async fn moderate(&self, service: &ModerationConfig, prompt: &str) -> Result<bool, ServiceCallError> {
+        let body = json!({"model": service.model, "input": prompt}).to_string();
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
+        headers.extend(service.api_key.as_ref().map(|key| (AUTHORIZATION, bearer(key.expose()))));
+        let call =
+            ServiceCall { log_name: "moderation", method: Method::POST, headers, body, max_bytes: MAX_ANSWER_BYTES };
+        let url = format!("{}/moderations", service.base_url.to_string().trim_end_matches('/'));
+        let (status, answer) = call.send_and_read(&self.transport, &url, Instant::now() + service.timeout).await?;
+        if status != 200 {
+            tracing::warn!(status, "the moderation service sent no result");
+            return Err(ServiceCallError::Status(status));
+        }
+        parse_flagged(&answer).ok_or(ServiceCallError::Unusable)
+    }
+
+    /// Posts a form to a token endpoint. An answer with any status is returned.
+    async fn post_form(
+        &self,
+        url: &Uri,
+        form: String,
+        authorization: Option<HeaderValue>,
+    ) -> Result<(u16, Bytes), ServiceCallError> {
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, FORM)]);
+        headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+        let call =
+            ServiceCall { log_name: "token", method: Method::POST, headers, body: form, max_bytes: MAX_ANSWER_BYTES };
+        call.send_and_read(&self.transport, &url.to_string(), Instant::now() + SERVICE_TIMEOUT).await
+    }
+
+    /// Checks the credentials of an account without making anything: returns the status of its list of models.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there was no answer.
+    pub(crate) async fn probe(
+        &self,
+        address: &UpstreamAddress,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<u16, ServiceCallError> {
+        let mut headers = address.headers().clone();
+        headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+        self.fetch_status(&address.join("/models"), headers).await
+    }
+
+    /// Returns the list of models of an account, as it was received.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no list.
+    pub(crate) async fn list_models(
+        &self,
+        address: &UpstreamAddress,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Bytes, ServiceCallError> {
+        let mut headers = address.headers().clone();
+        headers.extend(authorization.map(|value| (AUTHORIZATION, value.clone())));
+        self.fetch_model_list(&address.join("/models"), headers).await
+    }
+
+    async fn fetch_model_list(&self, url: &str, headers: HeaderMap) -> Result<Bytes, ServiceCallError> {
+        let call = ServiceCall {
+            log_name: "models",
+            method: Method::GET,
+            headers,
+            body: String::new(),
+            max_bytes: MAX_MODEL_LIST_BYTES,
+        };
+        let (status, answer) = call.send_and_read(&self.transport, url, Instant::now() + MODEL_LIST_TIMEOUT).await?;
+        if status == 200 { Ok(answer) } else { Err(ServiceCallError::Status(status)) }
+    }
+
+    /// Returns the status only, because the list itself may have any length.
+    async fn fetch_status(&self, url: &str, headers: HeaderMap) -> Result<u16, ServiceCallError> {
+        let call = ServiceCall {
+            log_name: "probe",
+            method: Method::GET,
+            headers,
+            body: String::new(),
+            max_bytes: MAX_ANSWER_BYTES,
+        };
+        let response = call.send(&self.transport, url, Instant::now() + SERVICE_TIMEOUT).await?;
+        Ok(response.status().as_u16())
+    }
+}
+
+#[async_trait]
+impl TokenEndpoint for UpstreamClient {
+    async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError> {
+        let TokenRequest { url, form, authorization } = request;
+        let (status, body) = self.post_form(url, form, authorization).await.map_err(|_| TokenEndpointError)?;
+        Ok(TokenResponse { status, body })
+    }
+
+    async fn probe(
+        &self,
+        address: &UpstreamAddress,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<u16, TokenEndpointError> {
+        Self::probe(self, address, authorization).await.map_err(|_| TokenEndpointError)
+    }
+}
+
+/// One small call.
+struct ServiceCall {
+    /// The name of the call in the log.
+    log_name: &'static str,
+    method: Method,
+    headers: HeaderMap,
+    body: String,
+    /// The most bytes of an answer that are read.
+    max_bytes: usize,
+}
+
+// === impl ServiceCall ===
+
+impl ServiceCall {
+    /// Makes the call and reads the whole answer.
+    async fn send_and_read(
+        self,
+        transport: &Transport,
+        url: &str,
+        until: Instant,
+    ) -> Result<(u16, Bytes), ServiceCallError> {
+        let (what, most) = (self.log_name, self.max_bytes);
+        let response = self.send(transport, url, until).await?;
+        let (head, body) = response.into_parts();
+        if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
+            tracing::warn!(what, "a service compressed an answer although the request did not allow it");
+            return Err(ServiceCallError::Unusable);
+        }
+        let read = timeout_at(until, read_whole_body(body, most)).await.unwrap_or(Err(ServiceCallError::Timeout));
+        let answer =
+            read.inspect_err(|failed| tracing::warn!(what, %failed, "a service's answer could not be read"))?;
+        Ok((head.status.as_u16(), answer))
+    }
+
+    async fn send(
+        self,
+        transport: &Transport,
+        url: &str,
+        until: Instant,
+    ) -> Result<Response<ResponseBody>, ServiceCallError> {
+        let what = self.log_name;
+        let request = self.into_request(url).map_err(|error| {
+            tracing::error!(what, %error, "a request to a service could not be built");
+            ServiceCallError::Unreachable
+        })?;
+        transport.send(request, until).await.map_err(|error| service_send_error(what, &error))
+    }
+
+    fn into_request(self, url: &str) -> Result<Request<RequestBody>, http::Error> {
+        let mut request =
+            Request::builder().method(self.method).uri(url).body(RequestBody::from(Bytes::from(self.body)))?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("imagate/", env!("CARGO_PKG_VERSION"))));
+        headers.insert(ACCEPT, JSON);
+        headers.extend(self.headers);
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        Ok(request)
+    }
+}
+
+fn service_send_error(what: &str, error: &SendError) -> ServiceCallError {
+    tracing::warn!(what, error = error as &dyn std::error::Error, "a request to a service failed");
+    if error.kind == SendErrorKind::Timeout { ServiceCallError::Timeout } else { ServiceCallError::Unreachable }
+}
+
+/// Reads a whole body that is not too large.
+async fn read_whole_body(mut body: ResponseBody, max_bytes: usize) -> Result<Bytes, ServiceCallError> {
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| ServiceCallError::Unreachable)?.into_data() else { continue };
+        if read.len() + data.len() > max_bytes {
+            return Err(ServiceCallError::Unusable);
+        }
+        read.extend_from_slice(&data);
+    }
+    Ok(read.freeze())
+}
+
+/// Returns true if any result is flagged; `None` if the answer does not judge all of them.
+fn parse_flagged(answer: &[u8]) -> Option<bool> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let results = answer.get("results")?.as_array().filter(|results| !results.is_empty())?;
+    results.iter().try_fold(false, |any, result| Some(any | result.get("flagged")?.as_bool()?))
+}
+
+/// The configuration has checked that the key is a valid header value.
+fn bearer(key: &str) -> HeaderValue {
+    let mut value = HeaderValue::try_from(format!("Bearer {key}")).unwrap_or(HeaderValue::from_static("Bearer"));
+    value.set_sensitive(true);
+    value
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Makes a connection to an origin that is ready for a request.
+//!
+//! The module decides which address is tried when, and which certificates TLS trusts. It must not know requests. Rules:
+//! connecting and the handshake are bounded (U01 to U03); certificates are always verified, by the machine's own trust
+//! and at most additional roots, and there is no switch to disable this (U03).
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use rustls_platform_verifier::Verifier;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig, crypto::aws_lc_rs};
+
+use super::error::{SendError, SendErrorKind, SendProgress};
+use super::origin::UpstreamOrigin;
+use super::resolver::Resolver;
+use super::socket::UpstreamSocket;
+use super::transport_stream::TransportStream;
+use super::{TransportError, TransportSettings};
+
+/// After this time without an answer from one address, the next one is tried in parallel.
+const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
+/// The most addresses of a name that are tried (ours).
+const MAX_ADDRESSES: usize = 8;
+
+/// Makes connections.
+pub(super) struct Dialer {
+    settings: TransportSettings,
+    resolver: Resolver,
+    tls_connector: OnceLock<Result<TlsConnector, rustls::Error>>,
+}
+
+type ConnectFuture = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+// === impl Dialer ===
+
+impl Dialer {
+    pub(super) fn new(settings: TransportSettings) -> Self {
+        Self { settings, resolver: Resolver::default(), tls_connector: OnceLock::new() }
+    }
+
+    pub(super) async fn dial(&self, origin: &UpstreamOrigin) -> Result<TransportStream, SendError> {
+        let connect = timeout(self.settings.connect_timeout, self.connect(origin));
+        let tcp = connect.await.map_err(|_| SendError::timeout(SendProgress::Nothing))??;
+        let socket = UpstreamSocket::new(tcp, self.settings.write_timeout, origin.is_tls())
+            .map_err(|error| SendError::before_first_byte(SendErrorKind::Connect, error))?;
+        if !origin.is_tls() {
+            return Ok(TransportStream::Plain(socket));
+        }
+        let handshake = timeout(self.settings.tls_timeout, self.handshake(origin, socket));
+        handshake.await.map_err(|_| SendError::timeout(SendProgress::Nothing))?
+    }
+
+    async fn connect(&self, origin: &UpstreamOrigin) -> Result<TcpStream, SendError> {
+        let mut addresses = self
+            .resolver
+            .resolve(origin.host(), origin.port())
+            .await
+            .map_err(|error| SendError::before_first_byte(SendErrorKind::Resolve, error))?;
+        addresses.truncate(MAX_ADDRESSES);
+        connect_first(addresses).await.map_err(|error| SendError::before_first_byte(SendErrorKind::Connect, error))
+    }
+
+    async fn handshake(&self, origin: &UpstreamOrigin, socket: UpstreamSocket) -> Result<TransportStream, SendError> {
+        let connector =
+            self.tls_connector().map_err(|error| SendError::before_first_byte(SendErrorKind::Tls, error))?;
+        let name = ServerName::try_from(origin.host().to_owned())
+            .map_err(|error| SendError::before_first_byte(SendErrorKind::Resolve, error))?;
+        let stream = connector.connect(name, socket).await;
+        stream
+            .map(|stream| TransportStream::Tls(Box::new(stream)))
+            .map_err(|error| SendError::before_first_byte(SendErrorKind::Tls, error))
+    }
+
+    /// Returns the TLS connector. Reads the machine's certificates on first use only: an installation without https
+    /// upstreams needs none.
+    pub(super) fn tls_connector(&self) -> Result<TlsConnector, TransportError> {
+        let connector = self.tls_connector.get_or_init(|| build_tls_connector(&self.settings));
+        connector.clone().map_err(TransportError::Roots)
+    }
+}
+
+fn build_tls_connector(settings: &TransportSettings) -> Result<TlsConnector, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let roots = settings.extra_roots.iter().cloned();
+    let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider))?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        // This is as strict as the default, and the only way to name the machine's own verifier.
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Returns the first connection that is accepted. The next address starts if one fails, or if all have been silent for
+/// a while.
+async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut waiting = addresses.into_iter();
+    let mut running: Vec<ConnectFuture> = Vec::new();
+    let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        if let Some(address) = waiting.next() {
+            running.push(Box::pin(TcpStream::connect(address)));
+        } else if running.is_empty() {
+            return Err(last_error);
+        }
+        let ended = if waiting.len() == 0 {
+            next_finished(&mut running).await
+        } else {
+            let Ok(ended) = timeout(NEXT_ADDRESS_DELAY, next_finished(&mut running)).await else { continue };
+            ended
+        };
+        match ended {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => last_error = error,
+        }
+    }
+}
+
+/// Waits for any of them, and removes it from the list.
+async fn next_finished(running: &mut Vec<ConnectFuture>) -> io::Result<TcpStream> {
+    poll_fn(|cx| {
+        for index in 0..running.len() {
+            if let Poll::Ready(ended) = running[index].as_mut().poll(cx) {
+                drop(running.swap_remove(index));
+                return Poll::Ready(ended);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,190 @@
+//! Counts the content of an archive, and checks it against the limits and the entries before it.
+//!
+//! Decides if an entry is accepted. This module must not know the format of the archive.
+
+use std::collections::HashMap;
+
+use super::{ArchiveEntry, ArchiveFault, ArchiveFaultKind, PathFault, WalkError, fold, path_fault};
+use crate::manifest::package::PackageLimits;
+
+/// The maximum number of recorded faults; a hostile archive can have any number.
+const MAX_FAULTS: usize = 20;
+
+/// The overhead allowed for one tar entry: its header, its records and the padding of the last block.
+const MAX_TAR_OVERHEAD: u64 = 4096;
+/// The overhead allowed for the end of a tar, and for the records before its first entry.
+const MIN_TAR_OVERHEAD: u64 = 256 * 1024;
+
+/// The header fields of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArchiveEntryHeader<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) folder: bool,
+    /// The permission bits, including those for other users.
+    pub(super) mode: u32,
+}
+
+#[derive(Debug)]
+struct ArchivePathNode {
+    /// The name as it was written first.
+    name: String,
+    folder: bool,
+    /// True if the path has an entry of its own, false if it is only the parent of other paths.
+    is_listed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct ArchiveValidator<'l> {
+    limits: &'l PackageLimits,
+    archive_bytes: u64,
+    faults: Vec<ArchiveFault>,
+    entries: u64,
+    unpacked: u64,
+    streamed: u64,
+    /// All files and folders, by the number of their parent and their folded name. The number of the root is 0.
+    tree: HashMap<(usize, String), usize>,
+    nodes: Vec<ArchivePathNode>,
+}
+
+impl<'l> ArchiveValidator<'l> {
+    pub(super) fn new(limits: &'l PackageLimits, archive_bytes: usize) -> Self {
+        let archive_bytes = u64::try_from(archive_bytes).unwrap_or(u64::MAX);
+        let root = ArchivePathNode { name: String::new(), folder: true, is_listed: false };
+        let mut guard = Self {
+            limits,
+            archive_bytes,
+            faults: Vec::new(),
+            entries: 0,
+            unpacked: 0,
+            streamed: 0,
+            tree: HashMap::new(),
+            nodes: vec![root],
+        };
+        if archive_bytes > limits.archive_bytes {
+            let message = format!("has {archive_bytes} bytes; the limit is {}", limits.archive_bytes);
+            guard.add_fault(ArchiveFaultKind::Limit, None, message);
+        }
+        guard
+    }
+
+    pub(super) fn limits(&self) -> &'l PackageLimits {
+        self.limits
+    }
+
+    pub(super) fn add_fault(&mut self, kind: ArchiveFaultKind, entry: Option<&str>, message: impl Into<String>) {
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(ArchiveFault { kind, entry: entry.map(str::to_owned), message: message.into() });
+        }
+    }
+
+    /// Returns true if at least one fault is recorded.
+    pub(super) fn has_max_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    pub(super) fn finish<E>(self) -> Result<(), WalkError<E>> {
+        if self.faults.is_empty() { Ok(()) } else { Err(WalkError::Unsafe(self.faults)) }
+    }
+
+    /// Counts one more entry of any kind. Returns false if there are too many; then nothing more may be read.
+    pub(super) fn count_entry(&mut self) -> bool {
+        self.entries += 1;
+        let within = self.entries <= self.limits.entries;
+        if !within {
+            let message = format!("has more than {} entries", self.limits.entries);
+            self.add_fault(ArchiveFaultKind::Limit, None, message);
+        }
+        within
+    }
+
+    /// Accepts an entry, or records the reason why it is refused.
+    pub(super) fn admit(&mut self, header: ArchiveEntryHeader<'_>) -> Option<ArchiveEntry> {
+        let shown = String::from_utf8_lossy(header.name);
+        let Ok(path) = std::str::from_utf8(header.name) else {
+            self.add_fault(ArchiveFaultKind::Name, Some(&shown), "is not UTF-8");
+            return None;
+        };
+        match path_fault(path, self.limits) {
+            None => {}
+            Some(PathFault::Unsafe(why)) => {
+                self.add_fault(ArchiveFaultKind::Name, Some(path), why);
+                return None;
+            }
+            Some(PathFault::TooLarge(why)) => {
+                self.add_fault(ArchiveFaultKind::Limit, Some(path), why);
+                return None;
+            }
+        }
+        if header.mode & 0o7000 != 0 {
+            self.add_fault(ArchiveFaultKind::Kind, Some(path), "has a set-user-id, set-group-id or sticky bit");
+            return None;
+        }
+        if let Err(why) = self.add_path(path, header.folder) {
+            self.add_fault(ArchiveFaultKind::Collision, Some(path), why);
+            return None;
+        }
+        let executable = !header.folder && header.mode & 0o100 != 0;
+        Some(ArchiveEntry { path: path.to_owned(), folder: header.folder, executable })
+    }
+
+    fn add_path(&mut self, path: &str, folder: bool) -> Result<(), String> {
+        let mut parent = 0;
+        let mut rest = path.split('/').peekable();
+        while let Some(segment) = rest.next() {
+            let last = rest.peek().is_none();
+            parent = self.add_segment(parent, segment, last, !last || folder)?;
+        }
+        Ok(())
+    }
+
+    fn add_segment(&mut self, parent: usize, segment: &str, last: bool, folder: bool) -> Result<usize, String> {
+        let next = self.nodes.len();
+        let number = *self.tree.entry((parent, fold(segment))).or_insert(next);
+        if number == next {
+            self.nodes.push(ArchivePathNode { name: segment.to_owned(), folder, is_listed: last });
+            return Ok(number);
+        }
+        let Some(node) = self.nodes.get_mut(number) else { return Err("is not in its own table".to_owned()) };
+        if node.name != segment {
+            return Err(format!("is the same as `{}` where case or composition does not count", node.name));
+        }
+        if node.folder != folder {
+            return Err(format!("needs `{segment}` to be both a file and a folder"));
+        }
+        if last && node.is_listed {
+            return Err("is there twice".to_owned());
+        }
+        node.is_listed |= last;
+        Ok(number)
+    }
+
+    /// Counts bytes of a tar, of any kind. Returns false if there are too many; then nothing more may be read.
+    pub(super) fn count_streamed(&mut self, more: usize) -> bool {
+        self.streamed = self.streamed.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+        let files = self.archive_bytes.saturating_mul(self.limits.ratio).min(self.limits.unpacked_bytes);
+        let headers = self.entries.saturating_mul(MAX_TAR_OVERHEAD).saturating_add(MIN_TAR_OVERHEAD);
+        let within = self.streamed <= files.saturating_add(headers);
+        if !within {
+            self.add_fault(ArchiveFaultKind::Limit, None, "unpacks to far more than its files may be");
+        }
+        within
+    }
+
+    /// Counts bytes of a file that already has `before` bytes. Returns false if there are too many; then nothing more
+    /// may be read.
+    pub(super) fn count_file_bytes(&mut self, path: &str, before: u64, more: usize) -> bool {
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        self.unpacked = self.unpacked.saturating_add(more);
+        let message = if before.saturating_add(more) > self.limits.file_bytes {
+            format!("has more than {} bytes", self.limits.file_bytes)
+        } else if self.unpacked > self.limits.unpacked_bytes {
+            format!("makes the files larger than {} bytes together", self.limits.unpacked_bytes)
+        } else if self.unpacked > self.archive_bytes.saturating_mul(self.limits.ratio) {
+            format!("makes the files more than {} times larger than the archive", self.limits.ratio)
+        } else {
+            return true;
+        };
+        self.add_fault(ArchiveFaultKind::Limit, Some(path), message);
+        false
+    }
+}

@@ -1,0 +1,216 @@
+//! A wire between a client and the gateway: every byte passes as it is, and is written down.
+//!
+//! Nothing is parsed while it passes, so a client cannot tell it from the gateway.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::http::{find_header, read_headers, read_line};
+use super::leak_watch::AnswerScanner;
+use super::{Attempt, OutputChannel};
+
+/// The wire. Dropping it closes the port.
+pub(crate) struct RecordingProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    closed: AtomicBool,
+    connections: Mutex<Vec<Connection>>,
+}
+
+/// What was said on one connection.
+#[derive(Clone, Default)]
+struct Connection {
+    sent: Vec<u8>,
+    received: Vec<u8>,
+}
+
+/// A request as the client sent it.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedRequest {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+// === impl Tap ===
+
+impl RecordingProxy {
+    #[track_caller]
+    pub(crate) fn in_front_of(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::<Shared>::default();
+        let writing = Arc::clone(&shared);
+        std::thread::spawn(move || accept(&listener, server, &writing));
+        Self { address, shared }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The base URL for a client.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Every request whose end has come, connection by connection.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        let connections = self.shared.connections().clone();
+        connections.iter().flat_map(|connection| parse_requests(&connection.sent)).collect()
+    }
+
+    /// The requests to this path.
+    pub(crate) fn requests_to(&self, method: &str, path: &str) -> Vec<RecordedRequest> {
+        let mut requests = self.requests();
+        requests.retain(|request| request.method == method && request.path == path);
+        requests
+    }
+
+    /// Everything that the gateway has answered, as it was on the wire.
+    fn received(&self) -> Vec<Vec<u8>> {
+        self.shared.connections().iter().map(|connection| connection.received.clone()).collect()
+    }
+
+    /// Holds what the clients sent against what has reached the upstream: each task arrived there to the byte, no
+    /// request told who the caller is, and nothing that is the upstream's own came back. Says how many tasks passed.
+    #[track_caller]
+    pub(crate) fn nothing_changed_or_leaked(&self, ledger: &[Attempt], secrets: &[&str]) -> usize {
+        let sent = self.requests_to("POST", "/v1/responses");
+        let mut tasks = 0;
+        for task in ledger.iter().filter(|attempt| attempt.path.ends_with("/responses")) {
+            let same = sent.iter().any(|request| request.body == task.body);
+            // Image jobs may be served as tasks of the gateway's own.
+            let own = task.json()["tool_choice"]["type"] == "image_generation";
+            assert!(same || own, "no client sent this task: {:.400}", String::from_utf8_lossy(&task.body));
+            tasks += usize::from(same);
+        }
+        for attempt in ledger {
+            let headers = format!("{:?}", attempt.headers);
+            for secret in secrets.iter().chain(&["caller-canary"]) {
+                assert!(!headers.contains(secret), "{secret} went upstream: {headers}");
+            }
+            assert!(attempt.token.starts_with("sk-upstream-"), "{headers}");
+            assert_eq!(attempt.header("cookie"), None, "{headers}");
+        }
+        for bytes in self.received() {
+            for foreign in ["sk-upstream-", "upstream-canary"] {
+                assert!(memchr::memmem::find(&bytes, foreign.as_bytes()).is_none(), "{foreign} came to a client");
+            }
+        }
+        tasks
+    }
+}
+
+impl Drop for RecordingProxy {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread, which then ends and closes the port.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Sent ===
+
+impl RecordedRequest {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        find_header(&self.headers, name)
+    }
+}
+
+fn accept(listener: &TcpListener, server: SocketAddr, shared: &Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept() {
+        if shared.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        connect(client, server, shared);
+    }
+}
+
+fn connect(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
+    // A server that is not there: the client sees its connection closed.
+    let Ok(server) = TcpStream::connect(server) else { return };
+    let at = {
+        let mut connections = shared.connections();
+        connections.push(Connection::default());
+        connections.len() - 1
+    };
+    let clone = |stream: &TcpStream| stream.try_clone().expect("a second handle");
+    let (from_client, to_server) = (clone(&client), clone(&server));
+    let (there, back) = (Arc::clone(shared), Arc::clone(shared));
+    std::thread::spawn(move || {
+        forward(from_client, to_server, |bytes| there.connections()[at].sent.extend_from_slice(bytes));
+    });
+    let mut tail =
+        server.peer_addr().ok().and_then(|address| AnswerScanner::for_address(address, OutputChannel::Answer));
+    std::thread::spawn(move || {
+        forward(server, client, |bytes| {
+            if let Some(tail) = &mut tail {
+                tail.add(bytes);
+            }
+            back.connections()[at].received.extend_from_slice(bytes);
+        });
+    });
+}
+
+/// Writes down first, so that nothing can have had an effect that is not written down.
+fn forward(mut from: TcpStream, mut to: TcpStream, mut note: impl FnMut(&[u8])) {
+    drop(to.set_nodelay(true));
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        note(&buffer[..count]);
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    drop(to.shutdown(Shutdown::Write));
+    drop(from.shutdown(Shutdown::Read));
+}
+
+/// The requests of one connection, as far as they are whole.
+fn parse_requests(mut bytes: &[u8]) -> Vec<RecordedRequest> {
+    std::iter::from_fn(|| parse_request(&mut bytes).ok()).collect()
+}
+
+fn parse_request(bytes: &mut &[u8]) -> std::io::Result<RecordedRequest> {
+    let line = read_line(bytes)?;
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let headers = read_headers(bytes)?;
+    let mut body = Vec::new();
+    if find_header(&headers, "transfer-encoding").is_none() {
+        let length = find_header(&headers, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+        read_body(bytes, length, &mut body)?;
+    } else {
+        loop {
+            let size = usize::from_str_radix(read_line(bytes)?.trim(), 16).map_err(std::io::Error::other)?;
+            read_body(bytes, size, &mut body)?;
+            read_line(bytes)?;
+            if size == 0 {
+                break;
+            }
+        }
+    }
+    Ok(RecordedRequest { method, path, headers, body })
+}
+
+fn read_body(bytes: &mut &[u8], length: usize, body: &mut Vec<u8>) -> std::io::Result<()> {
+    let start = body.len();
+    body.resize(start + length, 0);
+    bytes.read_exact(&mut body[start..])
+}

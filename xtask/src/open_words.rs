@@ -1,0 +1,150 @@
+//! The words of answers, which have to stay readable when a service knows more of them than the document.
+//!
+//! A word of a request is one that the service accepts. A word of an answer says what was made and paid for, so the type
+//! for it holds any word. The document names the same component in both places; here the answers get names of their own.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::document::component_of;
+
+/// The first part of the name of a component for an open word.
+const PREFIX: &str = "Open";
+/// Parts of answers to which no schema refers, because anything may stand in their place.
+const UNTYPED: [&str; 1] = ["ImageGenerationCall"];
+
+/// The words of a document that only stand in answers, or stand there too.
+#[derive(Debug, Default)]
+pub(crate) struct OpenWords {
+    /// The components that are parts of answers and of no request.
+    answers: BTreeSet<String>,
+    /// The components of words that these refer to.
+    words: BTreeSet<String>,
+}
+
+// === impl OpenWords ===
+
+impl OpenWords {
+    pub(crate) fn from_document(document: &Value) -> Self {
+        let items = || document["paths"].as_object().into_iter().flat_map(|paths| paths.values());
+        let operations = || items().filter_map(Value::as_object).flat_map(|item| item.values());
+        let requests = reachable_components(document, operations().map(|operation| &operation["requestBody"]));
+        let schemas = &document["components"]["schemas"];
+        let untyped = UNTYPED.iter().map(|name| &schemas[*name]);
+        let answers = operations().map(|operation| &operation["responses"]["200"]).chain(untyped);
+        let mut answers = reachable_components(document, answers);
+        answers.extend(UNTYPED.map(str::to_owned));
+        answers.retain(|name| !requests.contains(name));
+        let words = answers.iter().flat_map(|name| references(&schemas[name]));
+        let words = words.filter(|name| is_word(&schemas[name])).map(str::to_owned).collect();
+        Self { answers, words }
+    }
+
+    /// Each new component, and the type that it becomes.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (String, String)> {
+        self.words
+            .iter()
+            .map(|name| (format!("{PREFIX}{name}"), format!("crate::wire::OpenWord<crate::wire::types::{name}>")))
+    }
+
+    /// Adds the new components, and lets the answers refer to them.
+    pub(crate) fn apply(&self, schemas: &mut Value) {
+        for name in &self.answers {
+            self.replace_references(&mut schemas[name]);
+        }
+        for name in &self.words {
+            schemas[format!("{PREFIX}{name}")] = json!({ "type": "string" });
+        }
+    }
+
+    fn replace_references(&self, schema: &mut Value) {
+        let word = component_of(schema).filter(|name| self.words.contains(*name));
+        if let Some(name) = word {
+            schema["$ref"] = format!("#/components/schemas/{PREFIX}{name}").into();
+            return;
+        }
+        match schema {
+            Value::Object(members) => members.values_mut().for_each(|member| self.replace_references(member)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.replace_references(item)),
+            _ => {}
+        }
+    }
+}
+
+/// Tells a choice of several words from a choice of one, which is the constant by which objects are told apart.
+fn is_word(schema: &Value) -> bool {
+    schema["type"] == "string" && schema["enum"].as_array().is_some_and(|words| words.len() > 1)
+}
+
+/// Every component that these parts of the document lead to.
+fn reachable_components<'a>(document: &'a Value, parts: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut pending: Vec<&str> = parts.flat_map(references).collect();
+    while let Some(name) = pending.pop() {
+        if found.insert(name.to_owned()) {
+            pending.extend(references(&document["components"]["schemas"][name]));
+        }
+    }
+    found
+}
+
+/// The components that a part of the document refers to.
+fn references(part: &Value) -> Vec<&str> {
+    let below = match part {
+        Value::Object(members) => members.values().flat_map(references).collect(),
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    };
+    component_of(part).into_iter().chain(below).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Value {
+        let body = |name: &str| json!({"content": {"application/json": {"schema": reference(name)}}});
+        json!({
+            "paths": {"/x": {"post": {"requestBody": body("Wish"), "responses": {"200": body("Made"), "400": body("Fault")}}}},
+            "components": {"schemas": {
+                "Wish": {"properties": {"format": reference("Format"), "shared": reference("Shared")}},
+                "Made": {"properties": {
+                    "format": reference("Format"), "list": {"type": "array", "items": reference("Level")},
+                    "object": reference("Constant"), "shared": reference("Shared"),
+                }},
+                "Fault": {"properties": {"code": reference("Code")}},
+                "ImageGenerationCall": {"properties": {"status": reference("Status")}},
+                "Shared": {"properties": {"format": reference("Format")}},
+                "Format": {"type": "string", "enum": ["png", "jpeg"]},
+                "Level": {"type": "string", "enum": ["low", "high"]},
+                "Constant": {"type": "string", "enum": ["made"]},
+                "Code": {"type": "string", "enum": ["a", "b"]},
+                "Status": {"type": "string", "enum": ["begun", "done"]},
+            }},
+        })
+    }
+
+    fn reference(name: &str) -> Value {
+        json!({"$ref": format!("#/components/schemas/{name}")})
+    }
+
+    #[test]
+    fn the_words_of_answers_are_opened_and_those_of_requests_are_not() {
+        let mut document = document();
+        let words = OpenWords::from_document(&document);
+        let names: Vec<String> = words.types().map(|(name, _)| name).collect();
+        assert_eq!(names, ["OpenFormat", "OpenLevel", "OpenStatus"]);
+        let before = document["components"]["schemas"].clone();
+        words.apply(&mut document["components"]["schemas"]);
+        let after = &document["components"]["schemas"];
+        for name in ["Wish", "Shared", "Fault", "Format", "Level", "Constant", "Code"] {
+            assert_eq!(after[name], before[name], "{name}");
+        }
+        let made = &after["Made"]["properties"];
+        assert_eq!((&made["format"], &made["list"]["items"]), (&reference("OpenFormat"), &reference("OpenLevel")));
+        assert_eq!((&made["object"], &made["shared"]), (&reference("Constant"), &reference("Shared")));
+        assert_eq!(after["ImageGenerationCall"]["properties"]["status"], reference("OpenStatus"));
+        assert_eq!(after["OpenLevel"], json!({"type": "string"}));
+    }
+}

@@ -1,0 +1,212 @@
+//! Reads ARCHITECTURE.md: the rooms that it names, the layers that they form, and the crates that only some may name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Finding, Source};
+
+/// The room whose own rooms stand one level deeper.
+const NESTED_ROOM: &str = "gateway";
+/// The files that are no rooms: what the crate shows, and the program.
+const CRATE_ROOTS: [&str; 2] = ["lib", "main"];
+
+/// The first columns of the table of layers, each a row: name, rooms from the lowest up, and the layers below it.
+const LAYERS: &str = "| Layer | Modules | May import";
+/// The first columns of the table of crates.
+const CRATES: &str = "| Crate | Only in | Never in";
+
+/// What the document says about the house.
+#[derive(Debug)]
+pub(super) struct Map {
+    /// The rooms of the table by name.
+    rows: BTreeMap<String, Row>,
+    /// The rooms that have a paragraph.
+    described: BTreeSet<String>,
+}
+
+/// The limits of one room.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    /// Rooms, and single items of rooms.
+    pub(super) may_import: BTreeSet<String>,
+    pub(super) never_names: BTreeSet<String>,
+}
+
+/// One row of the table of layers.
+struct Layer {
+    name: String,
+    rooms: Vec<String>,
+    /// Names of other layers.
+    layers: Vec<String>,
+    /// Single items of rooms.
+    items: Vec<String>,
+}
+
+impl Map {
+    pub(super) fn parse(document: &str) -> Result<Self> {
+        let layers = table(document, LAYERS).map(layer).collect::<Result<Vec<_>>>()?;
+        ensure!(!layers.is_empty(), "there is no table that begins with `{LAYERS}`");
+        let mut rows = BTreeMap::new();
+        for layer in &layers {
+            let mut open: BTreeSet<String> = layer.items.iter().cloned().collect();
+            for name in &layer.layers {
+                let below = layers.iter().find(|layer| layer.name == *name);
+                let below =
+                    below.with_context(|| format!("`{}` may import `{name}`, which is no layer", layer.name))?;
+                open.extend(below.rooms.iter().cloned());
+            }
+            for room in &layer.rooms {
+                rows.insert(room.clone(), Row { may_import: open.clone(), never_names: BTreeSet::new() });
+                open.insert(room.clone());
+            }
+        }
+        for line in table(document, CRATES) {
+            let [name, only_in, never_in] = cells(line).map(names);
+            let is_closed = |room: &String| (!only_in.is_empty() && !only_in.contains(room)) || never_in.contains(room);
+            for (_, row) in rows.iter_mut().filter(|(room, _)| is_closed(room)) {
+                row.never_names.extend(name.iter().cloned());
+            }
+        }
+        let described = document.lines().filter_map(|line| line.strip_prefix("- **`")?.split_once("`**"));
+        Ok(Self { rows, described: described.map(|(room, _)| room.to_owned()).collect() })
+    }
+
+    /// The room that a path from the root of the crate leads into, if it leads into one.
+    pub(super) fn room(&self, path: &[&str]) -> Option<(&str, &Row)> {
+        (1..=path.len()).rev().find_map(|length| {
+            let (name, row) = self.rows.get_key_value(&path[..length].join("::"))?;
+            Some((name.as_str(), row))
+        })
+    }
+
+    /// The rooms of the document against those of the source tree.
+    pub(super) fn compare(&self, document: &str, sources: &[Source]) -> Vec<Finding> {
+        let actual_rooms: BTreeSet<String> = sources.iter().filter_map(|source| room_of_file(&source.path)).collect();
+        let table: BTreeSet<String> = self.rows.keys().cloned().collect();
+        let mut findings = Vec::new();
+        for (part, listed) in [("table of layers", &table), ("list of rooms", &self.described)] {
+            let missing = actual_rooms.difference(listed).map(|room| format!("the {part} lacks the room `{room}`"));
+            let extra = listed
+                .difference(&actual_rooms)
+                .map(|room| format!("the {part} names `{room}`, which is no room in src/"));
+            findings.extend(missing.chain(extra).map(|message| Finding {
+                path: document.to_owned(),
+                line: 1,
+                message,
+            }));
+        }
+        let listed = |name: &String| self.room(&name.split("::").collect::<Vec<_>>()).is_some();
+        for (room, row) in &self.rows {
+            for name in row.may_import.iter().filter(|name| !listed(name)) {
+                let message = format!("`{room}` may import `{name}`, which is in no room");
+                findings.push(Finding { path: document.to_owned(), line: 1, message });
+            }
+        }
+        findings
+    }
+}
+
+/// The module path of a source file, and nothing for files that are no module of the crate.
+pub(super) fn module_of_file(path: &str) -> Option<Vec<&str>> {
+    let module = path.strip_prefix("src/")?.strip_suffix(".rs")?;
+    (!CRATE_ROOTS.contains(&module)).then(|| module.split('/').collect())
+}
+
+fn room_of_file(path: &str) -> Option<String> {
+    let module = module_of_file(path)?;
+    let depth = if module.first() == Some(&NESTED_ROOM) { 2 } else { 1 };
+    Some(module[..depth.min(module.len())].join("::"))
+}
+
+/// The rows of the table that begins with `head`.
+fn table<'a>(document: &'a str, head: &'a str) -> impl Iterator<Item = &'a str> {
+    let rows = document.lines().skip_while(move |line| !line.starts_with(head)).skip(2);
+    rows.take_while(|line| line.starts_with('|'))
+}
+
+fn cells(line: &str) -> [&str; 3] {
+    let mut cells = line.trim().trim_matches('|').split('|').map(str::trim);
+    [(); 3].map(|()| cells.next().unwrap_or_default())
+}
+
+fn layer(line: &str) -> Result<Layer> {
+    let [name, rooms, may_import] = cells(line);
+    let rooms = names(rooms);
+    ensure!(!name.is_empty() && !rooms.is_empty(), "a row of the layers is not `name | rooms | layers`: {line}");
+    let layers = may_import.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.contains('`'));
+    let layers = layers.map(str::to_owned).collect();
+    Ok(Layer { name: name.to_owned(), rooms, layers, items: names(may_import) })
+}
+
+/// The words between backticks, in order.
+fn names(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = "- **`image`** is.\n\n| Layer | Modules | May import |\n|---|---|---|\n\
+        | ground | `image` `wire` | |\n| house | `gateway::keys` `gateway::flow` `gateway` | ground, `error::Code` |\n\n\
+        | Crate | Only in | Never in |\n|---|---|---|\n| `sqlx` | `gateway::keys` | |\n| `tokio` `fs` | | `image` |\n";
+
+    #[test]
+    fn a_room_may_import_lower_layers_and_the_rooms_before_it() {
+        let map = Map::parse(DOCUMENT).unwrap();
+        let open = |room: &str| map.rows[room].may_import.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(open("image"), [""; 0]);
+        assert_eq!(open("wire"), ["image"]);
+        assert_eq!(open("gateway::flow"), ["error::Code", "gateway::keys", "image", "wire"]);
+    }
+
+    #[test]
+    fn a_crate_is_kept_to_some_rooms_or_out_of_some() {
+        let map = Map::parse(DOCUMENT).unwrap();
+        let never = |room: &str| map.rows[room].never_names.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(never("image"), ["fs", "sqlx", "tokio"]);
+        assert_eq!(never("wire"), ["sqlx"]);
+        assert_eq!(never("gateway::keys"), [""; 0]);
+    }
+
+    #[test]
+    fn a_path_leads_into_the_innermost_room() {
+        let map = Map::parse(DOCUMENT).unwrap();
+        let room = |path: &[&str]| map.room(path).map(|(name, _)| name.to_owned());
+        assert_eq!(room(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
+        assert_eq!(room(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
+        assert_eq!(room(&["nowhere"]), None);
+    }
+
+    #[test]
+    fn document_and_tree_name_the_same_rooms() {
+        let map = Map::parse(DOCUMENT).unwrap();
+        let file = |path: &str| Source { path: path.to_owned(), text: String::new() };
+        let files =
+            ["src/lib.rs", "src/image/size.rs", "src/gateway.rs", "src/gateway/relay/lexer.rs", "tests/it/main.rs"];
+        let findings = map.compare("A.md", &files.map(file));
+        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            [
+                "the table of layers lacks the room `gateway::relay`",
+                "the table of layers names `gateway::flow`, which is no room in src/",
+                "the table of layers names `gateway::keys`, which is no room in src/",
+                "the table of layers names `wire`, which is no room in src/",
+                "the list of rooms lacks the room `gateway`",
+                "the list of rooms lacks the room `gateway::relay`",
+                "`gateway` may import `error::Code`, which is in no room",
+                "`gateway::flow` may import `error::Code`, which is in no room",
+                "`gateway::keys` may import `error::Code`, which is in no room",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_of_another_shape_and_an_unknown_layer_are_errors() {
+        for row in ["| a | b | |", "| | `b` | |", "| a | `b` | ground |"] {
+            assert!(Map::parse(&format!("| Layer | Modules | May import |\n|---|---|---|\n{row}\n")).is_err(), "{row}");
+        }
+    }
+}
