@@ -7,6 +7,7 @@ mod account_call;
 mod attempt;
 mod attempt_context;
 mod attempt_deadlines;
+mod attempt_history;
 mod early_stream;
 mod failure_reason;
 mod fallback_order;

@@ -22,6 +22,7 @@ mod people;
 mod record;
 mod replay;
 mod secret_bytes;
+mod secret_hashes;
 mod sqlite;
 mod timestamp;
 mod usage;
@@ -47,13 +48,13 @@ pub(crate) use keys::{
 pub(crate) use master_key::MasterKey;
 pub(crate) use people::{
     AdminTokenRow, GroupDeletionOutcome, GroupRow, LinkRedemption, LinkRow, NewLink, NewSession, NewUser,
-    OneTimeLinkPurpose, PasswordHash, PeopleStore, SecretHash, SessionRow, UserChange, UserChangeOutcome, UserFilter,
-    UserRole, UserRow,
+    OneTimeLinkPurpose, PeopleStore, SessionRow, UserChange, UserChangeOutcome, UserFilter, UserRole, UserRow,
 };
 pub(crate) use record::{
     AttemptClass, AttemptEntry, DeliveredImageEntry, JobState, Record, RecordFilter, TokenDetails, TokenUsage,
 };
 pub(crate) use replay::{ReplayClaim, ReplayState, ReplayWrite, StoredAnswerRow, StoredReplay};
+pub(crate) use secret_hashes::{PasswordHash, SecretHash};
 pub(crate) use sqlite::SqliteStore;
 pub(crate) use timestamp::Timestamp;
 pub(crate) use usage::{DayCounts, KeyCounts, KeyDisplayNames, RefusalCount, UsageCounters, UsageFilter, UsageStore};

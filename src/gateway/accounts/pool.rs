@@ -4,18 +4,18 @@
 //! on per-account concurrency, and U32 and C10 of the failure catalogue.
 
 mod credential_checks;
+mod lease_decision;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use chrono::Utc;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::cooldown::{AttemptTiming, CooldownCause};
+use super::cooldown::AttemptTiming;
 use super::health::HealthStatus;
 use super::lease::{AccountSlot, LeaseGrant};
 use super::pool_member::{AccountRowContent, PoolMember, UnsavedChange};
@@ -25,6 +25,9 @@ use super::waiter_kinds::WaiterKinds;
 use super::{AccountFeedback, LeaseRefusal};
 use crate::gateway::config::UpstreamProtocol;
 use crate::gateway::store::{StoredEjection, Timestamp};
+#[cfg(test)]
+use lease_decision::VERDICTS;
+use lease_decision::{LeaseDecision, lease_decision};
 
 /// The most requests that may wait, in all and of one user (ours).
 const QUEUE_MAX: usize = 4096;
@@ -67,14 +70,6 @@ struct WaitingRequest {
     requirements: AccountRequirements,
     kind_id: u64,
     sender: oneshot::Sender<Result<AccountSlot, LeaseRefusal>>,
-}
-
-/// The decision on a request at this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LeaseDecision {
-    Grant(usize),
-    Wait,
-    Refuse(LeaseRefusal),
 }
 
 enum SlotRequestOutcome {
@@ -409,39 +404,6 @@ impl AccountPoolState {
         self.seed = self.seed.wrapping_add(1);
         pseudo_random(self.seed, 0)
     }
-}
-
-#[cfg(test)]
-thread_local! {
-    /// The number of verdicts on this thread, which measures the cost of granting or returning a slot.
-    static VERDICTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-fn lease_decision(members: &[PoolMember], wanted: &AccountRequirements, now: Instant, seed: u64) -> LeaseDecision {
-    #[cfg(test)]
-    VERDICTS.set(VERDICTS.get() + 1);
-    let candidates: Vec<AccountCandidate> = members.iter().map(|member| member.candidate(wanted, now)).collect();
-    match pick(&candidates, seed) {
-        Some(index) if candidates[index].free => LeaseDecision::Grant(index),
-        Some(_) => LeaseDecision::Wait,
-        None => LeaseDecision::Refuse(refusal_reason(members, wanted, now)),
-    }
-}
-
-/// Returns the reason why no account can serve. Only a limit ends by itself, so only a limit has a wait.
-fn refusal_reason(members: &[PoolMember], requirements: &AccountRequirements, now: Instant) -> LeaseRefusal {
-    let cooldowns = members
-        .iter()
-        .filter(|member| member.may_serve(requirements))
-        .filter_map(|member| member.current_cooldown(now));
-    let limits = cooldowns.filter(|rest| matches!(rest.cause, CooldownCause::Exhausted | CooldownCause::Throttled));
-    let (mut exhausted, mut wait) = (true, None::<Duration>);
-    for rest in limits {
-        exhausted &= rest.cause == CooldownCause::Exhausted;
-        let left = rest.until.saturating_duration_since(now);
-        wait = Some(wait.map_or(left, |least| least.min(left)));
-    }
-    wait.map_or(LeaseRefusal::NoneLeft, |wait| LeaseRefusal::InCooldown { exhausted, wait: Some(wait) })
 }
 
 impl Drop for QueueGuard<'_> {

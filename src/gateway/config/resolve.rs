@@ -209,11 +209,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
     resolver.finish(config)
 }
 
-/// Turns one account that is in no file into a usable one.
-///
-/// # Errors
-///
-/// Returns all problems.
+/// Turns one account that is in no file into a usable one, or returns all problems.
 pub(super) fn resolve_account(
     layers: &ConfigLayers,
     host: &dyn HostEnvironment,
@@ -229,12 +225,8 @@ pub(super) fn default_drain_timeout(groups: &[GroupConfig], deadlines: DeadlineC
     (longest + DRAIN_MARGIN).min(duration::LONGEST)
 }
 
-/// Turns one group that is in no file into a usable one, beside these settings. If no upstream is called, secrets may
-/// be absent.
-///
-/// # Errors
-///
-/// Returns all problems.
+/// Turns one group that is in no file into a usable one, beside these settings, or returns all problems. If no upstream
+/// is called, secrets may be absent.
 pub(super) fn resolve_group(
     layers: &ConfigLayers,
     config: &Config,

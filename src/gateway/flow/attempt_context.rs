@@ -2,8 +2,8 @@
 
 use std::future::pending;
 
-use super::attempt::AttemptHistory;
 use super::attempt_deadlines::AttemptDeadlines;
+use super::attempt_history::AttemptHistory;
 use super::fallback_order;
 use super::fan_out_progress::FanOutProgress;
 use super::gateway_answer::GatewayAnswer;

@@ -5,7 +5,7 @@
 //! 1536x1024 in medium, which the caller enlarges by other means. An upright image follows the same order upright. A
 //! caller gets a smaller image only if it asks for it, because the answer is not the requested image.
 
-use super::attempt::AttemptHistory;
+use super::attempt_history::AttemptHistory;
 use crate::gateway::config::FallbackPolicy;
 use crate::gateway::rules::Job;
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};

@@ -12,9 +12,10 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
 use super::account_call;
-use super::attempt::{AttemptHistory, AttemptRound, JobSuccess, RoundOutcome};
+use super::attempt::{AttemptRound, JobSuccess, RoundOutcome};
 use super::attempt_context::AttemptContext;
 use super::attempt_deadlines::AttemptDeadlines;
+use super::attempt_history::AttemptHistory;
 use super::fan_out_progress::FanOutProgress;
 use super::shared_record::SharedRecord;
 use crate::gateway::Gateway;

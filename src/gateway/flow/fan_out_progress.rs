@@ -4,8 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::attempt::{FAILED_CALL_BUDGET, counts_against_budget};
 use super::attempt_deadlines::AttemptDeadlines;
+use super::attempt_history::{FAILED_CALL_BUDGET, counts_against_budget};
 use super::fallback_order;
 use crate::gateway::upstream::{AttemptFailure, FailureClass};
 

@@ -79,9 +79,7 @@ fn draft(id: &str) -> RecordDraft {
 #[test]
 fn an_open_record_may_travel_in_a_response_body() {
     fn check<T: Send + Sync + Unpin>() {}
-    check::<OpenRecord>();
-    check::<CommitFuture>();
-    check::<Ledger>();
+    check::<(OpenRecord, CommitFuture, Ledger)>();
 }
 
 #[tokio::test]

@@ -198,7 +198,6 @@ async fn a_caller_who_leaves_is_told_apart_and_the_tokens_are_known() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upstream_that_falls_silent_is_given_up_after_its_time() {
-    // A body that sends a piece and then nothing for ever.
     let (writer, body) = silent();
     writer.try_send(Bytes::from(format!(r#"{{"data":[{{"b64_json":"{PNG_HEAD}{PNG_HEAD}"#))).expect("open");
     let proven = prove(body, requested_answer(1), limits()).await.expect("an image");

@@ -400,14 +400,12 @@ impl RetryableJobs {
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let old = |entry: &RetryableJobEntry| {
-            let age = entry.ended.map_or(Duration::ZERO, |ended| now.saturating_duration_since(ended));
-            let read = entry.readers > 0 && entry.mode != DeliveryMode::Remembered;
-            !read && age > self.window
+            let is_read = entry.readers > 0 && entry.mode != DeliveryMode::Remembered;
+            !is_read && entry.ended.is_some_and(|ended| now.saturating_duration_since(ended) > self.window)
         };
         // Their files are removed after the lock is released.
-        let removed: Vec<RetryableJobEntry> =
-            self.index().entries.extract_if(.., |_, entry| old(entry)).map(|(_, entry)| entry).collect();
-        removed.into_iter().map(RetryableJobEntry::into_removed).for_each(|gone| self.remove_files(gone));
+        let removed: Vec<_> = self.index().entries.extract_if(.., |_, entry| old(entry)).collect();
+        removed.into_iter().for_each(|(_, entry)| self.remove_files(entry.into_removed()));
     }
 
     fn enforce_limits(&self) {
@@ -422,23 +420,17 @@ impl RetryableJobs {
 
     /// Drops the answer of one orphan; its end is remembered, so that no retry pays for it again.
     fn drop_one_orphan(&self) -> bool {
-        let removed = {
-            let mut index = self.index();
-            let job_id = index.eviction_candidate(RetryableJobState::Orphan);
-            job_id.and_then(|place| index.entries.get_mut(&place)).map(RetryableJobEntry::drop_answer)
-        };
-        let found = removed.is_some();
-        removed.into_iter().for_each(|gone| self.remove_files(gone));
-        found
+        let mut index = self.index();
+        let candidate = index.eviction_candidate(RetryableJobState::Orphan);
+        let removed = candidate.and_then(|job_id| index.entries.get_mut(&job_id)).map(RetryableJobEntry::drop_answer);
+        drop(index);
+        removed.map(|removed| self.remove_files(removed)).is_some()
     }
 
     fn drop_one_error(&self) -> bool {
-        let forgotten = {
-            let mut index = self.index();
-            let job_id = index.eviction_candidate(RetryableJobState::Remembered);
-            job_id.and_then(|place| index.entries.remove(&place))
-        };
-        forgotten.is_some()
+        let mut index = self.index();
+        let candidate = index.eviction_candidate(RetryableJobState::Remembered);
+        candidate.and_then(|job_id| index.entries.remove(&job_id)).is_some()
     }
 }
 

@@ -1,14 +1,13 @@
 //! People, their credentials, and the audit trail of their actions, as they are stored.
 
-use std::fmt;
 use std::str::FromStr;
 
 use async_trait::async_trait;
 
 use super::audit::UnknownWord;
 use super::{
-    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, PublicId, SessionId, StoreError, Timestamp,
-    TokenId, UserId,
+    AuditContext, AuditFilter, AuditRow, GroupId, KeyRow, ListPage, PasswordHash, PublicId, SecretHash, SessionId,
+    StoreError, Timestamp, TokenId, UserId,
 };
 
 /// The database operations on people. Every change writes its row of the audit trail with it.
@@ -210,14 +209,6 @@ pub(crate) struct GroupRow {
     pub(crate) key_count: u64,
 }
 
-/// The slow hash of a password, in the form that includes its parameters.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct PasswordHash(pub(crate) String);
-
-/// The keyed hash of a long random text: a link, a session, an admin token.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SecretHash(pub(crate) [u8; 32]);
-
 /// The data of a user to be added.
 #[derive(Debug, Clone)]
 pub(crate) struct NewUser {
@@ -376,18 +367,6 @@ pub(crate) struct AdminTokenRow {
     pub(crate) last_used_at: Option<Timestamp>,
 }
 
-impl fmt::Debug for PasswordHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("[redacted]")
-    }
-}
-
-impl fmt::Debug for SecretHash {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("[redacted]")
-    }
-}
-
 // === impl UserRow ===
 
 impl UserRow {
@@ -448,7 +427,9 @@ impl FromStr for OneTimeLinkPurpose {
     type Err = UnknownWord;
 
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        let all = [Self::Setup, Self::Invitation, Self::Reset];
-        all.into_iter().find(|purpose| purpose.as_str() == text).ok_or(UnknownWord)
+        [Self::Setup, Self::Invitation, Self::Reset]
+            .into_iter()
+            .find(|purpose| purpose.as_str() == text)
+            .ok_or(UnknownWord)
     }
 }

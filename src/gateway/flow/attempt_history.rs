@@ -1,0 +1,168 @@
+//! The failures of a job so far, and the money rules that decide from them on another attempt.
+
+use chrono::Utc;
+
+use super::account_call::FailedCall;
+use super::attempt::JobFailure;
+use super::outcome::{self, StopReason};
+use crate::gateway::relay::{self, AnswerUsage};
+use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
+
+/// The most calls for one request that gave no image and were not simply refused (ours): clients multiply this by their
+/// own retries. The calls of several images share it; each round of the fallback may add one.
+pub(super) const FAILED_CALL_BUDGET: usize = 4;
+
+/// All failures so far, and the reason why no further account was asked.
+#[derive(Default)]
+pub(super) struct AttemptHistory {
+    pub(super) failures: Vec<AttemptFailure>,
+    /// The reason why no further account was asked.
+    pub(super) stop_reason: StopReason,
+    /// The tokens that were charged although there is no image. They go into the record.
+    pub(super) charged_usage: Option<AnswerUsage>,
+}
+
+// === impl AttemptHistory ===
+
+impl AttemptHistory {
+    pub(super) fn add_failed_call(&mut self, failed_call: FailedCall) {
+        self.charged_usage = relay::sum_usage(self.charged_usage, failed_call.usage);
+        self.failures.push(failed_call.failure);
+    }
+
+    /// Applies the money rules: class N on another account, class F on one other, X and R never; all of it within the
+    /// budget, of which `spent` calls are used.
+    pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
+        let allowed = match self.failures.last().map(|failure| failure.class) {
+            None | Some(FailureClass::N) => true,
+            Some(FailureClass::F) => self.admitted_failures() < 2,
+            Some(FailureClass::X | FailureClass::R) => false,
+        };
+        allowed && budget_spent < FAILED_CALL_BUDGET
+    }
+
+    /// True if one of the calls may have made an image that is lost.
+    pub(super) fn may_be_paid(&self) -> bool {
+        self.failures.iter().any(|failure| failure.class == FailureClass::X)
+    }
+
+    /// True if the only objections are to the tools of a response, or to an unnamed part of it: the response may be
+    /// accepted without the injected tool. Nothing was made of a request that is refused like this.
+    pub(super) fn blames_tools(&self) -> bool {
+        let turned_away =
+            self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
+        turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
+    }
+
+    /// Returns the number of failures that an upstream itself admits.
+    pub(super) fn admitted_failures(&self) -> usize {
+        self.failures.iter().filter(|failure| failure.class == FailureClass::F).count()
+    }
+
+    pub(super) fn budget_spent(&self) -> usize {
+        self.failures.iter().filter(|failure| counts_against_budget(failure)).count()
+    }
+
+    /// Returns the error for the caller, and the last attempt for the record. A call that may have been paid for counts
+    /// as the last one: the caller must learn of it before paying for another image, even if a smaller one failed.
+    pub(super) fn into_failure(mut self) -> JobFailure {
+        self.failures.sort_by_key(|failure| failure.class == FailureClass::X);
+        let error = outcome::caller_error(&self.failures, self.stop_reason, Utc::now());
+        JobFailure::Failed(error, self.failures.pop().map(Box::new))
+    }
+}
+
+/// True if the upstream refuses a list of tools or a part of one.
+fn rejects_tools(failure: &AttemptFailure) -> bool {
+    let FailureCause::Rejected { param, message } = &failure.cause else { return false };
+    param.as_ref().is_some_and(|param| param.starts_with("tool")) || message.contains("tool")
+}
+
+/// True if the upstream refuses the request without naming the part at fault.
+fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
+    matches!(failure.cause, FailureCause::Declined { .. } | FailureCause::Unreachable)
+        && matches!(failure.status, Some(400 | 422))
+}
+
+/// True if a failure counts against the budget. A refusal with a status costs nothing, so every account may be asked.
+pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
+    failure.class != FailureClass::N || failure.status.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(classes: &[(FailureClass, Option<u16>)]) -> AttemptHistory {
+        let failure = |&(class, status): &(FailureClass, Option<u16>)| AttemptFailure {
+            status,
+            ..AttemptFailure::new(class, FailureCause::Failed)
+        };
+        AttemptHistory { failures: classes.iter().map(failure).collect(), ..AttemptHistory::default() }
+    }
+
+    fn may_try_again(history: AttemptHistory) -> bool {
+        history.may_try_again(history.budget_spent())
+    }
+
+    #[test]
+    fn what_may_be_tried_again_depends_on_the_class_alone() {
+        let (n, f, x, r) = (
+            (FailureClass::N, Some(429)),
+            (FailureClass::F, Some(500)),
+            (FailureClass::X, Some(502)),
+            (FailureClass::R, Some(400)),
+        );
+        assert!(may_try_again(after(&[n])));
+        assert!(may_try_again(after(&[f])));
+        assert!(may_try_again(after(&[n, f])));
+        assert!(may_try_again(after(&[f, n])));
+        assert!(!may_try_again(after(&[f, f])));
+        assert!(!may_try_again(after(&[x])));
+        assert!(!may_try_again(after(&[r])));
+    }
+
+    #[test]
+    fn a_tool_of_ours_is_left_out_where_it_may_be_what_is_refused() {
+        let rejected = |param: &str, message: &str| {
+            let cause = FailureCause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
+            AttemptFailure::new(FailureClass::R, cause).with_status(400)
+        };
+        let turned_away =
+            |status| AttemptFailure { status, ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
+        let blames = |failures: &[AttemptFailure]| {
+            AttemptHistory { failures: failures.to_vec(), ..AttemptHistory::default() }.blames_tools()
+        };
+        assert!(blames(&[rejected("tools[3].type", "no")]));
+        assert!(blames(&[rejected("model", "This model has no image_generation tool.")]));
+        assert!(blames(&[turned_away(Some(429)), turned_away(Some(400))]));
+        assert!(blames(&[turned_away(Some(422)), turned_away(None)]));
+        assert!(!blames(&[rejected("input[3].id", "no such item")]));
+        assert!(!blames(&[turned_away(Some(429)), turned_away(None)]));
+        let (failed, broken, refused) =
+            ((FailureClass::F, Some(500)), (FailureClass::X, None), (FailureClass::R, Some(400)));
+        for class in [failed, broken, refused] {
+            let AttemptHistory { failures, .. } = after(&[class]);
+            assert!(!blames(&[&[turned_away(Some(400))][..], &failures].concat()), "{class:?}");
+        }
+        assert!(!blames(&[]));
+    }
+
+    #[test]
+    fn the_budget_counts_calls_that_may_have_cost_something() {
+        let turned_away = [(FailureClass::N, Some(429)); 20];
+        assert!(may_try_again(after(&turned_away)));
+        assert!(!may_try_again(after(&[(FailureClass::N, None); FAILED_CALL_BUDGET])));
+    }
+
+    #[test]
+    fn what_may_be_paid_decides_the_error_whatever_came_after_it() {
+        let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
+        for classes in [&[x, n][..], &[n, x, n], &[x]] {
+            let JobFailure::Failed(error, last) = after(classes).into_failure() else { panic!("it has failed") };
+            assert!(!error.should_retry(), "{classes:?}: {error:?}");
+            assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
+        }
+        assert!(!after(&[n]).may_be_paid() && after(&[n, x]).may_be_paid());
+    }
+}
