@@ -114,8 +114,8 @@ const SCHEMAS: &[Phrase] = &[
 
 /// What only the source knows.
 const SOURCES: &[Phrase] = &[
-    ("set one, once and within {} hours", &[|_| link_seconds("INVITATION") / 3600]),
-    ("set a password, once and within {} hours", &[|_| link_seconds("RESET") / 3600]),
+    ("set one, once and within {} hours", &[|_| link_seconds("INVITATION_LIFETIME") / 3600]),
+    ("set a password, once and within {} hours", &[|_| link_seconds("RESET_LINK_LIFETIME") / 3600]),
     (
         "fields beyond {} KiB in all",
         &[|_| source("src/gateway/relay/image_tool_response/content.rs", "const OTHERS_MAX: usize = ") / 1024],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::Utc;
 
-use super::image_delivery::run_image_job;
+use super::delivery::run_image_job;
 use super::{GatewayAnswer, RequestOptions, count_if_refused};
 use crate::error::Error;
 use crate::gateway::Gateway;

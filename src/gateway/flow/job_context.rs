@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::attempt_context::AttemptContext;
 use super::gateway_answer::GatewayAnswer;
-use super::{RequestOptions, image_delivery, response_delivery};
+use super::{RequestOptions, delivery};
 use crate::error::{Error, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::config::FallbackPolicy;
@@ -94,11 +94,7 @@ impl JobContext {
             tracing::warn!(group, "a request is refused: the settings of its group cannot be used");
             return Err(Error::Unavailable);
         }
-        let draft = match &self.task {
-            SharedTask::Images(job) => image_delivery::record_draft(self, job),
-            SharedTask::Response(job) => response_delivery::record_draft(self, job),
-        };
-        self.gateway.ledger().open(draft).await.map_err(|error| {
+        self.gateway.ledger().open(delivery::record_draft(self)).await.map_err(|error| {
             tracing::error!(error = &error as &dyn std::error::Error, "an intent could not be recorded");
             Error::Unavailable
         })
@@ -110,11 +106,6 @@ impl JobContext {
         record: OpenRecord,
         answer_sender: Option<&AnswerSender<GatewayAnswer>>,
     ) -> Result<GatewayAnswer, Error> {
-        match &self.task {
-            SharedTask::Images(job) => Box::pin(image_delivery::make_images(self, job, record, answer_sender)).await,
-            SharedTask::Response(job) => {
-                Box::pin(response_delivery::make_response(self, job, record, answer_sender)).await
-            }
-        }
+        Box::pin(delivery::deliver(self, record, answer_sender)).await
     }
 }

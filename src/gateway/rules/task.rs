@@ -46,6 +46,15 @@ impl<'a> From<&'a ResponseJob> for TaskRef<'a> {
     }
 }
 
+impl<'a> From<&'a SharedTask> for TaskRef<'a> {
+    fn from(task: &'a SharedTask) -> Self {
+        match task {
+            SharedTask::Images(job) => Self::Images(job),
+            SharedTask::Response(job) => Self::Response(job),
+        }
+    }
+}
+
 // === impl SharedTask ===
 
 impl SharedTask {
@@ -63,6 +72,27 @@ impl SharedTask {
             Self::Images(job) => job.is_stream(),
             Self::Response(job) => job.is_stream(),
         }
+    }
+
+    /// Returns the model that the request names.
+    pub(crate) fn model(&self) -> &str {
+        match self {
+            Self::Images(job) => job.model(),
+            Self::Response(job) => job.model(),
+        }
+    }
+
+    /// Returns the caller's name for its own user, if the request has one.
+    pub(crate) fn end_user(&self) -> Option<&str> {
+        match self {
+            Self::Images(job) => job.end_user(),
+            Self::Response(job) => job.end_user(),
+        }
+    }
+
+    /// True if the gateway added the image tool of a response.
+    pub(crate) fn is_tool_injected(&self) -> bool {
+        matches!(self, Self::Response(job) if job.is_tool_injected())
     }
 
     /// Returns the turn of an agent that the job is a part of. The same request in another turn is another request.

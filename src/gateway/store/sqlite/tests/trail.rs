@@ -107,7 +107,7 @@ async fn every_change_has_its_row_and_none_happens_without_it() {
     let mut wanted = Vec::new();
     for part in traits.iter().flat_map(|text| text.split("async fn ").skip(1)) {
         let (name, rest) = part.split_once('(').unwrap();
-        if rest.split(')').next().unwrap().contains("act: &AuditContext") {
+        if rest.split(')').next().unwrap().contains("audit: &AuditContext") {
             wanted.push(name);
         }
     }

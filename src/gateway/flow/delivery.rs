@@ -1,11 +1,11 @@
-//! Carries out a job of images, from its intent to its outcome, in the same way for every operation that makes images.
+//! Carries out a job from its recorded intent to its recorded outcome, in the same way for every operation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use super::attempt::JobFailure;
+use super::attempt::{JobFailure, JobSuccess};
 use super::gateway_answer::GatewayAnswer;
 use super::job_context::JobContext;
 use super::{RequestOptions, attempt, failure_reason, fallback_order, outcome, prompt_screening, repeated_request};
@@ -20,11 +20,11 @@ use crate::gateway::relay::{
 };
 use crate::gateway::replay::AnswerSender;
 use crate::gateway::rules::{Job, SharedTask, TaskRef};
-use crate::image::ImageProperties;
+use crate::image::{Format, ImageProperties, SizeRequest};
 
 /// The result of a comparison between the delivered image and the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DeliveryComparison {
+enum DeliveryComparison {
     /// The image is as requested.
     Match,
     /// The image has another size or format.
@@ -33,22 +33,32 @@ pub(super) enum DeliveryComparison {
     Unknown,
 }
 
+/// The images that a task asks for, as far as it says so.
+#[derive(Default)]
+struct RequestedImages<'a> {
+    size_and_format: Option<(SizeRequest, Format)>,
+    quality: Option<&'a str>,
+    model: Option<&'a str>,
+    /// The number of images; 0 if the model chooses it.
+    count: usize,
+}
+
 /// The facts about a job that are needed to close its record when the answer ends.
-pub(super) struct ClosingContext {
-    pub(super) gateway: Arc<Gateway>,
+struct ClosingContext {
+    gateway: Arc<Gateway>,
     /// The number of images that were requested.
-    pub(super) requested_count: usize,
+    requested_count: usize,
     /// The model that was to make them, and their quality, as far as the request names them.
-    pub(super) model: Option<String>,
-    pub(super) quality: Option<String>,
+    model: Option<String>,
+    quality: Option<String>,
     /// The tokens that failed calls for a larger image were charged for.
-    pub(super) failed_call_usage: Option<AnswerUsage>,
+    failed_call_usage: Option<AnswerUsage>,
     /// True if the caller got an error because the image is not the requested one.
-    pub(super) is_refused: bool,
+    is_refused: bool,
     /// The span of the request in the log.
-    pub(super) span: tracing::Span,
-    /// The job for which a broken answer is remembered, if there is one.
-    pub(super) job_context: Option<Arc<JobContext>>,
+    span: tracing::Span,
+    /// The job for which a broken answer is remembered.
+    job_context: Arc<JobContext>,
 }
 
 /// Runs a job: attempts, delivery and record.
@@ -68,21 +78,15 @@ pub(super) async fn run_image_job(
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 
-/// Makes the images of a job whose intent is recorded.
-pub(super) async fn make_images(
+/// Makes the attempts of a job whose intent is recorded, and returns its answer as soon as an image has begun, or a
+/// response without one. The record is closed when the answer ends.
+pub(super) async fn deliver(
     context: &Arc<JobContext>,
-    job: &Arc<Job>,
     mut record: OpenRecord,
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<GatewayAnswer, Error> {
-    if let Err(error) =
-        prompt_screening::check_prompt(&context.gateway, context.caller.group_name(), job.prompt()).await
-    {
-        close_record(record, outcome::failed_outcome(&error, None)).await;
-        return Err(error);
-    }
-    let success = match attempt::run(context.attempt_context(answer_sender), TaskRef::from(&**job), &mut record).await {
-        Ok(won) => won,
+    let success = match run_attempts(context, &mut record, answer_sender).await {
+        Ok(success) => success,
         Err(JobFailure::Abandoned) => {
             close_record(record, JobOutcome::cancelled()).await;
             return Err(Error::Unavailable);
@@ -94,43 +98,56 @@ pub(super) async fn make_images(
     };
     record.mark_first_byte();
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
-    if let Some(made) = &fallback {
-        record.set_fallback(made.clone());
-    }
-    let (made, first) = (success.fallback_job.as_ref().unwrap_or(job), success.proven.first_image());
-    let comparison = first.map_or(DeliveryComparison::Unknown, |facts| compare_with_job(made, facts));
-    let refused = comparison == DeliveryComparison::Mismatch
+    fallback.iter().for_each(|made| record.set_fallback(made.clone()));
+    let requested = RequestedImages::new(&context.task, &success);
+    let comparison = requested.compare(success.proven.first_image());
+    let is_refused = comparison == DeliveryComparison::Mismatch
         && context.gateway.delivery_policy(context.caller.group_name()) == DeliveryPolicy::Fail;
-    let mut headers = answer_headers(success.is_simulated, first, comparison, fallback);
-    if success.missing_images > 0 {
-        headers.insert("x-imagate-missing".to_owned(), success.missing_images.to_string());
-    }
+    let headers = answer_headers(&success, comparison, fallback);
     let closing_context = ClosingContext {
         gateway: Arc::clone(&context.gateway),
-        requested_count: usize::try_from(job.count()).unwrap_or(1),
-        model: Some(made.model().to_owned()),
-        quality: explicit_quality(made.quality()),
+        requested_count: requested.count,
+        model: requested.model.map(str::to_owned),
+        quality: requested.quality.filter(|quality| *quality != "auto").map(str::to_owned),
         failed_call_usage: success.failed_call_usage,
-        is_refused: refused,
+        is_refused,
         span: tracing::Span::current(),
-        job_context: Some(Arc::clone(context)),
+        job_context: Arc::clone(context),
     };
-    let lease = success.lease;
+    let (lease, proven) = (success.lease, success.proven);
     let on_end = Box::new(move |ending, summary| close_delivery(record, lease, ending, summary, closing_context));
-    let body = RelayBody::new(success.proven, Error::Upstream(UpstreamFault::Broken).event(), on_end)
-        .with_cutoff(context.gateway.cutoff());
-    if refused {
+    let broken = Error::Upstream(UpstreamFault::Broken).event();
+    let body = RelayBody::new(proven, broken, on_end).with_cutoff(context.gateway.cutoff());
+    if is_refused {
         // The caller does not get the rest of the answer, but its tokens were paid for: dropping the body reads them.
         drop(body);
         return Err(Error::Upstream(UpstreamFault::Mismatch));
     }
-    Ok(GatewayAnswer::from_upstream(job.is_stream(), headers, body))
+    Ok(GatewayAnswer::from_upstream(context.task.is_stream(), headers, body))
+}
+
+/// Makes the attempts. A response is screened like a prompt if it may contain images; the operator's filter is not meant
+/// for other conversations.
+async fn run_attempts(
+    context: &JobContext,
+    record: &mut OpenRecord,
+    answer_sender: Option<&AnswerSender<GatewayAnswer>>,
+) -> Result<JobSuccess, JobFailure> {
+    let (gateway, group) = (&context.gateway, context.caller.group_name());
+    let screened = match &context.task {
+        SharedTask::Images(job) => prompt_screening::check_prompt(gateway, group, job.prompt()).await,
+        SharedTask::Response(job) if job.image_tool().is_some() => {
+            prompt_screening::check_response(gateway, group, job).await
+        }
+        SharedTask::Response(_) => Ok(()),
+    };
+    screened.map_err(|error| JobFailure::Failed(error, None))?;
+    attempt::run(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await
 }
 
 /// Returns the headers that describe the images of an answer.
-pub(super) fn answer_headers(
-    simulated: bool,
-    first: Option<ImageProperties>,
+fn answer_headers(
+    success: &JobSuccess,
     comparison: DeliveryComparison,
     fallback: Option<String>,
 ) -> BTreeMap<String, String> {
@@ -140,60 +157,59 @@ pub(super) fn answer_headers(
         DeliveryComparison::Unknown => None,
     };
     let known = [
-        ("x-imagate-simulated", simulated.then(|| "true".to_owned())),
-        ("x-imagate-delivered", first.map(|facts| format!("{}x{} {}", facts.width, facts.height, facts.format))),
+        ("x-imagate-simulated", success.is_simulated.then(|| "true".to_owned())),
+        (
+            "x-imagate-delivered",
+            success.proven.first_image().map(|facts| format!("{}x{} {}", facts.width, facts.height, facts.format)),
+        ),
         ("x-imagate-delivery", delivery.map(str::to_owned)),
         ("x-imagate-fallback", fallback),
+        ("x-imagate-missing", (success.missing_images > 0).then(|| success.missing_images.to_string())),
     ];
     known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-pub(super) fn record_draft(context: &JobContext, job: &Job) -> RecordDraft {
-    let caller = &context.caller;
-    tracing::debug!(key = %caller.public_id(), size = %job.size(), n = job.count(), "a job begins");
+/// Returns the intent of a job.
+pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
+    let (caller, task) = (&context.caller, &context.task);
+    let (image, tool) = match task {
+        SharedTask::Images(job) => (Some(job), None),
+        SharedTask::Response(job) => (None, job.image_tool()),
+    };
+    let quality = image.map(|job| job.quality()).or(tool.map(|tool| tool.quality.as_deref()));
+    let format = image.map(|job| job.format()).or(tool.map(|tool| tool.format));
+    let size = image.map(|job| job.size()).or(tool.map(|tool| tool.size)).map(|size| size.to_string());
+    let count = image.map(|job| job.count());
+    tracing::debug!(key = %caller.public_id(), operation = task.operation_id(), size, n = count, "a job begins");
     RecordDraft {
         request_id: context.options.request_id.as_str().into(),
-        operation: job.operation_id(),
-        model: Some(job.model().to_owned()),
-        stream: job.is_stream(),
-        size: Some(job.size().to_string()),
-        quality: Some(job.quality().unwrap_or("auto").to_owned()),
-        output_format: Some(job.format().as_str().to_owned()),
-        n: Some(job.count()),
-        account: context.gateway.accounts().likely_account(job, caller),
+        operation: task.operation_id(),
+        model: Some(task.model().to_owned()),
+        stream: task.is_stream(),
+        size,
+        quality: quality.map(|quality| quality.unwrap_or("auto").to_owned()),
+        output_format: format.map(|format| format.as_str().to_owned()),
+        n: count,
+        account: context.gateway.accounts().likely_account(TaskRef::from(task), caller),
         group: caller.group_name().to_owned(),
         user: caller.user().clone(),
         key: caller.key().clone(),
-        end_user: job.end_user().map(str::to_owned),
-        injected_tool: false,
+        end_user: task.end_user().map(str::to_owned),
+        injected_tool: task.is_tool_injected(),
         fingerprint: context.fingerprint(),
     }
 }
 
-/// Compares an image with its job. `auto` is never a mismatch.
-fn compare_with_job(job: &Job, facts: ImageProperties) -> DeliveryComparison {
-    let size = job.size().exact().is_none_or(|size| (size.width(), size.height()) == (facts.width, facts.height));
-    if size && facts.format == job.format() { DeliveryComparison::Match } else { DeliveryComparison::Mismatch }
-}
-
 /// Records the outcome durably before the caller's last byte. The slot is released first, because the upstream is done.
-pub(super) fn close_delivery(
+fn close_delivery(
     mut record: OpenRecord,
     lease: Option<Lease>,
     relay_outcome: RelayOutcome,
     summary: AnswerSummary,
     context: ClosingContext,
 ) -> ClosingFuture {
-    let ClosingContext {
-        gateway,
-        requested_count: asked,
-        model,
-        quality,
-        failed_call_usage: charged,
-        is_refused: refused,
-        span,
-        job_context: work,
-    } = context;
+    let ClosingContext { gateway, requested_count, model, quality, failed_call_usage, is_refused, span, job_context } =
+        context;
     let closing = async move {
         if let Some(lease) = lease {
             gateway.accounts().apply_feedback(&lease, feedback_for_outcome(relay_outcome)).await;
@@ -206,27 +222,29 @@ pub(super) fn close_delivery(
             .delivered
             .into_iter()
             .for_each(|image| record.add_delivered(delivered_image_entry(image, quality.as_ref())));
-        if let Some(counted) = relay::sum_usage(summary.usage, charged) {
+        if let Some(counted) = relay::sum_usage(summary.usage, failed_call_usage) {
             record.set_usage(outcome::model_usage(counted));
         }
         summary.response_id.into_iter().for_each(|id| record.set_response_id(id));
         let code = ApiErrorCode::UpstreamError.as_str();
         let outcome = match relay_outcome {
-            RelayOutcome::Complete | RelayOutcome::CallerLeft if refused => {
+            RelayOutcome::Complete | RelayOutcome::CallerLeft if is_refused => {
                 JobOutcome::failed(code).with_reason(UpstreamFault::Mismatch.as_str(), None)
             }
             RelayOutcome::Complete => {
-                if count < asked {
-                    tracing::warn!(asked, delivered = count, "the upstream made fewer images than asked for");
+                if count < requested_count {
+                    tracing::warn!(
+                        asked = requested_count,
+                        delivered = count,
+                        "the upstream made fewer images than asked for"
+                    );
                 }
                 JobOutcome::succeeded()
             }
             RelayOutcome::CallerLeft => JobOutcome::cancelled(),
             RelayOutcome::Broken(broken) => {
                 record.fail_last_attempt(ledger::AttemptClass::O);
-                if let Some(work) = work {
-                    work.remember_broken_answer().await;
-                }
+                job_context.remember_broken_answer().await;
                 tracing::warn!(error = &broken as &dyn std::error::Error, "an answer broke off after it had begun");
                 JobOutcome::interrupted(Some(code.to_owned()))
                     .with_reason(failure_reason::from_relay_error(broken), None)
@@ -256,7 +274,7 @@ const fn feedback_for_outcome(relay_outcome: RelayOutcome) -> AccountFeedback {
 
 /// Closes a record. An image that was paid for reaches its caller even if the database does not take the row, or takes
 /// too long: the intent is recorded, and the next start finds it.
-pub(super) async fn close_record(record: OpenRecord, outcome: JobOutcome) {
+async fn close_record(record: OpenRecord, outcome: JobOutcome) {
     if let Err(error) = record.close(outcome).with_timeout().await {
         tracing::error!(error = &error as &dyn std::error::Error, "an outcome could not be recorded");
     }
@@ -271,7 +289,35 @@ fn delivered_image_entry(image: DeliveredImage, asked_quality: Option<&String>) 
     }
 }
 
-/// Returns the quality unless the model chooses it.
-pub(super) fn explicit_quality(quality: Option<&str>) -> Option<String> {
-    quality.filter(|quality| *quality != "auto").map(str::to_owned)
+// === impl RequestedImages ===
+
+impl<'a> RequestedImages<'a> {
+    fn new(task: &'a SharedTask, success: &'a JobSuccess) -> Self {
+        match task {
+            SharedTask::Images(job) => {
+                let made = success.fallback_job.as_ref().unwrap_or(job);
+                Self {
+                    size_and_format: Some((made.size(), made.format())),
+                    quality: made.quality(),
+                    model: Some(made.model()),
+                    count: usize::try_from(job.count()).unwrap_or(1),
+                }
+            }
+            // The answer names the model that made the images, and the host model chooses their number.
+            SharedTask::Response(job) => {
+                job.image_tool().filter(|_| !success.was_tool_removed).map_or_else(Self::default, |tool| Self {
+                    size_and_format: Some((tool.size, tool.format)),
+                    quality: tool.quality.as_deref(),
+                    ..Self::default()
+                })
+            }
+        }
+    }
+
+    /// Compares the first image with the request. A size of `auto` is never a mismatch.
+    fn compare(&self, first: Option<ImageProperties>) -> DeliveryComparison {
+        let Some((image, (size, format))) = first.zip(self.size_and_format) else { return DeliveryComparison::Unknown };
+        let has_size = size.exact().is_none_or(|size| (size.width(), size.height()) == (image.width, image.height));
+        if has_size && image.format == format { DeliveryComparison::Match } else { DeliveryComparison::Mismatch }
+    }
 }

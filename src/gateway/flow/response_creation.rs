@@ -1,0 +1,70 @@
+//! The operation for responses, from the body of the request to the body of the answer.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use http::HeaderMap;
+
+use super::gateway_answer::GatewayAnswer;
+use super::job_context::JobContext;
+use super::{RequestOptions, count_if_refused, group_permissions, repeated_request, unreadable_body_error};
+use crate::error::{Error, Rejection, RejectionReason};
+use crate::gateway::Gateway;
+use crate::gateway::accounts::ResponseAccount;
+use crate::gateway::keys::Caller;
+use crate::gateway::rules::{ResponseJob, SharedTask};
+use crate::gateway::spool::SpooledBytes;
+
+/// Handles `POST /v1/responses`.
+///
+/// # Errors
+///
+/// Returns the broken rule before anything is spent, later the error to which the money rules reduce the failures.
+pub(crate) async fn create_response(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    options: RequestOptions,
+    headers: &HeaderMap,
+    body: SpooledBytes,
+) -> Result<GatewayAnswer, Error> {
+    let job = count_if_refused(gateway, &caller, check_request(gateway, headers, body).await)?;
+    count_if_refused(gateway, &caller, group_permissions::check(gateway, caller.group_name(), &job))?;
+    let job = count_if_refused(gateway, &caller, bind_to_previous_account(gateway, &caller, job).await)?;
+    let injects = gateway.injects_image_tool(caller.group_name()) && job.may_inject_image_tool();
+    let job = if injects { job.with_image_tool() } else { job };
+    tracing::debug!(key = %caller.public_id(), images = job.image_tool().is_some(), injects, "a response begins");
+    // An idempotency key alone decides which requests are the same, so the turn does not count then.
+    let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
+    let task = SharedTask::from(job.with_turn(turn));
+    repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
+}
+
+/// Checks a request against the rules, which reads all of its body.
+async fn check_request(gateway: &Arc<Gateway>, headers: &HeaderMap, body: SpooledBytes) -> Result<ResponseJob, Error> {
+    let (received, whole) = (Utc::now(), body.clone());
+    let (rules, headers) = (Arc::clone(gateway), headers.clone());
+    let check = move || rules.image_models().check_response(body, &headers, received);
+    whole.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
+}
+
+/// Restricts a request that continues an earlier response to the account that made that response: no other has it.
+async fn bind_to_previous_account(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
+    let Some(id) = job.previous_response_id() else { return Ok(job) };
+    let maker = gateway.accounts().account_of_response(id, caller).await.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "the account of a response could not be looked up");
+        Error::Unavailable
+    })?;
+    let refuse = |why| {
+        let message = format!("{why} Send the conversation as 'input' instead.");
+        Rejection::new("previous_response_id", RejectionReason::InvalidValue, message)
+    };
+    match maker {
+        ResponseAccount::Serves(account) => Ok(job.for_account(account)),
+        ResponseAccount::Gone => {
+            Err(refuse("The account that made the response in 'previous_response_id' is no longer available.").into())
+        }
+        ResponseAccount::Unknown => {
+            Err(refuse("This gateway made no response with the id in 'previous_response_id'.").into())
+        }
+    }
+}
