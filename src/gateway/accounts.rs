@@ -1,7 +1,7 @@
 //! Selects the account for the next attempt of a job, and grants the right to make it (a [`Lease`]).
 //!
 //! The module decides which account serves a request, how long a request waits, and how the result of an attempt
-//! changes the state of its account. Choice ([`pick`]), cooldowns ([`cooling`]) and health ([`health`]) do no I/O. The
+//! changes the state of its account. Choice ([`selection`]), cooldowns ([`cooldown`]) and health ([`health`]) do no I/O. The
 //! state that several nodes share is in the store; a read each half second updates this module. It must not know HTTP,
 //! records or the value of a job: tokens are fetched through the trait [`TokenEndpoint`].
 //!

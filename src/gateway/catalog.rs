@@ -3,7 +3,7 @@
 //!
 //! The module decides which accounts are asked, when they are asked again, and which parts of their answers are passed
 //! on: a name, a date and an owner. It must not know what a model is good for. If an account does not answer, only its
-//! models are missing. A caller waits at most [`PATIENCE`], and not at all if there is an older answer.
+//! models are missing. A caller waits at most [`CALLER_WAIT`], and not at all if there is an older answer.
 
 mod model_cache;
 mod model_list;

@@ -3,7 +3,7 @@
 //! This module decides if a key is valid now. It does not know what the key is used for, or where the header came from.
 //!
 //! It carries: authentication rules 1, 4 and 5 (everything that is not a valid key of this installation is refused
-//! alike); keys are checked against a cache in memory ([`book`]), so that a known key costs no query, a malformed one
+//! alike); keys are checked against a cache in memory ([`key_cache`]), so that a known key costs no query, a malformed one
 //! neither, and unknown and wrong ones together twenty small queries a second; an error of the database is never
 //! reported as an invalid key; secrets are shown once and stored as a keyed hash.
 
@@ -188,7 +188,7 @@ impl ApiKeys {
     /// Makes a key. A command, or the gateway itself, also makes the group if it is new.
     ///
     /// # Errors
-    /// [`KeyError::Field`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
+    /// [`KeyError::InvalidField`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
     /// [`KeyError::Store`] if the key could not be stored.
     pub(crate) async fn create(&self, audit: &AuditContext, new: NewKey<'_>) -> Result<IssuedKey, KeyError> {
         let name = check_name("name", "key", new.name)?;
@@ -313,7 +313,7 @@ impl ApiKeys {
     /// Gives a key another secret. The former one stays valid for the grace period.
     ///
     /// # Errors
-    /// [`KeyError::Field`] for a grace period that is too long; [`KeyError::Unknown`] if the key does not exist, or if
+    /// [`KeyError::InvalidField`] for a grace period that is too long; [`KeyError::Unknown`] if the key does not exist, or if
     /// it belongs to another user.
     pub(crate) async fn rotate(
         &self,

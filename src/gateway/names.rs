@@ -29,7 +29,7 @@ pub(crate) fn parse_name(text: &str) -> Option<String> {
     (fits && is_seen).then_some(name)
 }
 
-/// Like [`name`], for the name of a person, in which no word may mix scripts.
+/// Like [`parse_name`], for the name of a person, in which no word may mix scripts.
 pub(crate) fn parse_person_name(text: &str) -> Result<String, &'static str> {
     match parse_name(text) {
         None => Err(INVALID_NAME),
@@ -47,7 +47,7 @@ pub(crate) fn invalid_name_message(subject: &str) -> String {
     name_error_message(subject, INVALID_NAME)
 }
 
-/// Returns the message for a name that [`person`] refuses for this reason.
+/// Returns the message for a name that [`parse_person_name`] refuses for this reason.
 pub(crate) fn name_error_message(subject: &str, reason: &str) -> String {
     format!("the name of the {subject} {reason}")
 }
@@ -62,7 +62,7 @@ pub(crate) fn escape_hidden(text: &str) -> Cow<'_, str> {
     escape_hidden_except(text, |_| false)
 }
 
-/// Like [`shown`], but leaves the characters for which `keep` is true as they are.
+/// Like [`escape_hidden`], but leaves the characters for which `keep` is true as they are.
 pub(crate) fn escape_hidden_except(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Fast path, because nearly all texts are plain ASCII.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {

@@ -3,8 +3,8 @@
 //! [`UnprovenAnswer`] reads the upstream's answer until an image has really begun; until then any failure can still get
 //! a status of its own. The proven answer becomes a [`RelayBody`], which the caller's connection drives: the base64
 //! passes as the very bytes that came in. If an upstream body breaks after that, the caller's breaks too. An answer of
-//! images is written anew around its images ([`tap`]), also if they come out of a response ([`drawn`]) or of several
-//! answers ([`gathered`]); a response passes as it is ([`pass`]). This module does not know accounts or records: a
+//! images is written anew around its images ([`image_relay`]), also if they come out of a response ([`image_tool_response`]) or of several
+//! answers ([`combined_answer`]); a response passes as it is ([`response_passthrough`]). This module does not know accounts or records: a
 //! callback receives the outcome of an answer ([`body::EndCallback`]).
 
 mod answer_members;

@@ -9,8 +9,8 @@
 //!
 //! # Requests with an idempotency key
 //!
-//! [`AnswerReplay::enter`] claims (API key, operation, idempotency key) in the store, durable before anything is spent.
-//! The request that wins gets a [`ticket::ClaimGuard`] and runs the job; all others follow. The answer is written down
+//! [`AnswerReplay::claim_or_follow`] claims (API key, operation, idempotency key) in the store, durable before anything is spent.
+//! The request that wins gets a [`claim_guard::ClaimGuard`] and runs the job; all others follow. The answer is written down
 //! once, as it comes, and every reader, the first caller too, reads at its own pace. Readers see the end when the
 //! answer is durable.
 //!
@@ -19,19 +19,19 @@
 //! | it runs | the same answer, as it comes |
 //! | an answer, a refusal, an end that may have been paid for | the same again, also after a restart |
 //! | an end that cost nothing | a run of its own |
-//! | its process died; the answer broke off, had no space, was dropped for newer ones | [`ClaimOutcome::Lost`] |
+//! | its process died; the answer broke off, had no space, was dropped for newer ones | [`ClaimOutcome::AnswerLost`] |
 //! | the same key, but another request | [`ClaimOutcome::Conflict`] |
 //!
 //! # Requests without an idempotency key
 //!
-//! The official SDKs mark their own retries, and announce this already in the first try. [`AnswerReplay::expect`]
+//! The official SDKs mark their own retries, and announce this already in the first try. [`AnswerReplay::register_job`]
 //! registers each plain job under a hash of its request. If the client marks its retries, the answer is written down
 //! from the beginning, and its own caller reads it from there like the others. Otherwise it is written down only if the
 //! caller leaves before the answer, or if another request asks for the same in the meantime. Codex does not mark the
 //! retries of its image tool, but names the turn of its conversation: the same call in the same turn is a retry.
 //! Streams without an idempotency key are not registered: they end with their caller.
 //!
-//! | State of the job to which a retry belongs | The retry gets ([`AnswerReplay::earlier`]) |
+//! | State of the job to which a retry belongs | The retry gets ([`AnswerReplay::find_earlier_answer`]) |
 //! |---|---|
 //! | its caller has left, before the answer or within it | the answer, in flight or finished |
 //! | its caller is still there | after a second the same answer, in parallel with the caller |
@@ -40,7 +40,7 @@
 //! | its caller, or a retry, has all of the answer; an end that cost nothing | a run of its own |
 //!
 //! A plain request whose answer takes longer than the answer deadline is told to come back, and its job continues. The
-//! next equal request, even if it is not marked as a retry, gets that answer ([`AnswerReplay::in_progress`]).
+//! next equal request, even if it is not marked as a retry, gets that answer ([`AnswerReplay::find_answer_in_progress`]).
 //!
 //! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two of them get the same job.
 //! The answer of an orphan is stored like an answer with an idempotency key, so it survives a restart. A job that was
@@ -292,7 +292,7 @@ impl AnswerReplay {
         adoption::find_answer_in_progress(self.orphans.as_ref()?, caller, task).await
     }
 
-    /// Adopts a job like [`AnswerReplay::earlier`], for jobs of this process only.
+    /// Adopts a job like [`AnswerReplay::find_earlier_answer`], for jobs of this process only.
     pub(crate) async fn adopt_job(&self, caller: &Caller, task: impl Into<SharedTask>) -> Option<AnswerReader> {
         adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
     }

@@ -148,11 +148,11 @@ impl Spool {
         self.pool.budgets.usage()
     }
 
-    /// Like [`Spool::begin`], on a thread that may block.
+    /// Like [`Spool::create_writer_blocking`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// Like [`Spool::begin`].
+    /// Like [`Spool::create_writer_blocking`].
     pub(crate) async fn create_writer(&self) -> io::Result<SpoolWriter> {
         let spool = self.clone();
         self.pool.run_blocking(move || spool.create_writer_blocking()).await
@@ -170,12 +170,12 @@ impl Spool {
         self.pool.run_blocking(move || Ok(work())).await
     }
 
-    /// Like [`Spool::open`], for bytes that will be paid for only if there is room for them: it is refused like an
+    /// Like [`Spool::create_writer`], for bytes that will be paid for only if there is room for them: it is refused like an
     /// upload if the rest of the disk is reserved for the database.
     ///
     /// # Errors
     ///
-    /// Like [`Spool::open`], and if the rest of the disk is reserved.
+    /// Like [`Spool::create_writer`], and if the rest of the disk is reserved.
     pub(crate) async fn create_writer_within_free_space(&self) -> io::Result<SpoolWriter> {
         let spool = self.clone();
         let open = move || {

@@ -114,7 +114,7 @@ impl UsageReader {
     /// Returns a page of at most `limit` records.
     ///
     /// # Errors
-    /// Returns [`UsageError::UnknownPlace`] if the filter begins after a record that does not exist for its owner, or
+    /// Returns [`UsageError::UnknownCursor`] if the filter begins after a record that does not exist for its owner, or
     /// an error if the store fails.
     pub(crate) async fn records(&self, filter: &RecordFilter, limit: u32) -> Result<NamedRecordPage, UsageError> {
         if let Some(before) = &filter.before

@@ -11,7 +11,7 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     write_file_with_prefix(path, bytes, ".tmp")
 }
 
-/// Works like [`put`], but the temporary file has this prefix, so that the program can recognise it after an
+/// Works like [`write_file`], but the temporary file has this prefix, so that the program can recognise it after an
 /// interruption.
 pub(super) fn write_file_with_prefix(path: &Path, bytes: &[u8], prefix: &str) -> anyhow::Result<()> {
     try_write(path, bytes, prefix).with_context(|| format!("{} cannot be written", path.display()))

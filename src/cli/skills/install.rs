@@ -1,6 +1,6 @@
 //! The command `imagate skills install`.
 //!
-//! This module selects the package and its source; [`release`] installs it.
+//! This module selects the package and its source; [`package_install`] installs it.
 
 mod package_install;
 mod skills_folder;

@@ -60,7 +60,7 @@ impl Lease {
     }
 
     /// The credentials of the call, marked as sensitive so that no `Debug` output shows them. They change after
-    /// [`super::RetryTarget::Same`].
+    /// [`super::RetryTarget::SameAccount`].
     pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
         self.renewed.get().or(self.authorization.as_ref())
     }
@@ -136,6 +136,6 @@ impl Drop for AccountSlot {
 
 impl fmt::Debug for AccountSlot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Place").field("account", &self.account.name()).finish_non_exhaustive()
+        formatter.debug_struct("AccountSlot").field("account", &self.account.name()).finish_non_exhaustive()
     }
 }

@@ -217,13 +217,13 @@ impl fmt::Debug for TokenRequest<'_> {
 
 impl fmt::Debug for TokenResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TokenAnswer").field("status", &self.status).finish_non_exhaustive()
+        formatter.debug_struct("TokenResponse").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for TokenGrant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Granted").field("life", &self.lifetime).finish_non_exhaustive()
+        formatter.debug_struct("TokenGrant").field("life", &self.lifetime).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The token of one account, as this process holds it: its expiry, and the state of its last fetch.
 //!
-//! The module neither awaits nor writes; [`super::tokens`] does. No `Debug` output contains a secret.
+//! The module neither awaits nor writes; [`super::token_fetcher`] does. No `Debug` output contains a secret.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -206,7 +206,7 @@ impl TokenCache {
 
 impl fmt::Debug for TokenCache {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Keeper").field("account", &self.account).finish_non_exhaustive()
+        formatter.debug_struct("TokenCache").field("account", &self.account).finish_non_exhaustive()
     }
 }
 

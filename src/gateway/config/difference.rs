@@ -100,7 +100,7 @@ impl Config {
 }
 
 impl Config {
-    /// Does nothing. A setting that is added does not compile before it is named here, so that [`Self::take_over`] is
+    /// Does nothing. A setting that is added does not compile before it is named here, so that [`Self::reconcile_with`] is
     /// not forgotten.
     const fn require_every_setting(&self) {
         let Self {

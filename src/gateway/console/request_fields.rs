@@ -24,11 +24,11 @@ pub(super) fn read_body<T: DeserializeOwned>(table: &'static [Field], body: &[u8
     deserialize_fields(fields)
 }
 
-/// Like [`read`], for a change: at least one field must be given, because an empty change is a mistake.
+/// Like [`read_body`], for a change: at least one field must be given, because an empty change is a mistake.
 ///
 /// # Errors
 ///
-/// The errors of [`read`], and an error if no field is given.
+/// The errors of [`read_body`], and an error if no field is given.
 pub(super) fn read_change_body<T: DeserializeOwned>(table: &'static [Field], body: &[u8]) -> Result<T, Error> {
     let mut fields = read_object(body)?;
     check_fields("", table, &mut fields)?;

@@ -1,4 +1,4 @@
-//! The letters that are read as other letters, for [`super::fold`], beyond those that Unicode decomposes.
+//! The letters that are read as other letters, for [`super::text_folding`], beyond those that Unicode decomposes.
 //!
 //! Unicode's compatibility decomposition has the letters with marks, of other widths and of mathematical alphabets. The
 //! tables here are small on purpose: letters with strokes, small capitals, letters in circles and squares, and the few

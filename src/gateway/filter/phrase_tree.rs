@@ -1,7 +1,7 @@
 //! Finds words and phrases in one pass over a text.
 //!
 //! The module decides where a word begins and ends, and that `sci-fi`, `sci_fi` and `sci fi` are the same phrase. It
-//! must not know how letters are written: its input is text as [`super::fold`] reads it.
+//! must not know how letters are written: its input is text as [`super::text_folding`] reads it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

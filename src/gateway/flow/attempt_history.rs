@@ -31,7 +31,7 @@ impl AttemptHistory {
     }
 
     /// Applies the money rules: class N on another account, class F on one other, X and R never; all of it within the
-    /// budget, of which `spent` calls are used.
+    /// budget, of which `budget_spent` calls are used.
     pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
             None | Some(FailureClass::N) => true,

@@ -39,7 +39,7 @@ impl JobContext {
         JobRegistration { request_id: self.options.request_id.clone(), marks_retries, fingerprint }
     }
 
-    /// Returns the fingerprint that [`Self::expected`] has computed, if there is one.
+    /// Returns the fingerprint that [`Self::job_registration`] has computed, if there is one.
     pub(super) fn fingerprint(&self) -> Option<[u8; 32]> {
         self.fingerprint.get().copied()
     }

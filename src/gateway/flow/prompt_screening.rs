@@ -24,7 +24,7 @@ pub(super) async fn check_prompt(gateway: &Gateway, group: &str, prompt: &str) -
 ///
 /// # Errors
 ///
-/// Returns the errors of [`check`], and an error if the task cannot be read back from disk.
+/// Returns the errors of [`check_prompt`], and an error if the task cannot be read back from disk.
 pub(super) async fn check_response(gateway: &Arc<Gateway>, group: &str, job: &Arc<ResponseJob>) -> Result<(), Error> {
     if gateway.filters().has_rules(group) {
         let (gateway, group) = (Arc::clone(gateway), group.to_owned());

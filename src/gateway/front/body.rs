@@ -173,7 +173,7 @@ impl IncomingBody {
         poll_fn(|cx| self.poll_data(cx)).await.transpose()
     }
 
-    /// Returns the next piece, like [`IncomingBody::data`].
+    /// Returns the next piece, like [`IncomingBody::next_data`].
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             if let Some(piece) = ready!(self.poll_decode(cx)) {

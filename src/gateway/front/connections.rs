@@ -28,7 +28,7 @@ const IDLE_DEADLINE: Duration = Duration::from_secs(75);
 const METRICS_CONNECTIONS_MAX: usize = 64;
 /// A connection may need a file and an upstream connection in addition to its own descriptor.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
-/// A shortage closes at most one in `BATCH` of all connections at once.
+/// A shortage closes at most one in `EVICTION_BATCH_DIVISOR` of all connections at once.
 const EVICTION_BATCH_DIVISOR: usize = 64;
 /// A shortage is logged at most this often (ours).
 const SHORTAGE_LOG_INTERVAL: Duration = Duration::from_secs(5);

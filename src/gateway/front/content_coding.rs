@@ -154,7 +154,7 @@ impl ContentCoding {
     }
 }
 
-// === impl Zstd ===
+// === impl ZstdDecoder ===
 
 impl ZstdDecoder {
     fn new() -> io::Result<Self> {

@@ -202,7 +202,7 @@ impl AsyncWrite for ClientSocket {
     }
 }
 
-// === impl Service ===
+// === impl ConnectionService ===
 
 impl<C: ResponseCounter> hyper::service::Service<Request<Incoming>> for ConnectionService<C> {
     type Response = Response<AnswerBody>;

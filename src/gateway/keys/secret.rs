@@ -99,7 +99,7 @@ impl Drop for BearerSecret {
 
 impl fmt::Debug for BearerSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Secret({}, [redacted])", self.public_id())
+        write!(formatter, "BearerSecret({}, [redacted])", self.public_id())
     }
 }
 
@@ -225,6 +225,6 @@ mod tests {
         let shown = format!("{secret:?}");
         assert!(shown.contains(secret.public_id().as_str()));
         assert!(!shown.contains(&secret.expose()[PUBLIC_ID_END..]));
-        assert_eq!(shown, format!("Secret({}, [redacted])", secret.public_id()));
+        assert_eq!(shown, format!("BearerSecret({}, [redacted])", secret.public_id()));
     }
 }

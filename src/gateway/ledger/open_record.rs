@@ -68,7 +68,7 @@ pub(crate) struct AttemptHandle(usize);
 
 /// The record of a running job. Its intent is durable.
 ///
-/// Dropping it also closes the record: with the outcome of [`OpenRecord::when_dropped`], or else as interrupted.
+/// Dropping it also closes the record: with the outcome of [`OpenRecord::set_drop_outcome`], or else as interrupted.
 #[derive(Debug)]
 #[must_use = "dropping it closes the record as interrupted"]
 pub(crate) struct OpenRecord(Option<Box<OpenRecordState>>);

@@ -53,7 +53,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Taken`] if a group has that name; [`IdentityError::Field`] for a name that cannot be used.
+    /// [`IdentityError::NameTaken`] if a group has that name; [`IdentityError::InvalidField`] for a name that cannot be used.
     pub(crate) async fn make_group(
         &self,
         audit: &AuditContext,
@@ -70,7 +70,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::OfFile`] for a group of the settings file.
+    /// [`IdentityError::DefinedInFile`] for a group of the settings file.
     pub(crate) async fn change_group(
         &self,
         audit: &AuditContext,
@@ -89,7 +89,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::OfFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has keys, and
+    /// [`IdentityError::DefinedInFile`] for a group of the settings file; [`IdentityError::InUse`] if the group has keys, and
     /// for the default group, which always exists.
     pub(crate) async fn delete_group(&self, audit: &AuditContext, handle: &str) -> Result<GroupRow, IdentityError> {
         let group = self.find_group(handle).await?;

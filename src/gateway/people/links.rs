@@ -71,7 +71,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Link`] if the link is not valid.
+    /// [`IdentityError::InvalidLink`] if the link is not valid.
     pub(crate) async fn link_details(&self, token: &str) -> Result<LinkDetails, IdentityError> {
         if !is_random_text(token) {
             return Err(IdentityError::InvalidLink);
@@ -85,7 +85,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Link`] if the link is not valid, also if another browser was faster; [`IdentityError::Field`]
+    /// [`IdentityError::InvalidLink`] if the link is not valid, also if another browser was faster; [`IdentityError::InvalidField`]
     /// for a name or password that cannot be used, and then the link stays valid.
     pub(crate) async fn create_first_admin(
         &self,
@@ -106,7 +106,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::set_up`].
+    /// The errors of [`Self::create_first_admin`].
     pub(crate) async fn accept_link(
         &self,
         token: &str,

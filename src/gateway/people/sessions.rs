@@ -100,8 +100,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Wrong`] if the old password is wrong, [`IdentityError::Slow`] after too many wrong ones,
-    /// [`IdentityError::Field`] for a new one that cannot be used.
+    /// [`IdentityError::WrongCredentials`] if the old password is wrong, [`IdentityError::TooManyAttempts`] after too many wrong ones,
+    /// [`IdentityError::InvalidField`] for a new one that cannot be used.
     pub(crate) async fn change_password(
         &self,
         session: &UserSession,
@@ -188,6 +188,6 @@ impl UserSession {
 
 impl fmt::Debug for UserSession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Session").field("id", &self.id).field("actor", &self.actor).finish_non_exhaustive()
+        formatter.debug_struct("UserSession").field("id", &self.id).field("actor", &self.actor).finish_non_exhaustive()
     }
 }

@@ -24,7 +24,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Wrong`] whatever is wrong; [`IdentityError::Slow`] after too many attempts, before a hash is
+    /// [`IdentityError::WrongCredentials`] whatever is wrong; [`IdentityError::TooManyAttempts`] after too many attempts, before a hash is
     /// computed.
     pub(crate) async fn sign_in(
         &self,

@@ -20,7 +20,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Field`] for a name or an expiry time that cannot be used.
+    /// [`IdentityError::InvalidField`] for a name or an expiry time that cannot be used.
     pub(crate) async fn make_token(
         &self,
         audit: &AuditContext,

@@ -21,7 +21,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Taken`] for a name that is already used; [`IdentityError::Field`] for a name that cannot be
+    /// [`IdentityError::NameTaken`] for a name that is already used; [`IdentityError::InvalidField`] for a name that cannot be
     /// used, or a group that does not exist.
     pub(crate) async fn invite(
         &self,
@@ -44,7 +44,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is no such user; [`IdentityError::Field`] if the user is disabled.
+    /// [`IdentityError::Unknown`] if there is no such user; [`IdentityError::InvalidField`] if the user is disabled.
     pub(crate) async fn make_reset_link(
         &self,
         audit: &AuditContext,
@@ -76,7 +76,7 @@ impl IdentityService {
         self.store.find_user(handle).await?.ok_or(IdentityError::Unknown)
     }
 
-    /// Like [`Self::find`], as far as this actor may see users: a member sees only itself.
+    /// Like [`Self::find_user`], as far as this actor may see users: a member sees only itself.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Field`] for a name that cannot be used.
+    /// [`IdentityError::InvalidField`] for a name that cannot be used.
     pub(crate) async fn find_or_create_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
         // A user whose name was stored before the rules for names can still be found.
         match self.store.find_user(name).await?.filter(|user| user.name == name) {
@@ -118,7 +118,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::change`].
+    /// The errors of [`Self::change_user`].
     pub(crate) async fn apply_user_changes(
         &self,
         audit: &AuditContext,
@@ -128,11 +128,11 @@ impl IdentityService {
         Ok(self.apply_user_changes_with_keys(audit, handle, changes).await?.0)
     }
 
-    /// Like [`Self::change_all`], and also returns the keys that were disabled because the user left their group.
+    /// Like [`Self::apply_user_changes`], and also returns the keys that were disabled because the user left their group.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::change`].
+    /// The errors of [`Self::change_user`].
     pub(crate) async fn apply_user_changes_with_keys(
         &self,
         audit: &AuditContext,
@@ -147,7 +147,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Field`] unless exactly one admin can sign in.
+    /// [`IdentityError::InvalidField`] unless exactly one admin can sign in.
     pub(crate) async fn default_owner(&self) -> Result<UserRow, IdentityError> {
         if !self.store.is_set_up().await? {
             return Ok(UserRow::nobody());

@@ -159,7 +159,7 @@ pub(super) fn normalized_usage(received: &Value) -> Option<Value> {
     Some(usage)
 }
 
-/// Adds the usage of two images, each in the form of [`usage`]: every count is added up.
+/// Adds the usage of two images, each in the form of [`normalized_usage`]: every count is added up.
 pub(super) fn add_usage(mut one: Value, other: Value) -> Value {
     match (&mut one, other) {
         (Value::Object(sums), Value::Object(counts)) => {

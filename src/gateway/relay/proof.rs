@@ -73,7 +73,7 @@ impl UnprovenAnswer {
         self.relay.is_proven()
     }
 
-    /// Returns the answer, once [`Self::seek`] has found an image in it.
+    /// Returns the answer, once [`Self::read_until_proven`] has found an image in it.
     pub(crate) fn into_proven(self) -> ProvenAnswer {
         ProvenAnswer { relay: self.relay }
     }

@@ -178,11 +178,11 @@ impl AnswerFolder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a file like [`AnswerFolder::create`], on a thread that may block.
+    /// Creates a file like [`AnswerFolder::create_file_blocking`], on a thread that may block.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`AnswerFolder::create`], and one if the disk is too slow.
+    /// Returns the errors of [`AnswerFolder::create_file_blocking`], and one if the disk is too slow.
     pub(super) async fn create_file(
         self: &Arc<Self>,
         owner: &KeyId,

@@ -40,7 +40,7 @@ pub(super) struct DiskReservation {
 }
 
 /// Runs work for an answer in progress, on a thread that may block: a stalled disk delays the answer by at most
-/// [`KEEP_PATIENCE`].
+/// [`STORAGE_WAIT_MAX`].
 ///
 /// # Errors
 ///

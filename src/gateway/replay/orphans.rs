@@ -361,7 +361,7 @@ impl RetryableJobs {
         }
     }
 
-    /// Runs [`Self::store`] in a task of its own.
+    /// Runs [`Self::make_durable`] in a task of its own.
     fn spawn_make_durable(self: &Arc<Self>, job_id: RetryableJobId) {
         let (orphans, pending) = (Arc::clone(self), self.begin_work());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

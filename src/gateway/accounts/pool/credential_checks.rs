@@ -18,7 +18,7 @@ impl AccountPool {
         self.change_member(granted, |member, moment| member.request_credential_check(moment.now));
     }
 
-    /// Returns the accounts whose credentials must be checked now. The result for each goes to [`AccountPool::tried`].
+    /// Returns the accounts whose credentials must be checked now. The result for each goes to [`AccountPool::apply_credential_check`].
     pub(in crate::gateway::accounts) fn take_suspected(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
         let (now, mut inner) = (Instant::now(), self.lock());
         let doubted =

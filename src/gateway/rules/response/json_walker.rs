@@ -96,7 +96,7 @@ impl<'a> JsonWalker<'a> {
         Ok(ValueSpan { start: from, end: self.offset(), json_type: shape })
     }
 
-    /// Walks over a value like [`Self::value`], and returns its text as well if that is small.
+    /// Walks over a value like [`Self::skip_value`], and returns its text as well if that is small.
     pub(super) fn capture_value(&mut self) -> Result<(ValueSpan, Option<Vec<u8>>), Error> {
         self.peek_required()?;
         self.captured = Some(Vec::new());

@@ -1,4 +1,4 @@
-//! The writes of records: intents, and the outcomes that close them. The module [`reading`] reads them.
+//! The writes of records: intents, and the outcomes that close them. The module [`record_queries`] reads them.
 //!
 //! A trigger of the database counts each record in the statement that closes it.
 

@@ -120,19 +120,20 @@ async fn every_change_has_its_row_and_none_happens_without_it() {
 async fn people(trail: &mut Trail, store: &SqliteStore) {
     let act = &AuditContext::command();
     step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(act, &link(1)));
-    let ada = step!(trail, "redeem", ["setup.done", "session.open"], store.redeem_link(act, &redeemed(1, Some("ada"))));
+    let ada =
+        step!(trail, "redeem_link", ["setup.done", "session.open"], store.redeem_link(act, &redeemed(1, Some("ada"))));
     let ada = ada.unwrap();
     step!(trail, "ensure_user", ["user.create"], store.ensure_user(act, "program"));
     step!(trail, "ensure_group", ["group.create"], store.ensure_group(act, "studio"));
     let bob = NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()] };
     step!(trail, "invite_user", ["user.invite"], store.invite_user(act, &bob, &link(2)));
-    step!(trail, "redeem", ["user.join", "session.open"], store.redeem_link(act, &redeemed(2, None)));
+    step!(trail, "redeem_link", ["user.join", "session.open"], store.redeem_link(act, &redeemed(2, None)));
     step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(act, &ada.id, &link(3)));
-    step!(trail, "redeem", ["user.password", "session.open"], store.redeem_link(act, &redeemed(3, None)));
+    step!(trail, "redeem_link", ["user.password", "session.open"], store.redeem_link(act, &redeemed(3, None)));
     let password = PasswordHash("hash 3".to_owned());
     step!(trail, "open_session", ["session.open"], store.open_session(act, &ada.id, &password, &session(4)));
-    step!(trail, "note_refusal", ["session.refuse"], store.record_refused_sign_in(act, None));
-    step!(trail, "note_refusal", ["session.refuse"], store.record_refused_sign_in(act, Some(&ada)));
+    step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(act, None));
+    step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(act, Some(&ada)));
     let other = PasswordHash("other".to_owned());
     step!(trail, "set_password", ["user.password"], store.set_password(act, &ada.id, &other, &"ses_4".into()));
     step!(trail, "end_session", ["session.close"], store.end_session(act, &"ses_4".into()));
