@@ -119,7 +119,7 @@ async fn delete(people: &IdentityService, id: &str, json: bool) -> Result<(), Co
 
 fn token_failure(error: IdentityError, subject: &str) -> CommandFailure {
     CommandFailure::Failed(match error {
-        IdentityError::Unknown => anyhow::anyhow!("there is no {subject}"),
+        IdentityError::Unknown => anyhow::anyhow!("the {subject} does not exist"),
         error => error.into(),
     })
 }

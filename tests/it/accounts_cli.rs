@@ -341,7 +341,7 @@ fn a_choice_is_explained_in_the_order_in_which_accounts_are_taken() {
     assert!(found.contains(&(Some("written"), Some(false), Some("disabled"))), "{explained}");
     let team = home.run(&["account", "explain", "--group", "team"]);
     assert!(team.ok_stdout().lines().nth(1).is_some_and(|line| line.starts_with("elsewhere")), "{team:#?}");
-    assert!(team.stderr.contains("elsewhere would be asked"), "{team:#?}");
+    assert!(team.stderr.contains("elsewhere would be used"), "{team:#?}");
     let nobody = home.run(&["account", "explain", "--group", "nobody"]);
     assert!(nobody.stderr.contains("no account can make an image for the group nobody"), "{nobody:#?}");
 }

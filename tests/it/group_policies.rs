@@ -156,7 +156,7 @@ fn without_certificates_only_the_group_that_needs_them_is_refused() {
     gateway.kill();
     gateway.start();
     let shown = ask(&gateway, Call::get(&format!("{GROUPS}/closed"))).ok_json();
-    assert!(shown["problem"].as_str().is_some_and(|problem| problem.contains("encryption")), "{shown}");
+    assert!(shown["problem"].as_str().is_some_and(|problem| problem.contains("needs TLS")), "{shown}");
     assert_eq!(shown["policy"], policy);
     change(&gateway, "default", &json!({"filter": {"words": ["zeppelin"]}})).ok_json();
     assert_eq!((draw(&gateway, "a zeppelin"), draw(&gateway, "a boat")), (502, 200));
@@ -216,7 +216,7 @@ fn a_policy_that_cannot_be_used_changes_nothing_and_its_field_is_named() {
         (json!({"colour": "red"}), "policy.colour", "unknown setting"),
         (json!({"name": "other"}), "policy.name", "is not a setting of a policy"),
         (json!({"filter": {"words": ["fine", " "]}}), "policy.filter.words[1]", "blank"),
-        (json!({"filter": {"words": ["\u{200b}"]}}), "policy.filter.words[0]", "seen"),
+        (json!({"filter": {"words": ["\u{200b}"]}}), "policy.filter.words[0]", "visible"),
         (json!({"filter": {"words": ["two\nlines"]}}), "policy.filter.words[0]", "line break"),
         (json!({"filter": {"patterns": ["("]}}), "policy.filter.patterns[0]", "unclosed group"),
         (json!({"filter": {"moderation": {"on_error": "open"}}}), "policy.filter.moderation.base_url", "missing"),

@@ -155,7 +155,7 @@ fn an_admin_token_is_made_for_somebody_and_shown_once() {
     home.run(&["token", "delete", listed[0]["id"].as_str().expect("an id")]).ok_stdout();
     assert_eq!(home.json(&["token", "list"]), json!([]));
     let done = home.run(&["token", "delete", "tok_1"]);
-    assert!(done.code == FAILED && done.stderr.contains("there is no token tok_1"), "{done:?}");
+    assert!(done.code == FAILED && done.stderr.contains("the token tok_1 does not exist"), "{done:?}");
     let done = home.run(&["token", "create", "--name", "ci", "--user", "eve"]);
     assert!(done.code == FAILED && done.stderr.contains("the user eve does not exist"), "{done:?}");
 }

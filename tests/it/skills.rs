@@ -92,7 +92,9 @@ fn where_nothing_is_published_nothing_is_there() {
     let empty = Gateway::with(&format!("skills_dir = \"{}\"", folder.path().display()), &[]);
     assert_eq!(get(&empty, MANIFEST).status, 404);
     // The log is read beside the answers, and may be a moment behind them.
-    eventually("the log says why", || empty.output().contains("there is no skills.json").then_some(()));
+    eventually("the log says why", || {
+        empty.output().contains("skills.json cannot be read: it does not exist").then_some(())
+    });
 }
 
 /// The packages that our manifest names, with their checksums.
