@@ -11,7 +11,7 @@ use crate::gateway::config::{HostEnvironment as _, SystemEnvironment};
 pub(super) const STDIN: &str = "-";
 
 /// Reads a secret from its source, if one is given. No message contains any part of the secret or the name of its
-/// source, because that name may be the secret itself by mistake.
+/// source, because the secret itself may have been given as that name by mistake.
 pub(super) fn read_secret(
     what: &str,
     variable: Option<&str>,

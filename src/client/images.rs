@@ -31,7 +31,7 @@ impl<'a> ImageCalls<'a> {
 
     /// Makes images from a prompt, and waits for them: up to 120 seconds, or 300 above 2560x1440.
     ///
-    /// A plain text is a request with all defaults.
+    /// A `&str` or a `String` is a request with this prompt and all defaults.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl<'a> ImageCalls<'a> {
     /// [`ImageCalls::generate`], plus the time to send the images at one megabyte per second.
     ///
     /// The images are checked against the rules of the service before anything is sent. Files are read while they are
-    /// sent. Nothing is sent twice unless no service was reached, or the service allows it.
+    /// sent. The request is sent again only if the service was not reached, or if the service allows it.
     ///
     /// # Errors
     ///
@@ -89,7 +89,8 @@ impl<'a> ImageCalls<'a> {
 
     /// Changes images, or makes a new one from them, and returns its events while it is made.
     ///
-    /// It relates to [`ImageCalls::edit`] as [`ImageCalls::generate_stream`] does to [`ImageCalls::generate`].
+    /// The request and its checks are those of [`ImageCalls::edit`], the stream is that of
+    /// [`ImageCalls::generate_stream`].
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ fn with_form(request: RequestBuilder, form: &EditForm) -> reqwest::Result<Reques
     Ok(request.multipart(form.write()?))
 }
 
-/// Returns the images of an answer that came whole.
+/// Returns the images of an answer that is one JSON object.
 fn images_from_result(
     result: Result<ResponseValue<ImagesResponse>, WireError<ErrorResponse>>,
     session: &Session,
@@ -126,7 +127,7 @@ fn images_from_result(
     Images::new(response, session.head())
 }
 
-/// Returns the images of an answer that came whole although events were requested.
+/// Returns the images of an answer that is one JSON object although events were requested.
 pub(super) fn read_whole_answer(body: Vec<u8>, session: &Session) -> Result<Images, Error> {
     let read = serde_json::from_slice(&body).map_err(|error| WireError::InvalidResponsePayload(body.into(), error));
     images_from_result(read.map(|response| ResponseValue::new(response, StatusCode::OK, HeaderMap::new())), session)

@@ -1,6 +1,6 @@
-//! Requests for images, in types that hold no value which the service would refuse.
+//! Requests for images, in types that cannot hold a value which the service would refuse.
 //!
-//! The bounds come from the API document by way of the generated tables; none is repeated here. Only the prompt is
+//! The bounds come from the API document through the generated tables; none is repeated here. Only the prompt is
 //! checked when the request is sent, because a type for it would only move the same check to another line.
 
 mod edit;
@@ -22,7 +22,7 @@ pub type ImageCount = Bounded<{ bounds("n").0 }, { bounds("n").1 }>;
 /// The number of intermediate images that a stream may bring.
 pub type PartialImages = Bounded<{ bounds("partial_images").0 }, { bounds("partial_images").1 }>;
 
-/// The strength of the compression of an image: 0 is the smallest file, 100 the best picture.
+/// The compression setting of an image: 0 gives the smallest file, 100 the best quality.
 pub type Compression = Bounded<{ bounds("output_compression").0 }, { bounds("output_compression").1 }>;
 
 /// A file format with its options: png is lossless and has no compression to choose.
@@ -33,12 +33,12 @@ pub enum Output {
     Png,
     /// For photographs and drafts.
     Jpeg {
-        /// The strength of the compression.
+        /// The compression setting.
         compression: Compression,
     },
     /// Smaller than jpeg at the same quality.
     Webp {
-        /// The strength of the compression.
+        /// The compression setting.
         compression: Compression,
     },
 }
@@ -52,7 +52,7 @@ pub enum Fallback {
     Never,
     /// A smaller image is made if nothing can have been paid for.
     Unpaid,
-    /// A smaller image is made after every failure but a refusal; the larger one may be paid for as well.
+    /// A smaller image is made after every failure except a refusal; the larger one may be paid for as well.
     Always,
 }
 
@@ -209,11 +209,11 @@ const fn bounds(name: &str) -> (i64, i64) {
         }
         row += 1;
     }
-    // Only the compiler evaluates this, for the types above.
+    // This function runs only at compile time, for the types above, whose fields exist.
     (0, 0)
 }
 
-/// Compares two texts in a constant, because `==` on `str` is not `const` yet.
+/// Compares two texts at compile time, because `==` on `str` is not `const` yet.
 const fn is_same(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let mut index = 0;

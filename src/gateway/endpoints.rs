@@ -1,7 +1,8 @@
-//! Implements the generated trait. Each method has four steps: admit, one flow call, convert, return.
+//! Implements the generated server traits. Each method admits the caller, reads the request, makes one call to another
+//! module, and converts the result to an HTTP response.
 //!
-//! Rules, clocks and logs do not belong here. [`GatewayEndpoints`] has no values: everything that a method knows comes
-//! from the context it is given.
+//! Rules, clocks and logs do not belong here. [`GatewayEndpoints`] is a type without values, so a method uses nothing
+//! but its arguments.
 
 mod admin;
 mod health;
@@ -29,14 +30,14 @@ use crate::wire::types;
 use admin::AdminEndpoints;
 pub(crate) use health::metrics_api_description as measuring;
 
-/// The type that carries the implementation; it never has a value.
+/// The type that implements the generated trait. It never has a value.
 pub(crate) enum GatewayEndpoints {}
 
 type ApiContext = RequestContext<CurrentGateway>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Every route of both documents, and the pages.
+/// Returns every route of the gateway: the public API, the operators' API, the pages, the health checks and the skills.
 ///
 /// # Errors
 ///
@@ -51,10 +52,10 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
     Ok(api)
 }
 
-/// The address of the caller.
+/// Returns the IP address of the client: the forwarded one if the request came through a trusted proxy.
 fn caller_address(context: &ApiContext) -> IpAddr {
     let request = &context.request;
-    // A value that is not text names no address.
+    // A header value that is not text counts as empty, which is no address.
     let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
     context.context().get().trusted_proxies().caller_address(request.remote_addr().ip(), forwarded)
 }
@@ -143,6 +144,7 @@ async fn to_handler_response(
     let kind = if gateway_answer.is_stream() { ResponseKind::Events } else { ResponseKind::Json };
     let answer = match (kind, context.request.version()) {
         (ResponseKind::Json, Version::HTTP_10) => {
+            // HTTP/1.0 has no chunked encoding: the length must be known before the first byte is sent.
             let held = spool_response(gateway_answer.body, gateway.spool()).await?;
             let length = held.length().to_string();
             let body = PacedBody::new(held, gateway.cutoff());
@@ -158,7 +160,7 @@ async fn to_handler_response(
     Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
 }
 
-/// Reads the request, unless the gateway stops first: nothing has been spent for the request by then.
+/// Reads the request, unless the gateway stops first. Nothing has been spent for the request at this point.
 async fn read_unless_stopped<T>(
     gateway: &Gateway,
     reading: impl Future<Output = Result<T, Error>>,

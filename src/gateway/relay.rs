@@ -1,11 +1,14 @@
-//! Relays a `Reply` to the caller: proof of an image, rewritten answer, missing fields, failures; constant memory.
+//! Relays a `Reply` to the caller in constant memory.
 //!
-//! [`UnprovenAnswer`] reads the upstream's answer until an image has really begun; until then any failure can still get
-//! a status of its own. The proven answer becomes a [`RelayBody`], which the caller's connection drives: the base64
-//! passes as the very bytes that came in. If an upstream body breaks after that, the caller's breaks too. An answer of
-//! images is written anew around its images ([`image_relay`]), also if they come out of a response ([`image_tool_response`]) or of several
-//! answers ([`combined_answer`]); a response passes as it is ([`response_passthrough`]). This module does not know accounts or records: a
-//! callback receives the outcome of an answer ([`body::EndCallback`]).
+//! [`UnprovenAnswer`] reads the upstream's answer until an image has begun. A failure before that point can still be
+//! answered with an error status. The proven answer becomes a [`RelayBody`], which the caller's connection polls. If
+//! the upstream's body breaks off after that point, the caller's body ends with an error event, or breaks off too if
+//! the caller did not ask for events.
+//!
+//! An answer of images is written anew around the images, whose base64 is passed on unchanged ([`image_relay`]). The
+//! images may also come from a response ([`image_tool_response`]) or from several answers ([`combined_answer`]). A
+//! response is passed on as it is ([`response_passthrough`]). This module does not know accounts or records: a callback
+//! receives the outcome of each answer ([`body::EndCallback`]).
 
 mod answer_members;
 mod answer_relay;

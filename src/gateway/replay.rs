@@ -1,46 +1,49 @@
-//! Gives a caller an answer again that was paid for before.
+//! Gives a caller again an answer that was already paid for.
 //!
-//! The module decides which requests are the same request, which one runs the job and which ones follow it, which
-//! answers are kept, and for how long. It must not know how a job is run, what an image is, or how an answer becomes
+//! The module decides which requests are repeats of each other, which of them runs the job and which follow it, which
+//! answers are stored, and for how long. It must not know how a job is run, what an image is, or how an answer becomes
 //! HTTP.
 //!
-//! It carries `Idempotency-Key` and orphan adoption of the money rules. A repeat never pays as long as the gateway can
-//! know that something was, or may have been, paid for. After an end that cost nothing a repeat runs anew.
+//! It implements the header `Idempotency-Key`, and the adoption of orphans that the money rules demand. A repeat never
+//! pays as long as the gateway can know that something was, or may have been, paid for. If the first job ended without
+//! cost, a repeat runs a new job.
 //!
 //! # Requests with an idempotency key
 //!
-//! [`AnswerReplay::claim_or_follow`] claims (API key, operation, idempotency key) in the store, durable before anything is spent.
-//! The request that wins gets a [`claim_guard::ClaimGuard`] and runs the job; all others follow. The answer is written down
-//! once, as it comes, and every reader, the first caller too, reads at its own pace. Readers see the end when the
-//! answer is durable.
+//! [`AnswerReplay::claim_or_follow`] claims the combination of API key, operation and idempotency key in the store. The
+//! claim is durable before anything is spent. The request that wins gets a [`claim_guard::ClaimGuard`] and runs the
+//! job; all others follow. The answer is written down once, as it comes, and every reader, including the first caller,
+//! reads it at its own pace. Readers see the end when the answer is durable.
 //!
 //! | State of the job | A repeat gets |
 //! |---|---|
-//! | it runs | the same answer, as it comes |
-//! | an answer, a refusal, an end that may have been paid for | the same again, also after a restart |
-//! | an end that cost nothing | a run of its own |
-//! | its process died; the answer broke off, had no space, was dropped for newer ones | [`ClaimOutcome::AnswerLost`] |
-//! | the same key, but another request | [`ClaimOutcome::Conflict`] |
+//! | it is running | the same answer, as it comes |
+//! | it ended with an answer, a refusal, or a failure that may be paid for | the same again, also after a restart |
+//! | it ended without cost | a job of its own |
+//! | its process died; its answer broke off, had no space, or was dropped | [`ClaimOutcome::AnswerLost`] |
+//! | any, but the key came with another request | [`ClaimOutcome::Conflict`] |
 //!
 //! # Requests without an idempotency key
 //!
-//! The official SDKs mark their own retries, and announce this already in the first try. [`AnswerReplay::register_job`]
-//! registers each plain job under a hash of its request. If the client marks its retries, the answer is written down
-//! from the beginning, and its own caller reads it from there like the others. Otherwise it is written down only if the
-//! caller leaves before the answer, or if another request asks for the same in the meantime. Codex does not mark the
-//! retries of its image tool, but names the turn of its conversation: the same call in the same turn is a retry.
-//! Streams without an idempotency key are not registered: they end with their caller.
+//! The official SDKs mark their own retries, and their first request already shows that they do.
+//! [`AnswerReplay::register_job`] registers each plain job under a hash of its request. If the client marks its
+//! retries, the answer is written down from the beginning, and its own caller reads it from there like the others.
+//! Otherwise it is written down only if the caller leaves before the answer, or if an equal request arrives in the
+//! meantime. Codex does not mark the retries of its image tool, but names the turn of its conversation: the same call
+//! in the same turn is a retry. Streams without an idempotency key are not registered: they end when their caller
+//! leaves.
 //!
 //! | State of the job to which a retry belongs | The retry gets ([`AnswerReplay::find_earlier_answer`]) |
 //! |---|---|
-//! | its caller has left, before the answer or within it | the answer, in flight or finished |
+//! | its caller has left, before or during the answer | the answer, in flight or finished |
 //! | its caller is still there | after a second the same answer, in parallel with the caller |
-//! | a refusal, an end that may have been paid for | the same end |
-//! | an answer that broke off or was dropped; its process died before the answer was complete | "outcome unknown" |
-//! | its caller, or a retry, has all of the answer; an end that cost nothing | a run of its own |
+//! | it ended with a refusal or with a failure that may have been paid for | the same error |
+//! | its answer broke off or was dropped; its process died before the answer was complete | "outcome unknown" |
+//! | its caller, or a retry, has all of the answer; it ended without cost | a job of its own |
 //!
-//! A plain request whose answer takes longer than the answer deadline is told to come back, and its job continues. The
-//! next equal request, even if it is not marked as a retry, gets that answer ([`AnswerReplay::find_answer_in_progress`]).
+//! The caller of a plain request whose answer does not begin before the answer deadline is told to come back, and the
+//! job continues. The next equal request, even if it is not marked as a retry, gets that answer
+//! ([`AnswerReplay::find_answer_in_progress`]).
 //!
 //! Retries are spread over equal jobs: as long as there are no more retries than jobs, no two of them get the same job.
 //! The answer of an orphan is stored like an answer with an idempotency key, so it survives a restart. A job that was
@@ -49,32 +52,37 @@
 //!
 //! # Storage
 //!
-//! Answers are files of frames that are sealed with a key for each file. The key of a finished answer is sealed in its
-//! row, so a file reveals nothing without the database and the master key. The name of a file contains the id of its
-//! API key, so a start reads the folder and no rows. Answers with and without an idempotency key each have a bound.
-//! Beyond it, the oldest answer of the API key that holds the most is dropped. The same happens if an answer would take
-//! the free space that is reserved for the database and for uploads. A full disk stops no answer: its bytes are passed
-//! on to the readers that already follow it, at the pace of the slowest, and are lost to later repeats.
+//! Each answer is a file of frames, encrypted with a key of its own. The key of a finished answer is stored in its
+//! database row, encrypted with the master key, so a file reveals nothing without the database and the master key. The
+//! name of a file contains the id of its API key, so a start reads the folder and no rows. Answers with and without an
+//! idempotency key each have a limit on their disk space. Beyond it, the oldest answer of the API key that holds the
+//! most is dropped. The same happens if an answer would take the free space that is reserved for the database and for
+//! uploads. A full disk stops no answer: its bytes are passed on to the readers that already follow it, at the pace of
+//! the slowest, and are lost to later repeats.
 //!
 //! # Use by the request flow
 //!
 //! ```text
-//! let follower = match replay.enter(&caller, task, key, request_id).await? {
-//!     ClaimOutcome::Fresh(ticket) => {
-//!         let follower = ticket.follow();
-//!         spawn(async move { ticket.record(make(task).await).await });
-//!         follower
+//! // With an idempotency key:
+//! let reader = match replay.claim_or_follow(&caller, task, key, request_id).await? {
+//!     ClaimOutcome::Claimed(claim) => {
+//!         let reader = claim.answer_reader();
+//!         spawn(async move { claim.record(run(task).await).await });
+//!         reader
 //!     }
-//!     ClaimOutcome::Follow(follower) => follower,
+//!     ClaimOutcome::Follow(reader) => reader,
 //!     ClaimOutcome::Conflict => return Err(/* 400 */),
-//!     ClaimOutcome::Lost => return Err(/* 502, not to be sent again */),
+//!     ClaimOutcome::AnswerLost => return Err(/* 502, not to be sent again */),
 //! };
-//! let head = follower.head().await?; // and the follower is the body
+//! let head = reader.head().await?; // and the reader is the body
 //!
-//! if retry >= 1 && let Some(follower) = replay.earlier(&caller, &task, fingerprint).await? { return /* as above */ }
-//! let (waiting, promise) = replay.expect(&caller, task, expected);
-//! spawn(async move { promise.done(make(task).await).await });
-//! waiting.answer(until).await // dropped before it is ready: an orphan
+//! // Without one:
+//! if may_be_retry && let Some(reader) = replay.find_earlier_answer(&caller, &task, fingerprint).await? {
+//!     return /* as above */;
+//! }
+//! let (receiver, sender) = replay.register_job(&caller, task, registration);
+//! spawn(async move { sender.complete(run(task).await).await });
+//! receiver.answer(until).await // if this is dropped before it is ready, the job is an orphan
 //! ```
 
 mod adoption;
@@ -125,7 +133,7 @@ use pending_work::PendingWork;
 
 /// The folder of the files, in the data directory.
 const FOLDER: &str = "replays";
-/// Orphans may use one part in this many of the disk space.
+/// Orphans may use the disk space for stored answers, divided by this number.
 const ORPHAN_SHARE: u64 = 4;
 /// The longest time that a plain job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
@@ -136,16 +144,16 @@ const RUNNING_PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Answers that can be given again.
+/// The stored answers, and the jobs whose answers a retry may get.
 pub(crate) struct AnswerReplay {
     pending: PendingWork,
     idempotent_answers: Arc<IdempotentAnswers>,
-    /// `None` if the configuration disables them.
+    /// `None` if the configuration disables the adoption of orphans.
     orphans: Option<Arc<RetryableJobs>>,
     orphan_window: Duration,
 }
 
-/// The reason why the outcome of a repeat is unknown. Nothing was spent.
+/// The reason why stored answers cannot be used, or an earlier request cannot be looked up. Nothing was spent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
     /// The store has failed.
@@ -166,8 +174,8 @@ pub(crate) enum ReplayError {
 }
 
 impl AnswerReplay {
-    /// Takes over the files that an earlier process of this node has left in the data directory, whose free space is
-    /// checked, and starts the sweeps.
+    /// Takes over the files that an earlier process of this node has left in the data directory, and starts the
+    /// periodic sweeps. `free` is the free space of that directory.
     ///
     /// Must be called within a tokio runtime, by the only process that serves from this directory.
     ///
@@ -200,7 +208,7 @@ impl AnswerReplay {
         Ok(Self { pending, idempotent_answers: keyed, orphans, orphan_window: settings.orphan_window })
     }
 
-    /// Decides how a request with an idempotency key continues. Of several concurrent requests, one is fresh.
+    /// Decides how a request with an idempotency key continues. Of several concurrent requests, one gets the claim.
     ///
     /// # Errors
     ///
@@ -235,7 +243,7 @@ impl AnswerReplay {
                 Some(self.idempotent_answers.vault.keyed_hash(&format!("retry of {}", caller.key()), &digest))
             }
             Err(error) => {
-                tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognised");
+                tracing::error!(%error, "the files of a request cannot be read, so a retry will not be recognized");
                 None
             }
         }
@@ -255,8 +263,8 @@ impl AnswerReplay {
         }))
     }
 
-    /// Returns the answer for a client's own retry that costs nothing, from a job of this process or of an earlier one;
-    /// `None` if the retry must run anew.
+    /// Returns the answer of the earlier request that a client's own retry repeats, from a job of this process or of an
+    /// earlier one; `None` if the retry must run a job of its own.
     ///
     /// # Errors
     ///
@@ -297,8 +305,8 @@ impl AnswerReplay {
         adoption::adopt_job(self.orphans.as_ref()?, caller, &task.into()).await
     }
 
-    /// Remembers an end that no [`AnswerSender`] has seen: that of a stream, or of a body that broke off. Ends that
-    /// cost nothing are not remembered.
+    /// Remembers a failure that no [`AnswerSender`] has seen, such as a body that broke off after its answer had begun.
+    /// Failures that cost nothing are not remembered.
     pub(crate) async fn remember(&self, caller: &Caller, task: impl Into<SharedTask>, error: &Error) {
         if let Some(orphans) = &self.orphans
             && answer_head::is_final(error)
@@ -307,8 +315,8 @@ impl AnswerReplay {
         }
     }
 
-    /// Waits until every claim is settled or given back, and every answer that must be kept is written down. The caller
-    /// limits the wait.
+    /// Waits until every claim is settled or given back, and every answer that must be stored is written down. The wait
+    /// has no limit of its own.
     pub(crate) async fn drain(&self) {
         self.pending.wait_until_none().await;
     }

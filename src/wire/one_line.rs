@@ -1,4 +1,4 @@
-//! Keeps JSON on one line for every reader of events.
+//! Keeps the JSON of an event on one line, also for clients that split lines at Unicode line ends.
 
 /// Escapes the characters that Unicode treats as line ends, because clients that split events at them would lose the
 /// rest. In JSON such characters occur only in strings.

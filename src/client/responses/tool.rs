@@ -11,7 +11,7 @@ use crate::wire::types::{Background, ImageAction, Moderation, Quality};
 #[derive(Clone, Debug)]
 pub struct ResponseTool(Json);
 
-/// The tool with which a model draws. The model chooses everything that is not set.
+/// The image tool, with which a model draws. The model chooses everything that is not set.
 ///
 /// ```
 /// use imagate::client::{Compression, ImageTool, Output};
@@ -67,7 +67,7 @@ impl ImageTool {
         self.set("moderation", moderation.to_string().as_str())
     }
 
-    /// Sets the most intermediate images that may come in a stream. Each is charged for.
+    /// Sets the maximum number of intermediate images in a stream. Each is charged for.
     pub fn partial_images(self, count: PartialImages) -> Self {
         self.set("partial_images", json!(count))
     }

@@ -1,7 +1,8 @@
 //! All accounts in use and all waiting requests, behind one lock that is never held across an await.
 //!
-//! A slot that becomes free goes to the next waiting request that it can serve. The module carries the operating rules
-//! on per-account concurrency, and U32 and C10 of the failure catalogue.
+//! A slot that becomes free goes to the next waiting request that it can serve. No account serves more concurrent
+//! requests than it has slots, an ejected account is used only if no other is left, and no user can keep the others
+//! waiting (U32 and C10 of the failure catalogue).
 
 mod credential_checks;
 mod lease_decision;
@@ -39,9 +40,10 @@ pub(super) struct AccountPool(Mutex<AccountPoolState>);
 #[derive(Debug)]
 pub(super) struct AccountPoolState {
     pub(super) members: Vec<PoolMember>,
-    /// The accounts of the store that cannot be built, so that each is logged once.
+    /// The accounts of the store whose rows cannot be used. They are remembered so that each is logged once.
     pub(super) unusable_rows: HashMap<String, AccountRowContent>,
     queue: FairQueue<WaitingRequest>,
+    /// The kinds of the waiting requests. Requests of one kind have the same requirements.
     kinds: WaiterKinds,
     stopped: bool,
     seed: u64,
@@ -54,6 +56,7 @@ pub(super) struct AccountRequirements {
     pub(super) group: String,
     /// The protocol of the request; `None` if it is not a caller's request.
     pub(super) protocol: Option<UpstreamProtocol>,
+    /// True if the request is for a large image, for which an account may have fewer slots.
     pub(super) large: bool,
     /// The model that the request names; `None` if it is not a caller's request.
     pub(super) model: Option<Arc<str>>,
@@ -104,7 +107,8 @@ impl AccountPool {
         Arc::new(Self(Mutex::new(inner)))
     }
 
-    /// Locks the state. A panic elsewhere leaves it consistent: every change is made in one step.
+    /// Locks the state, also after a panic of another holder: every change is made in one step, so the state is
+    /// consistent.
     pub(super) fn lock(&self) -> MutexGuard<'_, AccountPoolState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,7 +170,7 @@ impl AccountPool {
         pick(&candidates, seed).map(|index| inner.members[index].account.name().to_owned())
     }
 
-    /// Grants no further slots.
+    /// Refuses all waiting requests, and grants no further slots.
     pub(super) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;
@@ -183,7 +187,7 @@ impl AccountPool {
         self.change_member(slot.grant(), |member, moment| member.note_missing_token(moment, Utc::now()));
     }
 
-    /// Notes that no token can be fetched for the account until an operator acts.
+    /// Disables an account for which no token can be fetched until an operator acts.
     pub(super) fn disable_revoked(self: &Arc<Self>, account: &str, code: &'static str) {
         let mut inner = self.lock();
         let found = inner.members.iter_mut().find(|member| member.account.name() == account);
@@ -275,7 +279,7 @@ impl AccountPoolState {
         self.next_id
     }
 
-    /// True if an account was found unfit for the model.
+    /// True if some account was found unfit for the model.
     fn is_model_refused(&self, model: Option<&str>) -> bool {
         model.is_some_and(|model| self.members.iter().any(|member| member.has_refused_model(model)))
     }
@@ -339,7 +343,8 @@ impl AccountPoolState {
             kinds.remove(waiter.kind_id);
             let slot = self.grant(pool, index, &waiter.requirements, now);
             if let Err(Ok(place)) = waiter.sender.send(Ok(slot)) {
-                // The request has just left. The slot must not give itself back, because the lock is held here.
+                // The request has just left. Dropping the slot would take the lock, which is held here, so the slot is
+                // released by its parts.
                 let (member, large, probe) = place.into_parts();
                 self.release_slot(member, large, probe);
             }
@@ -353,7 +358,8 @@ impl AccountPoolState {
             .matching(|wanted| matches!(lease_decision(&self.members, wanted, now, seed), LeaseDecision::Grant(_)))
     }
 
-    /// True if one more request of this requester may wait, if necessary in place of another request.
+    /// Makes room in the queue for one more request of this requester, if necessary by refusing another waiting
+    /// request. Returns false if there is no room.
     fn reserve_queue_room(&mut self, requester: &RequesterId) -> bool {
         let evicted = if self.queue.user_len(requester) >= USER_QUEUE_MAX {
             self.queue.evict_from_longest_key(requester)
@@ -412,7 +418,7 @@ impl Drop for QueueGuard<'_> {
         let gone = inner.queue.remove(self.requester, self.ticket);
         gone.iter().for_each(|waiter| inner.kinds.remove(waiter.kind_id));
         drop(inner);
-        // Giving back a slot takes the lock, so it is dropped after the lock is released.
+        // The request may have been granted a slot. Dropping it takes the lock, so the lock is released first.
         drop(gone);
     }
 }

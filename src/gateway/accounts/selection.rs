@@ -1,8 +1,9 @@
-//! Chooses an account, without I/O. The order: eligible, in good health, with a free slot, paid before free, tokens
-//! before keys among the paid, the operator's priority, native protocol before translation, the account of the
-//! conversation, then the lowest load for the size. A seed decides between equal accounts.
+//! Chooses an account, without I/O. Only eligible accounts are chosen. Among them, these criteria decide, in this
+//! order: not ejected, a free slot, paid, OAuth (only among paid accounts), the operator's priority, no translation
+//! between protocols, the preference of the conversation, and the lowest load for the size. A seed decides between
+//! equal accounts.
 //!
-//! It carries the specification's preference for paid accounts, and for logins before keys among them.
+//! The specification demands the preference for paid accounts, and among them for OAuth over API keys.
 
 use std::cmp::Reverse;
 
@@ -15,7 +16,7 @@ pub(super) struct AccountCandidate {
     pub(super) eligible: bool,
     /// True if the account has failed so often lately that it is used only if no other is left.
     pub(super) ejected: bool,
-    /// True if a slot is free: no request waits for one account while another is idle.
+    /// True if a slot is free. This goes before the price, so that no request waits while another account is idle.
     pub(super) free: bool,
     /// True if the account is paid for.
     pub(super) paid: bool,
@@ -52,7 +53,7 @@ pub(super) fn pick(candidates: &[AccountCandidate], seed: u64) -> Option<usize> 
     eligible.min_by_key(|(index, candidate)| candidate.rank(*index, seed)).map(|(index, _)| index)
 }
 
-/// Returns a pseudorandom number that depends only on the seed and the place (`SplitMix64`).
+/// Returns a pseudorandom number that depends only on the seed and the index (`SplitMix64`).
 pub(super) const fn pseudo_random(seed: u64, place: u64) -> u64 {
     let mut mixed = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -60,11 +61,12 @@ pub(super) const fn pseudo_random(seed: u64, place: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Returns the preference of a conversation for an account, by rendezvous hashing. Every node and every process finds
-/// the same value without stored state; if an account is added or removed, only its own conversations move.
+/// Returns the preference of a conversation for an account, by rendezvous hashing. Every node and every process
+/// computes the same value without stored state. If an account is added or removed, only the conversations that prefer
+/// it move.
 pub(super) fn affinity(session: &[u8], account: &str) -> u64 {
-    // FNV-1a over both, with a separator byte that no name contains. The result is scattered, because its high bits mix
-    // too little.
+    // FNV-1a over both, with a separator byte that no name contains. The result is mixed once more, because FNV-1a
+    // mixes its high bits too little.
     let bytes = session.iter().copied().chain([0]).chain(account.bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -74,7 +76,7 @@ pub(super) fn affinity(session: &[u8], account: &str) -> u64 {
 // === impl AccountCandidate ===
 
 impl AccountCandidate {
-    /// Returns the order of the choice as one value.
+    /// Returns the criteria of the choice as one value that can be compared.
     pub(super) fn rank(&self, index: usize, seed: u64) -> CandidateRank {
         (
             Reverse(self.eligible),

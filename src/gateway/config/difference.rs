@@ -12,7 +12,7 @@ pub(crate) struct ConfigDifference {
     accounts: NameDifference,
     groups: NameDifference,
     models: NameDifference,
-    /// Settings outside of these tables that have been taken over.
+    /// Changed settings outside of these tables that take effect without a restart.
     settings: Vec<&'static str>,
     /// Settings that take effect only at the next start.
     restart: Vec<&'static str>,
@@ -100,8 +100,8 @@ impl Config {
 }
 
 impl Config {
-    /// Does nothing. A setting that is added does not compile before it is named here, so that [`Self::reconcile_with`] is
-    /// not forgotten.
+    /// Does nothing at run time. A new setting does not compile until it is listed here, which is the reminder to
+    /// handle it in [`Self::reconcile_with`].
     const fn require_every_setting(&self) {
         let Self {
             listen: _,

@@ -17,10 +17,10 @@ use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass, classify_imageless_answer};
 use crate::tables;
 
-/// The word for a quality that the model chooses.
+/// The value of `quality` that leaves the choice to the model.
 const AUTO_QUALITY: &str = "auto";
 
-/// A call that gave no image, and the tokens that were charged all the same.
+/// A call that gave no image, and the tokens that were charged nevertheless.
 pub(super) struct FailedCall {
     pub(super) failure: AttemptFailure,
     pub(super) usage: Option<AnswerUsage>,
@@ -64,7 +64,7 @@ async fn call_until_image(
         reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
         () = given_up.as_mut() => return Err(AttemptFailure::new(FailureClass::X, FailureCause::Timeout).into()),
     };
-    // If the wait for a whole image is shorter than the idle time, it also limits the wait for the rest of one.
+    // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
     let timeouts = AnswerTimeouts { idle, event_idle: max_silence, deadline: end };
     let (simulated, request_id) = (reply.is_simulated, reply.request_id);
@@ -81,7 +81,8 @@ async fn call_until_image(
         sought = proof.read_until_proven() => sought,
         () = given_up => Err(ProofError::Timeout),
     };
-    // An image that has begun may wait only for the bytes that state its format.
+    // `given_up` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image that
+    // has begun, which state its size and format.
     if matches!(proof_result, Err(ProofError::Timeout)) && proof.has_begun() {
         proof_result = proof.read_until_proven().await;
     }
@@ -94,7 +95,7 @@ async fn call_until_image(
     Err(lost)
 }
 
-/// Blames a missing model of a response on the caller, who chose it.
+/// Reports a model that the account does not offer as unknown, because the caller of a response chose it.
 fn blame_model_on_caller(mut failed_call: FailedCall) -> FailedCall {
     if failed_call.failure.cause == FailureCause::NotOffered {
         failed_call.failure.cause = FailureCause::UnknownModel;
@@ -115,7 +116,7 @@ fn classify_proof_error(error: ProofError) -> FailedCall {
     }
 }
 
-/// Classifies an image that had begun and is not there: it may well be paid for.
+/// Classifies an image that began but broke off or could not be stored. It may have been paid for.
 pub(super) fn classify_spool_error(error: SpooledImageError) -> FailedCall {
     match error {
         SpooledImageError::Broken(broken, usage) => {

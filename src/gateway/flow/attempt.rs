@@ -1,10 +1,11 @@
 //! The attempt loop: the only place that decides on another attempt.
 //!
 //! A generation is paid for and cannot be taken back, so another attempt depends only on whether an image can already
-//! have been made. Class N goes to another account within the budget, class F once, X and R never. If the caller asked
-//! for it and no image was made, a smaller one follows; after class X only if the caller accepts that both may be paid
-//! for, and still waits. No round begins without time for it. A response that is refused with the injected tool is sent
-//! again as it came.
+//! have been made. The class of the failure ([`FailureClass`](crate::gateway::upstream::FailureClass)) answers that:
+//! after class N other accounts are asked, within the budget; after class F one other account is asked; after X and R
+//! none is. If no image was made and the fallback policy allows it, a round for a smaller image follows; after class X
+//! only if the caller accepts that both images may be paid for, and still waits. No round begins without time for it. A
+//! response that the upstream may have refused because of the injected tool is sent again without that tool.
 
 use std::pin::{Pin, pin};
 
@@ -26,18 +27,19 @@ use crate::gateway::relay::{AnswerUsage, ProvenAnswer};
 use crate::gateway::rules::{Job, ResponseJob, TaskRef};
 use crate::gateway::upstream::AttemptFailure;
 
-/// An attempt that gave an image, and its slot. If several calls gave one image each, no slot is held any more.
+/// An answer with an image, and the facts about how it was made.
 pub(super) struct JobSuccess {
     pub(super) proven: ProvenAnswer,
+    /// The lease of the attempt; `None` if each image had a call of its own, because those calls have ended.
     pub(super) lease: Option<Lease>,
     pub(super) is_simulated: bool,
-    /// The number of calls that gave no image, out of several.
+    /// The number of requested images that were not made; 0 unless each image had a call of its own.
     pub(super) missing_images: u32,
     /// The smaller job that was carried out instead of the original one, if there was a fallback.
     pub(super) fallback_job: Option<Job>,
     /// True if the response was made without the injected tool.
     pub(super) was_tool_removed: bool,
-    /// The tokens that failed calls for a larger image were charged for.
+    /// The tokens that were charged for failed calls and are not part of `proven`.
     pub(super) failed_call_usage: Option<AnswerUsage>,
 }
 
@@ -49,8 +51,8 @@ pub(super) enum JobFailure {
     Abandoned,
 }
 
-/// Asks accounts until one gives an image, and then follows the fallback order. If the image is no longer wanted before
-/// anything was sent, the job ends.
+/// Asks accounts until one gives an image. If none does, follows the fallback order. If the image is no longer wanted
+/// before anything was sent, the job ends.
 pub(super) async fn run(
     context: AttemptContext<'_>,
     original_task: TaskRef<'_>,
@@ -126,7 +128,7 @@ pub(super) struct AttemptRound<'a> {
     pub(super) history: &'a mut AttemptHistory,
     /// The moment at which the last call began.
     pub(super) call_started: Instant,
-    /// Feedback that is held against accounts as soon as another account does better.
+    /// Feedback that applies in full only if another account accepts the same request.
     suspected_feedback: Vec<(LeaseGrant, AccountFeedback)>,
 }
 
@@ -134,7 +136,8 @@ pub(super) struct AttemptRound<'a> {
 pub(super) enum RoundOutcome {
     /// An image has begun.
     ImageBegun { proven: ProvenAnswer, lease: Lease, call: AttemptHandle, simulated: bool },
-    /// This account makes one image for each call, and several are asked for: nothing was sent yet.
+    /// The account of this lease makes one image for each call, and the job asks for several. Nothing was sent to it
+    /// yet.
     OneImagePerCall(Lease),
     /// No further account may be asked.
     NoAccountLeft,
@@ -160,7 +163,8 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Asks accounts in the order of choice, the `kept` one first, until one gives an image or none may be asked.
+    /// Asks accounts in the order of choice, that of `first_lease` first, until one gives an image or none may be
+    /// asked.
     pub(super) async fn run(
         &mut self,
         shared_record: &SharedRecord<'_>,
@@ -295,8 +299,8 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Weakens the suspected feedback, because no account has done better and the request may be the cause. Other
-    /// requests, or a check of the credentials, decide then.
+    /// Weakens the suspected feedback, because no other account has accepted the request, which may itself be the
+    /// cause. Later requests, or a check of the credentials, then decide about the account.
     pub(super) async fn weaken_suspected_feedback(&mut self) {
         let accounts = self.context.gateway.accounts();
         for (granted, lesson) in self.suspected_feedback.drain(..) {

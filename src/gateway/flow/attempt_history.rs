@@ -8,8 +8,9 @@ use super::outcome::{self, StopReason};
 use crate::gateway::relay::{self, AnswerUsage};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
-/// The most calls for one request that gave no image and were not simply refused (ours): clients multiply this by their
-/// own retries. The calls of several images share it; each round of the fallback may add one.
+/// The most calls of one request that may give no image without being refused by a status of class N (ours). Clients
+/// multiply this number by their own retries. The calls of several images share the budget. The first call of a
+/// fallback round is made even if the budget is used up.
 pub(super) const FAILED_CALL_BUDGET: usize = 4;
 
 /// All failures so far, and the reason why no further account was asked.
@@ -30,8 +31,8 @@ impl AttemptHistory {
         self.failures.push(failed_call.failure);
     }
 
-    /// Applies the money rules: class N on another account, class F on one other, X and R never; all of it within the
-    /// budget, of which `budget_spent` calls are used.
+    /// Applies the money rules to the last failure: after class N another account may be asked, after class F one
+    /// other, after X and R none. All attempts must be within the budget, of which `budget_spent` calls are used.
     pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
             None | Some(FailureClass::N) => true,
@@ -46,15 +47,15 @@ impl AttemptHistory {
         self.failures.iter().any(|failure| failure.class == FailureClass::X)
     }
 
-    /// True if the only objections are to the tools of a response, or to an unnamed part of it: the response may be
-    /// accepted without the injected tool. Nothing was made of a request that is refused like this.
+    /// True if a response may be accepted without the injected tool: an upstream has rejected its tools or an unnamed
+    /// part of it, and every other failure was of class N. Nothing was made of a request that is refused like this.
     pub(super) fn blames_tools(&self) -> bool {
         let turned_away =
             self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
         turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
     }
 
-    /// Returns the number of failures that an upstream itself admits.
+    /// Returns the number of failures that the upstream itself has reported (class F).
     pub(super) fn admitted_failures(&self) -> usize {
         self.failures.iter().filter(|failure| failure.class == FailureClass::F).count()
     }
@@ -84,7 +85,8 @@ fn rejects_unnamed_part(failure: &AttemptFailure) -> bool {
         && matches!(failure.status, Some(400 | 422))
 }
 
-/// True if a failure counts against the budget. A refusal with a status costs nothing, so every account may be asked.
+/// True if a failure counts against the budget. A status of class N shows that the call cost nothing, so it does not
+/// count, and every account may be asked.
 pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
     failure.class != FailureClass::N || failure.status.is_none()
 }

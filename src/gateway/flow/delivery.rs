@@ -33,7 +33,8 @@ enum DeliveryComparison {
     Unknown,
 }
 
-/// The images that a task asks for, as far as it says so.
+/// The properties of the images that are expected: those of the task, or of its fallback. `None` stands for a property
+/// that the request leaves open.
 #[derive(Default)]
 struct RequestedImages<'a> {
     size_and_format: Option<(SizeRequest, Format)>,
@@ -48,16 +49,16 @@ struct ClosingContext {
     gateway: Arc<Gateway>,
     /// The number of images that were requested.
     requested_count: usize,
-    /// The model that was to make them, and their quality, as far as the request names them.
+    /// The requested model and quality, if the request names them.
     model: Option<String>,
     quality: Option<String>,
-    /// The tokens that failed calls for a larger image were charged for.
+    /// The tokens that were charged for failed calls.
     failed_call_usage: Option<AnswerUsage>,
     /// True if the caller got an error because the image is not the requested one.
     is_refused: bool,
     /// The span of the request in the log.
     span: tracing::Span,
-    /// The job for which a broken answer is remembered.
+    /// The job itself, because an answer that breaks off is remembered for its retries.
     job_context: Arc<JobContext>,
 }
 
@@ -65,21 +66,22 @@ struct ClosingContext {
 ///
 /// # Errors
 ///
-/// Returns the error to which the money rules reduce the failed attempts.
+/// Returns the error that the money rules select from the failed attempts, or [`Error::InProgress`] if the answer
+/// deadline has passed.
 pub(super) async fn run_image_job(
     gateway: &Arc<Gateway>,
     caller: Caller,
     options: RequestOptions,
     job: Job,
 ) -> Result<GatewayAnswer, Error> {
-    // An idempotency key alone decides which requests are the same, so the turn does not count then.
+    // With an idempotency key, the key alone identifies a repeated request, and the agent's turn is ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 
-/// Makes the attempts of a job whose intent is recorded, and returns its answer as soon as an image has begun, or a
-/// response without one. The record is closed when the answer ends.
+/// Makes the attempts of a job whose intent is recorded. Returns the answer as soon as its image has begun, or, for a
+/// response without images, as soon as the response is proven. The record is closed when the answer ends.
 pub(super) async fn deliver(
     context: &Arc<JobContext>,
     mut record: OpenRecord,
@@ -119,15 +121,16 @@ pub(super) async fn deliver(
     let broken = Error::Upstream(UpstreamFault::Broken).event();
     let body = RelayBody::new(proven, broken, on_end).with_cutoff(context.gateway.cutoff());
     if is_refused {
-        // The caller does not get the rest of the answer, but its tokens were paid for: dropping the body reads them.
+        // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end
+        // after the body is dropped, so that its tokens are recorded.
         drop(body);
         return Err(Error::Upstream(UpstreamFault::Mismatch));
     }
     Ok(GatewayAnswer::from_upstream(context.task.is_stream(), headers, body))
 }
 
-/// Makes the attempts. A response is screened like a prompt if it may contain images; the operator's filter is not meant
-/// for other conversations.
+/// Screens the prompt, and makes the attempts. The operator's prompt filter also applies to a response with an image
+/// tool, but not to other conversations.
 async fn run_attempts(
     context: &JobContext,
     record: &mut OpenRecord,
@@ -200,7 +203,8 @@ pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
     }
 }
 
-/// Records the outcome durably before the caller's last byte. The slot is released first, because the upstream is done.
+/// Records the outcome durably before the caller gets the last byte. The slot is released first, because the upstream
+/// is done.
 fn close_delivery(
     mut record: OpenRecord,
     lease: Option<Lease>,
@@ -214,7 +218,7 @@ fn close_delivery(
         if let Some(lease) = lease {
             gateway.accounts().apply_feedback(&lease, feedback_for_outcome(relay_outcome)).await;
         }
-        // If no image was made, the model of the image tool did nothing.
+        // If no image was made, the record names no image model.
         let model = summary.image_model.or(model).filter(|_| !summary.delivered.is_empty());
         record.set_models(model, summary.host_model);
         let count = summary.delivered.len();
@@ -260,13 +264,14 @@ fn close_delivery(
 const fn feedback_for_outcome(relay_outcome: RelayOutcome) -> AccountFeedback {
     match relay_outcome {
         RelayOutcome::Complete => AccountFeedback::Success,
-        // The upstream itself has ended the answer because it refuses the content or because the conversation is too
-        // long. An image that was lost on our disk, a caller and our own end are not failures of the account either.
+        // None of these is a failure of the account: the caller left or was too slow, the gateway stopped, a spooled
+        // image could not be read back, or the upstream ended the answer itself because it refuses the content or
+        // because the conversation is too long.
         RelayOutcome::CallerLeft
         | RelayOutcome::Broken(
             RelayError::Cutoff | RelayError::UpstreamFailed | RelayError::SpoolUnreadable | RelayError::CallerTooSlow,
         ) => AccountFeedback::Neutral,
-        // A long answer may end here only because of its length.
+        // A long answer can reach the time limit although the account has not failed.
         RelayOutcome::Broken(RelayError::Timeout) => AccountFeedback::Doubtful,
         RelayOutcome::Broken(_) => AccountFeedback::Failed,
     }
@@ -303,7 +308,8 @@ impl<'a> RequestedImages<'a> {
                     count: usize::try_from(job.count()).unwrap_or(1),
                 }
             }
-            // The answer names the model that made the images, and the host model chooses their number.
+            // The model and the count stay open: the answer names the image model, and the host model chooses the
+            // number.
             SharedTask::Response(job) => {
                 job.image_tool().filter(|_| !success.was_tool_removed).map_or_else(Self::default, |tool| Self {
                     size_and_format: Some((tool.size, tool.format)),

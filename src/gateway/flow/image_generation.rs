@@ -1,4 +1,4 @@
-//! The operation for generations, from the body of the request to the body of the answer.
+//! Handles a generation: checks the request body and runs the job.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::gateway::keys::Caller;
 ///
 /// # Errors
 ///
-/// Returns the broken rule before anything is spent, later the error to which the money rules reduce the failures.
+/// Returns an error if the request breaks a rule; nothing is spent then. Otherwise returns the error that the money
+/// rules select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
 pub(crate) async fn create_image(
     gateway: &Arc<Gateway>,
     caller: Caller,

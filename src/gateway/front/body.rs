@@ -1,4 +1,4 @@
-//! Bodies that are read only for an authenticated `Caller` or `Actor`, under a limit and a deadline.
+//! Request bodies. They are read only for an authenticated `Caller` or `Actor`, under a size limit and a deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,14 +32,14 @@ use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// The size that any compressed body may unpack to (ours): as much as the window of a decoder holds anyway.
+/// The size that any compressed body may unpack to (ours): the window of a decoder may hold as much anyway.
 const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
 /// Above that size, a body may unpack to at most this multiple of its compressed size (ours). Otherwise a few
-/// kilobytes, sent many times at once, fill the disk. Long conversations that repeat themselves shrink to a thirtieth,
-/// images hardly.
+/// kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below: compression reduces long,
+/// repetitive conversations to a thirtieth of their size, and images hardly at all.
 const EXPANSION_RATIO_MAX: u64 = 200;
 
-/// The proof of authentication, without which no body is read.
+/// The authenticated party for which a body is read.
 pub(crate) trait AuthPrincipal {
     /// The API key that the bytes count for, if there is one.
     fn key(&self) -> Option<&str>;
@@ -57,7 +57,7 @@ impl AuthPrincipal for Actor {
     }
 }
 
-/// An unread JSON body. It is described as a `T`.
+/// An unread JSON body. The API description gives it the schema of `T`.
 pub(crate) struct JsonBody<T> {
     request: hyper::Request<Body>,
     unread: UnreadBody,
@@ -65,7 +65,7 @@ pub(crate) struct JsonBody<T> {
     described: PhantomData<fn() -> T>,
 }
 
-/// A body on its way: unpacked, counted, and held to a minimum rate.
+/// A request body while it is read: unpacked, counted, and held to a minimum rate.
 pub(super) struct IncomingBody {
     body: Body,
     decoder: Option<BodyDecoder>,
@@ -83,7 +83,7 @@ pub(super) struct IncomingBody {
 // === impl JsonBody ===
 
 impl<T> JsonBody<T> {
-    /// The place that an unread body returns to.
+    /// Returns the handle that gets the rest of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
@@ -93,7 +93,8 @@ impl<T> JsonBody<T> {
     /// # Errors
     ///
     /// Returns 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the
-    /// body does not arrive completely, 429 or 503 if bodies that are still arriving hold all the memory that they may.
+    /// body does not arrive completely, and 429 or 503 if the memory for arriving bodies is used up, for this API key
+    /// or for all.
     pub(crate) async fn read(self, principal: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
         let mut incoming = self.into_incoming()?;
         let (mut body, mut memory) = (BytesMut::new(), spool.owned_by(principal.key()).memory());
@@ -243,7 +244,7 @@ impl IncomingBody {
         }
     }
 
-    /// Ready when the alarm fires: an error if the body is late, and `Ok` if it has gained more time meanwhile.
+    /// Ready when the timer fires: an error if the deadline has passed, and `Ok` if received bytes have extended it.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         ready!(self.timer.as_mut().poll(cx));
         if self.deadline <= Instant::now() {
@@ -256,9 +257,9 @@ impl IncomingBody {
     fn count_received(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
-        // Each byte gains its share of a second. Time in which no reader asked for bytes does not count against the
-        // sender, and a sender cannot gain more than one window ahead: a body that began quickly must not stall for
-        // hours.
+        // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader asked
+        // for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
+        // quickly cannot stall for hours.
         let gained_time = Duration::from_nanos(length.saturating_mul(1_000_000_000) / MIN_BYTES_PER_SECOND);
         self.deadline = (self.deadline.max(now) + gained_time).min(now + RATE_WINDOW);
         if self.received > self.most { Err(too_large(self.most)) } else { Ok(data) }

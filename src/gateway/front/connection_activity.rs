@@ -24,11 +24,13 @@ const PARTIAL_HEAD: u8 = 1 << 5;
 const HAD_REQUEST: u8 = 1 << 6;
 const STATE_BITS: u32 = 3;
 
-/// The time after which a head that was sent with the connection's first packet has arrived (ours).
+/// The time that a new connection has for the head of its request before it counts as silent (ours). A head that is
+/// sent together with the connection arrives within it.
 const NEW_CONNECTION_MILLIS: u64 = 100;
 /// The time without a byte after which an upload has stalled (ours).
 const STALLED_UPLOAD_MILLIS: u64 = 1_000;
-/// The time after which a peer that takes no byte loses an answer that was handed over to the connection (ours).
+/// The time without a byte taken after which a connection may be closed for a new one, although its answer is not
+/// completely sent (ours).
 const UNREAD_RESPONSE_MILLIS: u64 = 5_000;
 
 /// The state of a connection.
@@ -49,17 +51,18 @@ pub(super) enum ConnectionState {
 /// The order in which connections are closed when there are too many; the first variants are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionRank {
-    /// The connection had its time and sent no request.
+    /// The head of a request has not arrived within [`NEW_CONNECTION_MILLIS`].
     Silent,
     /// The connection waits for another request.
     Idle,
-    /// The connection sends no more of the body that it announced.
+    /// No byte of a request's body has arrived for [`STALLED_UPLOAD_MILLIS`].
     StalledUpload,
-    /// The connection is new.
+    /// The head of a request may still arrive within [`NEW_CONNECTION_MILLIS`].
     NewConnection,
     /// The connection sends a body.
     ActiveUpload,
-    /// The peer reads nothing of its last answer, which was handed over.
+    /// The peer has taken no byte of its answer for [`UNREAD_RESPONSE_MILLIS`]; the gateway has already produced all of
+    /// it.
     UnreadResponse,
 }
 
@@ -69,7 +72,7 @@ pub(super) struct ConnectionDeadlines {
     /// The time until the head of a request is complete; for the first request it runs from the start of the
     /// connection.
     pub(super) head: Duration,
-    /// The time without a request.
+    /// The time between the end of an answer and the first byte of the next request.
     pub(super) idle: Duration,
     /// The time during which the peer takes no byte of the data to be written.
     pub(super) write: Duration,
@@ -83,13 +86,13 @@ pub(super) enum PassedDeadline {
     Write,
 }
 
-/// The flags and the state of one connection. Times are milliseconds since a moment before its start.
+/// The flags and the state of one connection. Times are milliseconds, as `ConnectionTable::now` returns them.
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     flags: AtomicU8,
     /// The time since which the state holds, with the state in the lowest bits.
     state: AtomicU64,
-    /// The time since which writes take nothing; 0 if the last write took something.
+    /// The time since which the socket has taken no byte; 0 if the last write was taken.
     blocked_since: AtomicU64,
 }
 
@@ -156,7 +159,7 @@ impl ConnectionActivity {
         self.clear(PARTIAL_HEAD);
     }
 
-    /// Records that the answer is handed over.
+    /// Records that all of the answer has been handed over to the connection.
     pub(super) fn record_request_end(&self) {
         self.clear(IN_REQUEST);
     }

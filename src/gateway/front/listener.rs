@@ -19,9 +19,9 @@ const BACKLOG: i32 = 4096;
 /// stalled, and an answer that was cut off would be sent for minutes.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 128 * 1024;
-/// The seconds for which the kernel holds back a connection that has sent nothing (ours). A connection is then accepted
-/// together with its request, so it cannot be closed for a newer one before its request arrives; and a connection that
-/// never sends anything uses no descriptor for this time. The unit of the option is a second.
+/// The number of seconds for which the kernel holds back a connection that has sent nothing (ours). A connection is
+/// then accepted together with its request, so it cannot be closed for a newer one before its request arrives; and a
+/// connection that never sends anything uses no descriptor for this time. The unit of the option is a second.
 #[cfg(target_os = "linux")]
 const DEFER_SECONDS: libc::c_int = 1;
 /// The maximum number of descriptors that is requested (ours).

@@ -17,7 +17,7 @@ use crate::gateway::telemetry::Metrics;
 /// The longest time that the end of an answer waits for its record (ours).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The end of a job. It has no value for a running job.
+/// The outcome of a job that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobOutcome {
     state: JobState,
@@ -52,7 +52,7 @@ impl JobOutcome {
         Self::new(JobState::Interrupted, error_code)
     }
 
-    /// Adds the reason: a word of the gateway, and words of the upstream that are safe to show.
+    /// Adds the reason: a fixed word of the gateway, and the upstream's message as far as it is safe to show.
     pub(crate) fn with_reason(self, reason: &'static str, detail: Option<String>) -> Self {
         Self { error_reason: Some(reason), error_detail: detail.map(Record::truncate_text), ..self }
     }
@@ -73,9 +73,9 @@ pub(crate) struct AttemptHandle(usize);
 #[must_use = "dropping it closes the record as interrupted"]
 pub(crate) struct OpenRecord(Option<Box<OpenRecordState>>);
 
-/// A record with everything that is needed to close it. It is boxed because it travels inside the body of the answer.
+/// A record with everything that is needed to close it. It is boxed because the body of the answer holds it.
 ///
-/// By itself it is an intent, and dropping it has no effect; only an [`OpenRecord`] must have an outcome.
+/// Outside an [`OpenRecord`] it is only an intent: dropping it writes no outcome.
 #[derive(Debug)]
 pub(super) struct OpenRecordState {
     pub(super) record: Record,
@@ -97,8 +97,7 @@ impl OpenRecordState {
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        // A caller that stopped waiting for the intent has sent nothing, so the job counts as cancelled until it
-        // begins.
+        // If the caller leaves before the job has started, nothing was sent upstream: the job counts as cancelled.
         let drop_outcome = JobOutcome::cancelled();
         Self {
             intended_account: record.account.clone(),
@@ -174,7 +173,7 @@ impl OpenRecord {
     }
 
     /// Makes the begun calls durable, so that the record of a killed process names the accounts that it has called.
-    /// Returns `None` if the intent already names the only account.
+    /// Returns `None` if the intent already names the only account that was called.
     pub(crate) fn persist_attempts(&self) -> Option<CommitFuture> {
         let entry = self.0.as_deref()?;
         if entry.record.attempts.len() < 2 && entry.record.account == entry.intended_account {
@@ -194,7 +193,7 @@ impl OpenRecord {
         });
     }
 
-    /// Notes how a call has ended. Without a class, it gave an image. If the call has already ended, the new values
+    /// Notes how a call has ended; no class means that it gave an image. If the call has already ended, the new values
     /// replace the old ones.
     pub(crate) fn end_attempt(&mut self, call: AttemptHandle, class: Option<AttemptClass>, status: Option<u16>) {
         self.edit(|entry| {
@@ -290,9 +289,10 @@ impl Drop for OpenRecord {
     }
 }
 
-/// Resolves when the outcome is durable. It is a plain value, so that a response body can hold and poll it.
+/// Resolves when a write to the record is durable. It has a type of its own, so that a response body can hold and poll
+/// it.
 #[derive(Debug)]
-#[must_use = "the caller's last byte may only follow when it has resolved"]
+#[must_use = "the caller may get the last byte only after it has resolved"]
 pub(crate) struct CommitFuture(oneshot::Receiver<Result<(), LedgerError>>);
 
 impl CommitFuture {
@@ -315,7 +315,7 @@ impl Future for CommitFuture {
     }
 }
 
-/// One record that is not settled yet; `Ledger::drain` waits until there is none.
+/// Counts one record that has no durable outcome yet. `Ledger::drain` waits until the count is 0.
 #[derive(Debug)]
 pub(super) struct UnsettledGuard(watch::Sender<usize>);
 

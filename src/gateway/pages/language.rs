@@ -1,7 +1,7 @@
-//! The languages of the pages, and every text in each of them.
+//! The languages of the pages, and their texts.
 //!
-//! The catalogues are data: `texts/en.json` and `texts/zh.json`, with the same keys and the same `{places}`; the tests
-//! compare them with each other and with the keys in use.
+//! The catalogues are data: `texts/en.json` and `texts/zh.json`, with the same keys and the same `{placeholders}`. The
+//! tests compare them with each other and with the keys in use.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -25,8 +25,8 @@ type TextCatalogue = HashMap<String, String>;
 static EN: LazyLock<TextCatalogue> = LazyLock::new(|| parse_catalogue(include_str!("texts/en.json")));
 static ZH: LazyLock<TextCatalogue> = LazyLock::new(|| parse_catalogue(include_str!("texts/zh.json")));
 
-/// Reads a catalogue. If it cannot be read it is empty, and every text is then its key; the tests check that it can be
-/// read.
+/// Reads a catalogue. If it cannot be read, it is empty, and every key stands for itself as the text; the tests check
+/// that it can be read.
 fn parse_catalogue(json: &str) -> TextCatalogue {
     serde_json::from_str(json).unwrap_or_default()
 }
@@ -37,7 +37,7 @@ impl Language {
     /// All languages, in the order in which they are offered.
     pub(super) const ALL: [Self; 2] = [Self::En, Self::Zh];
 
-    /// The language of a request: the chosen one, else the first of those that the browser accepts, else English.
+    /// The language of a request: the chosen one, else the one that the browser prefers, else English.
     pub(super) fn choose(chosen: Option<&str>, accepted: &str) -> Self {
         chosen.and_then(Self::from_code).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
     }
@@ -89,7 +89,7 @@ impl Language {
 // === impl PageTexts ===
 
 impl PageTexts {
-    /// The text of a key.
+    /// The text of a key; the key itself if it has no text.
     pub(super) fn get<'k>(self, key: &'k str) -> &'k str
     where
         'static: 'k,
@@ -101,12 +101,12 @@ impl PageTexts {
         catalogue.get(key).map_or(key, String::as_str)
     }
 
-    /// The text of a key with a value in its one place.
+    /// The text of a key, with a value in the place of its one placeholder.
     pub(super) fn get_with(self, key: &str, placeholder: &str, value: impl Display) -> String {
         self.get(key).replace(&format!("{{{placeholder}}}"), &value.to_string())
     }
 
-    /// The text of a key for a number: `key.one` or `key.other`, with the number in the place `{n}`.
+    /// The text of a key for a number: that of `key.one` or `key.other`, with the number in the place of `{n}`.
     pub(super) fn count(self, key: &str, number: i64) -> String {
         let form = if number == 1 { "one" } else { "other" };
         self.get_with(&format!("{key}.{form}"), "n", super::format::with_thousands_separators(number))

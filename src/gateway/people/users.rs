@@ -1,4 +1,4 @@
-//! Users: they are found, invited and changed here.
+//! Finds, invites and changes users.
 
 use super::links::{INVITATION_LIFETIME, RESET_LINK_LIFETIME};
 use super::{Actor, IdentityError, IdentityService, IssuedLink};
@@ -11,7 +11,7 @@ use crate::gateway::store::{
 /// The prefix of the ids of users. A name with this prefix could be mistaken for an id.
 const USER_ID_PREFIX: &str = "usr_";
 
-/// The number of admins that are read to find two who can sign in.
+/// The most admins that are read to find out if exactly one of them can sign in.
 const MOST_ADMINS: u32 = 1000;
 
 // === impl IdentityService ===
@@ -21,8 +21,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::NameTaken`] for a name that is already used; [`IdentityError::InvalidField`] for a name that cannot be
-    /// used, or a group that does not exist.
+    /// Returns [`IdentityError::NameTaken`] for a name that is already used, and [`IdentityError::InvalidField`] for a
+    /// name that cannot be used or a group that does not exist.
     pub(crate) async fn invite(
         &self,
         audit: &AuditContext,
@@ -44,7 +44,8 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is no such user; [`IdentityError::InvalidField`] if the user is disabled.
+    /// Returns [`IdentityError::Unknown`] if there is no such user, and [`IdentityError::InvalidField`] if the user is
+    /// disabled.
     pub(crate) async fn make_reset_link(
         &self,
         audit: &AuditContext,
@@ -71,16 +72,16 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is none.
+    /// Returns [`IdentityError::Unknown`] if there is none.
     pub(crate) async fn find_user(&self, handle: &str) -> Result<UserRow, IdentityError> {
         self.store.find_user(handle).await?.ok_or(IdentityError::Unknown)
     }
 
-    /// Like [`Self::find_user`], as far as this actor may see users: a member sees only itself.
+    /// Returns the user with this id or name, if this actor may see it: a member sees only itself.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Unknown`] if there is none, or if the actor may not see the user.
+    /// Returns [`IdentityError::Unknown`] if there is none, or if the actor may not see the user.
     pub(crate) async fn find_visible_user(&self, actor: &Actor, handle: &str) -> Result<UserRow, IdentityError> {
         let user = self.find_user(handle).await?;
         if actor.owner().is_none_or(|owner| *owner == user.id) { Ok(user) } else { Err(IdentityError::Unknown) }
@@ -91,9 +92,9 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::InvalidField`] for a name that cannot be used.
+    /// Returns [`IdentityError::InvalidField`] for a name that cannot be used.
     pub(crate) async fn find_or_create_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, IdentityError> {
-        // A user whose name was stored before the rules for names can still be found.
+        // A name that is older than the rules for names is not checked, so that its user can still be found.
         match self.store.find_user(name).await?.filter(|user| user.name == name) {
             Some(user) => Ok(user),
             None => Ok(self.store.ensure_user(audit, &check_name(name)?).await?),
@@ -104,7 +105,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// [`IdentityError::LastAdmin`] if no admin would be left; then nothing has changed.
+    /// Returns [`IdentityError::LastAdmin`] if no admin would be left; nothing is changed then.
     pub(crate) async fn change_user(
         &self,
         audit: &AuditContext,
@@ -118,7 +119,7 @@ impl IdentityService {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::change_user`].
+    /// Returns the errors of [`Self::change_user`].
     pub(crate) async fn apply_user_changes(
         &self,
         audit: &AuditContext,
@@ -128,11 +129,12 @@ impl IdentityService {
         Ok(self.apply_user_changes_with_keys(audit, handle, changes).await?.0)
     }
 
-    /// Like [`Self::apply_user_changes`], and also returns the keys that were disabled because the user left their group.
+    /// Like [`Self::apply_user_changes`], and also returns the keys that were disabled because the user left their
+    /// group.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::change_user`].
+    /// Returns the errors of [`Self::change_user`].
     pub(crate) async fn apply_user_changes_with_keys(
         &self,
         audit: &AuditContext,
@@ -142,12 +144,12 @@ impl IdentityService {
         change_result(self.store.change_user(audit, handle, changes).await?)
     }
 
-    /// Returns the owner of a key for which a command names none: the owner of unowned keys before there is an admin,
-    /// and afterwards the only admin who can sign in.
+    /// Returns the owner of a key for which a command names none. Before the gateway is set up, this is the user
+    /// [`UserRow::nobody`]; afterwards it is the only admin who can sign in.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::InvalidField`] unless exactly one admin can sign in.
+    /// Returns [`IdentityError::InvalidField`] if the gateway is set up and not exactly one admin can sign in.
     pub(crate) async fn default_owner(&self) -> Result<UserRow, IdentityError> {
         if !self.store.is_set_up().await? {
             return Ok(UserRow::nobody());

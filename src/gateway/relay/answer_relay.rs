@@ -15,15 +15,15 @@ use crate::image::ImageProperties;
 /// An answer between the upstream and the caller.
 #[derive(Debug)]
 pub(super) enum AnswerRelay {
-    /// Images, as the image endpoints answer.
+    /// An answer of the image endpoints, written anew around its images.
     Images(Box<ImageRelay>),
     /// A response, byte for byte as the upstream sends it.
     Response(Box<ResponsePassthrough>),
-    /// Images that are all complete.
+    /// One answer with the images of several calls, all of them complete.
     Combined(Box<CombinedAnswer>),
 }
 
-/// Calls the same function of an answer that is still coming; for a combined answer the result is known.
+/// Calls the method of this name on an answer that is still arriving. For a combined answer, the result is `$combined`.
 macro_rules! either {
     ($relay:expr, $name:ident($($argument:expr),*), $combined:expr) => {
         match $relay {
@@ -50,7 +50,7 @@ impl AnswerRelay {
         either!(self, poll_read(cx), Poll::Ready(Ok(None)))
     }
 
-    /// Moves the deadlines of the upstream by the time that the caller was away.
+    /// Moves the deadlines of the upstream by the time during which the caller did not read.
     pub(super) fn extend_deadlines(&mut self, by: Duration) {
         match self {
             Self::Images(relay) => relay.upstream.extend_deadline(by),
@@ -68,7 +68,7 @@ impl AnswerRelay {
         }
     }
 
-    /// True if the answer has really begun.
+    /// True if the answer is proven: an image has begun, or a response has begun that cannot be refused any more.
     pub(super) fn is_proven(&self) -> bool {
         either!(self, is_proven(), true)
     }
@@ -78,7 +78,7 @@ impl AnswerRelay {
         either!(self, is_complete(), true)
     }
 
-    /// Returns the properties of the first image, and true if more bytes could still show them.
+    /// Returns the properties of the first image, if they are known, and true if further bytes may still state them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         match self {
             Self::Images(relay) => relay.first_image(),
@@ -87,7 +87,8 @@ impl AnswerRelay {
         }
     }
 
-    /// Returns the bytes that go out if the answer breaks off: events, or nothing, so that the transfer itself breaks.
+    /// Returns the error event that is sent if the answer breaks off. `None` if the caller gets no events: the transfer
+    /// itself then breaks off.
     pub(super) fn finish_with_error(&mut self, error: &str) -> Option<Bytes> {
         either!(self, finish_with_error(error), None)
     }
@@ -97,7 +98,7 @@ impl AnswerRelay {
         either!(self, heartbeat(), None)
     }
 
-    /// True if the bytes before an image are held in memory, so that they must be few.
+    /// True if the bytes before the proof are held in memory, so that their number must be limited.
     pub(super) const fn is_buffered_before_proof(&self) -> bool {
         match self {
             Self::Images(relay) => relay.is_buffered_before_proof(),
@@ -113,7 +114,7 @@ impl AnswerRelay {
         }
     }
 
-    /// True for an answer of images, which is over soon.
+    /// True for an answer of images. Unlike a response, it ends soon, so it can be read to its end without a caller.
     pub(super) const fn is_image_answer(&self) -> bool {
         !matches!(self, Self::Response(_))
     }
@@ -123,7 +124,7 @@ impl AnswerRelay {
         either!(self, is_streaming(), false)
     }
 
-    /// Returns the content of a complete answer that never began.
+    /// Returns the content of a complete answer in which no image was found.
     pub(super) fn without_image(&self) -> Option<AnswerWithoutImage> {
         either!(self, without_image(), None)
     }

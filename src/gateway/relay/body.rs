@@ -1,4 +1,4 @@
-//! The caller's body, which drives the upstream's from the caller's own connection.
+//! The body of the answer to the caller. The upstream's body is read when the caller's connection polls this one.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use crate::tables::HEARTBEAT_SECONDS;
 pub(crate) enum RelayOutcome {
     /// The answer is complete, and the caller was there to the end.
     Complete,
-    /// The caller had left.
+    /// The caller left before the end.
     CallerLeft,
     /// The answer broke off.
     Broken(RelayError),
@@ -37,12 +37,13 @@ pub(crate) type EndCallback = Box<dyn FnOnce(RelayOutcome, AnswerSummary) -> Clo
 /// The body of the answer to the caller.
 ///
 /// If the caller of a plain answer leaves, the upstream's answer is still read to its end: it is paid for, and it is
-/// recorded. If the caller of events leaves, the upstream's work is cancelled.
+/// recorded. If the caller of a stream leaves, the connection to the upstream is closed. Only an image stream whose
+/// caller was too slow is read to its end.
 pub(crate) struct RelayBody {
     state: RelayBodyState,
     queue: VecDeque<Bytes>,
     on_end: Option<EndCallback>,
-    /// The error as an event, in the words of the contract.
+    /// The data of the error event that a stream gets if the answer breaks off.
     error: String,
     heartbeat: Pin<Box<Sleep>>,
     /// Resolves when the answer must end because the process stops.
@@ -92,8 +93,8 @@ impl RelayBody {
         self.state = RelayBodyState::Closing(closing, last);
     }
 
-    /// Notes that the caller asks for more, and gives the upstream the time that it was away. Returns whether the
-    /// caller is fast enough.
+    /// Notes that the caller asks for more, and extends the deadlines of the upstream by the time during which the
+    /// caller did not read. Returns true if the caller is fast enough.
     fn note_caller_return(&mut self) -> bool {
         let (away, enough) = self.pace.record_return(Instant::now());
         if let RelayBodyState::Relaying(relay) = &mut self.state {
@@ -125,7 +126,7 @@ impl RelayBody {
         }
     }
 
-    /// Polls the upstream once. Ready if there is something new to handle here.
+    /// Polls the upstream once. Ready if the queue or the state may have changed.
     fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let RelayBodyState::Relaying(relay) = &mut self.state else { return Poll::Ready(()) };
         if self.cutoff.as_mut().is_some_and(|cutoff| cutoff.as_mut().poll(cx).is_ready()) {

@@ -1,8 +1,9 @@
-//! Reads a response that was requested for one image: extracts the image, and judges the members around it.
+//! Reads a response that was requested for one image: extracts the image, and evaluates the members around it.
 //!
-//! The response comes as events or whole, and goes to the same [`AnswerSink`] as answers of the image endpoints. It has
-//! the image twice, in the event of its item and in the response at the end: the first counts, the copy is skipped. The
-//! tokens come last, so the end of an image waits for them; a complete image counts even if the rest breaks.
+//! The response comes as events or as one JSON object, and goes to the same [`AnswerSink`] as an answer of the image
+//! endpoints. As events it contains the image twice, in the event of its item and in the response at the end: the first
+//! one is used, the copy is skipped. The token counts come last, so the end of the image is reported only after them.
+//! An image that is complete counts even if the rest of the answer breaks off.
 
 mod content;
 
@@ -21,7 +22,7 @@ use super::upstream_body::UpstreamActivity;
 pub(super) struct ImageToolResponse {
     input: ImageToolInput,
     content: ImageToolContent,
-    /// True if anything but comments has come since the last query.
+    /// True if anything but comments has come since the last call of `take_progress`.
     progressed: bool,
 }
 
@@ -38,7 +39,7 @@ enum ImageToolInput {
 enum ImageToolDataKind {
     None,
     Object,
-    /// Another value, such as the end mark of other APIs.
+    /// Another value, such as the `[DONE]` at the end of other APIs' streams.
     Other,
 }
 
@@ -69,7 +70,7 @@ impl ImageToolResponse {
         }
     }
 
-    /// Ends the answer: a complete image counts.
+    /// Ends the answer. An image that is complete counts, even if the answer is not.
     pub(super) fn finish_image(&mut self, sink: &mut impl AnswerSink) {
         self.content.finish_image(sink);
     }
@@ -93,7 +94,7 @@ impl ImageToolResponse {
         std::mem::take(&mut self.progressed)
     }
 
-    /// Returns all tokens of the call, those of the text model too.
+    /// Returns all tokens of the call, including those of the text model.
     pub(super) fn usage(&self) -> Option<AnswerUsage> {
         self.content.usage()
     }

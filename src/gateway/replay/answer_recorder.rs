@@ -12,7 +12,8 @@ use super::disk_budget::{EvictableStorage, reserve, run_with_timeout};
 use super::sealed_file::SealedFile;
 use super::stored_answer::{StoredAnswer, StoredAnswerEnd};
 
-/// Writes one stored answer. If it is dropped without an end, the answer has broken off.
+/// Writes one stored answer. If it is dropped before [`AnswerRecorder::mark_complete`], the answer counts as broken
+/// off.
 pub(super) struct AnswerRecorder {
     answer: Arc<StoredAnswer>,
     output: Option<RecorderFile>,
@@ -71,7 +72,8 @@ impl AnswerRecorder {
         match output.write_tail(&self.answer).await {
             Ok(()) => true,
             Err(error) => {
-                // The file remains until its last holder drops it: after a kill its name shows that the answer is lost.
+                // The file remains until its last holder drops it. If the process is killed before that, the name of
+                // the file shows the next process that the answer is lost.
                 tracing::warn!(%error, "an answer is not stored: there is no space on disk");
                 self.output = None;
                 false
@@ -79,8 +81,8 @@ impl AnswerRecorder {
         }
     }
 
-    /// Ends the writing after the complete body. Returns the file if it has the complete body, which the operating
-    /// system may still have in memory.
+    /// Writes the last frame after the complete body. Returns the file if it contains the complete body. The operating
+    /// system may not have written all of it to the disk yet.
     pub(super) async fn finish_file(&mut self) -> Option<Arc<SealedFile>> {
         self.write_tail().await;
         self.output.as_ref().map(|sink| Arc::clone(&sink.frames))
@@ -106,7 +108,7 @@ impl Drop for AnswerRecorder {
 // === impl RecorderFile ===
 
 impl RecorderFile {
-    /// Seals and writes on a thread that may block, so that a stalled disk delays no other task.
+    /// Encrypts and writes the frame on a thread that may block, so that a stalled disk delays no other task.
     async fn write_tail(&mut self, answer: &StoredAnswer) -> io::Result<()> {
         let frame = answer.tail();
         if frame.is_empty() {
@@ -114,7 +116,7 @@ impl RecorderFile {
         }
         let (storage, frames, number) = (Arc::clone(&self.storage), Arc::clone(&self.frames), self.next);
         let write = move || {
-            // Making space removes older files, which may block too.
+            // Reserving space may remove older files, which may block too.
             let reserved = reserve(&*storage, frame.len() as u64)?;
             frames.write(number, frame).map(|()| reserved)
         };

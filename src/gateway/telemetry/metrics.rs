@@ -1,8 +1,8 @@
 //! The metrics of the process, in the format of Prometheus.
 //!
 //! This module decides the names, and that every label has few values: no key, user, prompt or caller's model may be a
-//! label. An account is one: operators choose their number, and an account that fails must have a name. The counts of
-//! jobs are taken from their records, so metrics and records cannot contradict each other.
+//! label. The name of an account is a label, because operators decide how many accounts there are, and must see which
+//! account fails. The counts of jobs are taken from their records, so metrics and records cannot contradict each other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -39,8 +39,8 @@ pub(crate) struct Metrics {
     body_bytes: Gauge,
     spool_bytes: Gauge,
     refused_for_space: Counter,
-    /// Held from setting the current values until they are written: two concurrent readers would clear each other's
-    /// lines.
+    /// Held from setting the current values until they are rendered. Otherwise two concurrent calls of `render` would
+    /// clear each other's values.
     render_lock: Mutex<()>,
 }
 
@@ -225,7 +225,7 @@ impl Metrics {
         self.unsettled.set(to_gauge_value(snapshot.unsettled));
         self.body_bytes.set(i64::try_from(snapshot.body_bytes).unwrap_or(i64::MAX));
         self.spool_bytes.set(i64::try_from(snapshot.spool_bytes).unwrap_or(i64::MAX));
-        // The lock is held, so no refusal is counted twice.
+        // `render_lock` is held, so no refusal is counted twice.
         self.refused_for_space.inc_by(snapshot.refused_for_space.saturating_sub(self.refused_for_space.get()));
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
@@ -270,8 +270,8 @@ fn to_gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Returns the class of a size. There are many sizes; for time and cost only the two classes of the operating rules
-/// matter.
+/// Returns the class of a size. There are many sizes, but for time and cost only two classes matter: large sizes and
+/// all others.
 fn size_class(size: Option<&str>) -> StaticLabel {
     match size.map(str::parse::<Size>) {
         Some(Ok(size)) if size.is_large() => StaticLabel("large"),

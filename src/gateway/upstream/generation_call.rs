@@ -1,4 +1,5 @@
-//! Makes one call that creates an image or a response, for every protocol, and classifies its head or the lack of one.
+//! Makes one call that creates an image or a response, for every protocol, and classifies an error status or a missing
+//! response.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Send
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 
 /// The limits for reading an error's body: an error is classified even if its body never ends.
-#[expect(clippy::cast_possible_truncation, reason = "64 KiB")]
+#[expect(clippy::cast_possible_truncation, reason = "the value is 64 KiB")]
 const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
 /// The most characters of an upstream's id that are kept; known ids are shorter.
 const REQUEST_ID_MAX: usize = 128;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// Makes the call. `blame` states which errors can be the caller's.
+/// Makes the call. `fault_scope` states which errors can be the caller's.
 pub(super) async fn send_request(
     transport: &Transport,
     request: Result<Request<RequestBody>, http::Error>,
@@ -50,8 +51,8 @@ pub(super) async fn send_request(
     Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id })
 }
 
-/// Returns the upstream's id of a call, which its support can look up. Characters that no id has are left out, because
-/// a header can have any value.
+/// Returns the upstream's id of a call, by which the support of the upstream can find it. Characters that no id has are
+/// left out, because a header can have any value.
 fn request_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("x-request-id")?.to_str().ok()?;
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
@@ -69,7 +70,7 @@ fn classify_send_error(error: &SendError) -> AttemptFailure {
     }
 }
 
-/// Classifies an answer whose status is no success.
+/// Classifies an answer whose status is not 200.
 async fn classify_error_response(response: Response<ResponseBody>, fault_scope: CallerFaultScope) -> AttemptFailure {
     let (head, body) = response.into_parts();
     let body = read_error_body(body).await;

@@ -1,7 +1,7 @@
 //! The simulator as an upstream: it sends the same JSON and the same events as a real one, image by image.
 //!
-//! Drawing needs a processor, so it happens on blocking threads, at most as many at once as there are processors. A
-//! waiting request costs no memory.
+//! Drawing keeps a processor busy, so it runs on blocking threads, at most as many at once as there are processors. A
+//! request that waits to be drawn holds no pixels.
 
 mod drawing_task;
 mod response;
@@ -31,7 +31,7 @@ pub(super) struct SimulatedUpstream {
     drawing_slots: Arc<Semaphore>,
 }
 
-/// The images of a job as they are drawn, in the JSON of the images protocol.
+/// The images of a job as they are drawn, in the JSON or the events of the images protocol.
 #[derive(Debug)]
 pub(crate) struct SimulatedBody {
     job: SimulatorJob,
@@ -49,7 +49,7 @@ struct ImageSpec {
     partial: Option<u32>,
 }
 
-/// The image to draw, with a value for everything that the request left open.
+/// The images to draw, with a value for everything that the request leaves open.
 #[derive(Clone, Debug)]
 struct SimulatorJob {
     prompt: Arc<str>,
@@ -82,7 +82,8 @@ fn detail_for_quality(quality: Option<&str>) -> Detail {
     }
 }
 
-/// Returns the input tokens of an edit: one token for each tile of 32x32 pixels (ours; plausible, and no price list).
+/// Returns the input tokens of an edit: one token for each tile of 32x32 pixels (ours: a plausible count, which no
+/// upstream charges).
 fn input_tokens(job: &Job) -> u64 {
     let tiles = |upload: &ImageUpload| match &upload.header {
         Ok(header) => {
@@ -154,7 +155,7 @@ impl SimulatorJob {
         self.count + self.partials.unwrap_or(0)
     }
 
-    /// Returns the image of this number. In a stream the intermediate images come first.
+    /// Returns the description of the image with this number. In a stream the intermediate images come first.
     fn image_spec(&self, number: u32) -> ImageSpec {
         match self.partials {
             Some(partials) if number < partials => ImageSpec { index: 0, partial: Some(number) },

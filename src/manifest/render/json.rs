@@ -54,7 +54,7 @@ struct JsonPosition {
 ///
 /// # Errors
 ///
-/// Does not occur for a report that was made by a check.
+/// Returns an error if the report cannot be written as JSON, which does not happen for the report of a check.
 pub fn json(report: &CheckReport) -> Result<String, serde_json::Error> {
     let document = JsonReport {
         format: 1,

@@ -42,7 +42,7 @@ pub struct JsonMember {
     pub node: JsonNode,
 }
 
-/// Objects with more members than this are searched by means of a table.
+/// Repeated keys are found by a hash table in objects with more members than this.
 const LINEAR_SEARCH_LIMIT: usize = 16;
 
 // === impl JsonNode ===
@@ -54,13 +54,13 @@ impl JsonNode {
         Self { span: 0..0, value }
     }
 
-    /// Returns the value under a key of an object. Of repeated keys the last counts, as for most readers.
+    /// Returns the value under a key of an object. If the key is repeated, its last member counts, as in most parsers.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.member(key).map(|member| &member.node)
     }
 
-    /// Returns the member of an object with this key; of repeated keys the last.
+    /// Returns the member of an object with this key; the last one if the key is repeated.
     #[must_use]
     pub fn member(&self, key: &str) -> Option<&JsonMember> {
         self.members().iter().rev().find(|member| member.key == key)
@@ -84,7 +84,7 @@ impl JsonNode {
         }
     }
 
-    /// Returns the text of a string.
+    /// Returns the text of a string; `None` for other values.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {
@@ -93,7 +93,7 @@ impl JsonNode {
         }
     }
 
-    /// Returns the value that a JSON pointer names.
+    /// Returns the value at a JSON pointer, if there is one.
     #[must_use]
     pub fn at(&self, pointer: &str) -> Option<&Self> {
         pointer::steps(pointer).try_fold(self, |node, step| match &node.value {
@@ -123,8 +123,8 @@ impl JsonNode {
         again.collect()
     }
 
-    /// Converts the value for serde. Locations and spellings are lost, and only the last member of a repeated key is
-    /// kept.
+    /// Converts the value to a `serde_json` value. Locations and the spelling of numbers are lost, and only the last
+    /// member of a repeated key is kept.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
@@ -159,7 +159,7 @@ fn member(key: &str, value: &serde_json::Value) -> JsonMember {
     JsonMember { key: key.to_owned(), key_span: 0..0, node: JsonNode::from(value) }
 }
 
-/// Returns the nearest number that serde can represent: a number beyond the range becomes the largest.
+/// Returns the nearest number that serde can represent: a number beyond the range becomes the largest or smallest one.
 fn number(text: &str) -> serde_json::Value {
     let within = text.parse::<serde_json::Number>().ok();
     let nearest = || {

@@ -6,9 +6,9 @@ use super::ConfigResolver;
 use crate::gateway::config::raw::{CredentialKind, RawAccount, RawHeader, UpstreamProtocol};
 use crate::gateway::config::{AccountCredentials, ConfigSecret, EndpointConfig, UpstreamConfig, address, headers};
 
-/// The model that runs the image tool if an account names none (ours): the text model of the contract's examples.
+/// The model that runs the image tool if an account names none (ours): the text model in the examples of the API.
 const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
-/// The prefix of the ids of models that only draw.
+/// The prefix of the ids of image models.
 const IMAGE_MODELS: &str = "gpt-image-";
 
 impl ConfigResolver<'_> {
@@ -23,8 +23,8 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Reports settings that have no effect: the operator believes that they have one. A simulator with an address
-    /// would be mistaken for an upstream with real images.
+    /// Reports settings that have no effect for this kind, because the operator expects one. A simulator with an
+    /// address would be mistaken for an upstream with real images.
     fn report_unused_settings(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) {
         let api = [
             ("base_url", account.base_url.is_some()),
@@ -73,7 +73,7 @@ impl ConfigResolver<'_> {
         Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
     }
 
-    /// The model that runs the image tool. An image model cannot run it, because it takes no tools.
+    /// The model that runs the image tool. An image model cannot run it, because image models use no tools.
     fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
         if protocol != UpstreamProtocol::Responses {

@@ -1,4 +1,4 @@
-//! Resolves the source of access tokens: the settings that each grant needs.
+//! Resolves the OAuth settings of an account, and checks the settings that each grant needs.
 
 use http::Uri;
 
@@ -60,7 +60,7 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Checks that the client's id, its secret and their place in the request fit together.
+    /// Checks that `client_id`, `client_secret` and `client_auth` are given as the grant requires.
     fn check_client(&mut self, path: &str, account: &RawAccount) {
         let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
         let by_itself = account.grant == Some(GrantKind::ClientCredentials);

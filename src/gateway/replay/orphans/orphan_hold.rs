@@ -1,4 +1,4 @@
-//! Holds that keep jobs for a retry while it waits for an orphan.
+//! Keeps a job that still has a reader for a retry that first waits for an orphan.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ pub(in super::super) struct OrphanHold {
 }
 
 impl RetryableJobs {
-    /// Keeps a job that a retry may follow a little later, even if others read it to its end before.
+    /// Keeps an attended job that a retry may follow a little later, even if others read it to its end before that.
+    /// Returns `None` if the job is not attended, or if a part of its answer is lost.
     pub(in super::super) fn hold(self: &Arc<Self>, job_id: RetryableJobId) -> Option<OrphanHold> {
         let mut index = self.index();
         let entry = index.entries.get_mut(&job_id)?;

@@ -1,4 +1,5 @@
-//! An image that is a base64 data URL in a body. It stays there, and is decoded only at the bytes that are read.
+//! An image in a request body, given as a base64 data URL. The image stays in the body; only the parts that are read
+//! are decoded.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,27 +13,28 @@ use crate::error::Error;
 use crate::gateway::spool::SpooledBytes;
 use crate::image::{Base64Decoder, ByteSource, DataUrlError, starts_with};
 
-/// The most characters before the comma.
+/// The most characters of the prefix, which ends at the comma.
 const HEAD_MAX: usize = 256;
-/// The distance between the known positions in the text.
+/// The least number of base64 characters between two known positions.
 const STRIDE: u64 = 4 * 1024;
 /// The number of bytes that are decoded at once: whole groups of three, and as much base64 as is read at once.
 const WINDOW: u64 = 48 * 1024;
 
-/// An image in a body.
+/// An image in a request body, readable at any offset.
 #[derive(Debug)]
 pub(super) struct DataUrl<'a> {
     body: &'a SpooledBytes,
     span: ValueSpan,
-    /// Positions in the base64: the number of characters before each one, and its place in the body. Escapes make these
-    /// differ.
+    /// Known positions in the base64: the number of base64 characters before each one, and its offset in the body. JSON
+    /// escapes make the distances differ.
     marks: Vec<(u64, u64)>,
     length: u64,
-    /// The bytes decoded last, and their offset: a check of an image reads a thousand places, one after the other.
+    /// The offset of the bytes that were decoded last, and these bytes: a check of an image makes many small reads, one
+    /// after the other.
     window: RefCell<(u64, Vec<u8>)>,
 }
 
-/// A data URL that is being walked over.
+/// Checks a data URL piece by piece.
 #[derive(Default)]
 struct DataUrlReader {
     /// The text before the comma, until all of it has come.
@@ -49,7 +51,8 @@ struct DataUrlReader {
 // === impl DataUrl ===
 
 impl<'a> DataUrl<'a> {
-    /// Walks over the text once, and checks it.
+    /// Reads the text once, and checks it. The inner error is a fault of the data URL; the outer one is a failure to
+    /// read the body.
     pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
         let mut walk = JsonWalker::between(body, url.start + 1, url.end);
         let (mut reader, mut marks) = (DataUrlReader::default(), Vec::new());
@@ -61,7 +64,7 @@ impl<'a> DataUrl<'a> {
             if !reader.is_in_data || (reader.characters < next && !marks.is_empty()) {
                 continue;
             }
-            // The first mark is in the middle of the piece just read: after the comma.
+            // The first position is that of the first character after the comma, in the middle of the piece just read.
             let behind = if marks.is_empty() { reader.characters } else { 0 };
             marks.push((reader.characters - behind, walk.offset() - behind));
         }
@@ -131,7 +134,7 @@ impl DataUrlReader {
         }
     }
 
-    /// Takes the characters before the comma, and returns those after it.
+    /// Keeps the characters before the comma, and returns those after it.
     fn strip_head<'t>(&mut self, text: &'t str) -> Option<&'t str> {
         if self.is_in_data {
             return Some(text);

@@ -1,4 +1,4 @@
-//! Upstream accounts. Their credentials are stored only as the vault has sealed them.
+//! The rows of upstream accounts. Credentials are stored only in the form that the vault has encrypted.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -12,7 +12,8 @@ use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, A
 
 const KIND: &str = "account";
 
-/// Returns `None` if the store has an account of its own with that name.
+/// Inserts or updates the row of an account of the configuration file, and returns it. Returns `None` if an account
+/// with that name was created in the store.
 pub(super) async fn sync(
     store: &SqliteStore,
     new_id: AccountId,
@@ -23,7 +24,7 @@ pub(super) async fn sync(
     {
         return Ok(Some(account));
     }
-    // The state that the gateway itself has set, such as disabled, stays as it is.
+    // The state that the gateway has set, such as `disabled_at`, stays as it is.
     sqlx::query(
         "INSERT INTO accounts (id, name, kind, protocol, tier, source, created_at) \
          VALUES ($1, $2, $3, $4, $5, 'file', $6) \
@@ -103,8 +104,8 @@ pub(super) async fn change(
     })
 }
 
-/// Returns the row of the audit trail. A cooldown is not a decision of an actor, and a change without effect changes
-/// nothing, so neither gets a row.
+/// Returns the row of the audit trail for a change. A cooldown or an ejection is not the decision of an actor, so it
+/// gets no row; neither does a change without effect.
 fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<AuditEvent<'a>> {
     let entry = |action| Some(AuditEvent::new(action, KIND, account.id.as_str(), &account.name));
     match change {
@@ -126,7 +127,7 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
 fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatement<'_>> {
     match change {
         AccountChange::Disable { reason } => vec![
-            // A second change keeps the first time and its reason.
+            // If the account is disabled already, the first time and reason are kept.
             sqlx::query("UPDATE accounts SET disabled_at = $2, disabled_reason = $3 WHERE name = $1 AND disabled_at IS NULL")
                 .bind(name)
                 .bind(at.to_string())

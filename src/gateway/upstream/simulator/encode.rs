@@ -1,7 +1,7 @@
 //! Encodes rows of pixels into a file.
 //!
-//! The module decides how each format is compressed and where the file names the simulator. It must not know the
-//! content of the image. PNG and JPEG take one row after the other, so that a large image costs little memory. WebP
+//! The module decides how each format is compressed and where the file states that the simulator made it. It must not
+//! know the content of the image. PNG and JPEG are encoded row by row, so that a large image costs little memory. WebP
 //! needs all rows at once.
 
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::image::Format;
 /// The mark that is written into the file if the format has a field for it.
 pub(super) const SIMULATOR_MARK: &str = "imagate simulator";
 
-/// Returns the bytes of the file. No edge may be 0 or longer than every format allows.
+/// Returns the bytes of the file. Neither edge may be 0 or longer than the format allows.
 pub(super) fn encode(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
     let (rows, quality, size) = (RowRenderer::new(image), image.compression.min(100), (image.width, image.height));
     match image.format {
@@ -52,7 +52,7 @@ fn encode_png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>
     Ok(file)
 }
 
-/// The rows, in the form that the JPEG encoder requires.
+/// Gives the rows to the JPEG encoder, in its color space.
 struct JpegRows<'a>(&'a RowRenderer);
 
 impl ImageBuffer for JpegRows<'_> {

@@ -1,7 +1,7 @@
 //! Reads records: one of them, or the newest that pass a filter.
 //!
-//! A page of records must not read a million others. Each list names the index that it follows, newest first, so a
-//! missing index is an error and not a slow page.
+//! A page of records must not read a million others. Each list query names the index that it uses, so a missing index
+//! is an error and not a slow page.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
@@ -12,7 +12,7 @@ use crate::gateway::store::{JobState, Record, RecordFilter, RequestId, TokenDeta
 /// A negative limit means all rows. SQLite needs a number even if there is no limit.
 pub(in super::super) const NO_LIMIT: i64 = -1;
 
-/// The position of a record in every list.
+/// The position of a record in every list: its creation time and its sequence number.
 type RecordCursor = (String, i64);
 
 pub(in super::super) async fn find(
@@ -75,13 +75,14 @@ pub(in super::super) fn select_query(filter: &RecordFilter, before: Option<Recor
     query
 }
 
-/// Adds a condition: a key by its id or its public id.
+/// Adds the id of a key that is given by its id or its public id.
 pub(in super::super) fn push_key(query: &mut QueryBuilder<Sqlite>, key: &str) {
     query.push("coalesce((SELECT id FROM keys WHERE public_id = ").push_bind(key.to_owned());
     query.push("), ").push_bind(key.to_owned()).push(")");
 }
 
-/// Adds a condition: a user by id or name. An id has priority, so that a name cannot make one user pass as another.
+/// Adds the id of a user who is given by id or name. An id has priority, so that a name cannot make one user pass as
+/// another.
 pub(in super::super) fn push_user(query: &mut QueryBuilder<Sqlite>, user: &str) {
     query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
     query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());
@@ -105,7 +106,8 @@ fn choose_index(filter: &RecordFilter) -> &'static str {
     }
 }
 
-/// The conditions of an index must appear in the statement letter for letter.
+/// Adds the condition on the state. SQLite uses a partial index only if its condition appears in the statement
+/// literally.
 fn push_state(query: &mut QueryBuilder<Sqlite>, state: Option<JobState>) {
     match state {
         None => query.push("state <> 'running'"),
@@ -166,7 +168,7 @@ fn usage_from_row(row: &SqliteRow) -> sqlx::Result<Option<TokenUsage>> {
     Ok(Some(usage).filter(|usage| *usage != TokenUsage::default()))
 }
 
-/// Text models have no token details here: each side has only one count.
+/// Reads the tokens of the text model, which have no details: one count for the input and one for the output.
 fn host_usage_from_row(row: &SqliteRow) -> sqlx::Result<Option<TokenUsage>> {
     let usage = TokenUsage {
         input_tokens: optional_count(row, "host_input_tokens")?,
