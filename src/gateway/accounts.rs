@@ -61,7 +61,7 @@ use rows::{AccountRows, PoolSnapshot};
 use token_cache::TokenFailure;
 use token_fetcher::TokenFetcher;
 
-/// A request waits at most this long for a slot (ours). After that the caller should retry later.
+/// A request waits at most this long for a slot (our choice). After that the caller should retry later.
 const SLOT_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The name under which a command waits.

@@ -19,7 +19,7 @@ use super::accounts::{AccountEndpoint, Accounts, TextModelAccount};
 use super::upstream::{ServiceCallError, UpstreamClient};
 use model_cache::{ModelCache, ModelFetchError, TextModelList};
 
-/// The longest wait of a caller if nothing is known yet (ours): a list is short, and many programs request it when they
+/// The longest wait of a caller if nothing is known yet (our choice): a list is short, and many programs request it when they
 /// start.
 const CALLER_WAIT: Duration = Duration::from_secs(5);
 /// The model that the simulator offers.

@@ -124,7 +124,7 @@ pub(crate) struct Config {
     file: Option<PathBuf>,
 }
 
-/// The longest `image` deadline that can be set (ours): an answer is searched for in the records of this period.
+/// The longest `image` deadline that can be set (our choice): an answer is searched for in the records of this period.
 pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The time limits for one request.

@@ -39,12 +39,12 @@ const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
 /// The time that the use of a key waits for other uses, so that one commit holds them all.
 const LAST_USED_BATCH_DELAY: Duration = Duration::from_millis(250);
 
-/// The number of entries above which old ones are forgotten (ours).
+/// The number of entries above which old ones are forgotten (our choice).
 const NOTED_USES_PRUNE_AT: usize = 1000;
 
-/// The time for which the former secret stays valid if the request names none (ours).
+/// The time for which the former secret stays valid if the request names none (our choice).
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
-/// The longest such time (ours).
+/// The longest such time (our choice).
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The owner of a valid key. Only [`ApiKeys::admit`] makes one, so holding it proves that the key was checked.

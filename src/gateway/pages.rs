@@ -81,7 +81,7 @@ pub(crate) const SECTIONS: [&str; 17] = [
     "usage.csv",
 ];
 
-/// The maximum size of a form (ours).
+/// The maximum size of a form (our choice).
 pub(crate) const FORM_MAX_BYTES: u64 = 64 * 1024;
 
 /// The headers of every answer. The referrer policy is `same-origin` because a browser that may not say where it comes

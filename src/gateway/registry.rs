@@ -29,7 +29,7 @@ use published_package::PublishedPackage;
 
 /// The manifest in the folder.
 const MANIFEST: &str = "skills.json";
-/// The longest manifest that is read (ours). 10,000 skills take a tenth of it.
+/// The longest manifest that is read (our choice). 10,000 skills take a tenth of it.
 const MANIFEST_MAX_BYTES: u64 = 64 << 20;
 /// The shortest time between two checks. Each costs one file system call for each package.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

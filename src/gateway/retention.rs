@@ -13,7 +13,7 @@ use tokio::time::{Instant, interval_at, sleep};
 use super::config::RetentionPeriods;
 use super::store::{RetentionClass, Store, StoreError, Timestamp};
 
-/// The delay after the start, and then the interval (ours). At the start other work is more urgent.
+/// The delay after the start, and then the interval (our choice). At the start other work is more urgent.
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(10);
 const RUN_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -21,7 +21,7 @@ const RUN_INTERVAL: Duration = Duration::from_secs(600);
 const BATCH_ROWS: u32 = 200;
 
 /// After each step the task pauses for this many times the duration of the step, and at least for the shortest pause
-/// (ours), so that others can use the database.
+/// (our choice), so that others can use the database.
 const PAUSE_FACTOR: u32 = 4;
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 

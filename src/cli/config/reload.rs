@@ -10,7 +10,7 @@ use crate::cli::output::print;
 use crate::gateway::config::Config;
 use crate::gateway::store::ServingStatus;
 
-/// The time that the gateway has to report the result (ours).
+/// The time that the gateway has to report the result (our choice).
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between two reads of the lock file.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 /// The longest cooldown for a usage window: a week and a day.
 const EXHAUSTED_MAX: Duration = Duration::from_secs(8 * 24 * 3600);
-/// The longest cooldown for throttling (ours).
+/// The longest cooldown for throttling (our choice).
 const THROTTLED_MAX: Duration = Duration::from_secs(15 * 60);
-/// A stated wait above this limit is ignored as invalid (ours): no upstream has windows of more than a year.
+/// A stated wait above this limit is ignored as invalid (our choice): no upstream has windows of more than a year.
 const STATED_WAIT_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 /// The shortest and the longest cooldown if the upstream states no usable wait (U15).
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -20,10 +20,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// long as the last.
 const UNFIT_MIN: Duration = Duration::from_secs(60);
 const UNFIT_MAX: Duration = Duration::from_secs(3600);
-/// The cooldown after a 401, multiplied by the number of 401s so far (ours). It gives a new key time to become known
+/// The cooldown after a 401, multiplied by the number of 401s so far (our choice). It gives a new key time to become known
 /// everywhere.
 const UNAUTHORIZED_STEP: Duration = Duration::from_secs(2);
-/// After this number of refusals in a row, in requests that followed each other, an operator must act (ours).
+/// After this number of refusals in a row, in requests that followed each other, an operator must act (our choice).
 pub(super) const REFUSALS_BEFORE_CHECK: u32 = 3;
 
 /// The reason for a cooldown.

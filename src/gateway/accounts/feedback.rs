@@ -11,7 +11,7 @@ use super::pool_member::UnsavedChange;
 use super::token_cache::TokenFailure;
 use crate::gateway::store::{AccountChange, AuditContext};
 
-/// A request waits at most this long for the store (ours). After that the watch task retries.
+/// A request waits at most this long for the store (our choice). After that the watch task retries.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of an attempt, as far as it concerns the account.

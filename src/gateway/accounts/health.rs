@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::gateway::store::UserId;
 
-/// The number of failures without a success in between that ejects an account (ours). Fewer may be chance.
+/// The number of failures without a success in between that ejects an account (our choice). Fewer may be chance.
 const FAILURES_BEFORE_EJECTION: u32 = 3;
-/// The first and the longest ejection; each one is twice as long as the last (ours).
+/// The first and the longest ejection; each one is twice as long as the last (our choice).
 const FIRST_EJECTION: Duration = Duration::from_secs(10);
 const LONGEST_EJECTION: Duration = Duration::from_secs(300);
-/// Failures that the requests of one caller may have caused count after this time without a success (ours).
+/// Failures that the requests of one caller may have caused count after this time without a success (our choice).
 const UNCONFIRMED_PERIOD: Duration = Duration::from_secs(10);
 
 /// The recent health of an account.

@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 use super::UpstreamAddress;
 use crate::gateway::config::{ClientAuth, ConfigSecret, GrantConfig, OauthConfig};
 
-/// The life of a token whose endpoint states none (ours). It is short, because a wrong guess costs refused attempts.
+/// The life of a token whose endpoint states none (our choice). It is short, because a wrong guess costs refused attempts.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
-/// The longest life of a token that is accepted (ours).
+/// The longest life of a token that is accepted (our choice).
 const LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A larger answer is not accepted as a token.
 const ANSWER_MAX: usize = 64 * 1024;

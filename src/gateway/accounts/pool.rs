@@ -30,7 +30,7 @@ use crate::gateway::store::{StoredEjection, Timestamp};
 use lease_decision::VERDICTS;
 use lease_decision::{LeaseDecision, lease_decision};
 
-/// The most requests that may wait, in all and of one user (ours).
+/// The most requests that may wait, in all and of one user (our choice).
 const QUEUE_MAX: usize = 4096;
 const USER_QUEUE_MAX: usize = 1024;
 

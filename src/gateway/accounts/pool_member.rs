@@ -17,7 +17,7 @@ use super::selection::{AccountCandidate, affinity};
 use super::unfit_models::UnfitModels;
 use crate::gateway::store::{AccountChange, StoredEjection, Timestamp};
 
-/// The shortest time between two credential checks that requests cause (ours).
+/// The shortest time between two credential checks that requests cause (our choice).
 const CHECK_PAUSE: Duration = Duration::from_secs(60);
 
 /// One account in use.

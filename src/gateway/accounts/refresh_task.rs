@@ -15,7 +15,7 @@ use crate::gateway::store::{AccountChange, AuditContext};
 
 /// The pause between two rounds: a change of keys and accounts must reach every node within a second.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
-/// The longest read of the store (ours). After that the read is abandoned, so that the next one can be tried.
+/// The longest read of the store (our choice). After that the read is abandoned, so that the next one can be tried.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl Accounts ===

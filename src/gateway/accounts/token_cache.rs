@@ -15,15 +15,15 @@ use tokio::time::Instant;
 use super::oauth::{self, TokenGrant};
 use crate::gateway::config::{GrantConfig, OauthConfig};
 
-/// A token is fetched again this long before its end, or a fifth of its life before it if that is less (ours).
+/// A token is fetched again this long before its end, or a fifth of its life before it if that is less (our choice).
 const PREFETCH_MARGIN: Duration = Duration::from_secs(300);
 /// A token this close to its end is not used, because it may expire on the way. The limit is a tenth of its life if
-/// that is less (ours).
+/// that is less (our choice).
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
-/// If a token that replaced a refused one is refused within this time, it is not renewed again (ours): the next one
+/// If a token that replaced a refused one is refused within this time, it is not renewed again (our choice): the next one
 /// would be refused too, and the renewals would never end.
 const RENEWAL_GRACE: Duration = Duration::from_secs(60);
-/// The shortest and the longest pause between two fetches (ours).
+/// The shortest and the longest pause between two fetches (our choice).
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 

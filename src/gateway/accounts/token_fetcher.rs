@@ -16,15 +16,15 @@ use super::oauth::{self, GrantRefusal, TokenEndpoint};
 use super::token_cache::{AccessToken, StoredToken, TokenCache, TokenFailure};
 use crate::gateway::store::{NodeId, Store, StoreError, Vault};
 
-/// The longest wait for an endpoint (ours).
+/// The longest wait for an endpoint (our choice).
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The time that a node has for a fetch before another node may try (ours). It is longer than the wait for the
+/// The time that a node has for a fetch before another node may try (our choice). It is longer than the wait for the
 /// endpoint.
 const CLAIM_PERIOD: Duration = Duration::from_secs(60);
-/// The interval of the checks for the end of another node's fetch, and the longest wait for it (ours).
+/// The interval of the checks for the end of another node's fetch, and the longest wait for it (our choice).
 const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CLAIM_WAIT_MAX: Duration = Duration::from_secs(25);
-/// The number of tries to store a token, and the pause between them (ours). A token is worth more than a record.
+/// The number of tries to store a token, and the pause between them (our choice). A token is worth more than a record.
 const STORE_ATTEMPTS: u32 = 5;
 const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 

@@ -14,7 +14,7 @@ use super::cooldown::{AttemptTiming, FailureStreak, doubled};
 /// The first and the longest pause for a model (U18); each pause is twice as long as the last.
 const FIRST_COOLDOWN: Duration = Duration::from_secs(60);
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(3600);
-/// The most models that are remembered for one account (ours). Beyond it, the one whose pause ends first is dropped.
+/// The most models that are remembered for one account (our choice). Beyond it, the one whose pause ends first is dropped.
 const MODELS_MAX: usize = 64;
 
 /// The models that an account is not asked for.

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use super::TextModel;
 
-/// After this time an answer is fetched again, while the old one is still used (ours): models change from month to
+/// After this time an answer is fetched again, while the old one is still used (our choice): models change from month to
 /// month.
 const FRESH_FOR: Duration = Duration::from_secs(600);
-/// The pause after a failed fetch (ours).
+/// The pause after a failed fetch (our choice).
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// The time for which an old answer is used while fetches from its owner fail (ours).
+/// The time for which an old answer is used while fetches from its owner fail (our choice).
 const USABLE_FOR: Duration = Duration::from_secs(3600);
-/// The most fetches at the same time (ours): a list may have megabytes.
+/// The most fetches at the same time (our choice): a list may have megabytes.
 const MAX_CONCURRENT_FETCHES: usize = 4;
 
 /// The models of one owner.

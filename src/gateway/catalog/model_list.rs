@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::TextModel;
 
-/// The most models of one account (ours). The largest known list has a tenth of that.
+/// The most models of one account (our choice). The largest known list has a tenth of that.
 const MAX_MODELS: usize = 5_000;
 const MAX_ID_LENGTH: usize = 128;
 const MAX_OWNER_LENGTH: usize = 64;

@@ -4,7 +4,7 @@ use regex::{Regex, RegexBuilder, RegexSetBuilder};
 
 /// The size limit of a compiled pattern: a handful of letters can ask for gigabytes.
 const SIZE_MAX: usize = 1 << 20;
-/// The size limit of all compiled patterns of a group of the store together (ours).
+/// The size limit of all compiled patterns of a group of the store together (our choice).
 const TOGETHER_MAX: usize = 8 << 20;
 
 /// Compiles a pattern as the filter does, which has the same limit: case-insensitive, anywhere in the text.

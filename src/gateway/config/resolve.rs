@@ -66,7 +66,7 @@ const LOG_FORMAT: SettingNames = SettingNames { variable: "IMAGATE_LOG_FORMAT", 
 const DRAIN_TIMEOUT: SettingNames = SettingNames { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
 const ANSWER_DEADLINE: SettingNames = SettingNames { variable: "IMAGATE_ANSWER_DEADLINE", flag: "" };
 
-/// Enough for all programs of one person, and few enough to stop a loop that makes keys (ours).
+/// Enough for all programs of one person, and few enough to stop a loop that makes keys (our choice).
 const MAX_KEYS_PER_MEMBER: u32 = 50;
 
 /// The written settings of each source.

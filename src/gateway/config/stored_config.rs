@@ -32,7 +32,7 @@ const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/pa
 const MODERATION_KEY: &str = "/filter/moderation/api_key";
 const MODERATION_ADDRESS: &str = "/filter/moderation/base_url";
 const PATTERNS: &str = "/filter/patterns";
-/// The maximum number of patterns of a group of the store (ours).
+/// The maximum number of patterns of a group of the store (our choice).
 const PATTERNS_MAX: usize = 256;
 
 /// Builds an account from its settings as JSON, named as in `[[accounts]]`, and its secrets by the setting they belong

@@ -26,7 +26,7 @@ const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
 const SKILLS_PATH: &str = "/skills/";
 /// The file name of the manifest.
 const MANIFEST: &str = "skills.json";
-/// Five minutes (ours): a new version is not urgent, and a check by tag costs almost nothing.
+/// Five minutes (our choice): a new version is not urgent, and a check by tag costs almost nothing.
 const CACHE_POLICY: &str = "public, max-age=300";
 /// The endings of package names, and their content types. Any other package is sent as binary data.
 const PACKAGE_CONTENT_TYPES: [(&str, &str); 3] =

@@ -8,16 +8,16 @@ use tokio::time::{Instant, sleep_until};
 use crate::gateway::rules::TaskRef;
 use crate::tables;
 
-/// If a smaller image may follow, a call may take this share of the time left until its image begins (ours): of the ten
+/// If a smaller image may follow, a call may take this share of the time left until its image begins (our choice): of the ten
 /// minutes of a request the largest one has five, according to the specification.
 const CALL_SHARE_DIVISOR: u32 = 2;
-/// A smaller image is asked for only if this share of the time for a request is left (ours): a call that is cut off at
+/// A smaller image is asked for only if this share of the time for a request is left (our choice): a call that is cut off at
 /// the end of that time is paid for and thrown away.
 const FALLBACK_SHARE_DIVISOR: u32 = 8;
 /// The least share. A share that is shorter than the time that the specification has a client wait for a normal image
 /// does not apply: a larger image that is given up so soon is paid for and thrown away.
 const MIN_CALL_SHARE: Duration = Duration::from_secs(tables::CLIENT_TIMEOUT_SECONDS);
-/// If all of the time is shorter than that, the upstream is quicker, and this part of the time takes its place (ours).
+/// If all of the time is shorter than that, the upstream is quicker, and this part of the time takes its place (our choice).
 const MIN_CALL_SHARE_DIVISOR: u32 = 5;
 
 /// The limits on the time of one request.

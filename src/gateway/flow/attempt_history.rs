@@ -8,7 +8,7 @@ use super::outcome::{self, StopReason};
 use crate::gateway::relay::{self, AnswerUsage};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
-/// The most calls of one request that may give no image without being refused by a status of class N (ours). Clients
+/// The most calls of one request that may give no image without being refused by a status of class N (our choice). Clients
 /// multiply this number by their own retries. The calls of several images share the budget. The first call of a
 /// fallback round is made even if the budget is used up.
 pub(super) const FAILED_CALL_BUDGET: usize = 4;

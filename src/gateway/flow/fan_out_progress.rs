@@ -9,10 +9,10 @@ use super::attempt_history::{FAILED_CALL_BUDGET, counts_against_budget};
 use super::fallback_order;
 use crate::gateway::upstream::{AttemptFailure, FailureClass};
 
-/// Before the first image, one is expected to take this share of the time for a request (ours): a call that is cut off
+/// Before the first image, one is expected to take this share of the time for a request (our choice): a call that is cut off
 /// at the end of that time is paid for and thrown away.
 const EXPECTED_SHARE: u32 = 4;
-/// The next image may exceed the longest time so far by this share of it (ours).
+/// The next image may exceed the longest time so far by this share of it (our choice).
 const MARGIN_SHARE: u32 = 4;
 
 /// The state that the calls of one job share.

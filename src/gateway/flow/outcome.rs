@@ -14,11 +14,11 @@ use crate::gateway::relay::{self, TokenCounts};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// The time that a throttled caller is told to wait if the upstream does not state one (ours).
+/// The time that a throttled caller is told to wait if the upstream does not state one (our choice).
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
 /// The message for a response whose model the upstream does not know.
 const UNKNOWN_MODEL: &str = "The upstream does not know this model or denies access to it.";
-/// The seconds that a caller is told to wait if every slot is taken (ours).
+/// The seconds that a caller is told to wait if every slot is taken (our choice).
 const BUSY_WAIT: u32 = 2;
 
 /// The feedback of one failure about its account.

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
 
-/// The time that a job waits for the note of its next attempt (ours).
+/// The time that a job waits for the note of its next attempt (our choice).
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The record of a job, shared by its concurrent calls.

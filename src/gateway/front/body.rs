@@ -32,9 +32,9 @@ use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
 const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// The size that any compressed body may unpack to (ours): the window of a decoder may hold as much anyway.
+/// The size that any compressed body may unpack to (our choice): the window of a decoder may hold as much anyway.
 const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
-/// Above that size, a body may unpack to at most this multiple of its compressed size (ours). Otherwise a few
+/// Above that size, a body may unpack to at most this multiple of its compressed size (our choice). Otherwise a few
 /// kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below: compression reduces long,
 /// repetitive conversations to a thirtieth of their size, and images hardly at all.
 const EXPANSION_RATIO_MAX: u64 = 200;

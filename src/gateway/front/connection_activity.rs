@@ -24,13 +24,13 @@ const PARTIAL_HEAD: u8 = 1 << 5;
 const HAD_REQUEST: u8 = 1 << 6;
 const STATE_BITS: u32 = 3;
 
-/// The time that a new connection has for the head of its request before it counts as silent (ours). A head that is
+/// The time that a new connection has for the head of its request before it counts as silent (our choice). A head that is
 /// sent together with the connection arrives within it.
 const NEW_CONNECTION_MILLIS: u64 = 100;
-/// The time without a byte after which an upload has stalled (ours).
+/// The time without a byte after which an upload has stalled (our choice).
 const STALLED_UPLOAD_MILLIS: u64 = 1_000;
 /// The time without a byte taken after which a connection may be closed for a new one, although its answer is not
-/// completely sent (ours).
+/// completely sent (our choice).
 const UNREAD_RESPONSE_MILLIS: u64 = 5_000;
 
 /// The state of a connection.

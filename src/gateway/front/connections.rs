@@ -20,19 +20,19 @@ use crate::gateway::config::{ConnectionLimits, TrustedProxies};
 use crate::gateway::telemetry::ConnectionMetrics;
 use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
-/// The time within which the head of a request must be sent (ours).
+/// The time within which the head of a request must be sent (our choice).
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-/// Longer than the 60 seconds for which load balancers commonly keep idle connections, so that they close first (ours).
+/// Longer than the 60 seconds for which load balancers commonly keep idle connections, so that they close first (our choice).
 const IDLE_DEADLINE: Duration = Duration::from_secs(75);
-/// The maximum number of connections to the metrics listener (ours).
+/// The maximum number of connections to the metrics listener (our choice).
 const METRICS_CONNECTIONS_MAX: usize = 64;
 /// A connection may need a file and an upstream connection in addition to its own descriptor.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
 /// A shortage closes at most one in `EVICTION_BATCH_DIVISOR` of all connections at once.
 const EVICTION_BATCH_DIVISOR: usize = 64;
-/// A shortage is logged at most this often (ours).
+/// A shortage is logged at most this often (our choice).
 const SHORTAGE_LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// The time that a connection has to close after it was told to leave (ours).
+/// The time that a connection has to close after it was told to leave (our choice).
 const EVICTION_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The open connections of a listener.

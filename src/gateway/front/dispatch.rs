@@ -25,7 +25,7 @@ use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, p
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 
-/// The time limit on the request over loopback (ours).
+/// The time limit on the request over loopback (our choice).
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A path segment of at least this length may be a secret: all secrets of the gateway are longer.
 const SECRET_MIN_LENGTH: usize = 16;

@@ -14,17 +14,17 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// The number of connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
-/// The most unsent bytes of an answer that the kernel buffers per connection (ours). By default it would buffer
+/// The most unsent bytes of an answer that the kernel buffers per connection (our choice). By default it would buffer
 /// megabytes and report room only when much of them is free: a caller at the lowest permitted rate would then look
 /// stalled, and an answer that was cut off would be sent for minutes.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 128 * 1024;
-/// The number of seconds for which the kernel holds back a connection that has sent nothing (ours). A connection is
+/// The number of seconds for which the kernel holds back a connection that has sent nothing (our choice). A connection is
 /// then accepted together with its request, so it cannot be closed for a newer one before its request arrives; and a
 /// connection that never sends anything uses no descriptor for this time. The unit of the option is a second.
 #[cfg(target_os = "linux")]
 const DEFER_SECONDS: libc::c_int = 1;
-/// The maximum number of descriptors that is requested (ours).
+/// The maximum number of descriptors that is requested (our choice).
 const DESCRIPTORS_MAX: u64 = 65_536;
 /// Requested if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
 const DESCRIPTORS_FALLBACK: u64 = 10_240;

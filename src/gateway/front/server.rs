@@ -21,7 +21,7 @@ use super::response::{ResponseCounter, error_response};
 use super::served_connection::serve;
 use crate::error::Error;
 
-/// Pause before the next attempt to accept when descriptors or memory are short (ours).
+/// Pause before the next attempt to accept when descriptors or memory are short (our choice).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A running server. On drop it accepts no more connections.

@@ -17,7 +17,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// The limit on the drained bytes (ours): a client that goes on writing beyond it has to see the connection close.
+/// The limit on the drained bytes (our choice): a client that goes on writing beyond it has to see the connection close.
 const DRAIN_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The same limit for a request without a valid key, which must not make the gateway read much.
 const DRAIN_MAX_BYTES_UNAUTHENTICATED: usize = 64 * 1024;

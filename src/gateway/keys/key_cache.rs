@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::gateway::store::{KeyCheck, KeyHash, KeyId, PublicId, Store, StoreError, Timestamp, UserId};
 
-/// The least time between the starts of two refreshes (ours).
+/// The least time between the starts of two refreshes (our choice).
 const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// The data of a key that a check needs.

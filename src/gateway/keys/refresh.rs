@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ApiKeys, Caller};
 
-/// The interval at which counts of refused requests are written (ours).
+/// The interval at which counts of refused requests are written (our choice).
 const COUNT_WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time within which a change by another process takes effect here.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The longest wait for the store at a stop (ours): it answers in milliseconds, or not at all.
+/// The longest wait for the store at a stop (our choice): it answers in milliseconds, or not at all.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The task that keeps the key cache up to date.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time after which a commit counts as stuck (ours). A healthy disk takes milliseconds.
+/// The time after which a commit counts as stuck (our choice). A healthy disk takes milliseconds.
 const SLOW_COMMIT: Duration = Duration::from_secs(3);
 
 /// The reason why records cannot be written.

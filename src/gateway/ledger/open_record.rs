@@ -14,7 +14,7 @@ use super::{
 };
 use crate::gateway::telemetry::Metrics;
 
-/// The longest time that the end of an answer waits for its record (ours).
+/// The longest time that the end of an answer waits for its record (our choice).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The outcome of a job that has ended.

@@ -12,9 +12,9 @@ use super::csrf::{FormSigningKey, random_token};
 /// The field that holds the nonce of the form.
 pub(super) const NONCE_FIELD: &str = "once";
 
-/// The time for which a form may wait in a browser (ours): as long as a session lasts.
+/// The time for which a form may wait in a browser (our choice): as long as a session lasts.
 const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
-/// The maximum number of used forms that are remembered (ours). Beyond it, forms are refused until the oldest have
+/// The maximum number of used forms that are remembered (our choice). Beyond it, forms are refused until the oldest have
 /// expired.
 const USED_MAX: usize = 100_000;
 const PURPOSE: &str = "once";

@@ -16,7 +16,7 @@ use crate::wire::admin::server::ListKeysQuery;
 use crate::wire::admin::types;
 use chrono::{DateTime, Utc};
 
-/// The maximum number of keys on one page (ours).
+/// The maximum number of keys on one page (our choice).
 const PER_PAGE: i64 = 50;
 
 const STATES: [types::KeyState; 4] =

@@ -16,7 +16,7 @@ use crate::gateway::Gateway;
 use crate::gateway::console::Console;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
 
-/// The time that a user has to sign in (ours).
+/// The time that a user has to sign in (our choice).
 const FORM_COOKIE_HOURS: i64 = 2;
 /// The maximum length of the form cookie; ours are shorter.
 const FORM_COOKIE_MAX: usize = 128;

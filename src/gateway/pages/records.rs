@@ -15,7 +15,7 @@ use crate::gateway::console::Console;
 use crate::wire::admin::server::ListRecordsQuery;
 use crate::wire::admin::types;
 
-/// The number of rows on one page (ours).
+/// The number of rows on one page (our choice).
 const PER_PAGE: i64 = 50;
 
 /// The fields of the form.

@@ -15,7 +15,7 @@ use super::page_layout::PageLayout;
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
-/// The number of days that are shown by default (ours).
+/// The number of days that are shown by default (our choice).
 const DEFAULT_DAYS: u64 = 29;
 
 const FILTER_FIELDS: [&str; 6] = ["key", "user", "end_user", "group", "since", "until"];

@@ -7,9 +7,9 @@ use crate::gateway::store::{
     AuditContext, LinkRedemption, NewLink, OneTimeLinkPurpose, SecretHash, StoreError, Timestamp, random_base62,
 };
 
-/// Short, because the operator sees the link in a terminal at once (ours).
+/// Short, because the operator sees the link in a terminal at once (our choice).
 const SETUP_LINK_LIFETIME: Duration = Duration::from_secs(30 * 60);
-/// Long, because the invited person may be away (ours).
+/// Long, because the invited person may be away (our choice).
 pub(super) const INVITATION_LIFETIME: Duration = Duration::from_secs(72 * 3600);
 pub(super) const RESET_LINK_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 

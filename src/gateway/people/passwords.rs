@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::IdentityError;
 use crate::gateway::store::{PasswordHash, StoreError};
 
-/// The number of hashes that are computed at once (ours).
+/// The number of hashes that are computed at once (our choice).
 const CONCURRENT_HASHES: usize = 2;
 /// The length of a password in characters. The upper bound keeps clients from making the gateway hash megabytes.
 const PASSWORD_LENGTH: std::ops::RangeInclusive<usize> = 12..=256;

@@ -11,9 +11,9 @@ use crate::gateway::store::{
     ActorKind, AuditContext, NewSession, SecretHash, SessionId, SessionRow, StoreError, Timestamp, UserId, UserRow,
 };
 
-/// The time without use after which a session ends (ours).
+/// The time without use after which a session ends (our choice).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
-/// The longest life of a session (ours).
+/// The longest life of a session (our choice).
 const SESSION_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The precision of the stored time of the last use.
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);

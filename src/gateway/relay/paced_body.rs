@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::caller_pace::CallerPace;
 use super::image_relay::RelayError;
 
-/// The time after the cutoff (ours) for the end of an answer that is still being written: an event about the stop.
+/// The time after the cutoff (our choice) for the end of an answer that is still being written: an event about the stop.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The reason why a paced answer broke off.

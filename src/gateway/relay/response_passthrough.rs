@@ -32,7 +32,7 @@ const EVENT_HOLD: usize = 64 * 1024;
 const FAILURE_PREFIXES: [&[u8]; 2] = [b"event: response.failed", b"event: error"];
 /// The most bytes of white space after a plain response that are passed on.
 const TAIL_MAX: usize = 1024;
-/// The most images of the largest kind in a response, each of them sent twice (ours).
+/// The most images of the largest kind in a response, each of them sent twice (our choice).
 const IMAGES_MAX: u64 = 32;
 /// The longest time in which an agent may get only comments, from any sender.
 const PROGRESS_EVENT_INTERVAL: Duration = Duration::from_secs(IMAGE_CALL_HEARTBEAT_SECONDS);

@@ -15,9 +15,9 @@ use crate::tables::{UPSTREAM_BYTES_PER_SECOND, UPSTREAM_RATE_WINDOW_SECONDS};
 /// The least rate of bytes that only have to be sent, averaged over this time of waiting.
 const RATE: u64 = UPSTREAM_BYTES_PER_SECOND;
 const WINDOW: Duration = Duration::from_secs(UPSTREAM_RATE_WINDOW_SECONDS);
-/// The most time that one wait counts for (ours): the cause may have been a caller that did not come back in time.
+/// The most time that one wait counts for (our choice): the cause may have been a caller that did not come back in time.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The most bytes that are read in one turn (ours): an upstream that always has more would occupy a worker, and with as
+/// The most bytes that are read in one turn (our choice): an upstream that always has more would occupy a worker, and with as
 /// many of them as there are workers no other task would run.
 const TURN: usize = 256 * 1024;
 /// The least number of bytes that a frame counts for, however few it has: reading it is work as well.

@@ -19,7 +19,7 @@ use crate::gateway::store::{AuditContext, PeopleStore as _, SqliteStore, Store a
 /// Reads the configuration from the same sources as the start.
 pub(crate) type ConfigReader = Arc<dyn Fn() -> Result<Config, Vec<ConfigProblem>> + Send + Sync>;
 
-/// A refresh of the groups is given up after this time (ours), because a stop may wait for it.
+/// A refresh of the groups is given up after this time (our choice), because a stop may wait for it.
 const GROUP_REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The inputs of a reload, and the configuration in force.

@@ -16,12 +16,12 @@ use super::signals::SignalListeners;
 use crate::gateway::Gateway;
 use crate::gateway::config::Config;
 
-/// The shortest time limit on writing the records (ours): the database answers in milliseconds, or not at all.
+/// The shortest time limit on writing the records (our choice): the database answers in milliseconds, or not at all.
 pub(super) const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time after the cutoff to write the answers and the records (ours).
+/// The time after the cutoff to write the answers and the records (our choice).
 const CUTOFF_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time to close the store after everything is settled (ours).
+/// The time to close the store after everything is settled (our choice).
 pub(super) const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a reload; `None` if the process is asked to stop before the reload has ended, which then has a short

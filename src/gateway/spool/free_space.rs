@@ -13,9 +13,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Spool, SpoolFilePool, blocking_io};
 
-/// The time between two checks of the free space (ours): as often as the store is polled.
+/// The time between two checks of the free space (our choice): as often as the store is polled.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The most threads that may block on the disk at once (ours), so that threads are left for other work.
+/// The most threads that may block on the disk at once (our choice), so that threads are left for other work.
 const DISK_THREADS: usize = 64;
 
 /// The free space of the file system that the database shares.

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most bytes of waiting lines (ours), which is some thousand lines. While a batch is written, the same number may
+/// The most bytes of waiting lines (our choice), which is some thousand lines. While a batch is written, the same number may
 /// wait in addition.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// The time that the end of the process waits for the last lines (ours). A pipe that is read takes milliseconds.
+/// The time that the end of the process waits for the last lines (our choice). A pipe that is read takes milliseconds.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of lines that this process could not write. It is static, because there is one log.

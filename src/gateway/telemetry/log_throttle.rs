@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The time between two lines about the same failure (ours).
+/// The time between two lines about the same failure (our choice).
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Decides when a line about one kind of failure is written. The caller passes the time.

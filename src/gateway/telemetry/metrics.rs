@@ -19,7 +19,7 @@ use super::log::dropped_lines;
 use crate::gateway::store::{AttemptClass, JobState, Record};
 use crate::image::Size;
 
-/// The upper bounds of the histogram of job times (ours): up to the deadline of a large image, and twice that.
+/// The upper bounds of the histogram of job times (our choice): up to the deadline of a large image, and twice that.
 const JOB_SECONDS_BUCKETS: [f64; 10] = [0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 /// All metrics of this process.

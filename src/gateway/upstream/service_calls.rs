@@ -23,9 +23,9 @@ use crate::gateway::config::ModerationConfig;
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// The limit for a list of models, which is long if each is described.
 const MAX_MODEL_LIST_BYTES: usize = 2 * 1024 * 1024;
-/// The longest wait for a token endpoint or a probed upstream (ours).
+/// The longest wait for a token endpoint or a probed upstream (our choice).
 const SERVICE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest wait for a list of models (ours), which an upstream has in memory.
+/// The longest wait for a list of models (our choice), which an upstream has in memory.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -8,7 +8,7 @@ use crate::gateway::config::problem::did_you_mean;
 use crate::gateway::config::raw::RawAccount;
 use crate::gateway::config::{AccountConfig, BillingTier, DEFAULT_GROUP, GroupConfig, UpstreamConfig};
 
-/// Own choice (ours): standard images are cheap for an upstream; large ones are kept low as the specification asks.
+/// Own choice (our choice): standard images are cheap for an upstream; large ones are kept low as the specification asks.
 const DEFAULT_CONCURRENCY: u32 = 8;
 const DEFAULT_LARGE_CONCURRENCY: u32 = 2;
 const LONGEST_NAME: usize = 64;

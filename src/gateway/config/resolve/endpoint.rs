@@ -6,7 +6,7 @@ use super::ConfigResolver;
 use crate::gateway::config::raw::{CredentialKind, RawAccount, RawHeader, UpstreamProtocol};
 use crate::gateway::config::{AccountCredentials, ConfigSecret, EndpointConfig, UpstreamConfig, address, headers};
 
-/// The model that runs the image tool if an account names none (ours): the text model in the examples of the API.
+/// The model that runs the image tool if an account names none (our choice): the text model in the examples of the API.
 const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
 /// The prefix of the ids of image models.
 const IMAGE_MODELS: &str = "gpt-image-";

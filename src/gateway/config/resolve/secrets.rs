@@ -11,7 +11,7 @@ use crate::gateway::config::host_environment::variable_label;
 use crate::gateway::config::raw::{RawHeader, SecretSource};
 use crate::gateway::config::{ConfigSecret, address};
 
-/// Long enough that it cannot be guessed (ours): 128 bits in hexadecimal digits.
+/// Long enough that it cannot be guessed (our choice): 128 bits in hexadecimal digits.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
 
 /// Without these the store cannot be opened.

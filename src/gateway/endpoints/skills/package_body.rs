@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead as _, ReadBuf};
 
-/// The size of the piece that is in memory for each caller (ours).
+/// The size of the piece that is in memory for each caller (our choice).
 const CHUNK_SIZE: usize = 64 << 10;
 
 /// The rest of a file.

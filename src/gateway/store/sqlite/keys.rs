@@ -23,7 +23,7 @@ use crate::gateway::store::{
 pub(super) use change::{assign_unowned_keys, lock_keys_in_group};
 
 const KIND: &str = "key";
-/// Keys deleted within this time count against the limit of their user, one in [`DELETED_SHARE`] (ours).
+/// Keys deleted within this time count against the limit of their user, one in [`DELETED_SHARE`] (our choice).
 const DELETED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const DELETED_SHARE: i64 = 10;
 

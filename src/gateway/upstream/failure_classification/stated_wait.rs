@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// The longest wait that is accepted, whatever an upstream states: a week and a day.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
-/// A wait above this limit is ignored as invalid (ours): no upstream has windows of more than a year.
+/// A wait above this limit is ignored as invalid (our choice): no upstream has windows of more than a year.
 const MAX_VALID_SECONDS: f64 = 400.0 * 24.0 * 3600.0;
 /// A number of seconds above this is a point in time, and above the next limit one in milliseconds.
 const MIN_TIMESTAMP_SECONDS: f64 = 1e9;

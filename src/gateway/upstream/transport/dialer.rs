@@ -28,7 +28,7 @@ use super::{TransportError, TransportSettings};
 
 /// After this time without an answer from one address, the next one is tried in parallel.
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
-/// The most addresses of a name that are tried (ours).
+/// The most addresses of a name that are tried (our choice).
 const MAX_ADDRESSES: usize = 8;
 
 /// Makes connections.

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The validity of an answer (ours): a burst of connections resolves once, and a moved upstream is found again soon.
+/// The validity of an answer (our choice): a burst of connections resolves once, and a moved upstream is found again soon.
 const ANSWER_VALIDITY: Duration = Duration::from_secs(1);
 
 /// Calls the system's resolver.

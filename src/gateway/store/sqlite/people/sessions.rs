@@ -16,7 +16,7 @@ use crate::gateway::store::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The most refused sign-ins of one day that leave rows (ours), because they can be caused without a key or a password.
+/// The most refused sign-ins of one day that leave rows (our choice), because they can be caused without a key or a password.
 /// Unknown names share one bound, so that they cannot hide attempts on a user.
 pub(in super::super) const UNKNOWN_USER_REFUSALS_PER_DAY: i64 = 500;
 pub(in super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
@@ -25,7 +25,7 @@ pub(in super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
 pub(in super::super) const REFUSAL_LIMIT_REACHED: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
     WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 
-/// The most addresses of one user that are remembered (ours).
+/// The most addresses of one user that are remembered (our choice).
 const KNOWN_ADDRESSES_MAX: i64 = 64;
 
 pub(super) async fn sign_in(
