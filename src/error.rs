@@ -255,7 +255,7 @@ impl Error {
 /// other clients, in the order of the contract.
 pub(crate) fn error_event(detail: &Value) -> String {
     let [kind, code, message, param] = ["type", "code", "message", "param"].map(|name| &detail[name]);
-    crate::wire::one_line(format!(
+    crate::wire::escape_line_ends(format!(
         r#"{{"type":"error","code":{code},"message":{message},"param":{param},"error":{{"message":{message},"type":{kind},"param":{param},"code":{code}}}}}"#
     ))
 }

@@ -16,7 +16,7 @@ mod served;
 
 pub use bounded::{Bounded, OutOfBounds};
 #[cfg(feature = "gateway")]
-pub(crate) use one_line::one_line;
+pub(crate) use one_line::escape_line_ends;
 pub use open_word::OpenWord;
 pub use secret::Secret;
 #[cfg(feature = "gateway")]

@@ -119,8 +119,8 @@ fn images_from_result(
         Err(WireError::InvalidResponsePayload(body, source))
             if session.head().is_some_and(HttpResponseHead::is_success) =>
         {
-            let unread = |_| Error::from_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
-            lenient::response_from_answer(serde_json::from_slice(&body).map_err(unread)?)
+            let to_error = |_| Error::from_call(WireError::InvalidResponsePayload(Bytes::new(), source), session);
+            lenient::response_from_answer(serde_json::from_slice(&body).map_err(to_error)?)
         }
         Err(error) => return Err(Error::from_call(error, session)),
     };

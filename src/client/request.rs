@@ -203,7 +203,7 @@ const fn bounds(name: &str) -> (i64, i64) {
     while row < IMAGE_GENERATION_FIELDS.len() {
         let field = &IMAGE_GENERATION_FIELDS[row];
         if let FieldKind::Integer { min, max } = field.kind
-            && is_same(field.name, name)
+            && is_equal(field.name, name)
         {
             return (min, max);
         }
@@ -214,7 +214,7 @@ const fn bounds(name: &str) -> (i64, i64) {
 }
 
 /// Compares two texts at compile time, because `==` on `str` is not `const` yet.
-const fn is_same(left: &str, right: &str) -> bool {
+const fn is_equal(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let mut index = 0;
     while index < left.len() && index < right.len() && left[index] == right[index] {
@@ -231,8 +231,8 @@ mod tests {
     use crate::wire::types::{Background, Moderation, Quality};
 
     #[track_caller]
-    fn check(request: GenerateRequest, delivery: AnswerMode, expected: &Value) {
-        let mut body = serde_json::to_value(request.into_options().into_wire(delivery).unwrap()).unwrap();
+    fn check(request: GenerateRequest, mode: AnswerMode, expected: &Value) {
+        let mut body = serde_json::to_value(request.into_options().into_wire(mode).unwrap()).unwrap();
         // The generator always writes `stream`; `null` and absent mean the same.
         if let Some(members) = body.as_object_mut() {
             members.retain(|_, value| !value.is_null() && *value != json!(false));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_asked_for_by_name() {
+    fn a_stream_request_sets_stream() {
         let request = GenerateRequest::new("a").partial_images(PartialImages::new(2).unwrap());
         let expected = json!({"model": "gpt-image-2", "prompt": "a", "stream": true, "partial_images": 2});
         check(request, AnswerMode::Events, &expected);

@@ -166,7 +166,8 @@ impl Accounts {
     pub(crate) async fn lease_account(&self, account: &str, group: &str) -> Result<Lease, LeaseRefusal> {
         let others = self.pool.lock().members.iter().map(|member| member.account.name().to_owned()).collect::<Vec<_>>();
         let tried = others.into_iter().filter(|name| name != account).collect();
-        let requirements = AccountRequirements { group: group.to_owned(), tried, ..AccountRequirements::default() };
+        let requirements =
+            AccountRequirements { group: group.to_owned(), tried_accounts: tried, ..AccountRequirements::default() };
         self.acquire_lease(&RequesterId::from_name(COMMAND_REQUESTER), requirements).await
     }
 
@@ -228,7 +229,7 @@ impl Accounts {
                 // The account is now in a cooldown or disabled. Even if an operator re-enables it at this moment, the
                 // others come first.
                 Err(TokenFailure::Revoked(_) | TokenFailure::Temporary) => {
-                    requirements.tried.push(slot.account().name().to_owned());
+                    requirements.tried_accounts.push(slot.account().name().to_owned());
                 }
             }
         }
@@ -266,10 +267,10 @@ fn requirements(task: TaskRef<'_>, caller: &Caller, tried: &[String]) -> Account
     AccountRequirements {
         group: caller.group_name().to_owned(),
         protocol: Some(protocol),
-        large: task.is_large(),
+        is_large: task.is_large(),
         model: Some(model.into()),
         session: session.map(Arc::from),
-        only: only.map(str::to_owned),
-        tried: tried.to_vec(),
+        only_account: only.map(str::to_owned),
+        tried_accounts: tried.to_vec(),
     }
 }

@@ -53,11 +53,11 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
 }
 
 /// Returns the IP address of the client: the forwarded one if the request came through a trusted proxy.
-fn caller_address(context: &ApiContext) -> IpAddr {
+fn client_address(context: &ApiContext) -> IpAddr {
     let request = &context.request;
     // A header value that is not text counts as empty, which is no address.
     let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
-    context.context().get().trusted_proxies().caller_address(request.remote_addr().ip(), forwarded)
+    context.context().get().trusted_proxies().client_address(request.remote_addr().ip(), forwarded)
 }
 
 impl GatewayApi for GatewayEndpoints {
@@ -145,9 +145,9 @@ async fn to_handler_response(
     let answer = match (kind, context.request.version()) {
         (ResponseKind::Json, Version::HTTP_10) => {
             // HTTP/1.0 has no chunked encoding: the length must be known before the first byte is sent.
-            let held = spool_response(gateway_answer.body, gateway.spool()).await?;
-            let length = held.length().to_string();
-            let body = PacedBody::new(held, gateway.cutoff());
+            let spooled = spool_response(gateway_answer.body, gateway.spool()).await?;
+            let length = spooled.length().to_string();
+            let body = PacedBody::new(spooled, gateway.cutoff());
             HandlerResponse::streaming(kind, body).with_header("content-length", Some(&length))
         }
         _ => match gateway_answer.body {

@@ -134,7 +134,7 @@ use pending_work::PendingWork;
 /// The folder of the files, in the data directory.
 const FOLDER: &str = "replays";
 /// Orphans may use the disk space for stored answers, divided by this number.
-const ORPHAN_SHARE: u64 = 4;
+const ORPHAN_SHARE_DIVISOR: u64 = 4;
 /// The longest time that a plain job can take.
 const LONGEST_JOB: Duration = config::LONGEST_IMAGE_DEADLINE;
 /// The time for which a retry waits for a record in state `running` whose job this process does not know, and the pause
@@ -191,21 +191,24 @@ impl AnswerReplay {
         vault: Vault,
         node: NodeId,
     ) -> Result<Self, ReplayError> {
-        let share = if settings.orphans { settings.max_bytes / ORPHAN_SHARE } else { 0 };
-        let answer_bytes = settings.max_bytes - share;
+        let orphan_bytes = if settings.orphans { settings.max_bytes / ORPHAN_SHARE_DIVISOR } else { 0 };
+        let answer_bytes = settings.max_bytes - orphan_bytes;
         let windows = RetentionWindows { answers: settings.idempotency_window, orphans: settings.orphan_window };
         let folder = AnswerFolder::open(free, answer_bytes, windows);
-        let shelf = folder.map_err(ReplayError::Folder)?;
+        let folder = folder.map_err(ReplayError::Folder)?;
         let pending = PendingWork::new();
-        let idempotent_answers = IdempotentAnswers::new(store, ledger, vault, shelf, node, settings.idempotency_window);
-        let keyed = Arc::new(idempotent_answers.with_pending_work(pending.clone()));
+        let idempotent_answers =
+            IdempotentAnswers::new(store, ledger, vault, folder, node, settings.idempotency_window);
+        let shared_answers = Arc::new(idempotent_answers.with_pending_work(pending.clone()));
         let window = settings.orphan_window;
-        let orphans = settings.orphans.then(|| RetryableJobs::new(window, Arc::clone(&keyed), share, pending.clone()));
-        keyed.take_over_leftovers().await?;
-        let work = sweep(Arc::downgrade(&keyed), orphans.as_ref().map(Arc::downgrade));
+        let orphans = settings
+            .orphans
+            .then(|| RetryableJobs::new(window, Arc::clone(&shared_answers), orphan_bytes, pending.clone()));
+        shared_answers.take_over_leftovers().await?;
+        let work = sweep(Arc::downgrade(&shared_answers), orphans.as_ref().map(Arc::downgrade));
         // The task ends when this is dropped.
         drop(tokio::runtime::Handle::current().spawn(work));
-        Ok(Self { pending, idempotent_answers: keyed, orphans, orphan_window: settings.orphan_window })
+        Ok(Self { pending, idempotent_answers: shared_answers, orphans, orphan_window: settings.orphan_window })
     }
 
     /// Decides how a request with an idempotency key continues. Of several concurrent requests, one gets the claim.

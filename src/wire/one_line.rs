@@ -2,7 +2,7 @@
 
 /// Escapes the characters that Unicode treats as line ends, because clients that split events at them would lose the
 /// rest. In JSON such characters occur only in strings.
-pub(crate) fn one_line(json: String) -> String {
+pub(crate) fn escape_line_ends(json: String) -> String {
     const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
     if !json.contains(LINE_ENDS) {
         return json;
@@ -15,10 +15,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_unicode_takes_for_a_line_end_is_escaped_and_means_the_same() {
-        let said = serde_json::json!({"a\u{2028}": "b\u{2029}c\u{85}\u{e9}"});
-        let told = one_line(said.to_string());
-        assert_eq!(told, "{\"a\\u2028\":\"b\\u2029c\\u0085\u{e9}\"}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&told).unwrap(), said);
+    fn unicode_line_ends_are_escaped_without_a_change_of_meaning() {
+        let value = serde_json::json!({"a\u{2028}": "b\u{2029}c\u{85}\u{e9}"});
+        let line = escape_line_ends(value.to_string());
+        assert_eq!(line, "{\"a\\u2028\":\"b\\u2029c\\u0085\u{e9}\"}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
     }
 }

@@ -72,8 +72,13 @@ pub(super) fn explain(pool: &AccountPool, group: &str, large: bool, session: Opt
     let now = Instant::now();
     let protocol = Some(if session.is_some() { UpstreamProtocol::Responses } else { UpstreamProtocol::Images });
     let session = session.map(|session| session.as_bytes().into());
-    let requirements =
-        AccountRequirements { group: group.to_owned(), protocol, large, session, ..AccountRequirements::default() };
+    let requirements = AccountRequirements {
+        group: group.to_owned(),
+        protocol,
+        is_large: large,
+        session,
+        ..AccountRequirements::default()
+    };
     let inner = pool.lock();
     let mut ranked: Vec<(usize, &PoolMember, AccountCandidate)> = inner
         .members
@@ -82,13 +87,13 @@ pub(super) fn explain(pool: &AccountPool, group: &str, large: bool, session: Opt
         .map(|(index, member)| (index, member, member.candidate(&requirements, now)))
         .collect();
     ranked.sort_by_key(|(index, _, candidate)| candidate.rank(*index, 0));
-    let first = ranked.first().filter(|(.., candidate)| candidate.eligible).map(|(index, ..)| *index);
+    let first = ranked.first().filter(|(.., candidate)| candidate.is_eligible).map(|(index, ..)| *index);
     let explained = ranked.into_iter().map(|(index, member, candidate)| AccountExplanation {
         account: member.account.name().to_owned(),
         chosen: first == Some(index),
         state: availability(member, &candidate, &requirements, now),
-        paid: candidate.paid,
-        kind: candidate.kind,
+        paid: candidate.is_paid,
+        kind: candidate.auth_kind,
         priority: candidate.priority,
         taken: member.taken_slots,
         places: member.account.slot_limits().all,
@@ -119,7 +124,7 @@ fn availability(
     }
     match member.health.status(now) {
         HealthStatus::Ejected { left } => AccountAvailability::Ejected { seconds: whole_seconds(left) },
-        HealthStatus::Good | HealthStatus::Probing if candidate.free => AccountAvailability::Free,
+        HealthStatus::Good | HealthStatus::Probing if candidate.has_free_slot => AccountAvailability::Free,
         HealthStatus::Good | HealthStatus::Probing => AccountAvailability::Full,
     }
 }

@@ -99,7 +99,7 @@ impl AccountSlot {
         Self {
             pool: Some(Arc::clone(pool)),
             account: Arc::clone(&member.account),
-            large: requirements.large,
+            large: requirements.is_large,
             is_probe,
             grant,
         }

@@ -57,15 +57,15 @@ pub(super) struct AccountRequirements {
     /// The protocol of the request; `None` if it is not a caller's request.
     pub(super) protocol: Option<UpstreamProtocol>,
     /// True if the request is for a large image, for which an account may have fewer slots.
-    pub(super) large: bool,
+    pub(super) is_large: bool,
     /// The model that the request names; `None` if it is not a caller's request.
     pub(super) model: Option<Arc<str>>,
     /// The identifier of the conversation, if the request belongs to one.
     pub(super) session: Option<Arc<[u8]>>,
     /// The only account that can serve the request, if no other can.
-    pub(super) only: Option<String>,
+    pub(super) only_account: Option<String>,
     /// The accounts that were tried already.
-    pub(super) tried: Vec<String>,
+    pub(super) tried_accounts: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl AccountPool {
                 }
             }
         };
-        slot.map(|place| place.assigned_to(requester.user()))
+        slot.map(|slot| slot.assigned_to(requester.user()))
     }
 
     fn request_slot(
@@ -178,13 +178,13 @@ impl AccountPool {
     }
 
     /// Applies the result of an attempt to its account.
-    pub(super) fn apply_feedback(self: &Arc<Self>, granted: &LeaseGrant, feedback: AccountFeedback) {
-        self.change_member(granted, |member, moment| member.apply_feedback(feedback, granted, moment, Utc::now()));
+    pub(super) fn apply_feedback(self: &Arc<Self>, grant: &LeaseGrant, feedback: AccountFeedback) {
+        self.change_member(grant, |member, timing| member.apply_feedback(feedback, grant, timing, Utc::now()));
     }
 
     /// Notes that no token is available for the account at present.
     pub(super) fn note_missing_token(self: &Arc<Self>, slot: &AccountSlot) {
-        self.change_member(slot.grant(), |member, moment| member.note_missing_token(moment, Utc::now()));
+        self.change_member(slot.grant(), |member, timing| member.note_missing_token(timing, Utc::now()));
     }
 
     /// Disables an account for which no token can be fetched until an operator acts.
@@ -212,13 +212,13 @@ impl AccountPool {
 
     /// Returns the accounts whose health has changed since it was last stored, with the health to be stored.
     pub(super) fn unsaved_health(&self) -> Vec<(u64, String, Option<Instant>, Option<StoredEjection>)> {
-        let (now, wall) = (Instant::now(), Utc::now());
+        let (now, utc_now) = (Instant::now(), Utc::now());
         let inner = self.lock();
-        let untold = inner.members.iter().filter_map(|member| {
-            let (until, failing) = member.unsaved_health(now, wall)?;
-            Some((member.id, member.account.name().to_owned(), until, failing))
+        let unsaved = inner.members.iter().filter_map(|member| {
+            let (until, ejection) = member.unsaved_health(now, utc_now)?;
+            Some((member.id, member.account.name().to_owned(), until, ejection))
         });
-        untold.collect()
+        unsaved.collect()
     }
 
     pub(super) fn mark_health_saved(&self, id: u64, until: Option<Instant>) {
@@ -244,14 +244,14 @@ impl AccountPool {
         inner.grant_free_slots(self, Instant::now());
     }
 
-    fn change_member(self: &Arc<Self>, granted: &LeaseGrant, change: impl FnOnce(&mut PoolMember, AttemptTiming)) {
+    fn change_member(self: &Arc<Self>, grant: &LeaseGrant, change: impl FnOnce(&mut PoolMember, AttemptTiming)) {
         let now = Instant::now();
         let mut inner = self.lock();
         let jitter = u32::try_from(pseudo_random(inner.next_seed(), 0) % 1000).unwrap_or(0);
-        let timing = AttemptTiming { granted_at: granted.granted_at, now, jitter };
-        let model = granted.model.as_deref();
+        let timing = AttemptTiming { granted_at: grant.granted_at, now, jitter };
+        let model = grant.model.as_deref();
         let refused_before = inner.is_model_refused(model);
-        if let Some(member) = inner.members.iter_mut().find(|member| member.id == granted.member_id) {
+        if let Some(member) = inner.members.iter_mut().find(|member| member.id == grant.member_id) {
             change(member, timing);
         }
         if !refused_before && inner.is_model_refused(model) {
@@ -342,10 +342,10 @@ impl AccountPoolState {
             let (Some(waiter), Some(index)) = (waiter, chosen) else { return };
             kinds.remove(waiter.kind_id);
             let slot = self.grant(pool, index, &waiter.requirements, now);
-            if let Err(Ok(place)) = waiter.sender.send(Ok(slot)) {
+            if let Err(Ok(slot)) = waiter.sender.send(Ok(slot)) {
                 // The request has just left. Dropping the slot would take the lock, which is held here, so the slot is
                 // released by its parts.
-                let (member, large, probe) = place.into_parts();
+                let (member, large, probe) = slot.into_parts();
                 self.release_slot(member, large, probe);
             }
         }
@@ -381,7 +381,7 @@ impl AccountPoolState {
     ) -> AccountSlot {
         let member = &mut self.members[index];
         member.taken_slots += 1;
-        member.taken_large_slots += usize::from(requirements.large);
+        member.taken_large_slots += usize::from(requirements.is_large);
         let probe = member.health.status(now) == HealthStatus::Probing;
         member.is_probing |= probe;
         AccountSlot::new(pool, member, requirements, probe, now)
@@ -415,11 +415,11 @@ impl AccountPoolState {
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let mut inner = self.pool.lock();
-        let gone = inner.queue.remove(self.requester, self.ticket);
-        gone.iter().for_each(|waiter| inner.kinds.remove(waiter.kind_id));
+        let removed = inner.queue.remove(self.requester, self.ticket);
+        removed.iter().for_each(|waiter| inner.kinds.remove(waiter.kind_id));
         drop(inner);
         // The request may have been granted a slot. Dropping it takes the lock, so the lock is released first.
-        drop(gone);
+        drop(removed);
     }
 }
 

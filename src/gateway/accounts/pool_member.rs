@@ -95,8 +95,8 @@ impl PoolMember {
 
     /// True if the account could serve such a request outside of a cooldown.
     pub(super) fn may_serve(&self, requirements: &AccountRequirements) -> bool {
-        let tried = requirements.tried.iter().any(|name| name == self.account.name());
-        let named = requirements.only.as_deref().is_none_or(|only| only == self.account.name());
+        let tried = requirements.tried_accounts.iter().any(|name| name == self.account.name());
+        let named = requirements.only_account.as_deref().is_none_or(|only| only == self.account.name());
         self.disabled_reason.is_none()
             && !tried
             && named
@@ -126,17 +126,18 @@ impl PoolMember {
     pub(super) fn candidate(&self, requirements: &AccountRequirements, now: Instant) -> AccountCandidate {
         let status = self.health.status(now);
         AccountCandidate {
-            eligible: self.may_serve(requirements)
+            is_eligible: self.may_serve(requirements)
                 && self.current_cooldown(now).is_none()
                 && !self.unfit_models.is_cooling_down(requirements.model.as_deref(), now),
-            ejected: matches!(status, HealthStatus::Ejected { .. }),
-            free: self.has_free_slot(requirements.large) && !(self.is_probing && status == HealthStatus::Probing),
-            paid: self.account.is_paid(),
-            kind: self.account.kind(),
+            is_ejected: matches!(status, HealthStatus::Ejected { .. }),
+            has_free_slot: self.has_free_slot(requirements.is_large)
+                && !(self.is_probing && status == HealthStatus::Probing),
+            is_paid: self.account.is_paid(),
+            auth_kind: self.account.kind(),
             priority: self.account.priority(),
-            native: self.account.is_native(requirements.protocol),
+            needs_no_translation: self.account.is_native(requirements.protocol),
             affinity: requirements.session.as_deref().map_or(0, |session| affinity(session, self.account.name())),
-            load: self.load(requirements.large),
+            load: self.load(requirements.is_large),
         }
     }
 

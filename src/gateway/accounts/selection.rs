@@ -13,19 +13,19 @@ use super::account::AccountAuthKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AccountCandidate {
     /// True if the account may serve this request.
-    pub(super) eligible: bool,
+    pub(super) is_eligible: bool,
     /// True if the account has failed so often lately that it is used only if no other is left.
-    pub(super) ejected: bool,
+    pub(super) is_ejected: bool,
     /// True if a slot is free. This goes before the price, so that no request waits while another account is idle.
-    pub(super) free: bool,
+    pub(super) has_free_slot: bool,
     /// True if the account is paid for.
-    pub(super) paid: bool,
+    pub(super) is_paid: bool,
     /// The kind of its credentials.
-    pub(super) kind: AccountAuthKind,
+    pub(super) auth_kind: AccountAuthKind,
     /// The priority that the operator has set; the higher one goes first.
     pub(super) priority: i32,
     /// True if the request is sent without translation. A translated one also costs tokens of a text model.
-    pub(super) native: bool,
+    pub(super) needs_no_translation: bool,
     /// The preference of a conversation for this account, so that it returns to the account that has cached its
     /// beginning. The value is the same for all accounts if there is no conversation.
     pub(super) affinity: u64,
@@ -49,13 +49,13 @@ pub(super) type CandidateRank = (
 
 /// Returns the index of the best candidate; the seed decides between equal ones.
 pub(super) fn pick(candidates: &[AccountCandidate], seed: u64) -> Option<usize> {
-    let eligible = candidates.iter().enumerate().filter(|(_, candidate)| candidate.eligible);
+    let eligible = candidates.iter().enumerate().filter(|(_, candidate)| candidate.is_eligible);
     eligible.min_by_key(|(index, candidate)| candidate.rank(*index, seed)).map(|(index, _)| index)
 }
 
 /// Returns a pseudorandom number that depends only on the seed and the index (`SplitMix64`).
-pub(super) const fn pseudo_random(seed: u64, place: u64) -> u64 {
-    let mut mixed = seed.wrapping_add(place.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+pub(super) const fn pseudo_random(seed: u64, index: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^ (mixed >> 31)
@@ -79,13 +79,13 @@ impl AccountCandidate {
     /// Returns the criteria of the choice as one value that can be compared.
     pub(super) fn rank(&self, index: usize, seed: u64) -> CandidateRank {
         (
-            Reverse(self.eligible),
-            self.ejected,
-            Reverse(self.free),
-            Reverse(self.paid),
-            Reverse(self.paid && self.kind == AccountAuthKind::Oauth),
+            Reverse(self.is_eligible),
+            self.is_ejected,
+            Reverse(self.has_free_slot),
+            Reverse(self.is_paid),
+            Reverse(self.is_paid && self.auth_kind == AccountAuthKind::Oauth),
             Reverse(self.priority),
-            Reverse(self.native),
+            Reverse(self.needs_no_translation),
             Reverse(self.affinity),
             self.load,
             pseudo_random(seed, u64::try_from(index).unwrap_or(u64::MAX)),
@@ -98,13 +98,13 @@ mod tests {
     use super::*;
 
     const BASE: AccountCandidate = AccountCandidate {
-        eligible: true,
-        ejected: false,
-        free: true,
-        paid: true,
-        kind: AccountAuthKind::ApiKey,
+        is_eligible: true,
+        is_ejected: false,
+        has_free_slot: true,
+        is_paid: true,
+        auth_kind: AccountAuthKind::ApiKey,
         priority: 0,
-        native: true,
+        needs_no_translation: true,
         affinity: 0,
         load: 0,
     };
@@ -124,41 +124,41 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_chosen_of_nothing() {
+    fn no_account_is_chosen_if_none_is_eligible() {
         check(&[], None);
-        check(&[AccountCandidate { eligible: false, ..BASE }; 3], None);
+        check(&[AccountCandidate { is_eligible: false, ..BASE }; 3], None);
     }
 
     #[test]
     fn each_rule_goes_before_all_that_follow() {
         let worst = AccountCandidate {
-            ejected: true,
-            free: false,
-            paid: false,
-            kind: AccountAuthKind::ApiKey,
+            is_ejected: true,
+            has_free_slot: false,
+            is_paid: false,
+            auth_kind: AccountAuthKind::ApiKey,
             priority: -9,
             load: 999,
             ..BASE
         };
-        let beloved = AccountCandidate { affinity: u64::MAX, ..worst };
-        first_wins(worst, AccountCandidate { eligible: false, ..BASE });
-        first_wins(AccountCandidate { ejected: false, ..worst }, AccountCandidate { ejected: true, ..BASE });
+        let preferred = AccountCandidate { affinity: u64::MAX, ..worst };
+        first_wins(worst, AccountCandidate { is_eligible: false, ..BASE });
+        first_wins(AccountCandidate { is_ejected: false, ..worst }, AccountCandidate { is_ejected: true, ..BASE });
         first_wins(
-            AccountCandidate { free: true, ejected: false, ..worst },
-            AccountCandidate { free: false, kind: AccountAuthKind::Oauth, priority: 9, ..BASE },
+            AccountCandidate { has_free_slot: true, is_ejected: false, ..worst },
+            AccountCandidate { has_free_slot: false, auth_kind: AccountAuthKind::Oauth, priority: 9, ..BASE },
         );
         first_wins(
             AccountCandidate { priority: -9, load: 999, ..BASE },
-            AccountCandidate { paid: false, priority: 9, ..BASE },
+            AccountCandidate { is_paid: false, priority: 9, ..BASE },
         );
         first_wins(
-            AccountCandidate { kind: AccountAuthKind::Oauth, priority: -9, load: 999, ..BASE },
+            AccountCandidate { auth_kind: AccountAuthKind::Oauth, priority: -9, load: 999, ..BASE },
             AccountCandidate { priority: 9, ..BASE },
         );
-        first_wins(AccountCandidate { priority: 1, native: false, load: 999, ..BASE }, BASE);
-        first_wins(AccountCandidate { load: 999, ..BASE }, AccountCandidate { native: false, ..BASE });
+        first_wins(AccountCandidate { priority: 1, needs_no_translation: false, load: 999, ..BASE }, BASE);
+        first_wins(AccountCandidate { load: 999, ..BASE }, AccountCandidate { needs_no_translation: false, ..BASE });
         first_wins(AccountCandidate { priority: 1, load: 999, ..BASE }, BASE);
-        first_wins(BASE, beloved);
+        first_wins(BASE, preferred);
         first_wins(AccountCandidate { priority: 1, ..BASE }, AccountCandidate { affinity: 9, ..BASE });
         first_wins(AccountCandidate { affinity: 9, load: 999, ..BASE }, AccountCandidate { affinity: 8, ..BASE });
         first_wins(AccountCandidate { load: 250, ..BASE }, AccountCandidate { load: 500, ..BASE });
@@ -166,23 +166,26 @@ mod tests {
 
     #[test]
     fn a_token_goes_before_a_key_only_among_the_paid() {
-        let free = AccountCandidate { paid: false, ..BASE };
-        first_wins(AccountCandidate { priority: 1, ..free }, AccountCandidate { kind: AccountAuthKind::Oauth, ..free });
+        let free = AccountCandidate { is_paid: false, ..BASE };
+        first_wins(
+            AccountCandidate { priority: 1, ..free },
+            AccountCandidate { auth_kind: AccountAuthKind::Oauth, ..free },
+        );
     }
 
     /// Returns the index of the account that a conversation prefers.
-    fn home(session: &str, accounts: &[&str], seed: u64) -> usize {
+    fn preferred_account(session: &str, accounts: &[&str], seed: u64) -> usize {
         let candidate = |account: &&str| AccountCandidate { affinity: affinity(session.as_bytes(), account), ..BASE };
         pick(&accounts.iter().map(candidate).collect::<Vec<_>>(), seed).unwrap()
     }
 
     #[test]
-    fn a_conversation_stays_where_it_is_whatever_the_seed_and_the_order() {
+    fn a_conversation_keeps_its_account_for_any_seed_and_order() {
         for number in 0..200_u64 {
             let session = format!("0199-{number}");
-            let first = home(&session, &["a", "b", "c"], number);
-            assert_eq!(home(&session, &["a", "b", "c"], number * 7 + 1), first);
-            assert_eq!(["c", "b", "a"][home(&session, &["c", "b", "a"], 3)], ["a", "b", "c"][first]);
+            let first = preferred_account(&session, &["a", "b", "c"], number);
+            assert_eq!(preferred_account(&session, &["a", "b", "c"], number * 7 + 1), first);
+            assert_eq!(["c", "b", "a"][preferred_account(&session, &["c", "b", "a"], 3)], ["a", "b", "c"][first]);
         }
     }
 
@@ -192,9 +195,9 @@ mod tests {
         let mut homes = [0_u32; 4];
         for number in 0..4_000 {
             let session = format!("{number}");
-            let before = home(&session, &all, 0);
+            let before = preferred_account(&session, &all, 0);
             homes[before] += 1;
-            let after = left[home(&session, &left, 0)];
+            let after = left[preferred_account(&session, &left, 0)];
             assert!(all[before] == "c" || after == all[before], "{session} moved from {} to {after}", all[before]);
         }
         // 1000 expected, standard deviation 27.
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_accounts_share() {
+    fn equal_accounts_are_chosen_equally_often() {
         let mut chosen = [0_u32; 5];
         for seed in 0..10_000 {
             chosen[pick(&[BASE; 5], seed).unwrap()] += 1;

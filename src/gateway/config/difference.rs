@@ -55,7 +55,7 @@ impl Config {
     /// Turns this configuration into the one that can come into force, and returns the differences. Settings that a
     /// running process cannot change are set back to the values in force.
     pub(crate) fn reconcile_with(&mut self, in_force: &Self) -> ConfigDifference {
-        in_force.require_every_setting();
+        in_force.assert_settings_are_listed();
         let new = self;
         let mut restart = keep!(
             new,
@@ -102,7 +102,7 @@ impl Config {
 impl Config {
     /// Does nothing at run time. A new setting does not compile until it is listed here, which is the reminder to
     /// handle it in [`Self::reconcile_with`].
-    const fn require_every_setting(&self) {
+    const fn assert_settings_are_listed(&self) {
         let Self {
             listen: _,
             metrics_listen: _,

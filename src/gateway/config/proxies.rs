@@ -25,7 +25,7 @@ impl TrustedProxies {
     /// The address of the caller: the connected peer, or the address that a chain of trusted proxies names.
     ///
     /// `forwarded` are the values of `X-Forwarded-For`, in their order.
-    pub(crate) fn caller_address<'a>(
+    pub(crate) fn client_address<'a>(
         &self,
         connected: IpAddr,
         forwarded: impl DoubleEndedIterator<Item = &'a str>,
@@ -83,7 +83,7 @@ mod tests {
         let proxies = TrustedProxies::new(
             ["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).unwrap()).to_vec(),
         );
-        let caller = proxies.caller_address(connected.parse().unwrap(), forwarded.iter().copied());
+        let caller = proxies.client_address(connected.parse().unwrap(), forwarded.iter().copied());
         assert_eq!(caller.to_string(), expected, "{connected} {forwarded:?}");
     }
 

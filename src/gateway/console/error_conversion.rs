@@ -41,10 +41,10 @@ pub(super) enum ErrorSubject {
 }
 
 /// Converts an error about the user, token or group with this id or name.
-pub(super) fn from_identity_error(kind: ErrorSubject, handle: &str) -> impl FnOnce(IdentityError) -> Error {
+pub(super) fn from_identity_error(subject: ErrorSubject, handle: &str) -> impl FnOnce(IdentityError) -> Error {
     move |error| {
         let handle = handle.to_owned();
-        match (error, kind) {
+        match (error, subject) {
             (IdentityError::InvalidField { field, why }, _) => field_rejection(field, &why),
             (IdentityError::Unknown, ErrorSubject::User) => Error::NotFound(MissingResource::User(handle)),
             (IdentityError::Unknown, ErrorSubject::Token) => Error::NotFound(MissingResource::Token(handle)),

@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::caller_address;
+use super::client_address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
 use crate::gateway::console::Console;
@@ -339,7 +339,7 @@ async fn run_operation_with_body<T: Serialize, B: DeserializeOwned, F: Future<Ou
 /// Authenticates the actor. Query parameters are refused if the operation has none.
 async fn admit(console: &Console, context: &AdminContext) -> Result<Actor, Error> {
     let authorization = context.request.headers().get(AUTHORIZATION);
-    let address = caller_address(context);
+    let address = client_address(context);
     let actor = console.authenticate(authorization.map(HeaderValue::as_bytes), address).await?;
     check_query(context)?;
     Ok(actor)

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::caller_address;
+use super::client_address;
 use crate::error::Error;
 use crate::gateway::CurrentGateway;
 use crate::gateway::front::{FormBody, run_page_handler};
@@ -99,7 +99,7 @@ async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRe
         host: host(context),
         origin: single_header(headers, &ORIGIN),
         fetch_site: single_header(headers, &FETCH_SITE),
-        address: caller_address(context),
+        address: client_address(context),
         user_agent: joined_headers(headers, &USER_AGENT, " ").chars().take(MAX_AGENT_CHARS).collect(),
         accept_language: joined_headers(headers, &ACCEPT_LANGUAGE, ","),
         if_none_match: joined_headers(headers, &IF_NONE_MATCH, ","),

@@ -45,7 +45,7 @@ pub(super) async fn make_call(
 ) -> Result<ProvenCall, FailedCall> {
     tokio::select! {
         biased;
-        made = call_until_image(context, lease, task, fan_out, deadlines) => made,
+        result = call_until_image(context, lease, task, fan_out, deadlines) => result,
         () = context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
     }
 }
@@ -78,7 +78,7 @@ async fn call_until_image(
     };
     let mut proof_result = tokio::select! {
         biased;
-        sought = proof.read_until_proven() => sought,
+        result = proof.read_until_proven() => result,
         () = given_up => Err(ProofError::Timeout),
     };
     // `given_up` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image that
@@ -88,15 +88,16 @@ async fn call_until_image(
     }
     let failed_call = match proof_result {
         Ok(()) => return Ok(ProvenCall { proven: proof.into_proven(), is_simulated: simulated, request_id }),
-        Err(without) => classify_proof_error(without),
+        Err(error) => classify_proof_error(error),
     };
-    let mut lost = if matches!(task, TaskRef::Response(_)) { blame_model_on_caller(failed_call) } else { failed_call };
-    lost.failure.request_id = request_id;
-    Err(lost)
+    let mut reported_call =
+        if matches!(task, TaskRef::Response(_)) { report_model_as_unknown(failed_call) } else { failed_call };
+    reported_call.failure.request_id = request_id;
+    Err(reported_call)
 }
 
 /// Reports a model that the account does not offer as unknown, because the caller of a response chose it.
-fn blame_model_on_caller(mut failed_call: FailedCall) -> FailedCall {
+fn report_model_as_unknown(mut failed_call: FailedCall) -> FailedCall {
     if failed_call.failure.cause == FailureCause::NotOffered {
         failed_call.failure.cause = FailureCause::UnknownModel;
     }
@@ -106,9 +107,9 @@ fn blame_model_on_caller(mut failed_call: FailedCall) -> FailedCall {
 /// Classifies an answer without an image.
 fn classify_proof_error(error: ProofError) -> FailedCall {
     match error {
-        ProofError::NoImage(without) => {
-            let usage = without.usage.filter(|usage| usage.total > 0);
-            FailedCall { failure: classify_imageless_answer(&without.members, without.has_image_substitute), usage }
+        ProofError::NoImage(answer) => {
+            let usage = answer.usage.filter(|usage| usage.total > 0);
+            FailedCall { failure: classify_imageless_answer(&answer.members, answer.has_image_substitute), usage }
         }
         ProofError::Malformed => ambiguous_failure(FailureCause::NoImage),
         ProofError::Broken => ambiguous_failure(FailureCause::Broken),

@@ -61,11 +61,11 @@ pub(super) async fn run(
     let request_deadlines =
         AttemptDeadlines::new(original_task, context.gateway.deadlines(context.caller.group_name()).image);
     let mut abandoned = pin!(context.abandoned());
-    let (mut fallback_job, mut plain): (Option<Job>, Option<ResponseJob>) = (None, None);
+    let (mut fallback_job, mut job_without_tool): (Option<Job>, Option<ResponseJob>) = (None, None);
     let mut history = AttemptHistory::default();
     let shared_record = SharedRecord::new(record);
     loop {
-        let changed_task = fallback_job.as_ref().map(TaskRef::from).or(plain.as_ref().map(TaskRef::from));
+        let changed_task = fallback_job.as_ref().map(TaskRef::from).or(job_without_tool.as_ref().map(TaskRef::from));
         let task = changed_task.unwrap_or(original_task);
         let deadlines = context.round_deadlines(task, request_deadlines);
         let mut round = AttemptRound::new(context, task, deadlines, &mut history);
@@ -77,7 +77,7 @@ pub(super) async fn run(
                     is_simulated: simulated,
                     missing_images: 0,
                     fallback_job,
-                    was_tool_removed: plain.is_some(),
+                    was_tool_removed: job_without_tool.is_some(),
                     failed_call_usage: history.charged_usage,
                 });
             }
@@ -92,22 +92,22 @@ pub(super) async fn run(
             TaskRef::Images(job) if context.may_fall_back(&history, &request_deadlines) => {
                 fallback_job = fallback_order::next_fallback(job);
             }
-            TaskRef::Response(job) if job.is_tool_injected() && history.blames_tools() => {
-                plain = Some(job.without_injected_tool());
+            TaskRef::Response(job) if job.is_tool_injected() && history.may_pass_without_tool() => {
+                job_without_tool = Some(job.without_injected_tool());
             }
-            TaskRef::Images(_) | TaskRef::Response(_) => (fallback_job, plain) = (None, None),
+            TaskRef::Images(_) | TaskRef::Response(_) => (fallback_job, job_without_tool) = (None, None),
         }
-        if let Some(below) = &fallback_job {
+        if let Some(smaller_job) = &fallback_job {
             let maybe_paid_twice = history.may_be_paid();
             tracing::info!(
-                to = fallback_order::size_and_quality(below),
+                to = fallback_order::size_and_quality(smaller_job),
                 maybe_paid_twice,
                 "no account made the image: trying the next fallback"
             );
             if maybe_paid_twice {
                 shared_record.mark_maybe_paid_twice();
             }
-        } else if plain.is_some() {
+        } else if job_without_tool.is_some() {
             tracing::warn!("the upstream refuses the request with the added image tool: sending the request unchanged");
         } else {
             shared_record.with_record(|record| {
@@ -187,7 +187,7 @@ impl<'a> AttemptRound<'a> {
         mut next_lease: Option<Lease>,
         mut abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<RoundOutcome, JobFailure> {
-        let (mut tried_accounts, before) = (Vec::new(), self.history.failures.len());
+        let (mut tried_accounts, failures_before) = (Vec::new(), self.history.failures.len());
         self.history.stop_reason = StopReason::default();
         loop {
             let lease = match next_lease.take() {
@@ -196,16 +196,16 @@ impl<'a> AttemptRound<'a> {
             };
             let lease = match lease {
                 Ok(lease) => lease,
-                Err(none) => {
-                    self.history.stop_reason.refusal = Some(none);
+                Err(refusal) => {
+                    self.history.stop_reason.refusal = Some(refusal);
                     return Ok(RoundOutcome::NoAccountLeft);
                 }
             };
             if lease.endpoint().makes_single_image() && matches!(self.task, TaskRef::Images(job) if job.count() > 1) {
                 return Ok(RoundOutcome::OneImagePerCall(lease));
             }
-            if let Some(part) = self.branch.as_mut()
-                && !part.prepare_call(self.context.gateway, self.history).await
+            if let Some(branch) = self.branch.as_mut()
+                && !branch.prepare_call(self.context.gateway, self.history).await
             {
                 return Ok(RoundOutcome::NoAccountLeft);
             }
@@ -213,20 +213,22 @@ impl<'a> AttemptRound<'a> {
             shared_record.persist_attempts().await;
             self.call_started = Instant::now();
             let fan_out = self.branch.as_ref().map(|part| part.progress);
-            let made = Box::pin(account_call::make_call(self.context, &lease, self.task, fan_out, &self.deadlines));
-            let failed_call = match made.await {
+            let call_future =
+                Box::pin(account_call::make_call(self.context, &lease, self.task, fan_out, &self.deadlines));
+            let failed_call = match call_future.await {
                 Ok(ProvenCall { proven, is_simulated: simulated, request_id }) => {
                     shared_record.with_record(|record| record.end_attempt(call, None, Some(200)));
                     shared_record.with_record(|record| record.set_upstream_id(call, request_id));
                     fan_out.into_iter().for_each(FanOutProgress::note_image_begun);
                     return Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated });
                 }
-                Err(lost) => lost,
+                Err(failure) => failure,
             };
             let retry_target = self.record_failure(shared_record, call, &lease, failed_call).await;
             let budget_spent =
                 self.branch.as_ref().map_or_else(|| self.history.budget_spent(), |part| part.progress.budget_spent());
-            self.history.stop_reason.blames_request = outcome::is_request_to_blame(&self.history.failures[before..]);
+            self.history.stop_reason.blames_request =
+                outcome::is_request_to_blame(&self.history.failures[failures_before..]);
             if self.history.stop_reason.blames_request || !self.history.may_try_again(budget_spent) {
                 return Ok(RoundOutcome::NoAccountLeft);
             }
@@ -278,11 +280,11 @@ impl<'a> AttemptRound<'a> {
                 record.set_upstream_id(call, request_id);
             }
         });
-        if let Some(part) = &self.branch {
-            part.progress.note_call_failed(&failed_call.failure, self.call_started.elapsed());
+        if let Some(branch) = &self.branch {
+            branch.progress.note_call_failed(&failed_call.failure, self.call_started.elapsed());
         }
         let retry_target = match outcome::account_finding(&failed_call.failure) {
-            AccountFinding::Certain(lesson) => self.context.gateway.accounts().apply_feedback(lease, lesson).await,
+            AccountFinding::Certain(feedback) => self.context.gateway.accounts().apply_feedback(lease, feedback).await,
             AccountFinding::Suspected(lesson) => {
                 self.suspected_feedback.push((lease.grant(), lesson));
                 RetryTarget::OtherAccount
@@ -294,8 +296,8 @@ impl<'a> AttemptRound<'a> {
 
     /// Applies the suspected feedback to its accounts, because another account has accepted the request.
     async fn apply_suspected_feedback(&mut self) {
-        for (granted, lesson) in self.suspected_feedback.drain(..) {
-            self.context.gateway.accounts().apply_late_feedback(&granted, lesson).await;
+        for (grant, feedback) in self.suspected_feedback.drain(..) {
+            self.context.gateway.accounts().apply_late_feedback(&grant, feedback).await;
         }
     }
 
@@ -303,11 +305,11 @@ impl<'a> AttemptRound<'a> {
     /// cause. Later requests, or a check of the credentials, then decide about the account.
     pub(super) async fn weaken_suspected_feedback(&mut self) {
         let accounts = self.context.gateway.accounts();
-        for (granted, lesson) in self.suspected_feedback.drain(..) {
-            match lesson {
-                AccountFeedback::Failed => accounts.apply_late_feedback(&granted, AccountFeedback::Doubtful).await,
+        for (grant, feedback) in self.suspected_feedback.drain(..) {
+            match feedback {
+                AccountFeedback::Failed => accounts.apply_late_feedback(&grant, AccountFeedback::Doubtful).await,
                 AccountFeedback::Unauthorized { .. } if self.history.stop_reason.blames_request => {
-                    accounts.suspect_credentials(&granted);
+                    accounts.suspect_credentials(&grant);
                 }
                 _ => {}
             }

@@ -36,7 +36,7 @@ impl AttemptHistory {
     pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
             None | Some(FailureClass::N) => true,
-            Some(FailureClass::F) => self.admitted_failures() < 2,
+            Some(FailureClass::F) => self.reported_failures() < 2,
             Some(FailureClass::X | FailureClass::R) => false,
         };
         allowed && budget_spent < FAILED_CALL_BUDGET
@@ -49,14 +49,15 @@ impl AttemptHistory {
 
     /// True if a response may be accepted without the injected tool: an upstream has rejected its tools or an unnamed
     /// part of it, and every other failure was of class N. Nothing was made of a request that is refused like this.
-    pub(super) fn blames_tools(&self) -> bool {
-        let turned_away =
+    pub(super) fn may_pass_without_tool(&self) -> bool {
+        let is_rejected_unread =
             self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
-        turned_away && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
+        is_rejected_unread
+            && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
     }
 
     /// Returns the number of failures that the upstream itself has reported (class F).
-    pub(super) fn admitted_failures(&self) -> usize {
+    pub(super) fn reported_failures(&self) -> usize {
         self.failures.iter().filter(|failure| failure.class == FailureClass::F).count()
     }
 
@@ -95,7 +96,7 @@ pub(super) fn counts_against_budget(failure: &AttemptFailure) -> bool {
 mod tests {
     use super::*;
 
-    fn after(classes: &[(FailureClass, Option<u16>)]) -> AttemptHistory {
+    fn history_of(classes: &[(FailureClass, Option<u16>)]) -> AttemptHistory {
         let failure = |&(class, status): &(FailureClass, Option<u16>)| AttemptFailure {
             status,
             ..AttemptFailure::new(class, FailureCause::Failed)
@@ -115,17 +116,17 @@ mod tests {
             (FailureClass::X, Some(502)),
             (FailureClass::R, Some(400)),
         );
-        assert!(may_try_again(after(&[n])));
-        assert!(may_try_again(after(&[f])));
-        assert!(may_try_again(after(&[n, f])));
-        assert!(may_try_again(after(&[f, n])));
-        assert!(!may_try_again(after(&[f, f])));
-        assert!(!may_try_again(after(&[x])));
-        assert!(!may_try_again(after(&[r])));
+        assert!(may_try_again(history_of(&[n])));
+        assert!(may_try_again(history_of(&[f])));
+        assert!(may_try_again(history_of(&[n, f])));
+        assert!(may_try_again(history_of(&[f, n])));
+        assert!(!may_try_again(history_of(&[f, f])));
+        assert!(!may_try_again(history_of(&[x])));
+        assert!(!may_try_again(history_of(&[r])));
     }
 
     #[test]
-    fn a_tool_of_ours_is_left_out_where_it_may_be_what_is_refused() {
+    fn the_injected_tool_is_removed_if_it_may_be_the_refused_part() {
         let rejected = |param: &str, message: &str| {
             let cause = FailureCause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
             AttemptFailure::new(FailureClass::R, cause).with_status(400)
@@ -133,7 +134,7 @@ mod tests {
         let turned_away =
             |status| AttemptFailure { status, ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
         let blames = |failures: &[AttemptFailure]| {
-            AttemptHistory { failures: failures.to_vec(), ..AttemptHistory::default() }.blames_tools()
+            AttemptHistory { failures: failures.to_vec(), ..AttemptHistory::default() }.may_pass_without_tool()
         };
         assert!(blames(&[rejected("tools[3].type", "no")]));
         assert!(blames(&[rejected("model", "This model has no image_generation tool.")]));
@@ -144,7 +145,7 @@ mod tests {
         let (failed, broken, refused) =
             ((FailureClass::F, Some(500)), (FailureClass::X, None), (FailureClass::R, Some(400)));
         for class in [failed, broken, refused] {
-            let AttemptHistory { failures, .. } = after(&[class]);
+            let AttemptHistory { failures, .. } = history_of(&[class]);
             assert!(!blames(&[&[turned_away(Some(400))][..], &failures].concat()), "{class:?}");
         }
         assert!(!blames(&[]));
@@ -153,18 +154,18 @@ mod tests {
     #[test]
     fn the_budget_counts_calls_that_may_have_cost_something() {
         let turned_away = [(FailureClass::N, Some(429)); 20];
-        assert!(may_try_again(after(&turned_away)));
-        assert!(!may_try_again(after(&[(FailureClass::N, None); FAILED_CALL_BUDGET])));
+        assert!(may_try_again(history_of(&turned_away)));
+        assert!(!may_try_again(history_of(&[(FailureClass::N, None); FAILED_CALL_BUDGET])));
     }
 
     #[test]
-    fn what_may_be_paid_decides_the_error_whatever_came_after_it() {
+    fn a_call_that_may_be_paid_for_decides_the_error() {
         let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
         for classes in [&[x, n][..], &[n, x, n], &[x]] {
-            let JobFailure::Failed(error, last) = after(classes).into_failure() else { panic!("it has failed") };
+            let JobFailure::Failed(error, last) = history_of(classes).into_failure() else { panic!("it has failed") };
             assert!(!error.should_retry(), "{classes:?}: {error:?}");
             assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
         }
-        assert!(!after(&[n]).may_be_paid() && after(&[n, x]).may_be_paid());
+        assert!(!history_of(&[n]).may_be_paid() && history_of(&[n, x]).may_be_paid());
     }
 }

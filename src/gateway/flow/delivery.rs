@@ -117,7 +117,8 @@ pub(super) async fn deliver(
         job_context: Arc::clone(context),
     };
     let (lease, proven) = (success.lease, success.proven);
-    let on_end = Box::new(move |ending, summary| close_delivery(record, lease, ending, summary, closing_context));
+    let on_end =
+        Box::new(move |relay_outcome, summary| close_delivery(record, lease, relay_outcome, summary, closing_context));
     let broken = Error::Upstream(UpstreamFault::Broken).event();
     let body = RelayBody::new(proven, broken, on_end).with_cutoff(context.gateway.cutoff());
     if is_refused {
@@ -226,8 +227,8 @@ fn close_delivery(
             .delivered
             .into_iter()
             .for_each(|image| record.add_delivered(delivered_image_entry(image, quality.as_ref())));
-        if let Some(counted) = relay::sum_usage(summary.usage, failed_call_usage) {
-            record.set_usage(outcome::model_usage(counted));
+        if let Some(total_usage) = relay::sum_usage(summary.usage, failed_call_usage) {
+            record.set_usage(outcome::model_usage(total_usage));
         }
         summary.response_id.into_iter().for_each(|id| record.set_response_id(id));
         let code = ApiErrorCode::UpstreamError.as_str();
@@ -285,12 +286,12 @@ async fn close_record(record: OpenRecord, outcome: JobOutcome) {
     }
 }
 
-fn delivered_image_entry(image: DeliveredImage, asked_quality: Option<&String>) -> ledger::DeliveredImageEntry {
-    let DeliveredImage { properties: facts, quality } = image;
+fn delivered_image_entry(image: DeliveredImage, requested_quality: Option<&String>) -> ledger::DeliveredImageEntry {
+    let DeliveredImage { properties, quality } = image;
     ledger::DeliveredImageEntry {
-        size: facts.map(|facts| format!("{}x{}", facts.width, facts.height)),
-        output_format: facts.map(|facts| facts.format.as_str().to_owned()),
-        quality: quality.or_else(|| asked_quality.cloned()),
+        size: properties.map(|facts| format!("{}x{}", facts.width, facts.height)),
+        output_format: properties.map(|facts| facts.format.as_str().to_owned()),
+        quality: quality.or_else(|| requested_quality.cloned()),
     }
 }
 
@@ -300,11 +301,11 @@ impl<'a> RequestedImages<'a> {
     fn new(task: &'a SharedTask, success: &'a JobSuccess) -> Self {
         match task {
             SharedTask::Images(job) => {
-                let made = success.fallback_job.as_ref().unwrap_or(job);
+                let image_job = success.fallback_job.as_ref().unwrap_or(job);
                 Self {
-                    size_and_format: Some((made.size(), made.format())),
-                    quality: made.quality(),
-                    model: Some(made.model()),
+                    size_and_format: Some((image_job.size(), image_job.format())),
+                    quality: image_job.quality(),
+                    model: Some(image_job.model()),
                     count: usize::try_from(job.count()).unwrap_or(1),
                 }
             }

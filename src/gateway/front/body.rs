@@ -70,7 +70,7 @@ pub(super) struct IncomingBody {
     body: Body,
     decoder: Option<BodyDecoder>,
     /// The limit on the received bytes, and on the unpacked ones.
-    most: u64,
+    max_bytes: u64,
     received: u64,
     decoded: u64,
     /// The time until which further bytes are awaited. Every byte extends it, but never beyond one window from now.
@@ -156,7 +156,7 @@ impl IncomingBody {
         Ok(Self {
             body: request.into_body(),
             decoder,
-            most: max_bytes,
+            max_bytes,
             received: 0,
             decoded: 0,
             deadline,
@@ -204,7 +204,7 @@ impl IncomingBody {
             let piece = decoder.next();
             match self.check_decoded(piece) {
                 Ok(Some(piece)) if piece.is_empty() => {}
-                come => return Poll::Ready(come.transpose()),
+                checked => return Poll::Ready(checked.transpose()),
             }
         }
     }
@@ -234,8 +234,8 @@ impl IncomingBody {
             Error::from(Rejection::for_body(self.error_reason, message))
         })?;
         self.decoded += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        if self.decoded > self.most {
-            return Err(too_large(self.most));
+        if self.decoded > self.max_bytes {
+            return Err(too_large(self.max_bytes));
         }
         if self.decoded > ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO_MAX)) {
             Err(expands_too_much())
@@ -262,11 +262,11 @@ impl IncomingBody {
         // quickly cannot stall for hours.
         let gained_time = Duration::from_nanos(length.saturating_mul(1_000_000_000) / MIN_BYTES_PER_SECOND);
         self.deadline = (self.deadline.max(now) + gained_time).min(now + RATE_WINDOW);
-        if self.received > self.most { Err(too_large(self.most)) } else { Ok(data) }
+        if self.received > self.max_bytes { Err(too_large(self.max_bytes)) } else { Ok(data) }
     }
 
-    fn incomplete_body_error(&self, how: &str) -> Error {
-        Rejection::for_body(self.error_reason, format!("The request body did not arrive {how}.")).into()
+    fn incomplete_body_error(&self, missing_part: &str) -> Error {
+        Rejection::for_body(self.error_reason, format!("The request body did not arrive {missing_part}.")).into()
     }
 }
 

@@ -133,8 +133,8 @@ impl OpenRecordState {
 
     /// Sets the duration of a call that is still running.
     fn set_call_duration(&mut self, call: AttemptHandle) {
-        let Some(place) = self.running_calls.iter().position(|(other, _)| *other == call) else { return };
-        let (_, began) = self.running_calls.swap_remove(place);
+        let Some(index) = self.running_calls.iter().position(|(other, _)| *other == call) else { return };
+        let (_, began) = self.running_calls.swap_remove(index);
         if let Some(attempt) = self.record.attempts.get_mut(call.0) {
             attempt.latency_ms = Some(milliseconds_since(began));
         }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chosen_language_wins_then_what_the_browser_likes_best() {
+    fn the_chosen_language_goes_before_the_one_that_the_browser_prefers() {
         assert_eq!(Language::choose(Some("zh"), "en"), Language::Zh);
         assert_eq!(Language::choose(Some("klingon"), "zh-CN,zh;q=0.9,en;q=0.8"), Language::Zh);
         assert_eq!(Language::choose(None, "de-DE,de;q=0.9,en;q=0.5,zh;q=0.4"), Language::En);

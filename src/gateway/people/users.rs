@@ -12,7 +12,7 @@ use crate::gateway::store::{
 const USER_ID_PREFIX: &str = "usr_";
 
 /// The most admins that are read to find out if exactly one of them can sign in.
-const MOST_ADMINS: u32 = 1000;
+const ADMIN_READ_LIMIT: u32 = 1000;
 
 // === impl IdentityService ===
 
@@ -154,7 +154,7 @@ impl IdentityService {
         if !self.store.is_set_up().await? {
             return Ok(UserRow::nobody());
         }
-        let filter = UserFilter { role: Some(UserRole::Admin), limit: MOST_ADMINS, ..UserFilter::default() };
+        let filter = UserFilter { role: Some(UserRole::Admin), limit: ADMIN_READ_LIMIT, ..UserFilter::default() };
         let admins = self.store.list_users_page(&filter).await?.items;
         let mut admins = admins.into_iter().filter(|user| user.has_password && user.disabled_at.is_none());
         match (admins.next(), admins.next()) {

@@ -39,8 +39,8 @@ macro_rules! either {
 impl AnswerRelay {
     /// Returns the next pieces for the caller.
     pub(super) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<RelayStep, RelayError>> {
-        if let Self::Combined(gathered) = self {
-            return gathered.poll_step(cx);
+        if let Self::Combined(combined) = self {
+            return combined.poll_step(cx);
         }
         either!(self, poll_step(cx), Poll::Pending)
     }
@@ -54,7 +54,7 @@ impl AnswerRelay {
     pub(super) fn extend_deadlines(&mut self, by: Duration) {
         match self {
             Self::Images(relay) => relay.upstream.extend_deadline(by),
-            Self::Response(course) => course.upstream.extend_deadline(by),
+            Self::Response(passthrough) => passthrough.upstream.extend_deadline(by),
             Self::Combined(_) => {}
         }
     }
@@ -63,7 +63,7 @@ impl AnswerRelay {
     pub(super) fn summary(&self) -> AnswerSummary {
         match self {
             Self::Images(relay) => relay.summary(),
-            Self::Response(course) => course.summary(),
+            Self::Response(relay) => relay.summary(),
             Self::Combined(course) => course.summary(),
         }
     }
@@ -82,7 +82,7 @@ impl AnswerRelay {
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
         match self {
             Self::Images(relay) => relay.first_image(),
-            Self::Response(course) => course.first_image(),
+            Self::Response(relay) => relay.first_image(),
             Self::Combined(course) => (course.first_image(), false),
         }
     }

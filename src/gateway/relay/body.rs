@@ -96,10 +96,10 @@ impl RelayBody {
     /// Notes that the caller asks for more, and extends the deadlines of the upstream by the time during which the
     /// caller did not read. Returns true if the caller is fast enough.
     fn note_caller_return(&mut self) -> bool {
-        let (away, enough) = self.pace.record_return(Instant::now());
+        let (away, is_fast_enough) = self.pace.record_return(Instant::now());
         if let RelayBodyState::Relaying(relay) = &mut self.state {
             relay.extend_deadlines(away);
-            return enough;
+            return is_fast_enough;
         }
         true
     }
@@ -117,8 +117,8 @@ impl RelayBody {
                 drop(relay);
                 spawn_detached(on_end(RelayOutcome::CallerLeft, summary));
             }
-            (RelayBodyState::Relaying(course), Some(on_end)) => {
-                spawn_detached(Box::pin(read_to_end(course, self.cutoff.take(), on_end)));
+            (RelayBodyState::Relaying(relay), Some(on_end)) => {
+                spawn_detached(Box::pin(read_to_end(relay, self.cutoff.take(), on_end)));
             }
             // The upstream is done. The record is closed even though the caller has left.
             (RelayBodyState::Closing(closing, _), _) => spawn_detached(closing),

@@ -14,7 +14,7 @@ use super::image_item::{ImageItem, ImageItemKind};
 use super::lexer::AnswerSink;
 use super::undocumented_members;
 use crate::image::ImageProperties;
-use crate::wire::one_line;
+use crate::wire::escape_line_ends;
 
 /// The beginning of an answer, before its first image.
 pub(super) const ANSWER_PREFIX: &[u8] = br#"{"data":["#;
@@ -265,8 +265,8 @@ pub(super) fn write_end(out: &mut Vec<u8>, members: &Map<String, Value>) {
 pub(super) fn write_members(out: &mut Vec<u8>, members: &Map<String, Value>) {
     for (key, value) in members {
         out.push(b',');
-        out.extend_from_slice(one_line(Value::from(key.as_str()).to_string()).as_bytes());
+        out.extend_from_slice(escape_line_ends(Value::from(key.as_str()).to_string()).as_bytes());
         out.push(b':');
-        out.extend_from_slice(one_line(value.to_string()).as_bytes());
+        out.extend_from_slice(escape_line_ends(value.to_string()).as_bytes());
     }
 }

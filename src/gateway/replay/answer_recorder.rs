@@ -23,7 +23,7 @@ pub(super) struct AnswerRecorder {
 struct RecorderFile {
     frames: Arc<SealedFile>,
     storage: Arc<dyn EvictableStorage>,
-    next: u64,
+    next_frame: u64,
 }
 
 // === impl AnswerRecorder ===
@@ -40,7 +40,7 @@ impl AnswerRecorder {
             .inspect_err(|error| tracing::error!(%error, "no file could be created for an answer: it is not stored"));
         let frames = frames.ok().map(Arc::new);
         answer.begin(head, frames.clone());
-        Self { answer, output: frames.map(|frames| RecorderFile { frames, storage, next: 0 }) }
+        Self { answer, output: frames.map(|frames| RecorderFile { frames, storage, next_frame: 0 }) }
     }
 
     /// Writes a complete body; returns an error if the body broke off.
@@ -85,7 +85,7 @@ impl AnswerRecorder {
     /// system may not have written all of it to the disk yet.
     pub(super) async fn finish_file(&mut self) -> Option<Arc<SealedFile>> {
         self.write_tail().await;
-        self.output.as_ref().map(|sink| Arc::clone(&sink.frames))
+        self.output.as_ref().map(|output| Arc::clone(&output.frames))
     }
 
     /// Lets readers see the end.
@@ -114,14 +114,14 @@ impl RecorderFile {
         if frame.is_empty() {
             return Ok(());
         }
-        let (storage, frames, number) = (Arc::clone(&self.storage), Arc::clone(&self.frames), self.next);
+        let (storage, frames, number) = (Arc::clone(&self.storage), Arc::clone(&self.frames), self.next_frame);
         let write = move || {
             // Reserving space may remove older files, which may block too.
             let reserved = reserve(&*storage, frame.len() as u64)?;
             frames.write(number, frame).map(|()| reserved)
         };
         let reserved = run_with_timeout(self.storage.free(), write).await?;
-        self.next += 1;
+        self.next_frame += 1;
         answer.note_tail_written(reserved);
         Ok(())
     }

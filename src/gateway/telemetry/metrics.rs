@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asks_at_the_same_time_is_told_of_every_account() {
+    fn concurrent_renders_contain_every_account() {
         let metrics = Metrics::new();
         let account = |number: usize| AccountSnapshot {
             name: format!("account-{number}"),
@@ -310,16 +310,16 @@ mod tests {
             is_disabled: false,
         };
         let now = MetricsSnapshot { accounts: (0..20).map(account).collect(), ..MetricsSnapshot::default() };
-        let ask = || {
+        let render_repeatedly = || {
             for _ in 0..100 {
                 let text = metrics.render(&now).expect("text");
-                let told = text.lines().filter(|line| line.contains("{account=\"account-")).count();
-                assert_eq!(told, 4 * now.accounts.len());
+                let line_count = text.lines().filter(|line| line.contains("{account=\"account-")).count();
+                assert_eq!(line_count, 4 * now.accounts.len());
             }
         };
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(ask);
+                scope.spawn(render_repeatedly);
             }
         });
     }

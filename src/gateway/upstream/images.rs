@@ -33,9 +33,9 @@ fn build_request(
             let json = serde_json::Value::Object(job.upstream_fields().clone()).to_string();
             ("/images/generations", HeaderValue::from_static("application/json"), RequestBody::from(Bytes::from(json)))
         }
-        Some(material) => {
+        Some(edit_input) => {
             let (content_type, body) =
-                multipart_form::build_form(job.upstream_fields(), &material.images, material.mask.as_ref())?;
+                multipart_form::build_form(job.upstream_fields(), &edit_input.images, edit_input.mask.as_ref())?;
             ("/images/edits", content_type, body)
         }
     };

@@ -56,7 +56,7 @@ struct SimulatorJob {
     count: u32,
     /// The number of intermediate images; `None` if no events were requested.
     partials: Option<u32>,
-    events: &'static str,
+    event_prefix: &'static str,
     width: u32,
     height: u32,
     format: crate::image::Format,
@@ -91,7 +91,7 @@ fn input_tokens(job: &Job) -> u64 {
         }
         Err(_) => 0,
     };
-    job.edit_input().map_or(0, |material| material.images.iter().map(tiles).sum())
+    job.edit_input().map_or(0, |edit_input| edit_input.images.iter().map(tiles).sum())
 }
 
 // === impl SimulatedUpstream ===
@@ -119,8 +119,8 @@ impl SimulatedUpstream {
 
     /// Begins a response; its image is drawn while the answer is read.
     pub(super) async fn begin_response(&self, job: &ResponseJob) -> Result<Reply, AttemptFailure> {
-        let (task, easel) = (job.clone(), DrawingTask::new(&self.drawing_slots));
-        let body = job.body().read_with(move || SimulatedResponse::new(&task, easel)).await;
+        let (task, drawing) = (job.clone(), DrawingTask::new(&self.drawing_slots));
+        let body = job.body().read_with(move || SimulatedResponse::new(&task, drawing)).await;
         let body = ReplyBody::SimulatedResponse(Box::new(
             body.map_err(|_| AttemptFailure::new(FailureClass::F, FailureCause::Failed))?,
         ));
@@ -139,7 +139,7 @@ impl SimulatorJob {
             prompt: job.prompt().into(),
             count: job.count(),
             partials: job.is_stream().then_some(job.partial_images()),
-            events: job.event_prefix(),
+            event_prefix: job.event_prefix(),
             width,
             height,
             format: job.format(),
@@ -222,7 +222,7 @@ impl SimulatorJob {
             object.remove("usage");
             object.insert("partial_image_index".to_owned(), partial.into());
         }
-        let kind = format!("{}.{name}", self.events);
+        let kind = format!("{}.{name}", self.event_prefix);
         let rest = &members.to_string()[1..];
         format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"b64_json\":\"{base64}\",{rest}\n\n")
     }

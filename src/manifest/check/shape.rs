@@ -92,7 +92,7 @@ fn check_schema(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
 }
 
 fn check_repeated_keys(node: &JsonNode, pointer: &str, file: FileId, findings: &mut FindingCollector) {
-    for (again, first) in node.repeated() {
+    for (again, first) in node.repeated_members() {
         let message = format!("the key `{}` stands here again", again.key.escape_debug());
         findings
             .report_in_file(&M003, SourceSpan::new(file, again.key_span.clone()), &child(pointer, &again.key), message)

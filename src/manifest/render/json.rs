@@ -90,10 +90,10 @@ fn json_finding<'a>(report: &'a CheckReport, finding: &'a Finding) -> JsonFindin
 
 fn json_location<'a>(report: &'a CheckReport, span: &SourceSpan) -> Option<JsonLocation<'a>> {
     let (start, end) = report.positions(span)?;
-    let place = |TextPosition { line, column }, offset| JsonPosition { line, column, offset };
+    let position = |TextPosition { line, column }, offset| JsonPosition { line, column, offset };
     Some(JsonLocation {
         file: report.source(span.file)?.name(),
-        start: place(start, span.start),
-        end: place(end, span.end),
+        start: position(start, span.start),
+        end: position(end, span.end),
     })
 }

@@ -104,7 +104,7 @@ impl JsonNode {
     }
 
     /// Returns the members whose key is repeated, each with the first member of that key.
-    pub(crate) fn repeated(&self) -> Vec<(&JsonMember, &JsonMember)> {
+    pub(crate) fn repeated_members(&self) -> Vec<(&JsonMember, &JsonMember)> {
         let members = self.members();
         if members.len() <= LINEAR_SEARCH_LIMIT {
             let first_of =
@@ -113,14 +113,14 @@ impl JsonNode {
             return pairs.map(|(member, first)| (member, &members[first])).collect();
         }
         let mut seen: HashMap<&str, &JsonMember> = HashMap::with_capacity(members.len());
-        let again = members.iter().filter_map(|member| match seen.get(member.key.as_str()) {
+        let repeated = members.iter().filter_map(|member| match seen.get(member.key.as_str()) {
             Some(first) => Some((member, *first)),
             None => {
                 seen.insert(&member.key, member);
                 None
             }
         });
-        again.collect()
+        repeated.collect()
     }
 
     /// Converts the value to a `serde_json` value. Locations and the spelling of numbers are lost, and only the last
@@ -161,10 +161,10 @@ fn member(key: &str, value: &serde_json::Value) -> JsonMember {
 
 /// Returns the nearest number that serde can represent: a number beyond the range becomes the largest or smallest one.
 fn number(text: &str) -> serde_json::Value {
-    let within = text.parse::<serde_json::Number>().ok();
+    let exact = text.parse::<serde_json::Number>().ok();
     let nearest = || {
         let bound = if text.starts_with('-') { f64::MIN } else { f64::MAX };
         serde_json::Number::from_f64(text.parse::<f64>().unwrap_or(bound).clamp(f64::MIN, f64::MAX))
     };
-    within.or_else(nearest).map_or(serde_json::Value::Null, serde_json::Value::Number)
+    exact.or_else(nearest).map_or(serde_json::Value::Null, serde_json::Value::Number)
 }

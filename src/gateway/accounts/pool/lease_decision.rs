@@ -32,7 +32,7 @@ pub(super) fn lease_decision(
     VERDICTS.set(VERDICTS.get() + 1);
     let candidates: Vec<AccountCandidate> = members.iter().map(|member| member.candidate(wanted, now)).collect();
     match pick(&candidates, seed) {
-        Some(index) if candidates[index].free => LeaseDecision::Grant(index),
+        Some(index) if candidates[index].has_free_slot => LeaseDecision::Grant(index),
         Some(_) => LeaseDecision::Wait,
         None => LeaseDecision::Refuse(refusal_reason(members, wanted, now)),
     }

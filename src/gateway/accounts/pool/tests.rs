@@ -42,7 +42,7 @@ fn standard() -> AccountRequirements {
 }
 
 fn large() -> AccountRequirements {
-    AccountRequirements { large: true, ..standard() }
+    AccountRequirements { is_large: true, ..standard() }
 }
 
 async fn take(pool: &Arc<AccountPool>, key: &str, wanted: AccountRequirements) -> Result<AccountSlot, LeaseRefusal> {
@@ -229,10 +229,10 @@ async fn those_without_hope_are_told_at_once() {
     settled().await;
     let least = Some(Duration::from_secs(50));
     assert_eq!(line.got(), [Err(LeaseRefusal::InCooldown { exhausted: true, wait: least })]);
-    let tried = |name: &str| AccountRequirements { tried: vec![name.to_owned()], ..standard() };
+    let tried = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
     let name = places[1].account().name().to_owned();
     assert_eq!(take(&pool, "1", tried(&name)).await.err(), Some(LeaseRefusal::InCooldown { exhausted: true, wait }));
-    let both = AccountRequirements { tried: vec!["a".to_owned(), "b".to_owned()], ..standard() };
+    let both = AccountRequirements { tried_accounts: vec!["a".to_owned(), "b".to_owned()], ..standard() };
     assert_eq!(take(&pool, "1", both).await.err(), Some(LeaseRefusal::NoneLeft));
     let other = AccountRequirements { group: "other".to_owned(), ..standard() };
     assert_eq!(take(&pool, "1", other).await.err(), Some(LeaseRefusal::NoneLeft));
@@ -308,7 +308,7 @@ async fn after_the_stop_there_is_nothing_for_anybody() {
 #[tokio::test(start_paused = true)]
 async fn a_failing_account_is_left_out_then_probed_by_one_call() {
     let pool = pool(&[account("a", 4, 1), account("b", 4, 1)]);
-    let not = |name: &str| AccountRequirements { tried: vec![name.to_owned()], ..standard() };
+    let not = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
     for _ in 0..3 {
         pool.apply_feedback(take(&pool, "x", not("b")).await.unwrap().grant(), AccountFeedback::Failed);
     }
@@ -354,7 +354,7 @@ impl Chance {
 
 /// One request of many: it waits, works, and ends in one of the ways in which requests end.
 async fn random_request(pool: Arc<AccountPool>, mut chance: Chance) {
-    let wanted = AccountRequirements { large: chance.below(4) == 0, ..standard() };
+    let wanted = AccountRequirements { is_large: chance.below(4) == 0, ..standard() };
     let key = RequesterId::from_name(&format!("{}", chance.below(5)));
     let patience = Duration::from_millis(chance.below(200));
     let Ok(place) = pool.acquire_slot(&key, wanted, Instant::now() + patience).await else { return };

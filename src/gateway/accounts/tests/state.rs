@@ -315,7 +315,7 @@ async fn what_can_be_seen_of_a_lease_holds_no_secret() {
         accounts
             .acquire_lease(
                 &RequesterId::from_name("k"),
-                AccountRequirements { tried: vec!["t".to_owned()], ..wanted() },
+                AccountRequirements { tried_accounts: vec!["t".to_owned()], ..wanted() },
             )
             .await
             .unwrap(),

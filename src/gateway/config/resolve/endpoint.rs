@@ -9,7 +9,7 @@ use crate::gateway::config::{AccountCredentials, ConfigSecret, EndpointConfig, U
 /// The model that runs the image tool if an account names none (our choice): the text model in the examples of the API.
 const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
 /// The prefix of the ids of image models.
-const IMAGE_MODELS: &str = "gpt-image-";
+const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
 
 impl ConfigResolver<'_> {
     pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<UpstreamConfig> {
@@ -80,7 +80,7 @@ impl ConfigResolver<'_> {
             self.report(setting, "has no meaning for an account without the protocol \"responses\"");
         } else if model.is_empty() || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
             self.report(setting, "must be the id of a text model, such as \"gpt-5.5\"");
-        } else if model.starts_with(IMAGE_MODELS) {
+        } else if model.starts_with(IMAGE_MODEL_PREFIX) {
             self.report(setting, "must be a text model: an image model cannot run the image tool");
         }
         model.clone()

@@ -63,16 +63,17 @@ impl ConfigResolver<'_> {
     /// Checks that `client_id`, `client_secret` and `client_auth` are given as the grant requires.
     fn check_client(&mut self, path: &str, account: &RawAccount) {
         let (id, secret) = (account.client_id.is_some(), account.client_secret.is_some());
-        let by_itself = account.grant == Some(GrantKind::ClientCredentials);
-        if !id && (secret || by_itself) {
-            let reason = if by_itself { "for the grant \"client_credentials\"" } else { "beside `client_secret`" };
+        let is_client_credentials = account.grant == Some(GrantKind::ClientCredentials);
+        if !id && (secret || is_client_credentials) {
+            let reason =
+                if is_client_credentials { "for the grant \"client_credentials\"" } else { "beside `client_secret`" };
             self.report(&format!("{path}.client_id"), &format!("is missing {reason}"));
         }
-        if !secret && by_itself {
+        if !secret && is_client_credentials {
             let fault = "is missing for the grant \"client_credentials\", such as { env = \"CLIENT_SECRET\" }";
             self.report(&format!("{path}.client_secret"), fault);
         }
-        if !secret && !by_itself && account.client_auth.is_some() {
+        if !secret && !is_client_credentials && account.client_auth.is_some() {
             self.report(&format!("{path}.client_auth"), "has no meaning without `client_secret`");
         }
     }

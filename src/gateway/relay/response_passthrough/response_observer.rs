@@ -8,7 +8,7 @@ use crate::gateway::relay::json_scanner::{JsonVisitor, ValueInterest};
 use crate::gateway::relay::json_writer::{AnswerSummary, DeliveredImage};
 use crate::gateway::upstream::is_refusal;
 use crate::image::ImageProperties;
-use crate::wire::one_line;
+use crate::wire::escape_line_ends;
 
 /// The most image calls that are tracked at once; beyond that, only the heartbeat suffers.
 const CALLS_MAX: usize = 64;
@@ -209,7 +209,7 @@ impl ResponseObserver {
         let kind = "response.image_generation_call.generating";
         let event = json!({"type": kind, "sequence_number": self.next_sequence_number, "output_index": output_index, "item_id": id});
         self.next_sequence_number += 1;
-        Some(format!("event: {kind}\ndata: {}\n\n", one_line(event.to_string())))
+        Some(format!("event: {kind}\ndata: {}\n\n", escape_line_ends(event.to_string())))
     }
 
     /// Returns the data of the event that every client takes for an error: `error` with its place in the stream.
@@ -236,7 +236,9 @@ impl ResponseObserver {
         });
         let number = self.next_sequence_number;
         self.next_sequence_number += 1;
-        one_line(json!({"type": "response.failed", "sequence_number": number, "response": response}).to_string())
+        escape_line_ends(
+            json!({"type": "response.failed", "sequence_number": number, "response": response}).to_string(),
+        )
     }
 
     /// True if only the agent can resolve the failure, by a code that it knows: it shortens the conversation.

@@ -16,7 +16,7 @@ use crate::image::{Base64Decoder, ByteSource, DataUrlError, starts_with};
 /// The most characters of the prefix, which ends at the comma.
 const HEAD_MAX: usize = 256;
 /// The least number of base64 characters between two known positions.
-const STRIDE: u64 = 4 * 1024;
+const POSITION_INTERVAL: u64 = 4 * 1024;
 /// The number of bytes that are decoded at once: whole groups of three, and as much base64 as is read at once.
 const WINDOW: u64 = 48 * 1024;
 
@@ -27,7 +27,7 @@ pub(super) struct DataUrl<'a> {
     span: ValueSpan,
     /// Known positions in the base64: the number of base64 characters before each one, and its offset in the body. JSON
     /// escapes make the distances differ.
-    marks: Vec<(u64, u64)>,
+    positions: Vec<(u64, u64)>,
     length: u64,
     /// The offset of the bytes that were decoded last, and these bytes: a check of an image makes many small reads, one
     /// after the other.
@@ -55,21 +55,21 @@ impl<'a> DataUrl<'a> {
     /// read the body.
     pub(super) fn read(body: &'a SpooledBytes, url: ValueSpan) -> Result<Result<Self, DataUrlError>, Error> {
         let mut walk = JsonWalker::between(body, url.start + 1, url.end);
-        let (mut reader, mut marks) = (DataUrlReader::default(), Vec::new());
+        let (mut reader, mut positions) = (DataUrlReader::default(), Vec::new());
         while walk.visit_text_piece(&mut |text| reader.push(text))? {
             if let Some(fault) = reader.fault {
                 return Ok(Err(fault));
             }
-            let next = marks.last().map_or(0, |(characters, _)| characters + STRIDE);
-            if !reader.is_in_data || (reader.characters < next && !marks.is_empty()) {
+            let next = positions.last().map_or(0, |(characters, _)| characters + POSITION_INTERVAL);
+            if !reader.is_in_data || (reader.characters < next && !positions.is_empty()) {
                 continue;
             }
             // The first position is that of the first character after the comma, in the middle of the piece just read.
-            let behind = if marks.is_empty() { reader.characters } else { 0 };
-            marks.push((reader.characters - behind, walk.offset() - behind));
+            let data_in_piece = if positions.is_empty() { reader.characters } else { 0 };
+            positions.push((reader.characters - data_in_piece, walk.offset() - data_in_piece));
         }
         let window = RefCell::new((0, Vec::new()));
-        Ok(reader.finish().map(|length| Self { body, span: url, marks, length, window }))
+        Ok(reader.finish().map(|length| Self { body, span: url, positions, length, window }))
     }
 }
 
@@ -102,8 +102,8 @@ impl DataUrl<'_> {
 
     /// Returns at most `wanted` characters of the base64, beginning with number `first`; fewer at its end.
     fn characters(&self, first: u64, wanted: usize) -> io::Result<Vec<u8>> {
-        let known = self.marks.partition_point(|(characters, _)| *characters <= first);
-        let Some((mut before, place)) = known.checked_sub(1).map(|index| self.marks[index]) else {
+        let known = self.positions.partition_point(|(characters, _)| *characters <= first);
+        let Some((mut before, place)) = known.checked_sub(1).map(|index| self.positions[index]) else {
             return Ok(Vec::new());
         };
         let mut walk = JsonWalker::between(self.body, place, self.span.end);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_read_where_it_lies_however_its_text_is_escaped() {
+    fn an_image_is_read_in_place_with_any_escapes() {
         for length in [0, 1, 2, 3, 100, 49_152, 150_000] {
             let text = STANDARD.encode(file(length));
             for text in [text.clone(), text.replace('/', "\\/"), text.replace('A', "\\u0041")] {
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_says_why() {
-        let said = |url: &str| read(url).map(|_| ()).expect_err(url).to_string();
-        assert!(said("https:\\/\\/example.com/mask.png").contains("remote"));
+    fn the_error_states_why_a_text_is_no_data_url() {
+        let message = |url: &str| read(url).map(|_| ()).expect_err(url).to_string();
+        assert!(message("https:\\/\\/example.com/mask.png").contains("remote"));
         for other in ["", "mask.png", "data:image/png,AAAA", &"x".repeat(1000)] {
-            assert!(said(other).contains("expected a base64 data URL"), "{other}");
+            assert!(message(other).contains("expected a base64 data URL"), "{other}");
         }
         for damaged in ["A", "AAA", "AA==AAAA", "AA=A", "AAAA AAAA", "AA-_", "AB=="] {
-            assert!(said(&format!("data:;base64,{damaged}")).contains("not valid base64"), "{damaged}");
+            assert!(message(&format!("data:;base64,{damaged}")).contains("not valid base64"), "{damaged}");
         }
     }
 }

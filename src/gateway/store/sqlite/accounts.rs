@@ -10,7 +10,7 @@ use super::decode::{optional_timestamp, parsed, text};
 use super::transaction::{SqlStatement, transact};
 use crate::gateway::store::{AccountChange, AccountId, AccountRow, AccountSpec, AuditContext, NewAccount, Timestamp};
 
-const KIND: &str = "account";
+const AUDIT_TARGET_KIND: &str = "account";
 
 /// Inserts or updates the row of an account of the configuration file, and returns it. Returns `None` if an account
 /// with that name was created in the store.
@@ -20,7 +20,7 @@ pub(super) async fn sync(
     spec: AccountSpec<'_>,
 ) -> sqlx::Result<Option<AccountRow>> {
     if let Some(account) =
-        find(&mut *store.readers.acquire().await?, spec.name).await?.filter(|account| matches(account, spec))
+        find(&mut *store.readers.acquire().await?, spec.name).await?.filter(|account| is_current(account, spec))
     {
         return Ok(Some(account));
     }
@@ -43,7 +43,7 @@ pub(super) async fn sync(
     Ok(find(&mut *store.writer.acquire().await?, spec.name).await?.filter(|account| account.source == "file"))
 }
 
-fn matches(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
+fn is_current(account: &AccountRow, spec: AccountSpec<'_>) -> bool {
     account.source == "file"
         && account.kind == spec.kind
         && account.protocol == spec.protocol
@@ -78,7 +78,7 @@ pub(super) async fn insert(
         audit_trail::write(
             &mut transaction,
             audit,
-            AuditEvent::new("account.add", KIND, new_id.as_str(), &new.name).with_details(details),
+            AuditEvent::new("account.add", AUDIT_TARGET_KIND, new_id.as_str(), &new.name).with_details(details),
         )
         .await?;
         find(&mut transaction, &new.name).await?.ok_or(sqlx::Error::RowNotFound)?
@@ -107,7 +107,7 @@ pub(super) async fn change(
 /// Returns the row of the audit trail for a change. A cooldown or an ejection is not the decision of an actor, so it
 /// gets no row; neither does a change without effect.
 fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<AuditEvent<'a>> {
-    let entry = |action| Some(AuditEvent::new(action, KIND, account.id.as_str(), &account.name));
+    let entry = |action| Some(AuditEvent::new(action, AUDIT_TARGET_KIND, account.id.as_str(), &account.name));
     match change {
         AccountChange::Disable { reason } if account.disabled_at.is_none() => {
             entry("account.disable").map(|entry| entry.with_details(json!({"reason": reason})))
@@ -184,7 +184,8 @@ pub(super) async fn delete(pool: &SqlitePool, audit: &AuditContext, name: &str) 
         let id: Option<String> = query.bind(name).fetch_optional(&mut *transaction).await?;
         let Some(id) = id else { return Ok(false) };
         delete_token_statement(name).execute(&mut *transaction).await?;
-        audit_trail::write(&mut transaction, audit, AuditEvent::new("account.delete", KIND, &id, name)).await?;
+        audit_trail::write(&mut transaction, audit, AuditEvent::new("account.delete", AUDIT_TARGET_KIND, &id, name))
+            .await?;
         true
     })
 }

@@ -6,7 +6,7 @@ mod record_queries;
 
 #[cfg(test)]
 pub(super) use record_queries::select_query;
-pub(super) use record_queries::{NO_LIMIT, find, list, push_key, push_user};
+pub(super) use record_queries::{NO_LIMIT, find, list, push_key_id, push_user_id};
 
 use sqlx::SqlitePool;
 

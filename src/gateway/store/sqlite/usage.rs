@@ -9,7 +9,7 @@ use sqlx::{QueryBuilder, Row, Sqlite};
 use super::SqliteStore;
 use super::decode::{parsed, text};
 use super::error_conversion::during;
-use super::records::{NO_LIMIT, push_key, push_user};
+use super::records::{NO_LIMIT, push_key_id, push_user_id};
 use super::transaction;
 use crate::gateway::store::{
     DayCounts, KeyCounts, KeyDisplayNames, KeyId, Record, RefusalCount, StoreError, UsageCounters, UsageFilter,
@@ -170,10 +170,10 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
         query.push(" AND user_id = ").push_bind(owner.to_string());
     }
     if let Some(key) = &filter.key {
-        push_key(query.push(" AND key_id = "), key);
+        push_key_id(query.push(" AND key_id = "), key);
     }
     if let Some(user) = &filter.user {
-        push_user(query.push(" AND user_id = "), user);
+        push_user_id(query.push(" AND user_id = "), user);
     }
     if let Some(group) = &filter.group {
         query.push(" AND group_name = ").push_bind(group.clone());

@@ -82,7 +82,7 @@ fn simulator_job(job: &ResponseJob, tool: Option<&ImageTool>) -> SimulatorJob {
         prompt: prompt.into(),
         count: 1,
         partials: tool.filter(|_| job.is_stream()).map(|tool| tool.partial_images),
-        events: "response",
+        event_prefix: "response",
         width,
         height,
         format: tool.map(|tool| tool.format).unwrap_or_default(),

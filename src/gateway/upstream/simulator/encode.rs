@@ -90,12 +90,12 @@ fn encode_jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
 /// Inserts a comment segment after the first one, which must stay first (JFIF).
 fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
     let Some(&[high, low]) = file.get(4..6) else { return file };
-    let place = 4 + usize::from(u16::from_be_bytes([high, low]));
+    let offset = 4 + usize::from(u16::from_be_bytes([high, low]));
     let Ok(length) = u16::try_from(SIMULATOR_MARK.len() + 2) else { return file };
-    if place <= file.len() {
+    if offset <= file.len() {
         let [high, low] = length.to_be_bytes();
         let segment = [0xff, 0xfe, high, low].into_iter().chain(SIMULATOR_MARK.bytes());
-        file.splice(place..place, segment);
+        file.splice(offset..offset, segment);
     }
     file
 }

@@ -57,7 +57,7 @@ fn a_kind_is_known_as_long_as_somebody_waits_who_needs_it() {
     assert_eq!(kinds.add(standard()), first);
     assert_ne!(kinds.add(large()), first);
     kinds.remove(first);
-    assert_eq!(kinds.matching(|wanted| !wanted.large), Some(vec![first]));
+    assert_eq!(kinds.matching(|wanted| !wanted.is_large), Some(vec![first]));
     kinds.remove(first);
-    assert_eq!(kinds.matching(|wanted| !wanted.large), None);
+    assert_eq!(kinds.matching(|wanted| !wanted.is_large), None);
 }

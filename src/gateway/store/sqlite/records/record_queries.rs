@@ -51,10 +51,10 @@ pub(in super::super) fn select_query(filter: &RecordFilter, before: Option<Recor
         query.push(" AND user_id = ").push_bind(owner.to_string());
     }
     if let Some(key) = &filter.key {
-        push_key(query.push(" AND key_id = "), key);
+        push_key_id(query.push(" AND key_id = "), key);
     }
     if let Some(user) = &filter.user {
-        push_user(query.push(" AND user_id = "), user);
+        push_user_id(query.push(" AND user_id = "), user);
     }
     if let Some(group) = &filter.group {
         query.push(" AND group_name = ").push_bind(group.clone());
@@ -76,14 +76,14 @@ pub(in super::super) fn select_query(filter: &RecordFilter, before: Option<Recor
 }
 
 /// Adds the id of a key that is given by its id or its public id.
-pub(in super::super) fn push_key(query: &mut QueryBuilder<Sqlite>, key: &str) {
+pub(in super::super) fn push_key_id(query: &mut QueryBuilder<Sqlite>, key: &str) {
     query.push("coalesce((SELECT id FROM keys WHERE public_id = ").push_bind(key.to_owned());
     query.push("), ").push_bind(key.to_owned()).push(")");
 }
 
 /// Adds the id of a user who is given by id or name. An id has priority, so that a name cannot make one user pass as
 /// another.
-pub(in super::super) fn push_user(query: &mut QueryBuilder<Sqlite>, user: &str) {
+pub(in super::super) fn push_user_id(query: &mut QueryBuilder<Sqlite>, user: &str) {
     query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
     query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());
     query.push("), ").push_bind(user.to_owned()).push(")");
