@@ -3,11 +3,9 @@
 //! The ledger of the fake upstream is the judge: at most one completed attempt for each request (ONE), and exactly one
 //! record that tells the same story (USE). Class R and the usage limit stand in `refusals`, class O in `relay`.
 
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 
-use crate::kit::{Account, Answer, FakeUpstream, Gateway};
+use crate::kit::{Account, Answer, FakeUpstream, Gateway, RefusingPort};
 
 /// Two accounts at one upstream; `first` is always chosen first.
 fn two(upstream: &FakeUpstream) -> Gateway {
@@ -57,19 +55,11 @@ fn is_upstream_error(answer: &Answer, reasons: &[&str]) {
     assert_eq!(answer.header("retry-after"), None);
 }
 
-/// An address where nothing listens.
-fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    format!("http://{}/v1", listener.local_addr().expect("an address"))
-}
-
 #[test]
 fn a_refused_connection_goes_to_another_account() {
-    let upstream = FakeUpstream::start();
-    let gateway = Gateway::with(
-        "",
-        &[Account::with_base_url("first", closed_port()), Account::for_upstream("second", &upstream).with_free_tier()],
-    );
+    let (upstream, closed) = (FakeUpstream::start(), RefusingPort::new());
+    let second = Account::for_upstream("second", &upstream).with_free_tier();
+    let gateway = Gateway::with("", &[Account::with_base_url("first", closed.base_url()), second]);
     gateway.generate(json!({})).ok_json();
     assert_eq!(called(&upstream), ["sk-upstream-second"]);
     let record = the_record(&gateway, &[("first", Some("N")), ("second", None)]);
@@ -79,7 +69,8 @@ fn a_refused_connection_goes_to_another_account() {
 
 #[test]
 fn a_refused_connection_with_no_other_account_is_a_502_that_names_nobody() {
-    let base_url = closed_port();
+    let closed = RefusingPort::new();
+    let base_url = closed.base_url();
     let gateway = Gateway::with("", &[Account::with_base_url("lonely", base_url.clone())]);
     let answer = gateway.generate(json!({}));
     is_upstream_error(&answer, &["network"]);

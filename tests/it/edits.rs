@@ -12,7 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::kit::{
-    Account, Answer, Attempt, Call, FakeUpstream, Form, Gateway, alpha_png, format_and_size, image_file, sha256,
+    Account, Answer, Attempt, Call, FakeUpstream, Form, Gateway, RefusingPort, alpha_png, format_and_size, image_file,
+    sha256,
 };
 
 /// A data URL as agents send it.
@@ -266,11 +267,12 @@ fn a_second_account_gets_the_same_bytes() {
 #[test]
 fn a_refused_connection_costs_the_edit_nothing() {
     let upstream = FakeUpstream::start();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let closed = format!("http://{}/v1", listener.local_addr().expect("an address"));
-    drop(listener);
-    let accounts =
-        [Account::with_base_url("first", closed), Account::for_upstream("second", &upstream).with_free_tier()];
+    // The port stays taken: one that is only closed may soon belong to another test.
+    let closed = RefusingPort::new();
+    let accounts = [
+        Account::with_base_url("first", closed.base_url()),
+        Account::for_upstream("second", &upstream).with_free_tier(),
+    ];
     let gateway = Gateway::with("", &accounts);
     is_good(&gateway.edit(Form::with_required_fields().file("image", &image_file(64, 64, "png"))));
     has_files(&upstream.ledger()[0], &[image_file(64, 64, "png")], None);

@@ -1,10 +1,8 @@
 //! The reason in the record of a failed or killed job, and the accounts that have been set aside.
 
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 
-use crate::kit::{Account, FakeUpstream, Gateway, eventually, pause};
+use crate::kit::{Account, FakeUpstream, Gateway, RefusingPort, eventually, pause};
 
 const FIRST: &str = "sk-upstream-first";
 
@@ -106,8 +104,8 @@ fn a_filter_and_a_dead_network_are_told_apart_from_the_upstream() {
     assert_eq!((&record["state"], &record["error_reason"]), (&json!("refused"), &json!("filter")), "{record}");
     assert_eq!((upstream.accepted(), &record["error_detail"]), (0, &Value::Null));
 
-    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
-    let gateway = Gateway::with("", &[Account::with_base_url("lonely", format!("http://{closed}/v1"))]);
+    let closed = RefusingPort::new();
+    let gateway = Gateway::with("", &[Account::with_base_url("lonely", closed.base_url())]);
     assert_eq!(gateway.generate(json!({})).status, 502);
     assert_eq!(gateway.final_records(1)[0]["error_reason"], "network");
 }

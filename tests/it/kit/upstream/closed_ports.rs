@@ -17,7 +17,7 @@ pub(crate) struct UnresponsivePort {
     held: Vec<TcpStream>,
 }
 
-// === impl Shut ===
+// === impl RefusingPort ===
 
 impl RefusingPort {
     pub(crate) fn new() -> Self {
@@ -35,7 +35,7 @@ impl RefusingPort {
     }
 }
 
-// === impl Deaf ===
+// === impl UnresponsivePort ===
 
 impl UnresponsivePort {
     pub(crate) fn new() -> Self {
