@@ -55,7 +55,7 @@ impl SignalListeners {
 
     #[cfg(not(unix))]
     pub(super) async fn next(&mut self) -> SignalRequest {
-        self.stop_asked().await;
+        self.stop_requested().await;
         SignalRequest::Stop
     }
 
@@ -69,7 +69,7 @@ impl SignalListeners {
     }
 
     #[cfg(not(unix))]
-    pub(super) async fn stop_asked(&mut self) {
+    pub(super) async fn stop_requested(&mut self) {
         // If no handler can be installed, the system's default ends the process.
         let _ = tokio::signal::ctrl_c().await;
     }
