@@ -82,7 +82,7 @@ enum AccountAction {
 impl AccountCommand {
     pub(super) fn run(self) -> Result<(), CommandFailure> {
         let Self { installation, json, action } = self;
-        // This happens before the store is opened, because the user may have to type secrets.
+        // Secrets are read before the store is opened, because the user may have to type them.
         let action = match action {
             AccountAction::Add(add) => PreparedAccountAction::Add(add.prepare()?),
             AccountAction::List => PreparedAccountAction::List,
@@ -116,7 +116,7 @@ impl AccountCommand {
     }
 }
 
-/// An action with all of its input.
+/// An action whose secrets, if it needs any, have been read.
 enum PreparedAccountAction {
     List,
     Add(add::PendingAccount),

@@ -32,7 +32,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The key was not issued here, or is disabled or deleted.
+    /// The key is absent, unknown, disabled, deleted or expired.
     InvalidApiKey = "INVALID_API_KEY", 401, "authentication_error";
     /// A parameter is wrong, or does not fit another one.
     InvalidRequest = "invalid_request_error", 400, "invalid_request_error";
@@ -42,9 +42,9 @@ codes! {
     UpstreamError = "upstream_error", 502, "upstream_error";
     /// No account may serve this request.
     NoAvailableAccounts = "no_available_accounts", 503, "server_error";
-    /// There are too many requests at the moment.
+    /// There are too many requests at the moment, or the unfinished requests of the key use up its budget.
     RateLimitExceeded = "rate_limit_exceeded", 429, "rate_limit_error";
-    /// The work on a plain request continues, but the caller is answered now.
+    /// The answer deadline of a plain request has passed, and its job still runs.
     ImageInProgress = "image_in_progress", 409, "server_error";
     /// The body, or one file in it, is too large.
     RequestTooLarge = "request_too_large", 413, "invalid_request_error";
@@ -56,7 +56,7 @@ codes! {
     MethodNotAllowed = "method_not_allowed", 405, "invalid_request_error";
     /// No model has this id.
     ModelNotFound = "model_not_found", 404, "invalid_request_error";
-    /// The request is for admins only.
+    /// The caller may not do this, or an admin has decided otherwise about the key.
     PermissionDenied = "permission_denied", 403, "invalid_request_error";
     /// No key has this id or public id.
     KeyNotFound = "key_not_found", 404, "invalid_request_error";
@@ -74,7 +74,7 @@ codes! {
     UserExists = "user_exists", 409, "invalid_request_error";
     /// A group has this name already.
     GroupExists = "group_exists", 409, "invalid_request_error";
-    /// Keys belong to the group.
+    /// Keys belong to the group, or it is the default group.
     GroupInUse = "group_in_use", 409, "invalid_request_error";
     /// Only the settings file can remove the group.
     GroupReadOnly = "group_read_only", 409, "invalid_request_error";

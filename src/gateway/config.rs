@@ -4,7 +4,8 @@
 //! line before the environment before the file. It does not know how other modules use the settings. This is the only
 //! reader of the environment in the gateway; after [`load`] no module looks anything up again.
 //!
-//! Carries from the specification: the time limits of the two size classes, and the low concurrency for large images.
+//! Rules of the specification that are implemented here: the time limits of the two size classes, and the low
+//! concurrency for large images.
 
 mod account;
 mod address;
@@ -115,16 +116,19 @@ pub(crate) struct Config {
     pub(crate) master_key: Option<ConfigSecret>,
     /// The token that authenticates operators, if there is one: at least 32 visible characters.
     pub(crate) admin_token: Option<ConfigSecret>,
-    /// The variables of secrets that the file names, and the address that each is sent to, if it is a base URL.
+    /// The environment variables that the file names as sources of secrets, each with the base URL that its secret is
+    /// sent to; `None` if the secret is not sent to a base URL.
     named_secrets: Vec<(String, Option<Uri>)>,
-    /// The secrets that a command can do without, and why they are absent. Empty for the gateway itself.
+    /// One problem for each secret that is absent. Only commands may start without a secret, so this is empty for the
+    /// gateway itself.
     absent_secrets: Vec<ConfigProblem>,
     sources: BTreeMap<String, SettingSource>,
     /// The path given with `--config` or its variable, if any.
     file: Option<PathBuf>,
 }
 
-/// The longest `image` deadline that can be set (our choice): an answer is searched for in the records of this period.
+/// The longest `image` deadline that can be set (our choice). A retry looks for the record of its job as far back as
+/// this time and the orphan window.
 pub(crate) const LONGEST_IMAGE_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The time limits for one request.
@@ -185,7 +189,8 @@ pub(crate) struct UploadLimits {
 }
 
 impl UploadLimits {
-    /// Disk space for four of the largest forms of one key, and memory for a handful of the largest bodies.
+    /// The defaults: one key may have four forms of the greatest size on disk, and several of the largest JSON bodies
+    /// of image generations in memory.
     pub(crate) const DEFAULT: Self =
         Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
 }
@@ -201,7 +206,8 @@ enum SettingSource {
     Flag(&'static str),
 }
 
-/// Reads the file that was named, if any, and resolves it with the environment and the command line.
+/// Reads the file that `--config` or its variable names, if any, and merges it with the environment and the command
+/// line.
 ///
 /// # Errors
 ///
@@ -210,7 +216,8 @@ pub(crate) fn load(overrides: ConfigOverrides, host: &dyn HostEnvironment) -> Re
     load_with(overrides, host, resolve)
 }
 
-/// Does the same for a command beside the gateway: only the secrets that open the store must be present.
+/// Does the same as [`load`] for a command that is not the gateway: only the secrets that open the store must be
+/// present.
 ///
 /// # Errors
 ///
@@ -236,15 +243,15 @@ fn load_with(
 // === impl Config ===
 
 impl Config {
-    /// True if the file names this variable for a secret, but not for this address. On some platforms the case of
-    /// letters does not matter.
+    /// True if the file names this variable as the source of a secret, but never of a secret for this address. The
+    /// names are compared without case, as some platforms do.
     fn sends_secret_elsewhere(&self, variable: &str, address: Option<&Uri>) -> bool {
         let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
         let mut named = named.map(|(_, known)| known.as_ref()).peekable();
         named.peek().is_some() && !named.any(|known| known.is_some() && known == address)
     }
 
-    /// The absent secrets of this account, without which it cannot be called.
+    /// Returns the problems of absent secrets of this account, without which it cannot be called.
     pub(crate) fn absent_secrets_of(&self, account: &str) -> Vec<ConfigProblem> {
         let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);
         let Some(table) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
@@ -252,7 +259,7 @@ impl Config {
         self.absent_secrets.iter().filter(is_its).cloned().collect()
     }
 
-    /// The arguments, each with a space before it, that let another command find the same installation.
+    /// Returns the arguments with which another command finds the same installation, each with a space before it.
     pub(crate) fn arguments(&self) -> String {
         let is_given =
             matches!(self.sources.get("data_dir"), Some(SettingSource::Flag(_) | SettingSource::Environment(_)));

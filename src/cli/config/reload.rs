@@ -12,11 +12,11 @@ use crate::gateway::store::ServingStatus;
 
 /// The time that the gateway has to report the result (our choice).
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between two reads of the lock file.
+/// The pause between two reads of the gateway's status.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Asks the gateway of this installation to read its settings again, and waits for the result. The caller has checked
-/// the settings before.
+/// Tells the gateway of this installation, with SIGHUP, to read its settings again, and waits for the result. `config`
+/// has the new settings, which have been checked.
 pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
     let no_gateway = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
@@ -24,7 +24,8 @@ pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     hang_up(before.process_id)?;
     let started_at = Instant::now();
     while started_at.elapsed() < RELOAD_TIMEOUT {
-        // The file cannot be read while the gateway writes it, or after the gateway has ended.
+        // There is no status while the gateway writes it, or after the gateway has ended: both are treated as no result
+        // yet.
         if let Some(now) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
             let changes = now.last_reload.map_err(|problems| {
                 anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")

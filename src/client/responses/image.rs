@@ -1,4 +1,4 @@
-//! An image in a response: base64 within a text that is shared with the rest of the answer.
+//! An image in a response: base64 text that shares its memory with the JSON of the whole answer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,10 +36,10 @@ impl ResponseImage {
         decode::decode_all(&self.base64())
     }
 
-    /// Returns the bytes as they came: base64 text in the standard alphabet, padded.
+    /// Returns the image as the service sent it: base64 text in the standard alphabet, padded.
     #[must_use]
     pub fn base64(&self) -> Cow<'_, str> {
-        // Some JSON writers put a backslash before each slash.
+        // The text is copied only if it has JSON escapes: some JSON writers put a backslash before each slash.
         self.base64.unescaped_text().map_or_else(|| Cow::Owned(self.base64.read().unwrap_or_default()), Cow::Borrowed)
     }
 

@@ -1,8 +1,8 @@
 //! The answer to a request for a stream of response events, as it arrives.
 //!
 //! This module decides when the stream is over: after the last event of the response, after an error, or if nothing has
-//! come for too long. A failure comes twice on the wire, as an error and as a failed response; here the failed response
-//! comes first, then one error.
+//! come for too long. The service reports a failure with two events, an error and a failed response; the stream returns
+//! the failed response as an event, and then ends with one error.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,9 +18,9 @@ use crate::client::body_reader::{HttpBodyEvent, HttpBodyReader, is_json_response
 use crate::client::session::Session;
 use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooLarge};
 
-/// The events of a task that runs; from [`ResponseCalls::stream`](super::ResponseCalls::stream).
+/// The events of a running task, as [`ResponseCalls::stream`](super::ResponseCalls::stream) returns them.
 ///
-/// The stream ends with a response or an error. Dropping it gives the task up, which may be charged for nevertheless.
+/// The stream ends with a response or an error. Dropping it cancels the task, which may be charged for nevertheless.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), imagate::client::Error> {
@@ -47,16 +47,16 @@ use crate::client::sse::{EVENT_MAX_BYTES, SseEvent, SseEventReader, SseEventTooL
 pub struct ResponseStream {
     session: Session,
     body: HttpBodyReader,
-    /// The bytes that have come and were not read yet.
+    /// The bytes that have been received and not yet parsed.
     bytes: Bytes,
     state: ResponseStreamState,
-    /// The error that the stream ends with.
+    /// The error that the stream will end with, if one was reported.
     failure: Option<Error>,
 }
 
 enum ResponseStreamState {
     Events(SseEventReader),
-    /// The service answered as if no stream had been requested.
+    /// The service answered with plain JSON, as if no stream had been requested: the bytes so far.
     Whole(Vec<u8>),
     /// The last event has come; only the end of the answer is left.
     End,
@@ -101,12 +101,12 @@ impl ResponseStream {
         self.session.head()?.request_id.as_deref()
     }
 
-    /// Returns the next event of the bytes that have come.
+    /// Returns the next event in the received bytes; `None` if there is no complete event in them.
     fn next_buffered_event(&mut self) -> Result<Option<ResponseEvent>, Error> {
         while let Some(frame) = self.next_frame()? {
             match event::read_frame(frame, &self.session)? {
                 FrameContent::Event(event) => return Ok(Some(*event)),
-                // The failed response comes next, if the service sends it.
+                // The error is returned at the end: the service may still send the failed response.
                 FrameContent::Failure(error) => {
                     self.failure.get_or_insert(error);
                     self.body.expect_end();
@@ -117,7 +117,7 @@ impl ResponseStream {
         Ok(None)
     }
 
-    /// Returns the next frame of the bytes that have come. An answer that is no stream has none; its bytes are kept
+    /// Returns the next server-sent event in the received bytes. An answer of plain JSON has none; its bytes are kept
     /// until its end.
     fn next_frame(&mut self) -> Result<Option<SseEvent>, Error> {
         match &mut self.state {
@@ -138,7 +138,8 @@ impl ResponseStream {
         }
     }
 
-    /// Returns the last event, or the error that the end of the answer amounts to.
+    /// Closes the body at its end, and returns the last item of the stream: an event, or an error if the response
+    /// failed or is not complete. Returns `None` if the last event was returned before.
     fn finish(&mut self) -> Option<Result<ResponseEvent, Error>> {
         self.body.close();
         let reading = std::mem::replace(&mut self.state, ResponseStreamState::End);
@@ -147,7 +148,7 @@ impl ResponseStream {
         }
         match reading {
             ResponseStreamState::Events(mut reader) => {
-                // If the last event is cut off, the broken stream is reported and not the event that cannot be read.
+                // An event that was cut off cannot be parsed; the error then says that the stream ended too early.
                 let last = reader.finish().and_then(|frame| event::read_frame(frame, &self.session).ok());
                 match last {
                     Some(FrameContent::Event(event)) if event.final_response().is_some() => {
@@ -169,7 +170,8 @@ impl ResponseStream {
         }
     }
 
-    /// Notes the effect of an event that is about to be returned.
+    /// Updates the state for an event that is about to be returned: a final one ends the stream, and a failure becomes
+    /// its error.
     fn note_event(&mut self, event: ResponseEvent) -> ResponseEvent {
         if event.final_response().is_some() {
             self.state = ResponseStreamState::End;

@@ -11,7 +11,7 @@ use super::pool_member::UnsavedChange;
 use super::token_cache::TokenFailure;
 use crate::gateway::store::{AccountChange, AuditContext};
 
-/// A request waits at most this long for the store (our choice). After that the watch task retries.
+/// A request waits at most this long for the store (our choice). After that the refresh task writes the state.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of an attempt, as far as it concerns the account.
@@ -21,12 +21,12 @@ pub(crate) enum AccountFeedback {
     Success,
     /// The usage window of the account is used up.
     Exhausted {
-        /// The time until it opens again, if stated.
+        /// The time until the window begins anew, if the upstream states it.
         wait: Option<Duration>,
     },
-    /// The account was asked too fast.
+    /// The upstream refused because requests came too fast.
     Throttled {
-        /// The wait that the upstream advises.
+        /// The wait that the upstream advises, if it does.
         wait: Option<Duration>,
     },
     /// The credentials of the account were refused.
@@ -52,14 +52,16 @@ pub(crate) enum AccountFeedback {
 pub(crate) enum RetryTarget {
     /// Another account.
     OtherAccount,
-    /// The same account once more, with the same lease or another one: its token was refused and has just been renewed.
+    /// The same account once more, with the same lease or another one: the account's token was refused and has just
+    /// been renewed.
     SameAccount,
 }
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Applies the result of an attempt. Must be called once for each attempt, while its lease is held.
+    /// Applies the result of an attempt, and returns the account to ask next. Must be called once for each attempt,
+    /// while its lease is held.
     pub(crate) async fn apply_feedback(&self, lease: &Lease, feedback: AccountFeedback) -> RetryTarget {
         if matches!(feedback, AccountFeedback::Unauthorized { .. }) {
             match self.renew_token(lease).await {
@@ -85,14 +87,14 @@ impl Accounts {
         }
     }
 
-    /// Notes that two accounts have forbidden the same request: the request is the cause, or the credentials of both
-    /// are invalid. The watch task checks which.
+    /// Requests a check of the credentials of an account that has answered a request with 403, as another account did:
+    /// the cause is the request, or the credentials. The refresh task makes the check.
     pub(crate) fn suspect_credentials(&self, granted: &LeaseGrant) {
         self.pool.suspect_credentials(granted);
     }
 
-    /// Fetches a new token in place of a refused one. A token that was renewed recently is not renewed again; its
-    /// refusal counts.
+    /// Fetches a new token in place of a refused one. If the refused token itself was renewed recently, or the lease
+    /// had a renewal already, nothing is fetched, and the refusal is applied to the account.
     async fn renew_token(&self, lease: &Lease) -> RenewalOutcome {
         let (AccountAuth::Token(cache), Some(refused), false) =
             (lease.slot().account().auth(), lease.authorization(), lease.is_renewed())
@@ -114,7 +116,7 @@ impl Accounts {
         }
     }
 
-    /// Disables an account without a token, or begins a short cooldown.
+    /// Disables an account whose token was revoked; begins a short cooldown if its token only cannot be fetched now.
     pub(super) async fn handle_missing_token(&self, slot: &AccountSlot, failure: TokenFailure) {
         match failure {
             TokenFailure::Revoked(code) => self.pool.disable_revoked(slot.account().name(), code),
@@ -124,7 +126,7 @@ impl Accounts {
     }
 
     /// Stores the state of the account. If that fails, the request does not fail: this process has the state, and the
-    /// watch task retries.
+    /// refresh task retries.
     pub(super) async fn save_state(&self, account: &str) {
         if let Some(unsaved) = self.pool.unsaved_change(account) {
             self.save_change(&unsaved).await;
@@ -154,7 +156,7 @@ impl Accounts {
 
 enum RenewalOutcome {
     Renewed,
-    /// The credentials are no token, or the token was renewed already.
+    /// The credentials are no token, or the token was already renewed, for this attempt or a moment ago.
     NotApplicable,
     Failed(TokenFailure),
 }

@@ -21,7 +21,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 // === impl Accounts ===
 
 impl Accounts {
-    /// Starts the watch task, which ends when the last owner of the accounts drops them.
+    /// Starts the refresh task, which ends when the last owner of the accounts drops them.
     pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
         Handle::current().spawn(run_refresh_loop(Arc::downgrade(self)));
     }

@@ -168,7 +168,7 @@ async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, LeaseRefusal> {
     accounts.acquire_lease(&RequesterId::from_name("key_1"), wanted()).await
 }
 
-/// Runs one round of the watch task, as each half second does.
+/// Runs the refresh task once, as happens every half second.
 async fn round(accounts: &Arc<Accounts>) {
     assert!(Arc::clone(accounts).refresh_once(true).await);
 }

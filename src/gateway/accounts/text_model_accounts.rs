@@ -1,4 +1,5 @@
-//! Accounts that are asked for their models. No image is made, so no slot is taken and the result changes no account.
+//! Accounts for calls that make no image, such as a list of models. Such a call takes no slot, and its result is no
+//! account feedback; only a revoked token disables its account.
 
 use std::sync::Arc;
 
@@ -8,14 +9,14 @@ use super::account::{AccountAuth, UpstreamAccount};
 use super::{Accounts, TokenEndpointError, TokenFailure};
 use crate::gateway::config::UpstreamProtocol;
 
-/// An account that can answer for text models. It is a new object after each change of its settings.
+/// An account that offers text models. A change of its settings creates a new object, so an old one keeps its settings.
 pub(crate) type TextModelAccount = UpstreamAccount;
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Returns the enabled accounts that serve this group and can hold a conversation, in the order in which they were
-    /// added.
+    /// Returns the enabled accounts that serve this group and support the Responses API, in the order in which they
+    /// were added.
     pub(crate) fn text_model_accounts(&self, group: &str) -> Vec<Arc<TextModelAccount>> {
         let inner = self.pool.lock();
         let enabled =
@@ -26,11 +27,11 @@ impl Accounts {
         accounts.cloned().collect()
     }
 
-    /// Returns the credentials for a call.
+    /// Returns the authorization header for a call; `None` if the account needs none.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no token now.
+    /// Returns an error if the account needs a token and none can be fetched now.
     pub(crate) async fn authorization_for(
         &self,
         account: &TextModelAccount,

@@ -238,7 +238,7 @@ impl TokenFetcher {
     }
 
     /// Stores a token before it is used. If the store does not accept it, it is used nevertheless: the old refresh
-    /// token is invalid, and the watch task retries the store.
+    /// token is invalid, and the refresh task retries the store.
     async fn save_token(&self, cache: &TokenCache, stored: &StoredToken) {
         let sealed = serde_json::to_vec(stored).map_err(|error| StoreError::Refused(error.into()));
         let sealed = match sealed.and_then(|plain| self.vault.seal(&token_context(&cache.account), &plain)) {

@@ -15,13 +15,13 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 /// The number of connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
 /// The most unsent bytes of an answer that the kernel buffers per connection (our choice). By default it would buffer
-/// megabytes and report room only when much of them is free: a caller at the lowest permitted rate would then look
-/// stalled, and an answer that was cut off would be sent for minutes.
+/// megabytes, and report the socket as writable only when much of the buffer is free: a caller that reads at the lowest
+/// permitted rate would look stalled, and the kernel would go on sending an answer for minutes after it was cut off.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 128 * 1024;
-/// The number of seconds for which the kernel holds back a connection that has sent nothing (our choice). A connection is
-/// then accepted together with its request, so it cannot be closed for a newer one before its request arrives; and a
-/// connection that never sends anything uses no descriptor for this time. The unit of the option is a second.
+/// The number of seconds for which the kernel holds back a connection that has sent nothing (our choice). A connection
+/// is then accepted together with its request, so it cannot be closed for a newer one before its request arrives; and a
+/// connection that never sends anything uses no descriptor for this time. The option takes whole seconds.
 #[cfg(target_os = "linux")]
 const DEFER_SECONDS: libc::c_int = 1;
 /// The maximum number of descriptors that is requested (our choice).
@@ -66,7 +66,8 @@ fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Raises the number of descriptors that the process may have as far as possible, and returns it.
+/// Raises the soft limit of open descriptors to the hard limit, but at most to `DESCRIPTORS_MAX`, and returns it. A
+/// higher limit is not lowered.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let most = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);

@@ -1,4 +1,4 @@
-//! The background work on keys: it reads changed keys, and writes counts.
+//! The background task of API keys: it reads changed keys, and writes the counts of refused requests.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::{ApiKeys, Caller};
 /// The interval at which counts of refused requests are written (our choice).
 const COUNT_WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The time within which a change by another process takes effect here.
+/// The pause between two refreshes, and so the delay until a change by another process takes effect here.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The longest wait for the store at a stop (our choice): it answers in milliseconds, or not at all.
@@ -27,7 +27,7 @@ pub(super) struct KeyRefreshTask {
 // === impl ApiKeys ===
 
 impl ApiKeys {
-    /// Keeps the key cache up to date as long as these keys are in use.
+    /// Starts the task that keeps the key cache up to date. It ends when the last owner of these keys drops them.
     pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
         let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
         let stopped = stopping.clone();
@@ -43,7 +43,7 @@ impl ApiKeys {
         *self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefreshTask { stopping, task });
     }
 
-    /// Ends the watch and writes the counts, because the store is about to be closed.
+    /// Ends the refresh task and writes the counts. Must be called before the store is closed.
     pub(crate) async fn stop(&self) {
         let refresh_task = self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(KeyRefreshTask { stopping, mut task }) = refresh_task {
@@ -61,7 +61,7 @@ impl ApiKeys {
         self.refusals.count_caller(caller);
     }
 
-    /// Writes the counts if the last time was long enough ago, and returns the time of the last write.
+    /// Writes the counts if the last write was long enough ago, and returns the time of the newest write.
     async fn write_when_due(&self, written: Instant) -> Instant {
         if written.elapsed() < COUNT_WRITE_INTERVAL {
             return written;
@@ -79,8 +79,8 @@ impl ApiKeys {
         }
     }
 
-    /// Runs one round. Returns true if the store answered, so that an outage is logged once and not four times a
-    /// second.
+    /// Refreshes the key cache once. Returns true if the store answered; the next call gets this as `was_readable`, so
+    /// that an outage is logged once and not four times a second.
     pub(super) async fn refresh_once(&self, was_readable: bool) -> bool {
         match self.cache.refresh().await {
             Ok(()) => true,

@@ -27,7 +27,7 @@ struct AuditPage {
     older: Option<String>,
 }
 
-/// Shows the list.
+/// Shows one page of the entries that match the filter.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let request = context.request;
     let query_param = |name: &str| request.query_param(name).map(str::to_owned);

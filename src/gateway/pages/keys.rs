@@ -1,4 +1,4 @@
-//! The keys: a list, and a form for a new one.
+//! The page `/keys`: a list of API keys, and a form for a new one.
 
 use askama::Template;
 use http::StatusCode;
@@ -56,7 +56,7 @@ pub(super) struct SecretPage {
     pub(super) next_label: &'static str,
 }
 
-/// The page for a form that was sent a second time.
+/// The page that answers a form that was sent a second time.
 #[derive(Template)]
 #[template(path = "again.html", config = "src/gateway/pages/askama.toml")]
 struct RepeatedFormPage {
@@ -102,12 +102,12 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     Ok(render(status, &template))
 }
 
-/// The address of the page with the rows that are older than this one.
+/// Returns the address of the page that continues the list after the row with this id.
 pub(super) fn older_page_link(request: &super::PageRequest, path: &str, id: &str) -> String {
     format!("{path}?{}", request.query.to_query_with("before", Some(id)))
 }
 
-/// Creates a key, and shows its secret in this answer and never again.
+/// Creates a key, and shows its secret. The secret is only in this answer: no other page can show it.
 pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let form = PageForm::from_request(context.request, &["name", "group", "expires_on", "user"]);
     let body = match request_body(&form) {
@@ -158,13 +158,14 @@ fn request_body(form: &PageForm) -> Result<Map<String, Value>, ()> {
 
 /// The reason why a form creates nothing.
 pub(super) enum FormRefusal {
-    /// The form was already used; this page says so.
+    /// The form was already used; the page that answers it.
     AlreadyUsed(Box<PageResponse>),
-    /// The form is too old.
+    /// The form is too old, is not valid, or cannot be remembered as used.
     Expired,
 }
 
-/// Returns the head of the nonce if a form that creates something is sent for the first time.
+/// Marks a form that creates something as used. Returns its nonce without the signature, which is needed to record or
+/// release it, or the reason why the form is refused.
 pub(super) fn check_first_use(
     context: &PageContext<'_>,
     text: &'static str,
@@ -182,11 +183,11 @@ pub(super) fn check_first_use(
     }
 }
 
-/// The only page with the secret of a key.
+/// Returns the page that shows the secret of a key.
 pub(super) fn show_secret(context: &PageContext<'_>, created: types::CreatedKey, title: &'static str) -> PageResponse {
     let secret = created.secret.expose().to_owned();
     let mut page = context.layout("keys");
-    // A change of language would load another page, and the secret would be lost.
+    // Without `back` the page offers no change of language or theme, which would load another page without the secret.
     page.back = None;
     let template = SecretPage {
         page,

@@ -1,26 +1,28 @@
-//! One image on its way, from any kind of answer: its members, and the properties that its first bytes show.
+//! One image while it is relayed: the JSON members beside it, and the properties that its first bytes state.
 
 use serde_json::{Map, Value};
 
 use super::answer_members;
 use crate::image::{ImageProperties, probe};
 
-/// The most base64 that is searched for size and format; a JPEG can have kilobytes before them.
+/// The most characters of base64 that are searched for size and format: a JPEG can have kilobytes of other segments
+/// before the size.
 const HEAD_BASE64: usize = 16 * 1024;
-/// The beginning in which most files state them.
+/// The number of characters of base64 within which most files state size and format.
 const HEAD_FIRST: usize = 64;
 
-/// An element of `data`, or an event.
+/// An element of `data` in a JSON answer, or a server-sent event.
 #[derive(Debug, Default)]
 pub(super) struct ImageItem {
     pub(super) members: Map<String, Value>,
     pub(super) properties: Option<ImageProperties>,
-    /// True if some of its image has gone out.
+    /// True if the first bytes of its image have been passed on.
     pub(super) begun: bool,
     /// True if its image is complete.
     pub(super) ended: bool,
     head: Vec<u8>,
-    /// Set if the item is an event: the name outside its data.
+    /// `None` if the item is an element of `data`. For an event: its name outside the data (the `event:` line), if it
+    /// has one.
     event: Option<Option<String>>,
 }
 
@@ -33,9 +35,9 @@ pub(super) enum ImageItemKind {
     Completed,
     /// The upstream has failed.
     Error,
-    /// Another kind, which was not requested.
+    /// An event of a type that is not handled.
     Other,
-    /// The item has not stated its kind yet.
+    /// An event that has not stated its type, at least not yet.
     Unknown,
 }
 
@@ -46,7 +48,7 @@ impl ImageItem {
         Self { event, ..Self::default() }
     }
 
-    /// Sets the name that is outside the data, which may come after it.
+    /// Sets the value of the `event:` line, which may come after the data.
     pub(super) fn set_event_name(&mut self, name: Option<String>) {
         self.event = Some(name);
     }
@@ -55,7 +57,7 @@ impl ImageItem {
         self.event.is_some()
     }
 
-    /// Returns the kind of the item, as far as it is known: the type in the data counts before the name outside it.
+    /// Returns the kind of the item, as far as it is known: `type` in the data has precedence over the `event:` line.
     pub(super) fn kind(&self) -> ImageItemKind {
         let Some(name) = &self.event else { return ImageItemKind::Completed };
         let kind = self.members.get("type").and_then(Value::as_str).or(name.as_deref()).unwrap_or_default();
@@ -65,28 +67,29 @@ impl ImageItem {
         match kind.rsplit('.').next().unwrap_or_default() {
             "partial_image" => ImageItemKind::Partial,
             "completed" => ImageItemKind::Completed,
-            // A response that failed, or was cut off by a filter, states so under another name.
+            // The Responses API reports a failure as `failed`, and a response that a filter cut off as `incomplete`.
             "error" | "failed" | "incomplete" => ImageItemKind::Error,
             _ if self.members.get("error").is_some_and(Value::is_object) => ImageItemKind::Error,
             _ => ImageItemKind::Other,
         }
     }
 
-    /// Collects the beginning of the base64 that passes, and searches it for the properties.
+    /// Collects the beginning of the image's base64 while it is relayed, and searches it for the properties.
     pub(super) fn probe_head(&mut self, base64: &[u8]) {
         if self.properties.is_some() || self.head.len() >= HEAD_BASE64 {
             return;
         }
         let (before, remaining) = (self.head.len(), HEAD_BASE64 - self.head.len());
         self.head.extend_from_slice(&base64[..base64.len().min(remaining)]);
-        // Read at most twice: when the usual head is there, and when no more will be kept.
+        // The head is parsed at most twice here: when it has its usual length, and when no more will be kept.
         let crossed = |mark: usize| before < mark && self.head.len() >= mark;
         if crossed(HEAD_FIRST) || crossed(HEAD_BASE64) {
             self.properties = answer_members::properties_from_base64(&self.head, probe);
         }
     }
 
-    /// Ends the image, which is the last chance to find its properties.
+    /// Marks the image as complete, and searches all of the collected head for the properties if they are still
+    /// unknown.
     pub(super) fn finish_image(&mut self) {
         self.ended = true;
         if self.properties.is_none() {

@@ -1,10 +1,10 @@
 //! Turns the upstream's answer into the JSON of the contract while it passes.
 //!
-//! Images go out as the very bytes that came in; everything around them is small and is written anew at the end, so
-//! that missing fields are there, `auto` is resolved, and only requested images go out. Nothing is written before the
-//! first image has begun: until then the answer can still become an error. If an upstream sends events although none
-//! were requested, they are read too: the final image becomes the answer. This module carries the response table of the
-//! specification.
+//! The base64 of images is passed on unchanged. The members around it are small: they are collected and written anew
+//! after the images, with missing fields added and `auto` replaced by the real value. Images beyond the requested
+//! number are left out. Nothing is written before the first image has begun, so until then the answer can still become
+//! an error. If an upstream sends events although none were requested, the final image in them becomes the answer. This
+//! module implements the response table of the specification.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use super::undocumented_members;
 use crate::image::ImageProperties;
 use crate::wire::escape_line_ends;
 
-/// The beginning of an answer, before its first image.
+/// The bytes with which an answer begins, before the first element of `data`.
 pub(super) const ANSWER_PREFIX: &[u8] = br#"{"data":["#;
 
 /// Turns the content that the lexer finds into the pieces of the answer.
@@ -25,19 +25,22 @@ pub(super) struct JsonAnswerWriter {
     requested: RequestedAnswer,
     /// Pieces that are ready to go out.
     ready: Vec<Bytes>,
-    /// Text that goes out before the next image bytes.
+    /// JSON that is written before the next bytes of an image.
     pending_text: Vec<u8>,
     members: Map<String, Value>,
     item: ImageItem,
+    /// Set if the next item is an event: its name outside the data (the `event:` line), if it has one.
     next_event: Option<Option<String>>,
+    /// True if an item had another value in place of `b64_json`, such as a URL: an image may have been made.
     has_image_substitute: bool,
     /// True if an event has stated that there is no image.
     reported_no_image: bool,
+    /// One element for each image that was passed on: its properties, if its first bytes stated them.
     delivered: Vec<Option<ImageProperties>>,
     complete: bool,
 }
 
-/// The content of an answer, once it is complete. Each name is the upstream's.
+/// The content of an answer, for its record. Models, ids and qualities are as the upstream named them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerSummary {
     /// Each image that was passed on.
@@ -55,7 +58,7 @@ pub(crate) struct AnswerSummary {
 /// An image that was passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeliveredImage {
-    /// Its format and size, if its head stated them.
+    /// Its format and size, if its first bytes stated them.
     pub(crate) properties: Option<ImageProperties>,
     /// The quality that the upstream names.
     pub(crate) quality: Option<String>,
@@ -84,7 +87,7 @@ impl JsonAnswerWriter {
         !self.delivered.is_empty() || self.item.begun
     }
 
-    /// True if everything that was requested is there, although the upstream has not ended.
+    /// True if all requested images were passed on, so that the rest of the upstream's answer is not needed.
     pub(super) const fn is_complete(&self) -> bool {
         self.complete
     }
@@ -97,7 +100,7 @@ impl JsonAnswerWriter {
         }
     }
 
-    /// True if there was another value in place of an image.
+    /// True if an item had another value in place of `b64_json`.
     pub(super) const fn has_image_substitute(&self) -> bool {
         self.has_image_substitute
     }
@@ -117,7 +120,7 @@ impl JsonAnswerWriter {
         &self.members
     }
 
-    /// Takes the members, for an answer that is written elsewhere.
+    /// Takes the members out, for code that writes the end of the answer itself.
     pub(super) fn take_members(&mut self) -> Map<String, Value> {
         std::mem::take(&mut self.members)
     }
@@ -148,10 +151,10 @@ impl JsonAnswerWriter {
         }
     }
 
-    /// True if the current image is passed on: at most the requested number, and of events only the final ones.
+    /// True if the image of the current item is to be passed on: it is a final image, and within the requested number.
     fn is_relayed(&self) -> bool {
         !self.item.ended && self.delivered.len() < self.requested.count
-            // No intermediate images were requested: an event that does not state its type holds the final one.
+            // No intermediate images were requested, so an event without a type is taken for the final image.
             && matches!(self.item.kind(), ImageItemKind::Completed | ImageItemKind::Unknown)
     }
 
@@ -159,7 +162,8 @@ impl JsonAnswerWriter {
         self.pending_text.extend_from_slice(text);
     }
 
-    /// Moves the members that an event has for its image to the answer, where they describe all images.
+    /// Moves the members of an event, except `revised_prompt`, to the answer: in an answer they stand beside `data`,
+    /// and not in its elements.
     fn merge_event_members(&mut self) {
         let prompt = self.item.members.remove("revised_prompt");
         let members = std::mem::take(&mut self.item.members);
@@ -227,7 +231,7 @@ impl AnswerSink for JsonAnswerWriter {
                     self.merge_event_members();
                     self.reported_no_image = true;
                 }
-                // The members of an element without an image may state the reason.
+                // The members of an element without an image may state why there is none, so they are kept.
                 ImageItemKind::Completed if !self.item.members.is_empty() => {
                     let item_members = std::mem::take(&mut self.item.members);
                     self.members.insert("data".to_owned(), Value::Array(vec![item_members.into()]));
@@ -237,7 +241,7 @@ impl AnswerSink for JsonAnswerWriter {
             return;
         }
         let event = self.item.is_event();
-        // If several answers become one, each has other members for its own image.
+        // In a fan-out, one answer is made of several: undocumented members of an event then stay with its image.
         let own_members =
             (event && self.requested.is_single_element).then(|| undocumented_members::from_answer(&self.item.members));
         if event {
@@ -249,7 +253,7 @@ impl AnswerSink for JsonAnswerWriter {
         write_members(&mut self.pending_text, &members);
         self.pending_text.push(b'}');
         self.delivered.push(item.properties);
-        // In an answer the relevant members may come after the last image.
+        // An answer that is no event may have members after its last image that are needed, such as `usage`.
         self.complete = event && self.delivered.len() == self.requested.count;
     }
 }

@@ -1,9 +1,9 @@
 //! One answer for one idempotency key.
 //!
-//! The first request holds the [`ClaimGuard`] and runs the job; later ones follow. The row in the store is the claim,
-//! durable before anything is spent. The map in memory has the claims of this process. A claim of this node that is not
-//! in the map belongs to a process that died, or to an answer that was not kept: its answer is lost, and the job is
-//! never paid for again as long as the claim exists.
+//! The first request holds the [`ClaimGuard`] and runs the job; later requests read its answer. The row in the store is
+//! the claim, and is durable before anything is spent. The map in memory has the claims of jobs that this process runs.
+//! If a row of this node is in the state `Running` and not in the map, its process died, or its answer was not stored:
+//! the answer is lost, and the job is not run again as long as the row exists.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -27,22 +27,25 @@ use crate::gateway::store::{
     Vault,
 };
 
-/// The number of expired rows deleted at once, and the pause after that for other users of the store.
+/// The maximum number of expired rows that are deleted at once.
 const SWEEP_BATCH_SIZE: u32 = 500;
+/// The pause after that, in which other tasks use the store.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 /// The answers and claims of all idempotency keys.
 pub(super) struct IdempotentAnswers {
     pub(super) store: Arc<dyn Store>,
-    /// The writer that makes claims durable, in the commits of the records.
+    /// Writes claims, in the same transactions as records.
     pub(super) ledger: Ledger,
     pub(super) vault: Vault,
     pub(super) folder: Arc<AnswerFolder>,
     pub(super) node: NodeId,
     window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
-    /// Claims for which nothing was spent, and which the store could not give back yet.
+    /// Rows to delete that the store could not delete yet: claims for which nothing was spent, and orphans that were
+    /// read.
     unreleased_claims: Mutex<Vec<(ReplayDigest, RequestId)>>,
+    /// Orphans that a retry has read to the end, and whose rows are not deleted yet. No other retry gets them.
     orphans_in_removal: Mutex<HashSet<ReplayDigest>>,
     pending: PendingWork,
 }
@@ -51,6 +54,7 @@ pub(super) struct IdempotentAnswers {
 pub(super) struct LiveClaim {
     /// The API key that holds the claim.
     pub(super) owner: KeyId,
+    /// The digest of the request, to detect another request with the same idempotency key.
     digest: ReplayDigest,
     begun: Instant,
     pub(super) answer: Arc<StoredAnswer>,
@@ -75,17 +79,19 @@ pub(crate) enum ClaimOutcome {
     Follow(AnswerReader),
     /// The key was used for another request.
     Conflict,
-    /// The job ran, or may have run, and its answer is lost. The gateway must not decide to pay again.
+    /// The job ran, or may have run, and its answer is lost. The gateway must not run it again, because that could be
+    /// charged twice.
     AnswerLost,
 }
 
-/// The holder of a claim in this process.
+/// The claim of an idempotency key in this process: registered by this request, or by an earlier one.
 enum JoinOutcome {
     First(Arc<LiveClaim>),
     Running(Arc<LiveClaim>),
 }
 
-/// A claim outcome on its way to the request. If the request has left, nothing was spent.
+/// A claim outcome that is sent to its request. If the request no longer waits, this is dropped and gives the claim
+/// back, because nothing was spent for it.
 pub(super) struct ClaimHandover(Option<ClaimOutcome>);
 
 // === impl IdempotentAnswers ===
@@ -116,7 +122,7 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Returns the same, with its claims counted in `pending` together with other work.
+    /// Counts its unfinished work with `pending`, which others share, and not with a counter of its own.
     pub(super) fn with_pending_work(self, pending: PendingWork) -> Self {
         Self { pending, ..self }
     }
@@ -132,6 +138,8 @@ impl IdempotentAnswers {
         settled.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
     }
 
+    /// Claims the idempotency key of `scope` for this request, or finds out who has the claim. Waits if an earlier
+    /// request is just making its claim.
     pub(super) async fn claim_or_follow(
         self: &Arc<Self>,
         owner: &KeyId,
@@ -145,7 +153,7 @@ impl IdempotentAnswers {
                 JoinOutcome::First(live) => return self.request_claim(live, scope, request_id).await,
             };
             let mut phase = live.phase.subscribe();
-            // The sender lives in `live`, so this cannot fail.
+            // `live` owns the sender, so the wait cannot fail.
             let open = phase
                 .wait_for(|phase| *phase != ClaimPhase::Querying)
                 .await
@@ -154,13 +162,13 @@ impl IdempotentAnswers {
                 true if live.digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
                 true if live.digest == digest => return Ok(ClaimOutcome::Follow(AnswerReader::new(&live.answer))),
                 true => return Ok(ClaimOutcome::Conflict),
-                // The claim was over before this check; the next pass reads the current state.
+                // The claim has ended in the meantime: the loop looks it up anew.
                 false => {}
             }
         }
     }
 
-    /// Returns the claim of this process, or registers a new one if there is none.
+    /// Returns the claim that this process has for `scope`, or registers a new one if there is none.
     fn find_or_register(&self, owner: &KeyId, scope: ReplayDigest, digest: ReplayDigest) -> JoinOutcome {
         match self.live_claims().entry(scope) {
             Entry::Occupied(live) => JoinOutcome::Running(Arc::clone(live.get())),
@@ -172,7 +180,8 @@ impl IdempotentAnswers {
         }
     }
 
-    /// Queries the store, in a task of its own: a caller who leaves in the meantime must not leave a claim behind.
+    /// Makes the claim in the store. This runs in its own task, so that the claim is given back if the caller leaves in
+    /// the meantime.
     async fn request_claim(
         self: &Arc<Self>,
         live: Arc<LiveClaim>,
@@ -196,7 +205,7 @@ impl IdempotentAnswers {
         Ok(outcome)
     }
 
-    /// Ends the claim in memory, whatever its outcome: from now on only the store has its state.
+    /// Removes the claim from memory, whatever its outcome. From now on, requests find its state in the store.
     pub(super) fn end_live_claim(&self, scope: &ReplayDigest, live: &Arc<LiveClaim>) {
         {
             let mut map = self.live_claims();
@@ -211,7 +220,7 @@ impl IdempotentAnswers {
         self.live_claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the outcome for a claim that is already in the store.
+    /// Returns the outcome for a claim that is already in the store; `None` if another node runs its job.
     pub(super) async fn outcome_of_stored_claim(
         &self,
         stored_claim: &StoredReplay,
@@ -231,12 +240,12 @@ impl IdempotentAnswers {
         answer.map_or(ClaimOutcome::AnswerLost, |tape| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(tape))))
     }
 
-    /// Returns the orphans that a retry has read, as long as the store still has them.
+    /// Locks the set of orphans in removal.
     pub(super) fn orphans_in_removal(&self) -> MutexGuard<'_, HashSet<ReplayDigest>> {
         self.orphans_in_removal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a claim back, now or at the next sweep. Returns true if it is given back.
+    /// Deletes the row of a claim. Returns true if that succeeds; otherwise the next sweep tries again.
     pub(super) async fn release_claim(&self, row: &ReplayClaim) -> bool {
         let forgotten = self.write_release(row.scope, row.request_id.clone()).await;
         if let Err(error) = &forgotten {
@@ -254,7 +263,7 @@ impl IdempotentAnswers {
         self.ledger.write_replay(ReplayWrite::Remove { scope, request_id }).await.map(drop)
     }
 
-    /// Removes expired rows and files, and retries to give claims back.
+    /// Removes expired rows and files, and rows that could not be deleted before.
     pub(super) async fn sweep(&self) -> Result<(), ReplayError> {
         let now = Timestamp::now();
         let folder = Arc::clone(&self.folder);
@@ -296,7 +305,7 @@ pub(super) fn sealing_context(scope: &ReplayDigest, size: u64) -> String {
 // === impl LiveClaim ===
 
 impl LiveClaim {
-    /// Notes that the claim is won, and that the request has its guard.
+    /// Notes that this process has the claim, and that the request has received its guard.
     pub(super) fn mark_held(&self) {
         self.phase.send_replace(ClaimPhase::Held);
     }

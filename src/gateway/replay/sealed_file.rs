@@ -15,11 +15,13 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use super::answer_folder::PARTIAL_EXTENSION;
 use crate::gateway::spool::{blocking_io, positioned_io};
 
-/// The bytes of a frame before it is sealed. A reader holds one frame.
+/// The length of a frame before it is sealed, in bytes. Only the last frame may be shorter.
 pub(super) const FRAME: usize = 64 * 1024;
+/// The bytes that sealing adds to a frame.
 const TAG: usize = 16;
+/// The distance from the beginning of one sealed frame to the next.
 const STRIDE: u64 = (FRAME + TAG) as u64;
-/// The purpose of the seal, so that a frame cannot be opened as anything else.
+/// The associated data of every frame, so that a frame cannot be opened as data of another kind.
 const PURPOSE: &[u8] = b"imagate replay frame v1";
 
 /// The key of one file.
@@ -34,7 +36,7 @@ pub(super) struct SealedFile {
     path: Option<PathBuf>,
     /// True if the file has its final name; before that its name marks it as incomplete.
     is_finished: AtomicBool,
-    /// True if the file must not outlive its last holder, not even under its final name.
+    /// True if the file is to be removed when the last reference to this is dropped, even if it has its final name.
     discarded: AtomicBool,
 }
 
@@ -47,7 +49,7 @@ impl FileKey {
         Ok(Self(bytes))
     }
 
-    /// Restores a key that was stored sealed.
+    /// Restores a key from its unsealed bytes; `None` if their number is wrong.
     pub(super) fn from_bytes(mut bytes: Vec<u8>) -> Option<Self> {
         let key = <[u8; 32]>::try_from(bytes.as_slice()).ok().map(Self);
         bytes.fill(0);
@@ -150,8 +152,8 @@ impl SealedFile {
         Ok(frame)
     }
 
-    /// Gives the complete file its final name, and waits until neither a kill nor a power failure can lose it. Blocks:
-    /// not for async code.
+    /// Gives the complete file its final name, and waits until neither a kill nor a power failure can lose it. This
+    /// blocks, so async code must not call it.
     ///
     /// # Errors
     ///
@@ -177,7 +179,7 @@ impl SealedFile {
         Ok(())
     }
 
-    /// Removes the file when its last holder drops it, whatever its name is at that time.
+    /// Marks the file for removal when the last reference is dropped, whether it has its final name by then or not.
     pub(super) fn discard(&self) {
         self.discarded.store(true, Ordering::SeqCst);
     }
@@ -186,7 +188,7 @@ impl SealedFile {
         self.discarded.load(Ordering::SeqCst)
     }
 
-    /// Removes the name as soon as the disk allows it; current readers can read on.
+    /// Removes the file's name on another thread, without waiting for it. Current readers can read on.
     pub(super) fn unlink(&self) {
         self.discard();
         if let Some(path) = self.current_path() {
@@ -194,7 +196,7 @@ impl SealedFile {
         }
     }
 
-    /// Empties the file as soon as the disk allows it. Its name remains as long as the file has a holder.
+    /// Empties the file on another thread, without waiting for it. The name remains as long as this is referenced.
     pub(super) fn truncate(self: &Arc<Self>) {
         let frames = Arc::clone(self);
         blocking_io::spawn_detached(move || {
@@ -218,7 +220,7 @@ impl SealedFile {
 
 impl Drop for SealedFile {
     fn drop(&mut self) {
-        // A file that was never made durable cannot be found again.
+        // The store has no row for a file that was not finished, so nothing would ever read it.
         let is_useless = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
         let useless = self.current_path().filter(|_| is_useless);
         let file = self.file.take();
@@ -235,12 +237,12 @@ fn partial_path(path: &Path) -> PathBuf {
     path.with_added_extension(PARTIAL_EXTENSION)
 }
 
-/// Returns the length of a file that contains this number of bytes.
+/// Returns the length of the sealed file of this number of unsealed bytes.
 pub(super) fn sealed_length(size: u64) -> u64 {
     size + size.div_ceil(FRAME as u64) * TAG as u64
 }
 
-/// Removes a file that may not exist any more. Blocks: not for async code.
+/// Removes a file, if it still exists. This blocks, so async code must not call it.
 pub(super) fn remove(path: &Path) {
     blocking_io::note_disk_access();
     match std::fs::remove_file(path) {

@@ -1,10 +1,10 @@
 //! The end of the process: running requests finish, and those that cannot are answered with an error.
 //!
-//! There are three steps. During the shutdown delay only the answer of `/readyz` has changed. Then the port is closed,
-//! nothing new is begun, and running requests have the drain timeout to finish. After it, or at a second signal, the
-//! cutoff is cancelled: a request that still waits for an upstream gets 502 without advice to retry, a stream that has
-//! begun gets its error event, and the records say `interrupted`.
-//! **Invariant:** no step takes longer than its time, and a third signal ends the wait at once.
+//! There are three steps. During the shutdown delay, requests are still accepted, and only `/readyz` answers that the
+//! gateway is not ready. Then the port is closed, nothing new is begun, and running requests have the drain timeout to
+//! finish. After it, the remaining requests are cut off: a request that still waits for an upstream gets 502 without
+//! advice to retry, a stream that has begun gets its error event, and the records say `interrupted`.
+//! **Invariant:** no step takes longer than its time limit, and each further signal ends the current step at once.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,16 +16,18 @@ use super::signals::SignalListeners;
 use crate::gateway::Gateway;
 use crate::gateway::config::Config;
 
-/// The shortest time limit on writing the records (our choice): the database answers in milliseconds, or not at all.
+/// The short time limit of the shutdown (our choice): for the last writes after a second signal, for a reload that
+/// still runs, and for the server of the metrics. The database answers in milliseconds, or not at all.
 pub(super) const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time after the cutoff to write the answers and the records (our choice).
+/// The time to write the answers and the records after the remaining requests are cut off (our choice).
 const CUTOFF_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time to close the store after everything is settled (our choice).
 pub(super) const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The result of a reload; `None` if the process is asked to stop before the reload has ended, which then has a short
-/// time left. Its last write is complete or absent, and the next start repeats it.
+/// Returns the result of a reload; `None` if the process is asked to stop before the reload has ended. The reload then
+/// has a short time left, after which it is dropped: its last write is complete or absent, and the next start repeats
+/// it.
 pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: impl Future<Output = ()>) -> Option<T> {
     let mut reload = pin!(reload);
     tokio::select! {
@@ -39,7 +41,8 @@ pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: imp
     None
 }
 
-/// Runs the last work of the process until its time is over or a further signal comes. No paid work depends on it.
+/// Runs the last work of the process, which closes the store, until the time limit or a further signal. No paid work
+/// depends on it.
 pub(super) async fn run_within(time_limit: Duration, work: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
     tokio::select! {
         () = work => {}
@@ -48,8 +51,8 @@ pub(super) async fn run_within(time_limit: Duration, work: impl Future<Output = 
     }
 }
 
-/// Ends all running work. `close` closes the port and waits at most the given time for the connections. Returns when
-/// everything is settled, or when the time is over.
+/// Ends all running work. `close` closes the port, waits for the connections at most for the time that it is given, and
+/// returns true if all of them have ended. Returns when all work has ended, or when the time is over.
 pub(super) async fn drain_and_stop(
     gateway: &Arc<Gateway>,
     close: impl AsyncFnOnce(Duration) -> bool,

@@ -8,7 +8,8 @@ use bytes::{Bytes, BytesMut};
 use super::{BodyMemoryShare, Spool, SpoolWriter, SpooledFile};
 use crate::image::ByteSource;
 
-/// The most bytes that are held in memory, and the size of one write. The first request of an agent is smaller.
+/// The most bytes that are held in memory before they are written to the file. The first request of a coding agent is
+/// usually smaller, so it needs no file.
 const HELD_MAX: usize = 64 * 1024;
 
 /// A body that is still arriving.
@@ -44,7 +45,7 @@ impl SpooledBytesWriter {
         Self { spool, buffer: BytesMut::new(), memory, writer: None }
     }
 
-    /// Appends the bytes.
+    /// Appends the bytes, to the buffer in memory or, if they do not fit, to the file.
     ///
     /// # Errors
     ///
@@ -88,7 +89,8 @@ impl SpooledBytesWriter {
 // === impl SpooledBytes ===
 
 impl SpooledBytes {
-    /// Runs work that reads the body: at once if it is in memory, otherwise on a thread that may block.
+    /// Runs `work`, which reads the body: on this thread if the body is in memory, otherwise on a thread that may
+    /// block.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ impl SpooledBytes {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
         let Self::Disk { file, .. } = self else { return Ok(work()) };
-        // The log lines of the work belong to the same request.
+        // The span of the request is entered on the other thread, so that its log lines name the request.
         let span = tracing::Span::current();
         let pool = Arc::clone(&file.pooled_file.pool);
         pool.run_blocking(move || Ok(span.in_scope(work))).await

@@ -1,7 +1,7 @@
 //! The file that holds the master key if the configuration does not give it.
 //!
-//! A new key is first written beside it as `master.key.new`, and gets its name only after the database is wrapped by
-//! it. So one of the two files opens the database, whenever a process dies.
+//! A new key is first written to `master.key.new`, and is renamed to `master.key` only after it has wrapped the data
+//! keys in the database. So one of the two files always fits the database, whenever the process dies.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -12,7 +12,7 @@ use super::data_keys::{DataKeys, WrappedDataKeys};
 use super::secret_bytes::LENGTH;
 use super::{MasterKey, StoreError};
 
-/// The key file of a data directory. The directory must be locked for opening as long as this lives.
+/// The key file of a data directory. The directory's lock for opening must be held as long as this exists.
 pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
 
 impl KeyFile<'_> {
@@ -24,7 +24,7 @@ impl KeyFile<'_> {
         })
     }
 
-    /// Makes the key of a new data directory: it appears under its name complete and durable, or not at all.
+    /// Creates the key of a new data directory. After a crash, `master.key` is complete and durable, or does not exist.
     pub(super) fn create(&self) -> Result<MasterKey, StoreError> {
         let key = MasterKey::random()?;
         self.write_next(&key)?;
@@ -32,13 +32,14 @@ impl KeyFile<'_> {
         Ok(key)
     }
 
-    /// Returns the data keys, opened by whichever file opens them. Completes the change that a process left unfinished.
+    /// Returns the data keys, unwrapped with `master.key` or else with `master.key.new`. Completes or reverts a change
+    /// of the master key that was interrupted.
     pub(super) fn unlock(&self, wrapped: &WrappedDataKeys) -> Result<DataKeys, StoreError> {
         let current = self.read()?;
         if let Some(key) = &current
             && let Some(keys) = DataKeys::unwrap(key, wrapped)?
         {
-            // The database was never wrapped by the other key.
+            // If there is another key, its change was interrupted before it reached the database.
             self.remove_next()?;
             return Ok(keys);
         }
@@ -59,7 +60,7 @@ impl KeyFile<'_> {
         }))
     }
 
-    /// Writes the next key beside the present one, complete and durable.
+    /// Writes the next key to `master.key.new`, and waits until it is durable.
     pub(super) fn write_next(&self, key: &MasterKey) -> Result<(), StoreError> {
         let write = || {
             let mut file = open_private(&self.next_path())?;
@@ -100,7 +101,7 @@ fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreErro
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("reading the master key")(error)),
     };
-    // Closes the file to other users if it was open to them.
+    // Opening the file this way removes the permissions of other users.
     open_private(path).map_err(StoreError::io("opening the master key"))?;
     let key = <[u8; LENGTH]>::try_from(bytes.as_slice()).ok();
     bytes.fill(0);

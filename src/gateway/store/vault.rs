@@ -1,8 +1,8 @@
 //! Seals data that must not be stored in plain text in or beside the database: upstream credentials, tokens, keys of
 //! files.
 //!
-//! It uses AES-256-GCM under a data key that only [`super::MasterKey`] unwraps. Each sealed value names its context, so
-//! that a value moved to another row or column does not open there.
+//! It uses AES-256-GCM under a data key that only [`super::MasterKey`] unwraps. Each value is sealed for one context, a
+//! text that is authenticated with it, so that a value moved to another row or column cannot be opened there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ struct VaultKeys {
 impl Vault {
     pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
         let seal = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(cipher_error)?;
-        // Each use has a derived key of its own.
+        // Hashes have a key of their own, derived from the data key.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
         let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
         Ok(Self(Arc::new(VaultKeys { sealing_key: seal, hashing_key: hash })))
     }
 
-    /// Hashes a value that must be found again but not read. Without the key, guesses cannot be checked against the
-    /// hash.
+    /// Hashes a value that must be found again but not read. Without the key, a guess of the value cannot be compared
+    /// with the hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
         let mut hashed = hmac::Context::with_key(&self.0.hashing_key);
         hashed.update(&(context.len() as u64).to_be_bytes());
@@ -73,7 +73,8 @@ impl Vault {
     /// Opens a value that was sealed for the same context.
     ///
     /// # Errors
-    /// Returns [`StoreError::Damaged`] if the value was not sealed here, for this context, or by this installation.
+    /// Returns [`StoreError::Damaged`] if the value was not sealed for this context and under this data key, or was
+    /// changed.
     pub(crate) fn open(&self, context: &str, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.try_open(context, sealed).ok_or_else(|| {
             StoreError::damaged(
@@ -82,7 +83,7 @@ impl Vault {
         })
     }
 
-    /// Returns `None` if the value does not open.
+    /// Opens a value like [`Vault::open`]; returns `None` if that fails.
     pub(super) fn try_open(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (version, rest) = sealed.split_first()?;
         let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
@@ -103,7 +104,8 @@ impl fmt::Debug for Vault {
     }
 }
 
-/// Puts a fixed text in front of the context, so that no other future use of the key can have the same context.
+/// Returns the associated data of a value: a fixed text before the context, which another use of the same key in a
+/// later version cannot have.
 fn associated_data(context: &str) -> Aad<Vec<u8>> {
     Aad::from([b"imagate vault v1\0", context.as_bytes()].concat())
 }

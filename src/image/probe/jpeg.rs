@@ -26,12 +26,12 @@ enum JpegSegmentKind {
     Other,
 }
 
-/// Returns format and size from the frame; nothing after it is read.
+/// Returns the format, and the size that the frame header states. Nothing after that header is read.
 pub(super) fn properties(reader: &mut ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
     read_frame(reader).map(|(facts, _)| facts)
 }
 
-/// Reads up to the first byte of the scan.
+/// Checks the structure of the file up to the first byte of image data, which must exist.
 pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
     let (facts, mut offset) = read_frame(reader)?;
     loop {
@@ -47,7 +47,7 @@ pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, I
     Ok(ImageHeader { properties: facts, has_alpha: false })
 }
 
-/// Returns the facts from the frame header and the offset after it.
+/// Returns the image properties in the frame header, and the offset after the header.
 fn read_frame(reader: &mut ImageFileReader<'_>) -> Result<(ImageProperties, u64), ImageFileError> {
     let mut offset = FIRST_SEGMENT;
     loop {
@@ -70,13 +70,14 @@ fn frame_properties(reader: &ImageFileReader<'_>, frame: &JpegSegment) -> Result
     sized(Format::Jpeg, u16::from_be_bytes([w0, w1]).into(), u16::from_be_bytes([h0, h1]).into())
 }
 
-/// Returns the segment at this offset. Any number of fill bytes may precede a marker; each of them costs a step.
+/// Returns the segment at this offset. Fill bytes may precede its marker; each of them counts as a visited part, and
+/// the number of parts is limited.
 fn next_segment(reader: &mut ImageFileReader<'_>, mut offset: u64) -> Result<JpegSegment, ImageFileError> {
     let kind = loop {
         reader.count_part()?;
         match reader.bytes(offset)? {
             [0xff, 0xff] => offset += 1,
-            // TEM has no body and no meaning here.
+            // The marker TEM has no body, and is skipped.
             [0xff, 0x01] => offset += 2,
             [0xff, marker] => break segment_kind(reader, marker)?,
             _ => return Err(reader.damaged("there is no marker where one must stand")),
@@ -89,7 +90,7 @@ fn next_segment(reader: &mut ImageFileReader<'_>, mut offset: u64) -> Result<Jpe
 
 fn segment_kind(reader: &ImageFileReader<'_>, marker: u8) -> Result<JpegSegmentKind, ImageFileError> {
     match marker {
-        // DHT and DAC are tables whose numbers lie among those of the frames.
+        // DHT and DAC are tables. Their marker codes lie within the range of the frame markers.
         0xc4 | 0xcc => Ok(JpegSegmentKind::Other),
         0xc8 => Err(reader.damaged("it has a frame of a kind that does not exist")),
         0xc0..=0xcf => Ok(JpegSegmentKind::Frame),

@@ -1,4 +1,4 @@
-//! Checks the layout of the file.
+//! Checks the rules about the layout of the manifest file.
 
 use crate::manifest::finding::{FindingCollector, SourceSpan};
 use crate::manifest::layout;
@@ -32,7 +32,7 @@ pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut Findi
     }
 }
 
-/// Returns the value to mark in an entry: the whole entry would fill a screen.
+/// Returns the value of an entry that a finding marks, its name or id: the whole entry would fill a screen.
 fn name<'a>(entry: &LocatedNode<'a>) -> LocatedNode<'a> {
     entry.get("name").or_else(|| entry.get("id")).unwrap_or_else(|| entry.clone())
 }

@@ -19,7 +19,7 @@ pub struct FrontMatterFault {
     pub message: String,
     /// The location of the fault.
     pub span: Range<usize>,
-    /// True if the fault is only a field that the format does not define, but some agents do.
+    /// True if the only fault is that the format does not define the field, which some agents nevertheless use.
     pub is_extra: bool,
 }
 

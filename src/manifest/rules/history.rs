@@ -1,4 +1,4 @@
-//! Rules about changes since the previous publication.
+//! Rules that compare a manifest with the one that was published before.
 
 use super::rules;
 

@@ -1,4 +1,4 @@
-//! Rules about the layout of the file.
+//! Rules about the layout of the manifest file.
 
 use super::rules;
 

@@ -13,12 +13,14 @@ use crate::gateway::accounts::lease::LeaseGrant;
 // === impl AccountPool ===
 
 impl AccountPool {
-    /// Notes that this account and another one have forbidden the same request, so that the credentials are checked.
+    /// Requests a check of the account's credentials: this account and another one have answered the same request with
+    /// 403, so the cause may be the request.
     pub(in crate::gateway::accounts) fn suspect_credentials(self: &Arc<Self>, granted: &LeaseGrant) {
         self.change_member(granted, |member, moment| member.request_credential_check(moment.now));
     }
 
-    /// Returns the accounts whose credentials must be checked now. The result for each goes to [`AccountPool::apply_credential_check`].
+    /// Returns the accounts whose credentials must be checked now, and marks them as being checked. The result for each
+    /// goes to [`AccountPool::apply_credential_check`].
     pub(in crate::gateway::accounts) fn take_suspected(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
         let (now, mut inner) = (Instant::now(), self.lock());
         let doubted =
@@ -31,8 +33,8 @@ impl AccountPool {
         taken.collect()
     }
 
-    /// Applies the status of a credential check, if there was an answer. It does not apply to credentials that the
-    /// account has received since.
+    /// Ends a credential check, and applies the status of the answer, if there was one. The status is ignored if the
+    /// account got new settings during the check.
     pub(in crate::gateway::accounts) fn apply_credential_check(
         self: &Arc<Self>,
         id: u64,
@@ -45,7 +47,8 @@ impl AccountPool {
             member.is_checking_credentials = false;
             let status = status.filter(|_| Arc::ptr_eq(&member.account, checked));
             match status {
-                // Some keys may make images but not list models, so this alone disables no account.
+                // The check lists models. Some API keys may make images but not list models, so a 403 for such a check
+                // begins a cooldown, and does not disable the account.
                 Some(403) if member.is_request_suspected => {
                     member.note_forbidden(AttemptTiming { granted_at: now, now, jitter: 0 }, Utc::now());
                 }

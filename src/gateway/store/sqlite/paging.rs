@@ -1,4 +1,4 @@
-//! The common parts of every page of a long list.
+//! Helpers for queries that return a long list in pages.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
@@ -15,13 +15,13 @@ pub(super) fn split_page<T>(
     Ok((rows.iter().map(read).collect::<sqlx::Result<_>>()?, has_more))
 }
 
-/// Returns the count of a query.
+/// Runs a query that counts rows, and returns the count.
 pub(super) async fn fetch_count(mut query: QueryBuilder<Sqlite>, pool: &SqlitePool) -> sqlx::Result<u64> {
     let count: i64 = query.build_query_scalar().fetch_one(pool).await?;
     Ok(count.unsigned_abs())
 }
 
-/// Returns a pattern that finds this text anywhere, whatever characters it contains. `ESCAPE '\'` must follow it.
+/// Returns a `LIKE` pattern for values that contain this text literally. The query must add `ESCAPE '\'`.
 pub(super) fn like_pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for letter in text.chars() {

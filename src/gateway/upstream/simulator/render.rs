@@ -9,7 +9,7 @@ use super::text::TextPanel;
 /// Bytes of a pixel: red, green and blue.
 pub(super) const PIXEL: usize = 3;
 
-/// Red to green to blue and back to red; one third of the range lies between two of them.
+/// The number of hues: red is 0, green 512, blue 1024, and 1536 would be red again.
 const HUES: usize = 1536;
 
 /// The distance between the hues of the upper left and the lower right corner.
@@ -25,13 +25,15 @@ const GREYS: usize = 16;
 pub(super) struct RowRenderer {
     pub(super) width: usize,
     pub(super) height: usize,
-    /// The unit of all lengths, so that the image looks alike at every size.
+    /// The pixels of one unit. Margins and lines are multiples or fractions of it, so that the image looks alike at
+    /// every size.
     unit: usize,
     /// The distance between the lines of the grid.
     grid: usize,
-    /// The edge of the squares that an intermediate image is made of; 1 for a finished image.
+    /// The side length of the squares that make up an intermediate image, in pixels; 1 for a finished image.
     block: usize,
-    /// The gradient. Every row of the background is a window into it, which moves to the right from row to row.
+    /// The gradient, twice as wide as the image. Each row of the background is a part of it; the lower the row, the
+    /// further to the right the part begins.
     gradient: Vec<u8>,
     /// A row through the colour bars, and one through the grey steps.
     bars: [Vec<u8>; 2],
@@ -41,11 +43,11 @@ pub(super) struct RowRenderer {
 // === impl RowRenderer ===
 
 impl RowRenderer {
-    /// Prepares an image. No edge may be 0.
+    /// Prepares an image. Neither its width nor its height may be 0.
     pub(super) fn new(image: &TestImage<'_>) -> Self {
         let (width, height) = (image.width as usize, image.height as usize);
         let short = width.min(height);
-        // The unit is so small that the longest fixed line of text fits.
+        // The longest fixed line of text then fits, unless the image is too small for any.
         let unit = (width / 222).min(height / 150).max(1);
         let hue = usize::try_from(image.seed() % HUES as u64).unwrap_or_default();
         let (first, last) = (colour_of_hue(hue, 70, 225), colour_of_hue(hue + HUE_STEP, 30, 130));
@@ -92,7 +94,7 @@ impl RowRenderer {
     /// Draws the grid, the circle in the middle and the frame.
     fn draw_lines(&self, y: usize, row: &mut [u8]) {
         let (middle, centre, thin) = (self.width / 2, self.height / 2, (self.unit / 4).max(1));
-        // Lines of the grid cross in the middle.
+        // The grid is aligned so that two of its lines cross in the centre of the image.
         if (y + self.grid - centre % self.grid) % self.grid < thin {
             lighten(row, 7);
         } else {
@@ -124,7 +126,7 @@ pub(super) fn pixels(row: &mut [u8], start: usize, end: usize) -> &mut [u8] {
     row.get_mut(start * PIXEL..end).unwrap_or_default()
 }
 
-/// Lightens the pixels by `1 / share` of their distance to white.
+/// Moves every channel of the pixels towards white, by `1 / share` of its distance to it.
 fn lighten(pixels: &mut [u8], share: u8) {
     pixels.iter_mut().for_each(|byte| *byte += (u8::MAX - *byte) / share);
 }

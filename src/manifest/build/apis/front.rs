@@ -1,4 +1,4 @@
-//! The front matter of an API reference: its allowed fields, and all problems of their values.
+//! Reads the front matter of an API reference, and reports all problems of its fields.
 
 use std::fmt;
 use std::ops::Range;
@@ -59,8 +59,8 @@ impl FaultList<'_> {
         self.errors.push(FrontMatterError { message, span });
     }
 
-    /// Reports unknown fields. A field of another tool is as likely as a typing error, so fields of other tools need
-    /// the `x-` prefix.
+    /// Reports unknown fields. A typing error cannot be told from a field of another tool, so fields of other tools
+    /// must begin with `x-` or `x_`.
     fn unknown(&mut self, keys: &[Spanned<String>]) {
         for key in keys {
             let SpannedText { text, span } = self.source.spanned_text(key.clone());
@@ -97,7 +97,7 @@ impl FaultList<'_> {
         String::new()
     }
 
-    /// Reads a text of one line.
+    /// Returns the trimmed text; reports it if it is empty or has more than one line.
     fn single_line(&mut self, field: &str, said: Spanned<String>) -> String {
         let word = self.source.spanned_text(said);
         let text = word.text.trim();

@@ -1,4 +1,4 @@
-//! Reads the directory at the end of a zip.
+//! Reads the central directory at the end of a zip file.
 
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ pub(super) struct CentralDirectory<'a> {
     pub(super) start: usize,
 }
 
-/// Returns the number of `N` bytes at an offset.
+/// Returns the little-endian number in the `N` bytes at an offset.
 pub(super) fn read_number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(N)?)?;
     let mut wide = [0; 8];
@@ -97,8 +97,8 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     }
 }
 
-/// Returns the offset of the end record. The last end mark must belong to it: with a second mark, programs could read
-/// two different directories.
+/// Returns the offset of the end record. The record and its comment must reach exactly to the end of the file, measured
+/// from the last signature: otherwise two programs could find different directories.
 fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     let tail = bytes.len().saturating_sub(END_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
@@ -168,7 +168,8 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
     Ok((record, rest))
 }
 
-/// Returns the fault of extra fields. They may contain times and owners; a different size or name is refused.
+/// Returns a fault of the extra fields, if there is one: they may hold times and owners, but no zip64 sizes, no other
+/// name, and no encryption.
 pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str> {
     while !extra.is_empty() {
         let field = read_number::<2>(extra, 0).zip(read_number::<2>(extra, 2));
@@ -177,7 +178,8 @@ pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str>
         let Some(value) = extra.get(4..end) else { return Some("has an extra field that cannot be read") };
         match id {
             0x0001 => return Some("has sizes of zip64, which no package of this size needs"),
-            // The version and checksum, then the name that programs with Unicode support use instead of the other one.
+            // One byte of version and four of checksum, then a name, which programs with Unicode support use instead of
+            // the name of the entry.
             0x7075 if value.get(5..) != Some(name) => return Some("has two names"),
             0x9901 => return Some("is encrypted"),
             _ => {}
