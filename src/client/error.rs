@@ -376,6 +376,6 @@ fn file_error_message(error: &reqwest::Error) -> Option<String> {
 }
 
 #[cfg(target_arch = "wasm32")]
-fn unreadable(_: &reqwest::Error) -> Option<String> {
+fn file_error_message(_: &reqwest::Error) -> Option<String> {
     None
 }

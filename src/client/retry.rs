@@ -57,7 +57,7 @@ pub(super) fn was_never_sent(error: &reqwest::Error) -> bool {
 
 /// A browser does not report this.
 #[cfg(target_arch = "wasm32")]
-pub(super) fn never_sent(_: &reqwest::Error) -> bool {
+pub(super) fn was_never_sent(_: &reqwest::Error) -> bool {
     false
 }
 

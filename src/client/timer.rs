@@ -70,7 +70,7 @@ mod browser {
             Self
         }
 
-        pub(in crate::client) fn broken(&mut self) {}
+        pub(in crate::client) fn restart(&mut self) {}
 
         pub(in crate::client) fn poll(&mut self, _: &mut Context<'_>) -> Poll<()> {
             Poll::Pending

@@ -177,7 +177,7 @@ fn lock_folder(folder: &Path) -> io::Result<File> {
 
 /// Locks a file in the folder, because a folder cannot be opened here. The file is not deleted.
 #[cfg(not(unix))]
-fn alone(folder: &Path) -> io::Result<File> {
+fn lock_folder(folder: &Path) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(folder.join(".skills.lock"))?;
     file.lock()?;
     Ok(file)
