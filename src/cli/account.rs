@@ -97,7 +97,7 @@ impl AccountCommand {
         };
         installation.with_store(async |config, store| match action {
             PreparedAccountAction::List => list(&manage::list(config, store).await?, json),
-            PreparedAccountAction::Add(new) => add::add(new, config, store, json).await,
+            PreparedAccountAction::Add(pending_account) => add::add(pending_account, config, store, json).await,
             PreparedAccountAction::Change(id, change, done) => {
                 print_change(manage::change(config, store, &AuditContext::command(), &id, change).await, done, json)
             }

@@ -93,7 +93,7 @@ async fn fetch_models(
         AccountEndpoint::Responses(host) => host.address(),
         AccountEndpoint::Simulator => return Ok(Vec::new()),
     };
-    let authorization = accounts.authorization_for(account).await.map_err(|_| ModelFetchError::Temporary)?;
+    let authorization = accounts.authorization_header(account).await.map_err(|_| ModelFetchError::Temporary)?;
     let listed = upstream.list_models(address, authorization.as_ref()).await;
     let listed = listed.map_err(|failed| match failed {
         ServiceCallError::Status(401 | 403) => ModelFetchError::Refused,

@@ -245,7 +245,7 @@ fn load_with(
 impl Config {
     /// True if the file names this variable as the source of a secret, but never of a secret for this address. The
     /// names are compared without case, as some platforms do.
-    fn sends_secret_elsewhere(&self, variable: &str, address: Option<&Uri>) -> bool {
+    fn is_secret_of_other_address(&self, variable: &str, address: Option<&Uri>) -> bool {
         let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
         let mut named = named.map(|(_, known)| known.as_ref()).peekable();
         named.peek().is_some() && !named.any(|known| known.is_some() && known == address)
@@ -254,16 +254,17 @@ impl Config {
     /// Returns the problems of absent secrets of this account, without which it cannot be called.
     pub(crate) fn absent_secrets_of(&self, account: &str) -> Vec<ConfigProblem> {
         let index = self.accounts.iter().position(|known| known.name == account && !known.implicit);
-        let Some(table) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
-        let is_its = |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(&table));
-        self.absent_secrets.iter().filter(is_its).cloned().collect()
+        let Some(account_prefix) = index.map(|index| format!("accounts[{index}].")) else { return Vec::new() };
+        let is_of_account =
+            |problem: &&ConfigProblem| problem.setting().is_some_and(|setting| setting.starts_with(&account_prefix));
+        self.absent_secrets.iter().filter(is_of_account).cloned().collect()
     }
 
     /// Returns the arguments with which another command finds the same installation, each with a space before it.
     pub(crate) fn arguments(&self) -> String {
-        let is_given =
+        let is_data_dir_given =
             matches!(self.sources.get("data_dir"), Some(SettingSource::Flag(_) | SettingSource::Environment(_)));
-        let data_dir = is_given.then_some(&self.data_dir);
+        let data_dir = is_data_dir_given.then_some(&self.data_dir);
         let given = [("--config", self.file.as_ref()), ("--data-dir", data_dir)];
         let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
         given.map(|(name, path)| format!(" {name} {}", shell_word(&path.display().to_string()))).collect()

@@ -24,7 +24,7 @@ use super::store::{AuditContext, StoreError};
 use super::upstream::TransportError;
 use super::{CurrentGateway, Gateway, endpoints, manage, open_store};
 use reload::{ConfigReader, ConfigReloader};
-use shutdown::{LEDGER_TIMEOUT, STORE_CLOSE_TIMEOUT};
+use shutdown::{SHORT_SHUTDOWN_TIMEOUT, STORE_CLOSE_TIMEOUT};
 pub(crate) use signals::SignalListeners;
 use signals::SignalRequest;
 use startup_message::StartupMessage;
@@ -123,7 +123,7 @@ pub(crate) async fn serve(
             request = signals.next() => match request {
                 SignalRequest::Stop => break,
                 SignalRequest::Reload => {
-                    let Some(result) = shutdown::unless_stopped(reloader.reload(), signals.stop_requested()).await else { break };
+                    let Some(result) = shutdown::finish_reload_unless_stopped(reloader.reload(), signals.stop_requested()).await else { break };
                     reloads += 1;
                     lock.publish_status(reloads, &result);
                 }
@@ -133,17 +133,17 @@ pub(crate) async fn serve(
     // No task refreshes the groups any more.
     drop(changes);
     let config = reloader.current_config();
-    shutdown::drain_and_stop(&gateway, async |patience| server.stop(patience).await, &mut signals, &config).await;
+    shutdown::drain_and_stop(&gateway, async |time_limit| server.stop(time_limit).await, &mut signals, &config).await;
     let end = async {
         if let Some(measuring) = metrics_server {
             // Last of all, so that the shutdown can be observed; its answers take no time.
-            measuring.stop(LEDGER_TIMEOUT).await;
+            measuring.stop(SHORT_SHUTDOWN_TIMEOUT).await;
         }
         gateway.keys().stop().await;
         gateway.retention().stop();
         store.close().await;
     };
-    shutdown::run_within(STORE_CLOSE_TIMEOUT, end, signals.stop_requested()).await;
+    shutdown::run_final_work(STORE_CLOSE_TIMEOUT, end, signals.stop_requested()).await;
     Ok(())
 }
 

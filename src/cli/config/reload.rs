@@ -20,17 +20,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
     let data_dir = &config.data_dir;
     let no_gateway = || anyhow!("no gateway is running with the data folder {}", data_dir.display());
-    let before = ServingStatus::find(data_dir)?.ok_or_else(no_gateway)?;
-    hang_up(before.process_id)?;
+    let status_before = ServingStatus::find(data_dir)?.ok_or_else(no_gateway)?;
+    hang_up(status_before.process_id)?;
     let started_at = Instant::now();
     while started_at.elapsed() < RELOAD_TIMEOUT {
         // There is no status while the gateway writes it, or after the gateway has ended: both are treated as no result
         // yet.
-        if let Some(now) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > before.reloads) {
-            let changes = now.last_reload.map_err(|problems| {
+        if let Some(status) = ServingStatus::find(data_dir)?.filter(|now| now.reloads > status_before.reloads) {
+            let changes = status.last_reload.map_err(|problems| {
                 anyhow!("the gateway has rejected the new settings and keeps the former ones: {problems}")
             })?;
-            print(&format!("the gateway (process {}) has reloaded its settings: {changes}\n", now.process_id))?;
+            print(&format!("the gateway (process {}) has reloaded its settings: {changes}\n", status.process_id))?;
             return Ok(());
         }
         block_on(async {
@@ -38,7 +38,7 @@ pub(super) fn reload(config: &Config) -> Result<(), CommandFailure> {
             Ok(())
         })?;
     }
-    Err(anyhow!("the gateway (process {}) has not reported a result; see its log", before.process_id).into())
+    Err(anyhow!("the gateway (process {}) has not reported a result; see its log", status_before.process_id).into())
 }
 
 #[cfg(unix)]

@@ -46,13 +46,13 @@ impl ResponseImage {
     /// Returns the file format, read from the bytes themselves; `None` if the format is unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
-        self.properties().map(|facts| facts.format)
+        self.properties().map(|properties| properties.format)
     }
 
     /// Returns width and height in pixels, read from the bytes themselves; `None` if the bytes do not state them.
     #[must_use]
     pub fn dimensions(&self) -> Option<(u32, u32)> {
-        self.properties().map(|facts| (facts.width, facts.height))
+        self.properties().map(|properties| (properties.width, properties.height))
     }
 
     /// Writes the image file and returns its path, like [`Image::write_to`](crate::client::Image::write_to).

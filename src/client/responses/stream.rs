@@ -48,7 +48,7 @@ pub struct ResponseStream {
     session: Session,
     body: HttpBodyReader,
     /// The bytes that have been received and not yet parsed.
-    bytes: Bytes,
+    unparsed_bytes: Bytes,
     state: ResponseStreamState,
     /// The error that the stream will end with, if one was reported.
     failure: Option<Error>,
@@ -57,9 +57,9 @@ pub struct ResponseStream {
 enum ResponseStreamState {
     Events(SseEventReader),
     /// The service answered with plain JSON, as if no stream had been requested: the bytes so far.
-    Whole(Vec<u8>),
+    PlainJson(Vec<u8>),
     /// The last event has come; only the end of the answer is left.
-    End,
+    Ended,
 }
 
 // === impl ResponseStream ===
@@ -67,12 +67,12 @@ enum ResponseStreamState {
 impl ResponseStream {
     pub(super) fn new(response: reqwest::Response, session: Session) -> Self {
         let state = if is_json_response(&response) {
-            ResponseStreamState::Whole(Vec::new())
+            ResponseStreamState::PlainJson(Vec::new())
         } else {
             ResponseStreamState::Events(SseEventReader::default())
         };
         let body = HttpBodyReader::new(response, &session);
-        Self { session, body, bytes: Bytes::new(), state, failure: None }
+        Self { session, body, unparsed_bytes: Bytes::new(), state, failure: None }
     }
 
     /// Returns the next event; `None` when the stream is over.
@@ -122,17 +122,17 @@ impl ResponseStream {
     fn next_frame(&mut self) -> Result<Option<SseEvent>, Error> {
         match &mut self.state {
             ResponseStreamState::Events(reader) => {
-                reader.next(&mut self.bytes).map_err(|SseEventTooLarge| too_large_error(&self.session))
+                reader.next(&mut self.unparsed_bytes).map_err(|SseEventTooLarge| too_large_error(&self.session))
             }
-            ResponseStreamState::Whole(body) if body.len() + self.bytes.len() > EVENT_MAX_BYTES => {
+            ResponseStreamState::PlainJson(body) if body.len() + self.unparsed_bytes.len() > EVENT_MAX_BYTES => {
                 Err(too_large_error(&self.session))
             }
-            ResponseStreamState::Whole(body) => {
-                body.extend_from_slice(&std::mem::take(&mut self.bytes));
+            ResponseStreamState::PlainJson(body) => {
+                body.extend_from_slice(&std::mem::take(&mut self.unparsed_bytes));
                 Ok(None)
             }
-            ResponseStreamState::End => {
-                self.bytes.clear();
+            ResponseStreamState::Ended => {
+                self.unparsed_bytes.clear();
                 Ok(None)
             }
         }
@@ -142,23 +142,23 @@ impl ResponseStream {
     /// failed or is not complete. Returns `None` if the last event was returned before.
     fn finish(&mut self) -> Option<Result<ResponseEvent, Error>> {
         self.body.close();
-        let reading = std::mem::replace(&mut self.state, ResponseStreamState::End);
+        let state = std::mem::replace(&mut self.state, ResponseStreamState::Ended);
         if let Some(failure) = self.failure.take() {
             return Some(Err(failure));
         }
-        match reading {
+        match state {
             ResponseStreamState::Events(mut reader) => {
                 // An event that was cut off cannot be parsed; the error then says that the stream ended too early.
                 let last = reader.finish().and_then(|frame| event::read_frame(frame, &self.session).ok());
                 match last {
                     Some(FrameContent::Event(event)) if event.final_response().is_some() => {
-                        Some(Ok(self.note_event(*event)))
+                        Some(Ok(self.update_state_for(*event)))
                     }
                     Some(FrameContent::Failure(error)) => Some(Err(error)),
                     _ => Some(Err(self.unfinished_error())),
                 }
             }
-            ResponseStreamState::Whole(body) => {
+            ResponseStreamState::PlainJson(body) => {
                 let response = Response::parse(body, &self.session);
                 let result = response.and_then(|response| match response.failure(&self.session) {
                     Some(error) => Err(error),
@@ -166,15 +166,15 @@ impl ResponseStream {
                 });
                 Some(result)
             }
-            ResponseStreamState::End => None,
+            ResponseStreamState::Ended => None,
         }
     }
 
     /// Updates the state for an event that is about to be returned: a final one ends the stream, and a failure becomes
     /// its error.
-    fn note_event(&mut self, event: ResponseEvent) -> ResponseEvent {
+    fn update_state_for(&mut self, event: ResponseEvent) -> ResponseEvent {
         if event.final_response().is_some() {
-            self.state = ResponseStreamState::End;
+            self.state = ResponseStreamState::Ended;
             self.body.expect_end();
         }
         if let ResponseStep::Failed { response } = event.step() {
@@ -187,7 +187,7 @@ impl ResponseStream {
     }
 
     fn fail(&mut self, error: Error) -> Error {
-        self.state = ResponseStreamState::End;
+        self.state = ResponseStreamState::Ended;
         self.body.close();
         self.failure.take().unwrap_or(error)
     }
@@ -204,13 +204,13 @@ impl Stream for ResponseStream {
         let this = &mut *self;
         loop {
             match this.next_buffered_event() {
-                Ok(Some(event)) => return Poll::Ready(Some(Ok(this.note_event(event)))),
+                Ok(Some(event)) => return Poll::Ready(Some(Ok(this.update_state_for(event)))),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(Err(this.fail(error)))),
             }
             match ready!(this.body.poll(cx, &this.session)) {
-                HttpBodyEvent::Bytes(bytes) => this.bytes = bytes,
-                HttpBodyEvent::Failure(error) if !matches!(this.state, ResponseStreamState::End) => {
+                HttpBodyEvent::Bytes(bytes) => this.unparsed_bytes = bytes,
+                HttpBodyEvent::Failure(error) if !matches!(this.state, ResponseStreamState::Ended) => {
                     return Poll::Ready(Some(Err(this.fail(error))));
                 }
                 HttpBodyEvent::Failure(_) | HttpBodyEvent::End => return Poll::Ready(this.finish()),

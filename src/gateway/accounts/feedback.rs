@@ -80,17 +80,17 @@ impl Accounts {
     }
 
     /// Applies the result of an attempt whose lease has been given back.
-    pub(crate) async fn apply_late_feedback(&self, granted: &LeaseGrant, feedback: AccountFeedback) {
-        self.pool.apply_feedback(granted, feedback);
-        if let Some(account) = self.pool.account_name(granted.member_id) {
+    pub(crate) async fn apply_late_feedback(&self, grant: &LeaseGrant, feedback: AccountFeedback) {
+        self.pool.apply_feedback(grant, feedback);
+        if let Some(account) = self.pool.account_name(grant.member_id) {
             self.save_state(&account).await;
         }
     }
 
     /// Requests a check of the credentials of an account that has answered a request with 403, as another account did:
     /// the cause is the request, or the credentials. The refresh task makes the check.
-    pub(crate) fn suspect_credentials(&self, granted: &LeaseGrant) {
-        self.pool.suspect_credentials(granted);
+    pub(crate) fn suspect_credentials(&self, grant: &LeaseGrant) {
+        self.pool.request_credential_check(grant);
     }
 
     /// Fetches a new token in place of a refused one. If the refused token itself was renewed recently, or the lease
@@ -138,8 +138,8 @@ impl Accounts {
         if let AccountChange::Disable { reason } = change {
             tracing::error!(account, reason, "an account has been disabled; `imagate account enable` enables it again");
         }
-        let act = AuditContext::system();
-        let write = self.store.change_account(&act, account, change.clone());
+        let audit = AuditContext::system();
+        let write = self.store.change_account(&audit, account, change.clone());
         match timeout(STORE_TIMEOUT, write).await {
             Ok(Ok(row)) => self.pool.mark_saved(unsaved, row.and_then(|row| row.cooldown_until)),
             Ok(Err(error)) => {

@@ -14,7 +14,7 @@ use super::{Accounts, TokenEndpointError};
 impl Accounts {
     /// Checks the credentials of every account in doubt, each in its own task and never twice at the same time.
     pub(super) fn check_suspected_credentials(self: &Arc<Self>) {
-        for (member, account) in self.pool.take_suspected() {
+        for (member, account) in self.pool.take_credential_checks() {
             let accounts = Arc::clone(self);
             Handle::current().spawn(async move { accounts.check_credentials(member, &account).await });
         }
@@ -28,7 +28,7 @@ impl Accounts {
     }
 
     async fn credential_status(&self, account: &Arc<UpstreamAccount>) -> Result<u16, TokenEndpointError> {
-        let authorization = self.authorization_for(account).await?;
+        let authorization = self.authorization_header(account).await?;
         let address = account.endpoint().address().ok_or(TokenEndpointError)?;
         self.token_endpoint.probe(address, authorization.as_ref()).await
     }

@@ -32,7 +32,7 @@ impl Accounts {
     /// # Errors
     ///
     /// Returns an error if the account needs a token and none can be fetched now.
-    pub(crate) async fn authorization_for(
+    pub(crate) async fn authorization_header(
         &self,
         account: &TextModelAccount,
     ) -> Result<Option<HeaderValue>, TokenEndpointError> {

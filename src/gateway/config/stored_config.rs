@@ -123,7 +123,7 @@ fn store_restrictions(config: &Config, policy: &Map<String, Value>) -> Vec<Confi
         Some((Some(variable), _)) => {
             let address = policy.pointer(MODERATION_ADDRESS).and_then(Value::as_str);
             let address = address.and_then(|text| address::base_url(text, true).ok());
-            let is_of_another = config.sends_secret_elsewhere(variable, address.as_ref());
+            let is_of_another = config.is_secret_of_other_address(variable, address.as_ref());
             is_of_another.then_some("names a secret that the settings file uses for another address")
         }
         _ => None,

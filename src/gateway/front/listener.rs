@@ -70,15 +70,15 @@ fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
 /// higher limit is not lowered.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let most = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
-    let now = current.unwrap_or(DESCRIPTORS_MAX);
-    for wanted in [most, DESCRIPTORS_FALLBACK.min(most)] {
-        if wanted > now && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok() {
-            tracing::debug!(from = now, to = wanted, "the limit of open files has been raised");
+    let target = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
+    let current_limit = current.unwrap_or(DESCRIPTORS_MAX);
+    for wanted in [target, DESCRIPTORS_FALLBACK.min(target)] {
+        if wanted > current_limit && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok() {
+            tracing::debug!(from = current_limit, to = wanted, "the limit of open files has been raised");
             return wanted;
         }
     }
-    now
+    current_limit
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The task that keeps the key cache up to date.
 pub(super) struct KeyRefreshTask {
-    stopping: CancellationToken,
+    stop_token: CancellationToken,
     task: JoinHandle<()>,
 }
 
@@ -30,23 +30,24 @@ impl ApiKeys {
     /// Starts the task that keeps the key cache up to date. It ends when the last owner of these keys drops them.
     pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
         let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
-        let stopped = stopping.clone();
+        let task_stop_token = stopping.clone();
         let task = tokio::runtime::Handle::current().spawn(async move {
-            let (mut is_readable, mut written, mut stops) = (true, Instant::now(), false);
-            while !stops && let Some(keys) = keys.upgrade() {
+            let (mut is_readable, mut last_write, mut is_stopping) = (true, Instant::now(), false);
+            while !is_stopping && let Some(keys) = keys.upgrade() {
                 is_readable = keys.refresh_once(is_readable).await;
-                written = keys.write_when_due(written).await;
+                last_write = keys.write_when_due(last_write).await;
                 drop(keys);
-                stops = timeout(REFRESH_INTERVAL, stopped.cancelled()).await.is_ok();
+                is_stopping = timeout(REFRESH_INTERVAL, task_stop_token.cancelled()).await.is_ok();
             }
         });
-        *self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefreshTask { stopping, task });
+        *self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(KeyRefreshTask { stop_token: stopping, task });
     }
 
     /// Ends the refresh task and writes the counts. Must be called before the store is closed.
     pub(crate) async fn stop(&self) {
         let refresh_task = self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(KeyRefreshTask { stopping, mut task }) = refresh_task {
+        if let Some(KeyRefreshTask { stop_token: stopping, mut task }) = refresh_task {
             stopping.cancel();
             // The task is not ended in the middle of a write, because its counts would be lost.
             if timeout(STOP_TIMEOUT, &mut task).await.is_err() {
@@ -62,9 +63,9 @@ impl ApiKeys {
     }
 
     /// Writes the counts if the last write was long enough ago, and returns the time of the newest write.
-    async fn write_when_due(&self, written: Instant) -> Instant {
-        if written.elapsed() < COUNT_WRITE_INTERVAL {
-            return written;
+    async fn write_when_due(&self, last_write: Instant) -> Instant {
+        if last_write.elapsed() < COUNT_WRITE_INTERVAL {
+            return last_write;
         }
         self.write_refusals().await;
         Instant::now()

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::examples::{CodeExample, examples};
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, check_first_use, show_secret};
+use super::keys::{FormRefusal, consume_form_nonce, show_secret};
 use super::page_context::{PageContext, end_of_day, last_valid_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -143,7 +143,7 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
 async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
     let before = context.console().retrieve_key(context.actor()?, id).await?;
     let path = format!("/keys/{}", before.id);
-    let nonce = match check_first_use(context, "again.rotate", "again.to_key", &path) {
+    let nonce = match consume_form_nonce(context, "again.rotate", "again.to_key", &path) {
         Ok(turn) => turn,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {

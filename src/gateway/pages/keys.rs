@@ -117,8 +117,8 @@ pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, Pa
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     };
-    let nonce = match check_first_use(context, "again.key", "again.to_key", "/keys") {
-        Ok(turn) => turn,
+    let nonce = match consume_form_nonce(context, "again.key", "again.to_key", "/keys") {
+        Ok(nonce) => nonce,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = form.with_error(super::form::WHOLE_FORM, context.texts.get("error.stale"));
@@ -166,14 +166,14 @@ pub(super) enum FormRefusal {
 
 /// Marks a form that creates something as used. Returns its nonce without the signature, which is needed to record or
 /// release it, or the reason why the form is refused.
-pub(super) fn check_first_use(
+pub(super) fn consume_form_nonce(
     context: &PageContext<'_>,
     text: &'static str,
     link_label: &'static str,
     path: &str,
 ) -> Result<String, FormRefusal> {
     match context.use_form_nonce() {
-        FormNonceStatus::FirstUse(nonce) => Ok(nonce),
+        FormNonceStatus::FirstUse(nonce_head) => Ok(nonce_head),
         FormNonceStatus::Expired => Err(FormRefusal::Expired),
         FormNonceStatus::AlreadyUsed(created_id) => {
             let link = created_id.map_or_else(|| path.to_owned(), |id| format!("{path}/{id}"));

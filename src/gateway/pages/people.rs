@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, SecretPage, check_first_use, older_page_link};
+use super::keys::{FormRefusal, SecretPage, consume_form_nonce, older_page_link};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -69,7 +69,7 @@ pub(super) async fn invite(context: &PageContext<'_>) -> Result<PageResponse, Pa
     for group in &groups {
         form = form.with_value("groups", group.clone());
     }
-    let nonce = match check_first_use(context, "again.user", "again.to_user", "/people") {
+    let nonce = match consume_form_nonce(context, "again.user", "again.to_user", "/people") {
         Ok(turn) => turn,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {

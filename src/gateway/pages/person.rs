@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, check_first_use};
+use super::keys::{FormRefusal, consume_form_nonce};
 use super::page_context::PageContext;
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -112,7 +112,7 @@ pub(super) async fn perform(
 /// Creates a link for a new password, and shows it in this answer and never again.
 async fn reset(context: &PageContext<'_>, user: types::User) -> Result<PageResponse, PageError> {
     let path = format!("/people/{}", user.id);
-    match check_first_use(context, "again.reset", "again.to_user", &path) {
+    match consume_form_nonce(context, "again.reset", "again.to_user", &path) {
         Ok(nonce) => match context.console().reset_user(context.actor()?, &user.id).await {
             Ok(link) => Ok(render_link(context, &user.id, user.name, &link, "reset_made.title")),
             Err(error) => {

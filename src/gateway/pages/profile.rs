@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::{PageForm, WHOLE_FORM};
 use super::http_messages::PageResponse;
-use super::keys::{FormRefusal, SecretPage, check_first_use};
+use super::keys::{FormRefusal, SecretPage, consume_form_nonce};
 use super::page_context::{PageContext, end_of_day};
 use super::page_error::{PageError, render};
 use super::page_layout::PageLayout;
@@ -108,7 +108,7 @@ pub(super) async fn create_token(context: &PageContext<'_>) -> Result<PageRespon
             return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await;
         }
     }
-    let nonce = match check_first_use(context, "again.token", "again.to_profile", "/profile") {
+    let nonce = match consume_form_nonce(context, "again.token", "again.to_profile", "/profile") {
         Ok(turn) => turn,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {

@@ -7,9 +7,9 @@ use crate::image::{ImageProperties, probe};
 
 /// The most characters of base64 that are searched for size and format: a JPEG can have kilobytes of other segments
 /// before the size.
-const HEAD_BASE64: usize = 16 * 1024;
+const HEAD_BASE64_MAX: usize = 16 * 1024;
 /// The number of characters of base64 within which most files state size and format.
-const HEAD_FIRST: usize = 64;
+const HEAD_BASE64_USUAL: usize = 64;
 
 /// An element of `data` in a JSON answer, or a server-sent event.
 #[derive(Debug, Default)]
@@ -17,13 +17,13 @@ pub(super) struct ImageItem {
     pub(super) members: Map<String, Value>,
     pub(super) properties: Option<ImageProperties>,
     /// True if the first bytes of its image have been passed on.
-    pub(super) begun: bool,
+    pub(super) has_begun: bool,
     /// True if its image is complete.
-    pub(super) ended: bool,
-    head: Vec<u8>,
+    pub(super) has_ended: bool,
+    base64_head: Vec<u8>,
     /// `None` if the item is an element of `data`. For an event: its name outside the data (the `event:` line), if it
     /// has one.
-    event: Option<Option<String>>,
+    event_name: Option<Option<String>>,
 }
 
 /// The kind of an item.
@@ -44,22 +44,22 @@ pub(super) enum ImageItemKind {
 // === impl ImageItem ===
 
 impl ImageItem {
-    pub(super) fn new(event: Option<Option<String>>) -> Self {
-        Self { event, ..Self::default() }
+    pub(super) fn new(event_name: Option<Option<String>>) -> Self {
+        Self { event_name, ..Self::default() }
     }
 
     /// Sets the value of the `event:` line, which may come after the data.
     pub(super) fn set_event_name(&mut self, name: Option<String>) {
-        self.event = Some(name);
+        self.event_name = Some(name);
     }
 
     pub(super) const fn is_event(&self) -> bool {
-        self.event.is_some()
+        self.event_name.is_some()
     }
 
     /// Returns the kind of the item, as far as it is known: `type` in the data has precedence over the `event:` line.
     pub(super) fn kind(&self) -> ImageItemKind {
-        let Some(name) = &self.event else { return ImageItemKind::Completed };
+        let Some(name) = &self.event_name else { return ImageItemKind::Completed };
         let kind = self.members.get("type").and_then(Value::as_str).or(name.as_deref()).unwrap_or_default();
         if kind.is_empty() && !self.members.contains_key("error") {
             return ImageItemKind::Unknown;
@@ -76,30 +76,30 @@ impl ImageItem {
 
     /// Collects the beginning of the image's base64 while it is relayed, and searches it for the properties.
     pub(super) fn probe_head(&mut self, base64: &[u8]) {
-        if self.properties.is_some() || self.head.len() >= HEAD_BASE64 {
+        if self.properties.is_some() || self.base64_head.len() >= HEAD_BASE64_MAX {
             return;
         }
-        let (before, remaining) = (self.head.len(), HEAD_BASE64 - self.head.len());
-        self.head.extend_from_slice(&base64[..base64.len().min(remaining)]);
+        let (earlier_length, remaining) = (self.base64_head.len(), HEAD_BASE64_MAX - self.base64_head.len());
+        self.base64_head.extend_from_slice(&base64[..base64.len().min(remaining)]);
         // The head is parsed at most twice here: when it has its usual length, and when no more will be kept.
-        let crossed = |mark: usize| before < mark && self.head.len() >= mark;
-        if crossed(HEAD_FIRST) || crossed(HEAD_BASE64) {
-            self.properties = answer_members::properties_from_base64(&self.head, probe);
+        let crossed = |mark: usize| earlier_length < mark && self.base64_head.len() >= mark;
+        if crossed(HEAD_BASE64_USUAL) || crossed(HEAD_BASE64_MAX) {
+            self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
         }
     }
 
     /// Marks the image as complete, and searches all of the collected head for the properties if they are still
     /// unknown.
     pub(super) fn finish_image(&mut self) {
-        self.ended = true;
+        self.has_ended = true;
         if self.properties.is_none() {
-            self.properties = answer_members::properties_from_base64(&self.head, probe);
+            self.properties = answer_members::properties_from_base64(&self.base64_head, probe);
         }
-        self.head = Vec::new();
+        self.base64_head = Vec::new();
     }
 
     /// True if more bytes could still show the properties of the image.
     pub(super) fn may_find_properties(&self) -> bool {
-        self.begun && !self.ended && self.properties.is_none() && self.head.len() < HEAD_BASE64
+        self.has_begun && !self.has_ended && self.properties.is_none() && self.base64_head.len() < HEAD_BASE64_MAX
     }
 }

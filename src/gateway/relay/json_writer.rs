@@ -30,14 +30,14 @@ pub(super) struct JsonAnswerWriter {
     members: Map<String, Value>,
     item: ImageItem,
     /// Set if the next item is an event: its name outside the data (the `event:` line), if it has one.
-    next_event: Option<Option<String>>,
+    next_event_name: Option<Option<String>>,
     /// True if an item had another value in place of `b64_json`, such as a URL: an image may have been made.
     has_image_substitute: bool,
     /// True if an event has stated that there is no image.
-    reported_no_image: bool,
+    has_reported_no_image: bool,
     /// One element for each image that was passed on: its properties, if its first bytes stated them.
-    delivered: Vec<Option<ImageProperties>>,
-    complete: bool,
+    delivered_properties: Vec<Option<ImageProperties>>,
+    is_complete: bool,
 }
 
 /// The content of an answer, for its record. Models, ids and qualities are as the upstream named them.
@@ -74,27 +74,27 @@ impl JsonAnswerWriter {
             pending_text: Vec::new(),
             members: Map::new(),
             item: ImageItem::default(),
-            next_event: None,
+            next_event_name: None,
             has_image_substitute: false,
-            reported_no_image: false,
-            delivered: Vec::new(),
-            complete: false,
+            has_reported_no_image: false,
+            delivered_properties: Vec::new(),
+            is_complete: false,
         }
     }
 
     /// True if a first image has begun.
     pub(super) fn is_proven(&self) -> bool {
-        !self.delivered.is_empty() || self.item.begun
+        !self.delivered_properties.is_empty() || self.item.has_begun
     }
 
     /// True if all requested images were passed on, so that the rest of the upstream's answer is not needed.
     pub(super) const fn is_complete(&self) -> bool {
-        self.complete
+        self.is_complete
     }
 
     /// Returns the properties of the first image, and true if more bytes could still show them.
     pub(super) fn first_image(&self) -> (Option<ImageProperties>, bool) {
-        match self.delivered.first() {
+        match self.delivered_properties.first() {
             Some(properties) => (*properties, false),
             None => (self.item.properties, self.item.may_find_properties()),
         }
@@ -107,7 +107,7 @@ impl JsonAnswerWriter {
 
     /// True if an event has stated that there is no image.
     pub(super) const fn has_reported_no_image(&self) -> bool {
-        self.reported_no_image
+        self.has_reported_no_image
     }
 
     /// Returns the pieces that can go out now.
@@ -127,7 +127,7 @@ impl JsonAnswerWriter {
 
     /// Returns the end of the answer: closes the images and writes every member.
     pub(super) fn finish(&mut self) -> Bytes {
-        let properties = self.delivered.first().copied().flatten();
+        let properties = self.delivered_properties.first().copied().flatten();
         let mut tail = std::mem::take(&mut self.pending_text);
         if !self.requested.is_single_element {
             let mut members = answer_members::answer_members(&self.requested, &self.members, properties);
@@ -142,7 +142,7 @@ impl JsonAnswerWriter {
         let quality = answer_members::quality(&self.members, "quality").map(str::to_owned);
         let image = |properties| DeliveredImage { properties, quality: quality.clone() };
         AnswerSummary {
-            delivered: self.delivered.iter().copied().map(image).collect(),
+            delivered: self.delivered_properties.iter().copied().map(image).collect(),
             usage: answer_members::usage_from_answer(&self.members),
             image_model: answer_members::model_name(&self.members, "model").map(str::to_owned),
             host_model: None,
@@ -153,7 +153,7 @@ impl JsonAnswerWriter {
 
     /// True if the image of the current item is to be passed on: it is a final image, and within the requested number.
     fn is_relayed(&self) -> bool {
-        !self.item.ended && self.delivered.len() < self.requested.count
+        !self.item.has_ended && self.delivered_properties.len() < self.requested.count
             // No intermediate images were requested, so an event without a type is taken for the final image.
             && matches!(self.item.kind(), ImageItemKind::Completed | ImageItemKind::Unknown)
     }
@@ -178,11 +178,11 @@ impl AnswerSink for JsonAnswerWriter {
     }
 
     fn announce_event(&mut self, name: Option<String>) {
-        self.next_event = Some(name);
+        self.next_event_name = Some(name);
     }
 
     fn item_start(&mut self) {
-        self.item = ImageItem::new(self.next_event.take());
+        self.item = ImageItem::new(self.next_event_name.take());
     }
 
     fn item_member(&mut self, key: String, value: Value) {
@@ -198,14 +198,14 @@ impl AnswerSink for JsonAnswerWriter {
         if !self.is_relayed() {
             return;
         }
-        if !self.item.begun {
-            self.item.begun = true;
-            let opening: &[u8] = match self.delivered.is_empty() {
+        if !self.item.has_begun {
+            self.item.has_begun = true;
+            let separator: &[u8] = match self.delivered_properties.is_empty() {
                 true if self.requested.is_single_element => b"",
                 true => ANSWER_PREFIX,
                 false => b",",
             };
-            self.write(opening);
+            self.write(separator);
             self.write(br#"{"b64_json":""#);
         }
         self.item.probe_head(&base64);
@@ -216,20 +216,20 @@ impl AnswerSink for JsonAnswerWriter {
     }
 
     fn image_end(&mut self) {
-        if self.item.begun && !self.item.ended {
+        if self.item.has_begun && !self.item.has_ended {
             self.item.finish_image();
             self.write(b"\"");
         }
     }
 
     fn item_end(&mut self) {
-        if !self.item.begun {
+        if !self.item.has_begun {
             match self.item.kind() {
                 kind @ (ImageItemKind::Error | ImageItemKind::Completed) if self.item.is_event() => {
                     self.has_image_substitute |=
                         kind == ImageItemKind::Completed && !answer_members::states_reason(&self.item.members);
                     self.merge_event_members();
-                    self.reported_no_image = true;
+                    self.has_reported_no_image = true;
                 }
                 // The members of an element without an image may state why there is none, so they are kept.
                 ImageItemKind::Completed if !self.item.members.is_empty() => {
@@ -240,11 +240,11 @@ impl AnswerSink for JsonAnswerWriter {
             }
             return;
         }
-        let event = self.item.is_event();
+        let is_event = self.item.is_event();
         // In a fan-out, one answer is made of several: undocumented members of an event then stay with its image.
-        let own_members =
-            (event && self.requested.is_single_element).then(|| undocumented_members::from_answer(&self.item.members));
-        if event {
+        let own_members = (is_event && self.requested.is_single_element)
+            .then(|| undocumented_members::from_answer(&self.item.members));
+        if is_event {
             self.merge_event_members();
         }
         let item = std::mem::take(&mut self.item);
@@ -252,9 +252,9 @@ impl AnswerSink for JsonAnswerWriter {
         members.extend(own_members.unwrap_or_else(|| undocumented_members::from_image(&item.members)));
         write_members(&mut self.pending_text, &members);
         self.pending_text.push(b'}');
-        self.delivered.push(item.properties);
+        self.delivered_properties.push(item.properties);
         // An answer that is no event may have members after its last image that are needed, such as `usage`.
-        self.complete = event && self.delivered.len() == self.requested.count;
+        self.is_complete = is_event && self.delivered_properties.len() == self.requested.count;
     }
 }
 

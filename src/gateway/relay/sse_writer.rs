@@ -142,8 +142,8 @@ impl SseAnswerWriter {
     pub(super) fn finish_with_error(&mut self, error: &str) -> Bytes {
         // The end of an image may still wait for the members after it.
         let mut text = std::mem::take(&mut self.pending_text);
-        if self.item.begun {
-            if !self.item.ended {
+        if self.item.has_begun {
+            if !self.item.has_ended {
                 text.push(b'"');
             }
             // The members of the error, and its end: of the two types in the object the last one counts.
@@ -155,11 +155,11 @@ impl SseAnswerWriter {
 
     /// True if a comment may be sent here: between frames, never within one.
     pub(super) const fn is_between_frames(&self) -> bool {
-        !self.item.begun
+        !self.item.has_begun
     }
 
     fn is_relayed(&self) -> bool {
-        if self.item.ended || self.final_properties.is_some() {
+        if self.item.has_ended || self.final_properties.is_some() {
             return false;
         }
         match self.item.kind() {
@@ -170,7 +170,7 @@ impl SseAnswerWriter {
     }
 
     fn start_frame(&mut self) {
-        self.item.begun = true;
+        self.item.has_begun = true;
         self.begun = true;
         // Without intermediate images, an event with an image can be of one type only.
         self.is_named_first = self.item.kind() != ImageItemKind::Unknown || self.requested.partials == 0;
@@ -255,7 +255,7 @@ impl AnswerSink for SseAnswerWriter {
         if !self.is_relayed() {
             return;
         }
-        if !self.item.begun {
+        if !self.item.has_begun {
             self.start_frame();
         }
         self.item.probe_head(&base64);
@@ -266,7 +266,7 @@ impl AnswerSink for SseAnswerWriter {
     }
 
     fn image_end(&mut self) {
-        if self.item.begun && !self.item.ended {
+        if self.item.has_begun && !self.item.has_ended {
             self.item.finish_image();
             self.first_properties = self.first_properties.or(self.item.properties);
             self.pending_text.push(b'"');
@@ -277,7 +277,7 @@ impl AnswerSink for SseAnswerWriter {
         if self.final_properties.is_some() {
             return;
         }
-        match (self.item.kind(), self.item.begun) {
+        match (self.item.kind(), self.item.has_begun) {
             (ImageItemKind::Error, false) => self.error = Some(std::mem::take(&mut self.item.members)),
             (ImageItemKind::Partial | ImageItemKind::Completed, true) => self.end_frame(),
             (ImageItemKind::Completed, false) if self.item.is_event() => {
@@ -290,7 +290,7 @@ impl AnswerSink for SseAnswerWriter {
     }
 
     fn event_end(&mut self, name: Option<String>) {
-        if self.final_properties.is_none() && self.item.begun && self.item.kind() == ImageItemKind::Unknown {
+        if self.final_properties.is_none() && self.item.has_begun && self.item.kind() == ImageItemKind::Unknown {
             self.item.set_event_name(name);
             self.end_frame();
         }

@@ -100,7 +100,7 @@ impl Drop for AnswerRecorder {
         // After a complete end this has no effect.
         self.answer.end(StoredAnswerEnd::Broken);
         if let Some(output) = &self.output {
-            output.frames.unlink();
+            output.frames.spawn_unlink();
         }
     }
 }

@@ -66,10 +66,10 @@ impl ClaimGuard {
                 Ok(RowWriteOutcome::NoEffect) => break Ok(ClaimOutcome::AnswerLost),
                 Err(error) => break Err(error.into()),
             };
-            if let Some(entrance) =
+            if let Some(outcome) =
                 self.idempotent_answers.outcome_of_stored_claim(&stored_claim, &self.row.digest).await
             {
-                break Ok(entrance);
+                break Ok(outcome);
             }
             if Instant::now() >= until || reply.is_closed() {
                 break Ok(ClaimOutcome::AnswerLost);
@@ -148,7 +148,7 @@ impl ClaimGuard {
             let settled = timeout(STORAGE_WAIT_MAX, self.commit_answer(named, &frames)).await;
             if let Err(error) = settled.unwrap_or_else(|_| Err("the disk or the store is too slow".into())) {
                 tracing::error!(error = &*error as &dyn std::error::Error, "an answer is not stored");
-                frames.unlink();
+                frames.spawn_unlink();
             }
         }
         self.idempotent_answers.end_live_claim(&self.row.scope, &self.live);

@@ -40,7 +40,7 @@ pub(super) struct IdempotentAnswers {
     pub(super) vault: Vault,
     pub(super) folder: Arc<AnswerFolder>,
     pub(super) node: NodeId,
-    window: Duration,
+    retention_window: Duration,
     live_claims: Mutex<HashMap<ReplayDigest, Arc<LiveClaim>>>,
     /// Rows to delete that the store could not delete yet: claims for which nothing was spent, and orphans that were
     /// read.
@@ -55,8 +55,8 @@ pub(super) struct LiveClaim {
     /// The API key that holds the claim.
     pub(super) owner: KeyId,
     /// The digest of the request, to detect another request with the same idempotency key.
-    digest: ReplayDigest,
-    begun: Instant,
+    request_digest: ReplayDigest,
+    registered_at: Instant,
     pub(super) answer: Arc<StoredAnswer>,
     phase: watch::Sender<ClaimPhase>,
 }
@@ -85,9 +85,9 @@ pub(crate) enum ClaimOutcome {
 }
 
 /// The claim of an idempotency key in this process: registered by this request, or by an earlier one.
-enum JoinOutcome {
-    First(Arc<LiveClaim>),
-    Running(Arc<LiveClaim>),
+enum ClaimLookup {
+    Registered(Arc<LiveClaim>),
+    Existing(Arc<LiveClaim>),
 }
 
 /// A claim outcome that is sent to its request. If the request no longer waits, this is dropped and gives the claim
@@ -104,7 +104,7 @@ impl IdempotentAnswers {
         vault: Vault,
         folder: Arc<AnswerFolder>,
         node: NodeId,
-        window: Duration,
+        retention_window: Duration,
     ) -> Self {
         let (live_claims, unreleased_claims, orphans_in_removal) =
             (Mutex::default(), Mutex::default(), Mutex::default());
@@ -114,7 +114,7 @@ impl IdempotentAnswers {
             vault,
             folder,
             node,
-            window,
+            retention_window,
             live_claims,
             unreleased_claims,
             orphans_in_removal,
@@ -134,8 +134,8 @@ impl IdempotentAnswers {
     /// Takes over the files that an earlier process of this node has left.
     pub(super) async fn take_over_leftovers(&self) -> Result<(), ReplayError> {
         let folder = Arc::clone(&self.folder);
-        let settled = tokio::task::spawn_blocking(move || folder.take_over_leftovers(Timestamp::now())).await;
-        settled.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
+        let result = tokio::task::spawn_blocking(move || folder.take_over_leftovers(Timestamp::now())).await;
+        result.map_err(|_| ReplayError::Stopped)?.map_err(ReplayError::Folder)
     }
 
     /// Claims the idempotency key of `scope` for this request, or finds out who has the claim. Waits if an earlier
@@ -149,18 +149,20 @@ impl IdempotentAnswers {
     ) -> Result<ClaimOutcome, ReplayError> {
         loop {
             let live = match self.find_or_register(owner, scope, digest) {
-                JoinOutcome::Running(live) => live,
-                JoinOutcome::First(live) => return self.request_claim(live, scope, request_id).await,
+                ClaimLookup::Existing(live) => live,
+                ClaimLookup::Registered(live) => return self.request_claim(live, scope, request_id).await,
             };
             let mut phase = live.phase.subscribe();
             // `live` owns the sender, so the wait cannot fail.
-            let open = phase
+            let is_held = phase
                 .wait_for(|phase| *phase != ClaimPhase::Querying)
                 .await
                 .is_ok_and(|phase| *phase == ClaimPhase::Held);
-            match open {
-                true if live.digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
-                true if live.digest == digest => return Ok(ClaimOutcome::Follow(AnswerReader::new(&live.answer))),
+            match is_held {
+                true if live.request_digest == digest && live.answer.has_gap() => return Ok(ClaimOutcome::AnswerLost),
+                true if live.request_digest == digest => {
+                    return Ok(ClaimOutcome::Follow(AnswerReader::new(&live.answer)));
+                }
                 true => return Ok(ClaimOutcome::Conflict),
                 // The claim has ended in the meantime: the loop looks it up anew.
                 false => {}
@@ -169,13 +171,19 @@ impl IdempotentAnswers {
     }
 
     /// Returns the claim that this process has for `scope`, or registers a new one if there is none.
-    fn find_or_register(&self, owner: &KeyId, scope: ReplayDigest, digest: ReplayDigest) -> JoinOutcome {
+    fn find_or_register(&self, owner: &KeyId, scope: ReplayDigest, digest: ReplayDigest) -> ClaimLookup {
         match self.live_claims().entry(scope) {
-            Entry::Occupied(live) => JoinOutcome::Running(Arc::clone(live.get())),
+            Entry::Occupied(live) => ClaimLookup::Existing(Arc::clone(live.get())),
             Entry::Vacant(vacant) => {
                 let (answer, phase) = (Arc::default(), watch::Sender::new(ClaimPhase::Querying));
-                let live = LiveClaim { owner: owner.clone(), digest, begun: Instant::now(), answer, phase };
-                JoinOutcome::First(Arc::clone(vacant.insert(Arc::new(live))))
+                let live = LiveClaim {
+                    owner: owner.clone(),
+                    request_digest: digest,
+                    registered_at: Instant::now(),
+                    answer,
+                    phase,
+                };
+                ClaimLookup::Registered(Arc::clone(vacant.insert(Arc::new(live))))
             }
         }
     }
@@ -189,18 +197,18 @@ impl IdempotentAnswers {
         request_id: &str,
     ) -> Result<ClaimOutcome, ReplayError> {
         let now = Utc::now();
-        let window = chrono::TimeDelta::from_std(self.window).unwrap_or(chrono::TimeDelta::MAX);
+        let window = chrono::TimeDelta::from_std(self.retention_window).unwrap_or(chrono::TimeDelta::MAX);
         let expires_at = now.checked_add_signed(window).unwrap_or(chrono::DateTime::<Utc>::MAX_UTC);
         let (request_id, node) = (request_id.into(), self.node.clone());
         let (created_at, expires_at) = (now.into(), expires_at.into());
-        let row = ReplayClaim { scope, digest: live.digest, request_id, node, created_at, expires_at };
+        let row = ReplayClaim { scope, digest: live.request_digest, request_id, node, created_at, expires_at };
         let guard = ClaimGuard::new(Arc::clone(self), live, row);
         let (reply, answer) = oneshot::channel();
         tokio::runtime::Handle::current().spawn(guard.acquire(reply));
         let mut handover = answer.await.map_err(|_| ReplayError::Stopped)??;
         let outcome = handover.0.take().ok_or(ReplayError::Stopped)?;
-        if let ClaimOutcome::Claimed(ticket) = &outcome {
-            ticket.mark_held();
+        if let ClaimOutcome::Claimed(guard) = &outcome {
+            guard.mark_held();
         }
         Ok(outcome)
     }
@@ -209,7 +217,7 @@ impl IdempotentAnswers {
     pub(super) fn end_live_claim(&self, scope: &ReplayDigest, live: &Arc<LiveClaim>) {
         {
             let mut map = self.live_claims();
-            if map.get(scope).is_some_and(|there| Arc::ptr_eq(there, live)) {
+            if map.get(scope).is_some_and(|registered| Arc::ptr_eq(registered, live)) {
                 map.remove(scope);
             }
         }
@@ -237,7 +245,7 @@ impl IdempotentAnswers {
 
     async fn reopen(&self, scope: &ReplayDigest, done: &StoredAnswerRow) -> ClaimOutcome {
         let answer = self.load_answer(scope, done).await;
-        answer.map_or(ClaimOutcome::AnswerLost, |tape| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(tape))))
+        answer.map_or(ClaimOutcome::AnswerLost, |answer| ClaimOutcome::Follow(AnswerReader::new(&Arc::new(answer))))
     }
 
     /// Locks the set of orphans in removal.
@@ -247,8 +255,8 @@ impl IdempotentAnswers {
 
     /// Deletes the row of a claim. Returns true if that succeeds; otherwise the next sweep tries again.
     pub(super) async fn release_claim(&self, row: &ReplayClaim) -> bool {
-        let forgotten = self.write_release(row.scope, row.request_id.clone()).await;
-        if let Err(error) = &forgotten {
+        let released = self.write_release(row.scope, row.request_id.clone()).await;
+        if let Err(error) = &released {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
                 "the claim of a failed request could not be released; it will be retried"
@@ -256,7 +264,7 @@ impl IdempotentAnswers {
             let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
             unreleased_claims.push((row.scope, row.request_id.clone()));
         }
-        forgotten.is_ok()
+        released.is_ok()
     }
 
     async fn write_release(&self, scope: ReplayDigest, request_id: RequestId) -> Result<(), LedgerError> {
@@ -269,20 +277,20 @@ impl IdempotentAnswers {
         let folder = Arc::clone(&self.folder);
         tokio::task::spawn_blocking(move || folder.remove_expired(now)).await.map_err(|_| ReplayError::Stopped)?;
         let unreleased = std::mem::take(&mut *self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut late = unreleased.into_iter();
-        while let Some((scope, request_id)) = late.next() {
+        let mut remaining = unreleased.into_iter();
+        while let Some((scope, request_id)) = remaining.next() {
             if let Err(error) = self.write_release(scope, request_id.clone()).await {
                 let mut unreleased_claims = self.unreleased_claims.lock().unwrap_or_else(PoisonError::into_inner);
                 unreleased_claims.push((scope, request_id));
-                unreleased_claims.extend(late);
+                unreleased_claims.extend(remaining);
                 return Err(error.into());
             }
             self.orphans_in_removal().remove(&scope);
         }
-        let mut cleared = SWEEP_BATCH_SIZE;
-        while cleared == SWEEP_BATCH_SIZE {
+        let mut removed_count = SWEEP_BATCH_SIZE;
+        while removed_count == SWEEP_BATCH_SIZE {
             let overdue_claims = self.overdue_live_claims();
-            cleared = self.store.remove_expired_replays(now, &overdue_claims, SWEEP_BATCH_SIZE).await?;
+            removed_count = self.store.remove_expired_replays(now, &overdue_claims, SWEEP_BATCH_SIZE).await?;
             // The pause lets other tasks write records in between.
             tokio::time::sleep(SWEEP_PAUSE).await;
         }
@@ -292,7 +300,10 @@ impl IdempotentAnswers {
     /// Returns the claims of this process whose rows may have expired although the jobs still run.
     fn overdue_live_claims(&self) -> Vec<ReplayDigest> {
         let live = self.live_claims();
-        live.iter().filter(|(_, live)| live.begun.elapsed() >= self.window).map(|(scope, _)| *scope).collect()
+        live.iter()
+            .filter(|(_, live)| live.registered_at.elapsed() >= self.retention_window)
+            .map(|(scope, _)| *scope)
+            .collect()
     }
 }
 

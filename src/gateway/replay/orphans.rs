@@ -380,7 +380,7 @@ impl RetryableJobs {
 
     /// Removes the file of a dropped answer. Its row or an empty file remains, to show after a restart that it is lost.
     fn remove_files(&self, removed: RemovedAnswer) {
-        removed.loss_marker.iter().for_each(SealedFile::truncate);
+        removed.loss_marker.iter().for_each(SealedFile::spawn_truncate);
         removed.stored.into_iter().for_each(|file| self.idempotent_answers.folder.remove(&file));
     }
 

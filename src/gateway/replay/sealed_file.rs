@@ -16,13 +16,13 @@ use super::answer_folder::PARTIAL_EXTENSION;
 use crate::gateway::spool::{blocking_io, positioned_io};
 
 /// The length of a frame before it is sealed, in bytes. Only the last frame may be shorter.
-pub(super) const FRAME: usize = 64 * 1024;
+pub(super) const FRAME_BYTES: usize = 64 * 1024;
 /// The bytes that sealing adds to a frame.
-const TAG: usize = 16;
+const TAG_BYTES: usize = 16;
 /// The distance from the beginning of one sealed frame to the next.
-const STRIDE: u64 = (FRAME + TAG) as u64;
+const SEALED_FRAME_BYTES: u64 = (FRAME_BYTES + TAG_BYTES) as u64;
 /// The associated data of every frame, so that a frame cannot be opened as data of another kind.
-const PURPOSE: &[u8] = b"imagate replay frame v1";
+const FRAME_ASSOCIATED_DATA: &[u8] = b"imagate replay frame v1";
 
 /// The key of one file.
 pub(super) struct FileKey([u8; 32]);
@@ -37,7 +37,7 @@ pub(super) struct SealedFile {
     /// True if the file has its final name; before that its name marks it as incomplete.
     is_finished: AtomicBool,
     /// True if the file is to be removed when the last reference to this is dropped, even if it has its final name.
-    discarded: AtomicBool,
+    is_discarded: AtomicBool,
 }
 
 // === impl FileKey ===
@@ -85,8 +85,8 @@ impl fmt::Debug for FileKey {
 // === impl SealedFile ===
 
 impl SealedFile {
-    const fn new(file: Option<File>, key: LessSafeKey, path: Option<PathBuf>, whole: bool) -> Self {
-        Self { file, key, path, is_finished: AtomicBool::new(whole), discarded: AtomicBool::new(false) }
+    const fn new(file: Option<File>, key: LessSafeKey, path: Option<PathBuf>, is_finished: bool) -> Self {
+        Self { file, key, path, is_finished: AtomicBool::new(is_finished), is_discarded: AtomicBool::new(false) }
     }
 
     /// Creates a file that only its owner can read, and its key. [`SealedFile::finish`] gives it its final name.
@@ -125,9 +125,9 @@ impl SealedFile {
 
     /// Seals a frame and writes it. Each number is written once, because a nonce must not be used twice.
     pub(super) fn write(&self, number: u64, mut frame: Vec<u8>) -> io::Result<()> {
-        let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(PURPOSE), &mut frame);
+        let sealed = self.key.seal_in_place_append_tag(nonce(number), Aad::from(FRAME_ASSOCIATED_DATA), &mut frame);
         sealed.map_err(|_| invalid_data("a frame could not be encrypted"))?;
-        positioned_io::write_all(self.file()?, &frame, number * STRIDE)
+        positioned_io::write_all(self.file()?, &frame, number * SEALED_FRAME_BYTES)
     }
 
     /// Reads a frame of this length.
@@ -136,17 +136,17 @@ impl SealedFile {
     ///
     /// Returns an error if the frame is truncated or has been changed.
     pub(super) fn read(&self, number: u64, length: usize) -> io::Result<Vec<u8>> {
-        let mut frame = vec![0; length + TAG];
+        let mut frame = vec![0; length + TAG_BYTES];
         let mut filled = 0;
         while filled < frame.len() {
-            match positioned_io::read(self.file()?, &mut frame[filled..], number * STRIDE + filled as u64) {
+            match positioned_io::read(self.file()?, &mut frame[filled..], number * SEALED_FRAME_BYTES + filled as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        let opened = self.key.open_in_place(nonce(number), Aad::from(PURPOSE), &mut frame);
+        let opened = self.key.open_in_place(nonce(number), Aad::from(FRAME_ASSOCIATED_DATA), &mut frame);
         let length = opened.map_err(|_| invalid_data("a frame was changed after it was written"))?.len();
         frame.truncate(length);
         Ok(frame)
@@ -181,15 +181,15 @@ impl SealedFile {
 
     /// Marks the file for removal when the last reference is dropped, whether it has its final name by then or not.
     pub(super) fn discard(&self) {
-        self.discarded.store(true, Ordering::SeqCst);
+        self.is_discarded.store(true, Ordering::SeqCst);
     }
 
     fn is_discarded(&self) -> bool {
-        self.discarded.load(Ordering::SeqCst)
+        self.is_discarded.load(Ordering::SeqCst)
     }
 
     /// Removes the file's name on another thread, without waiting for it. Current readers can read on.
-    pub(super) fn unlink(&self) {
+    pub(super) fn spawn_unlink(&self) {
         self.discard();
         if let Some(path) = self.current_path() {
             blocking_io::spawn_detached(move || remove(&path));
@@ -197,11 +197,11 @@ impl SealedFile {
     }
 
     /// Empties the file on another thread, without waiting for it. The name remains as long as this is referenced.
-    pub(super) fn truncate(self: &Arc<Self>) {
-        let frames = Arc::clone(self);
+    pub(super) fn spawn_truncate(self: &Arc<Self>) {
+        let sealed_file = Arc::clone(self);
         blocking_io::spawn_detached(move || {
             blocking_io::note_disk_access();
-            if let Err(error) = frames.file().and_then(|file| file.set_len(0)) {
+            if let Err(error) = sealed_file.file().and_then(|file| file.set_len(0)) {
                 tracing::warn!(%error, "the file of a lost answer could not be emptied");
             }
         });
@@ -221,12 +221,12 @@ impl SealedFile {
 impl Drop for SealedFile {
     fn drop(&mut self) {
         // The store has no row for a file that was not finished, so nothing would ever read it.
-        let is_useless = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
-        let useless = self.current_path().filter(|_| is_useless);
+        let must_remove = !self.is_finished.load(Ordering::SeqCst) || self.is_discarded();
+        let path_to_remove = self.current_path().filter(|_| must_remove);
         let file = self.file.take();
         // Closing a file without a name removes it, which can take as long as unlinking one.
         blocking_io::spawn_detached(move || {
-            useless.iter().for_each(|path| remove(path));
+            path_to_remove.iter().for_each(|path| remove(path));
             drop(file);
         });
     }
@@ -239,7 +239,7 @@ fn partial_path(path: &Path) -> PathBuf {
 
 /// Returns the length of the sealed file of this number of unsealed bytes.
 pub(super) fn sealed_length(size: u64) -> u64 {
-    size + size.div_ceil(FRAME as u64) * TAG as u64
+    size + size.div_ceil(FRAME_BYTES as u64) * TAG_BYTES as u64
 }
 
 /// Removes a file, if it still exists. This blocks, so async code must not call it.
@@ -271,14 +271,14 @@ mod tests {
     fn a_file_has_the_length_that_is_foretold() {
         let dir = tempfile::tempdir().unwrap();
         let (frames, key) = SealedFile::create(dir.path().join("a")).unwrap();
-        frames.write(0, vec![7; FRAME]).unwrap();
+        frames.write(0, vec![7; FRAME_BYTES]).unwrap();
         frames.write(1, vec![8; 3]).unwrap();
-        let size = FRAME as u64 + 3;
+        let size = FRAME_BYTES as u64 + 3;
         assert!(SealedFile::open(dir.path().join("a"), &key, size).is_err(), "it is not whole yet");
         frames.finish().unwrap();
         let again = SealedFile::open(dir.path().join("a"), &key, size).unwrap();
         assert_eq!(again.read(1, 3).unwrap(), [8; 3]);
-        assert_eq!(again.read(0, FRAME).unwrap(), vec![7; FRAME]);
+        assert_eq!(again.read(0, FRAME_BYTES).unwrap(), vec![7; FRAME_BYTES]);
         assert!(SealedFile::open(dir.path().join("a"), &key, size + 1).is_err());
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let (frames, _) = SealedFile::create(path.clone()).unwrap();
         // The removal looks for a file that has just been renamed.
         std::fs::rename(partial_path(&path), &aside).unwrap();
-        frames.unlink();
+        frames.spawn_unlink();
         std::fs::rename(&aside, partial_path(&path)).unwrap();
         assert!(frames.finish().is_err(), "nobody may count on it");
         drop(frames);
@@ -326,18 +326,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let (frames, key) = SealedFile::create(path.clone()).unwrap();
-        frames.write(0, vec![1; FRAME]).unwrap();
-        frames.write(1, vec![2; FRAME]).unwrap();
+        frames.write(0, vec![1; FRAME_BYTES]).unwrap();
+        frames.write(1, vec![2; FRAME_BYTES]).unwrap();
         frames.finish().unwrap();
-        let (one, two) = (std::fs::read(&path).unwrap(), FRAME + TAG);
-        let open = || SealedFile::open(path.clone(), &key, 2 * FRAME as u64).unwrap();
+        let (one, two) = (std::fs::read(&path).unwrap(), FRAME_BYTES + TAG_BYTES);
+        let open = || SealedFile::open(path.clone(), &key, 2 * FRAME_BYTES as u64).unwrap();
         std::fs::write(&path, [&one[two..], &one[..two]].concat()).unwrap();
-        assert!(open().read(0, FRAME).is_err());
+        assert!(open().read(0, FRAME_BYTES).is_err());
         let mut changed = one.clone();
         changed[5] ^= 1;
         std::fs::write(&path, changed).unwrap();
-        assert!(open().read(0, FRAME).is_err());
-        assert!(open().read(1, FRAME).is_ok());
+        assert!(open().read(0, FRAME_BYTES).is_err());
+        assert!(open().read(1, FRAME_BYTES).is_ok());
     }
 
     #[cfg(unix)]

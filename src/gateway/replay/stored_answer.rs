@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::answer_head::AnswerHead;
 use super::disk_budget::DiskReservation;
-use super::sealed_file::{FRAME, SealedFile};
+use super::sealed_file::{FRAME_BYTES, SealedFile};
 
 /// The longest wait for a reader if frames are passed on from memory; a slower reader is cut off.
 const READER_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -144,10 +144,10 @@ impl StoredAnswer {
     /// Appends as many bytes as the frame can hold, and returns the rest, and true if the frame is full.
     pub(super) fn append<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
         let mut state = self.state();
-        let (now, later) = bytes.split_at(bytes.len().min(FRAME.saturating_sub(state.tail.len())));
+        let (now, later) = bytes.split_at(bytes.len().min(FRAME_BYTES.saturating_sub(state.tail.len())));
         state.tail.extend_from_slice(now);
         state.wake_readers();
-        (later, state.tail.len() >= FRAME)
+        (later, state.tail.len() >= FRAME_BYTES)
     }
 
     /// Returns the frame in memory, for the file.
@@ -168,7 +168,7 @@ impl StoredAnswer {
             none => *none = Some(reservation),
         }
         state.bytes_in_file += state.tail.len() as u64;
-        if state.tail.len() >= FRAME {
+        if state.tail.len() >= FRAME_BYTES {
             state.tail.clear();
             state.tail_offset = state.bytes_in_file;
         }
@@ -234,8 +234,8 @@ impl StoredAnswer {
         let at = state.readers.get(&reader_id).map_or(0, |seat| seat.offset);
         if at < state.bytes_in_file.min(state.tail_offset) {
             let Some(frames) = state.frames.clone() else { return Poll::Ready(AnswerChunk::Lost) };
-            let (number, frame) = (at / FRAME as u64, FRAME as u64);
-            let length = usize::try_from((state.bytes_in_file - number * frame).min(frame)).unwrap_or(FRAME);
+            let (number, frame) = (at / FRAME_BYTES as u64, FRAME_BYTES as u64);
+            let length = usize::try_from((state.bytes_in_file - number * frame).min(frame)).unwrap_or(FRAME_BYTES);
             let skip = usize::try_from(at % frame).unwrap_or_default();
             return Poll::Ready(AnswerChunk::Frame { frames, number, length, skip });
         }

@@ -18,7 +18,7 @@ use crate::gateway::config::Config;
 
 /// The short time limit of the shutdown (our choice): for the last writes after a second signal, for a reload that
 /// still runs, and for the server of the metrics. The database answers in milliseconds, or not at all.
-pub(super) const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time to write the answers and the records after the remaining requests are cut off (our choice).
 const CUTOFF_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -28,14 +28,17 @@ pub(super) const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Returns the result of a reload; `None` if the process is asked to stop before the reload has ended. The reload then
 /// has a short time left, after which it is dropped: its last write is complete or absent, and the next start repeats
 /// it.
-pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: impl Future<Output = ()>) -> Option<T> {
+pub(super) async fn finish_reload_unless_stopped<T>(
+    reload: impl Future<Output = T>,
+    stop: impl Future<Output = ()>,
+) -> Option<T> {
     let mut reload = pin!(reload);
     tokio::select! {
         biased;
         result = &mut reload => return Some(result),
         () = stop => {}
     }
-    if timeout(LEDGER_TIMEOUT, reload).await.is_err() {
+    if timeout(SHORT_SHUTDOWN_TIMEOUT, reload).await.is_err() {
         tracing::warn!("the settings could not be reloaded before the gateway stopped");
     }
     None
@@ -43,7 +46,11 @@ pub(super) async fn unless_stopped<T>(reload: impl Future<Output = T>, stop: imp
 
 /// Runs the last work of the process, which closes the store, until the time limit or a further signal. No paid work
 /// depends on it.
-pub(super) async fn run_within(time_limit: Duration, work: impl Future<Output = ()>, stop: impl Future<Output = ()>) {
+pub(super) async fn run_final_work(
+    time_limit: Duration,
+    work: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
+) {
     tokio::select! {
         () = work => {}
         () = sleep(time_limit) => tracing::warn!("the store could not be closed in time"),
@@ -55,7 +62,7 @@ pub(super) async fn run_within(time_limit: Duration, work: impl Future<Output = 
 /// returns true if all of them have ended. Returns when all work has ended, or when the time is over.
 pub(super) async fn drain_and_stop(
     gateway: &Arc<Gateway>,
-    close: impl AsyncFnOnce(Duration) -> bool,
+    close_server: impl AsyncFnOnce(Duration) -> bool,
     signals: &mut SignalListeners,
     config: &Config,
 ) {
@@ -72,7 +79,7 @@ pub(super) async fn drain_and_stop(
     gateway.accounts().stop();
     let connection_time_limit = config.drain_timeout + CUTOFF_TIMEOUT;
     let mut all_ended = pin!(async {
-        if !close(connection_time_limit).await {
+        if !close_server(connection_time_limit).await {
             tracing::warn!("some connections did not finish in time");
         }
         // Jobs whose callers have left are still read to their end.
@@ -81,7 +88,7 @@ pub(super) async fn drain_and_stop(
     let time_limit = tokio::select! {
         () = &mut all_ended => return,
         () = sleep(config.drain_timeout) => CUTOFF_TIMEOUT,
-        () = signals.stop_requested() => LEDGER_TIMEOUT,
+        () = signals.stop_requested() => SHORT_SHUTDOWN_TIMEOUT,
     };
     tracing::warn!(unsettled = gateway.ledger().unsettled_records(), "cutting off the requests that are still running");
     gateway.cutoff().cancel();
@@ -105,9 +112,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reload_that_hangs_is_given_up_after_a_stop_and_not_before() {
-        assert_eq!(unless_stopped(ready(7), ready(())).await, Some(7), "it is over already");
-        assert_eq!(unless_stopped(async { sleep(Duration::from_secs(900)).await }, pending()).await, Some(()));
-        assert_eq!(unless_stopped(pending::<()>(), sleep(Duration::from_secs(900))).await, None);
+        assert_eq!(finish_reload_unless_stopped(ready(7), ready(())).await, Some(7), "it is over already");
+        assert_eq!(
+            finish_reload_unless_stopped(async { sleep(Duration::from_secs(900)).await }, pending()).await,
+            Some(())
+        );
+        assert_eq!(finish_reload_unless_stopped(pending::<()>(), sleep(Duration::from_secs(900))).await, None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -117,17 +127,17 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             written = true;
         };
-        assert_eq!(unless_stopped(reload, ready(())).await, None);
+        assert_eq!(finish_reload_unless_stopped(reload, ready(())).await, None);
         assert!(written);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_has_a_bound_and_a_signal_comes_before_it() {
         let begun = tokio::time::Instant::now();
-        run_within(STORE_CLOSE_TIMEOUT, pending(), pending()).await;
+        run_final_work(STORE_CLOSE_TIMEOUT, pending(), pending()).await;
         assert_eq!(begun.elapsed(), STORE_CLOSE_TIMEOUT);
-        run_within(STORE_CLOSE_TIMEOUT, pending(), ready(())).await;
-        run_within(STORE_CLOSE_TIMEOUT, ready(()), pending()).await;
+        run_final_work(STORE_CLOSE_TIMEOUT, pending(), ready(())).await;
+        run_final_work(STORE_CLOSE_TIMEOUT, ready(()), pending()).await;
         assert_eq!(begun.elapsed(), STORE_CLOSE_TIMEOUT);
     }
 }

@@ -10,15 +10,15 @@ use crate::image::ByteSource;
 
 /// The most bytes that are held in memory before they are written to the file. The first request of a coding agent is
 /// usually smaller, so it needs no file.
-const HELD_MAX: usize = 64 * 1024;
+const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
 /// A body that is still arriving.
 #[derive(Debug)]
 pub(crate) struct SpooledBytesWriter {
     spool: Spool,
     buffer: BytesMut,
-    memory: BodyMemoryShare,
-    writer: Option<SpoolWriter>,
+    memory_share: BodyMemoryShare,
+    file_writer: Option<SpoolWriter>,
 }
 
 /// A complete body, or a part of one. Clones share the bytes.
@@ -41,8 +41,8 @@ pub(crate) enum SpooledBytes {
 
 impl SpooledBytesWriter {
     pub(super) fn new(spool: Spool) -> Self {
-        let memory = spool.memory();
-        Self { spool, buffer: BytesMut::new(), memory, writer: None }
+        let memory_share = spool.memory();
+        Self { spool, buffer: BytesMut::new(), memory_share, file_writer: None }
     }
 
     /// Appends the bytes, to the buffer in memory or, if they do not fit, to the file.
@@ -52,24 +52,24 @@ impl SpooledBytesWriter {
     /// Returns an error if the disk does not accept the bytes, or a budget does not allow them.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         let length = self.buffer.len() + bytes.len();
-        if length <= HELD_MAX {
-            self.memory.set_bytes(length as u64)?;
+        if length <= MEMORY_BYTES_MAX {
+            self.memory_share.set_bytes(length as u64)?;
             self.buffer.extend_from_slice(&bytes);
             return Ok(());
         }
-        let writer = match self.writer.take() {
+        let writer = match self.file_writer.take() {
             Some(writer) => writer,
             None => self.spool.create_writer().await?,
         };
         let writer = self.append_buffer(writer).await?;
-        self.writer = Some(writer.append(bytes).await?);
+        self.file_writer = Some(writer.append(bytes).await?);
         Ok(())
     }
 
     async fn append_buffer(&mut self, writer: SpoolWriter) -> io::Result<SpoolWriter> {
         let buffer = std::mem::take(&mut self.buffer);
         let writer = if buffer.is_empty() { writer } else { writer.append(buffer.freeze()).await? };
-        self.memory.set_bytes(0)?;
+        self.memory_share.set_bytes(0)?;
         Ok(writer)
     }
 
@@ -79,7 +79,7 @@ impl SpooledBytesWriter {
     ///
     /// Returns an error if the disk does not accept the rest of the body.
     pub(crate) async fn finish(mut self) -> io::Result<SpooledBytes> {
-        let Some(writer) = self.writer.take() else { return Ok(SpooledBytes::Memory(self.buffer.freeze())) };
+        let Some(writer) = self.file_writer.take() else { return Ok(SpooledBytes::Memory(self.buffer.freeze())) };
         let file = self.append_buffer(writer).await?.finish();
         let to = file.len();
         Ok(SpooledBytes::Disk { file, from: 0, to })

@@ -27,8 +27,8 @@ impl KeyFile<'_> {
     /// Creates the key of a new data directory. After a crash, `master.key` is complete and durable, or does not exist.
     pub(super) fn create(&self) -> Result<MasterKey, StoreError> {
         let key = MasterKey::random()?;
-        self.write_next(&key)?;
-        self.promote_next()?;
+        self.write_next_key(&key)?;
+        self.promote_next_key()?;
         Ok(key)
     }
 
@@ -40,14 +40,14 @@ impl KeyFile<'_> {
             && let Some(keys) = DataKeys::unwrap(key, wrapped)?
         {
             // If there is another key, its change was interrupted before it reached the database.
-            self.remove_next()?;
+            self.remove_next_key()?;
             return Ok(keys);
         }
         let next = read_key_bytes(&self.next_path())?.flatten().map(MasterKey::from_bytes);
         if let Some(key) = next
             && let Some(keys) = DataKeys::unwrap(&key, wrapped)?
         {
-            self.promote_next()?;
+            self.promote_next_key()?;
             return Ok(keys);
         }
         Err(StoreError::damaged(match current {
@@ -61,7 +61,7 @@ impl KeyFile<'_> {
     }
 
     /// Writes the next key to `master.key.new`, and waits until it is durable.
-    pub(super) fn write_next(&self, key: &MasterKey) -> Result<(), StoreError> {
+    pub(super) fn write_next_key(&self, key: &MasterKey) -> Result<(), StoreError> {
         let write = || {
             let mut file = open_private(&self.next_path())?;
             file.set_len(0)?;
@@ -73,7 +73,7 @@ impl KeyFile<'_> {
     }
 
     /// Renames the file of the next key to the name of the present one.
-    pub(super) fn promote_next(&self) -> Result<(), StoreError> {
+    pub(super) fn promote_next_key(&self) -> Result<(), StoreError> {
         let rename = || {
             fs::rename(self.next_path(), self.0.master_key_path())?;
             self.0.sync()
@@ -81,7 +81,7 @@ impl KeyFile<'_> {
         rename().map_err(StoreError::io("writing master.key"))
     }
 
-    fn remove_next(&self) -> Result<(), StoreError> {
+    fn remove_next_key(&self) -> Result<(), StoreError> {
         match fs::remove_file(self.next_path()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(StoreError::io("removing master.key.new")(error)),
             _ => Ok(()),

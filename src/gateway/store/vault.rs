@@ -28,22 +28,22 @@ struct VaultKeys {
 
 impl Vault {
     pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
-        let seal = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(cipher_error)?;
+        let sealing_key = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(cipher_error)?;
         // Hashes have a key of their own, derived from the data key.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
         let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
-        Ok(Self(Arc::new(VaultKeys { sealing_key: seal, hashing_key: hash })))
+        Ok(Self(Arc::new(VaultKeys { sealing_key, hashing_key: hash })))
     }
 
     /// Hashes a value that must be found again but not read. Without the key, a guess of the value cannot be compared
     /// with the hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
-        let mut hashed = hmac::Context::with_key(&self.0.hashing_key);
-        hashed.update(&(context.len() as u64).to_be_bytes());
-        hashed.update(context.as_bytes());
-        hashed.update(plain);
+        let mut hasher = hmac::Context::with_key(&self.0.hashing_key);
+        hasher.update(&(context.len() as u64).to_be_bytes());
+        hasher.update(context.as_bytes());
+        hasher.update(plain);
         let mut hash = [0; 32];
-        hash.copy_from_slice(hashed.sign().as_ref());
+        hash.copy_from_slice(hasher.sign().as_ref());
         hash
     }
 

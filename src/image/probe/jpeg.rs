@@ -28,12 +28,12 @@ enum JpegSegmentKind {
 
 /// Returns the format, and the size that the frame header states. Nothing after that header is read.
 pub(super) fn properties(reader: &mut ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
-    read_frame(reader).map(|(facts, _)| facts)
+    read_frame(reader).map(|(properties, _)| properties)
 }
 
 /// Checks the structure of the file up to the first byte of image data, which must exist.
 pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, ImageFileError> {
-    let (facts, mut offset) = read_frame(reader)?;
+    let (properties, mut offset) = read_frame(reader)?;
     loop {
         let segment = next_segment(reader, offset)?;
         offset = segment.end();
@@ -44,7 +44,7 @@ pub(super) fn inspect(reader: &mut ImageFileReader<'_>) -> Result<ImageHeader, I
         }
     }
     let [_] = reader.bytes(offset)?;
-    Ok(ImageHeader { properties: facts, has_alpha: false })
+    Ok(ImageHeader { properties, has_alpha: false })
 }
 
 /// Returns the image properties in the frame header, and the offset after the header.
@@ -63,8 +63,8 @@ fn read_frame(reader: &mut ImageFileReader<'_>) -> Result<(ImageProperties, u64)
 
 fn frame_properties(reader: &ImageFileReader<'_>, frame: &JpegSegment) -> Result<ImageProperties, ImageFileError> {
     let [depth, h0, h1, w0, w1, components] = reader.bytes(frame.body)?;
-    let legal = (2..=16).contains(&depth) && (1..=4).contains(&components);
-    if !legal || frame.length != 6 + 3 * u16::from(components) {
+    let is_valid = (2..=16).contains(&depth) && (1..=4).contains(&components);
+    if !is_valid || frame.length != 6 + 3 * u16::from(components) {
         return Err(reader.damaged("its frame header contradicts itself"));
     }
     sized(Format::Jpeg, u16::from_be_bytes([w0, w1]).into(), u16::from_be_bytes([h0, h1]).into())

@@ -7,9 +7,9 @@ use crate::manifest::rules::{M120, M121, M122};
 use crate::manifest::text::write;
 
 pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut FindingCollector) {
-    let wanted = write(&layout::canonical(manifest.node()));
-    if wanted != text {
-        let at = text.bytes().zip(wanted.bytes()).take_while(|(one, other)| one == other).count();
+    let canonical_text = write(&layout::canonical(manifest.node()));
+    if canonical_text != text {
+        let at = text.bytes().zip(canonical_text.bytes()).take_while(|(one, other)| one == other).count();
         let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let end = text[at..].chars().next().map_or(at, |letter| at + letter.len_utf8());
         findings
@@ -21,7 +21,7 @@ pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut Findi
         for pair in elements.windows(2) {
             let [one, other] = pair else { continue };
             if layout::sort_key(one.node()) > layout::sort_key(other.node()) {
-                findings.report_at(&M121, &name(other), "this belongs before its predecessor");
+                findings.report_at(&M121, &identifying_value(other), "this belongs before its predecessor");
             }
         }
     }
@@ -33,6 +33,6 @@ pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut Findi
 }
 
 /// Returns the value of an entry that a finding marks, its name or id: the whole entry would fill a screen.
-fn name<'a>(entry: &LocatedNode<'a>) -> LocatedNode<'a> {
+fn identifying_value<'a>(entry: &LocatedNode<'a>) -> LocatedNode<'a> {
     entry.get("name").or_else(|| entry.get("id")).unwrap_or_else(|| entry.clone())
 }

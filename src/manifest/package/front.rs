@@ -76,7 +76,7 @@ impl FrontMatterError {
 ///
 /// Returns an error if the file is not UTF-8, or if its front matter is missing or cannot be read.
 pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontMatterError> {
-    let FrontMatterDocument { raw, place, body } = read_front_matter_parts::<RawSkillFrontMatter>(bytes)?;
+    let FrontMatterDocument { raw, source: place, body } = read_front_matter_parts::<RawSkillFrontMatter>(bytes)?;
     let front = SkillFrontMatter {
         name: raw.name.map(|name| place.spanned_text(name)),
         description: raw.description.map(|text| place.spanned_text(text)),
@@ -103,7 +103,7 @@ pub(in crate::manifest) struct FrontMatterDocument<'a, T> {
     /// The front matter.
     pub(in crate::manifest) raw: T,
     /// The text of the front matter and its offset.
-    pub(in crate::manifest) place: FrontMatterSource<'a>,
+    pub(in crate::manifest) source: FrontMatterSource<'a>,
     /// The text after the front matter.
     pub(in crate::manifest) body: &'a str,
 }
@@ -154,7 +154,7 @@ pub(in crate::manifest) fn read_front_matter_parts<T: FieldReader>(
         let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message).trim();
         FrontMatterError::new(format!("has front matter that cannot be read: {message}"), at)
     })?;
-    Ok(FrontMatterDocument { raw, place, body })
+    Ok(FrontMatterDocument { raw, source: place, body })
 }
 
 /// Returns the first heading of a document.

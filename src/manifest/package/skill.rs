@@ -36,11 +36,11 @@ pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontMatterFaul
     let mut faults = Vec::new();
     match name {
         Some(name) => name_faults(name, folder, &mut faults),
-        None => check_missing("name", file, &mut faults),
+        None => add_missing("name", file, &mut faults),
     }
     match description {
         Some(description) => check_length(description, "description", DESCRIPTION_CHARACTERS, &mut faults),
-        None => check_missing("description", file, &mut faults),
+        None => add_missing("description", file, &mut faults),
     }
     if let Some(compatibility) = compatibility {
         check_length(compatibility, "compatibility", COMPATIBILITY_CHARACTERS, &mut faults);
@@ -52,30 +52,30 @@ pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontMatterFaul
     faults
 }
 
-fn check_missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontMatterFault>) {
+fn add_missing(field: &str, file: &SkillFile<'_>, faults: &mut Vec<FrontMatterFault>) {
     faults.push(FrontMatterFault::new(format!("`{field}` is missing"), file.front_span.clone()));
 }
 
-fn check_length(word: &SpannedText, field: &str, most: usize, faults: &mut Vec<FrontMatterFault>) {
-    let characters = word.text.chars().count();
-    let message = if word.text.trim().is_empty() {
+fn check_length(value: &SpannedText, field: &str, max_characters: usize, faults: &mut Vec<FrontMatterFault>) {
+    let characters = value.text.chars().count();
+    let message = if value.text.trim().is_empty() {
         format!("`{field}` is empty")
-    } else if characters > most {
-        format!("`{field}` has {characters} characters; the most is {most}")
+    } else if characters > max_characters {
+        format!("`{field}` has {characters} characters; the most is {max_characters}")
     } else {
         return;
     };
-    faults.push(FrontMatterFault::new(message, word.span.clone()));
+    faults.push(FrontMatterFault::new(message, value.span.clone()));
 }
 
-fn name_faults(word: &SpannedText, folder: Option<&str>, faults: &mut Vec<FrontMatterFault>) {
-    let before = faults.len();
-    check_length(word, "name", NAME_CHARACTERS, faults);
-    if faults.len() > before {
+fn name_faults(value: &SpannedText, folder: Option<&str>, faults: &mut Vec<FrontMatterFault>) {
+    let earlier_faults = faults.len();
+    check_length(value, "name", NAME_CHARACTERS, faults);
+    if faults.len() > earlier_faults {
         return;
     }
-    let name: String = word.text.trim().nfkc().collect();
-    let mut add = |message: String| faults.push(FrontMatterFault::new(message, word.span.clone()));
+    let name: String = value.text.trim().nfkc().collect();
+    let mut add = |message: String| faults.push(FrontMatterFault::new(message, value.span.clone()));
     if let Some(why) = name_fault(&name) {
         add(format!("`name` {why}"));
     }

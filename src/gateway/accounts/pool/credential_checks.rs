@@ -15,17 +15,17 @@ use crate::gateway::accounts::lease::LeaseGrant;
 impl AccountPool {
     /// Requests a check of the account's credentials: this account and another one have answered the same request with
     /// 403, so the cause may be the request.
-    pub(in crate::gateway::accounts) fn suspect_credentials(self: &Arc<Self>, granted: &LeaseGrant) {
-        self.change_member(granted, |member, moment| member.request_credential_check(moment.now));
+    pub(in crate::gateway::accounts) fn request_credential_check(self: &Arc<Self>, grant: &LeaseGrant) {
+        self.change_member(grant, |member, moment| member.request_credential_check(moment.now));
     }
 
     /// Returns the accounts whose credentials must be checked now, and marks them as being checked. The result for each
     /// goes to [`AccountPool::apply_credential_check`].
-    pub(in crate::gateway::accounts) fn take_suspected(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
+    pub(in crate::gateway::accounts) fn take_credential_checks(&self) -> Vec<(u64, Arc<UpstreamAccount>)> {
         let (now, mut inner) = (Instant::now(), self.lock());
-        let doubted =
+        let unchecked_members =
             inner.members.iter_mut().filter(|member| member.needs_credential_check && !member.is_checking_credentials);
-        let taken = doubted.map(|member| {
+        let taken = unchecked_members.map(|member| {
             (member.needs_credential_check, member.is_checking_credentials) = (false, true);
             member.credentials_checked_at = Some(now);
             (member.id, Arc::clone(&member.account))

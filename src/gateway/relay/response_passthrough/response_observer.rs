@@ -305,15 +305,15 @@ impl JsonVisitor for ResponseObserver {
             return;
         }
         self.begun = true;
-        if !self.image.begun {
+        if !self.image.has_begun {
             self.image = ImageItem::default();
-            self.image.begun = true;
+            self.image.has_begun = true;
         }
         self.image.probe_head(base64);
     }
 
     fn image_end(&mut self, path: &str) {
-        if !self.image.begun {
+        if !self.image.has_begun {
             return;
         }
         let mut image = std::mem::take(&mut self.image);

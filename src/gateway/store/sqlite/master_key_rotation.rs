@@ -34,11 +34,11 @@ async fn rotate_file(store: &SqliteStore, wrapped: WrappedDataKeys, next: Option
     let (keys, next) = run_blocking(move || {
         let key_file = KeyFile(&data_dir);
         let keys = key_file.unlock(&wrapped)?;
-        key_file.write_next(&next)?;
+        key_file.write_next_key(&next)?;
         Ok((keys, next))
     })
     .await?;
     data_keys::rewrap(&store.writer, &keys, &next).await?;
     let data_dir = store.data_dir.clone();
-    run_blocking(move || KeyFile(&data_dir).promote_next()).await
+    run_blocking(move || KeyFile(&data_dir).promote_next_key()).await
 }

@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use jpeg_encoder::{Encoder as JpegEncoder, ImageBuffer, JpegColorType, rgb_to_ycbcr};
 
-use super::render::{PIXEL, RowRenderer};
+use super::render::{BYTES_PER_PIXEL, RowRenderer};
 use super::{DrawError, TestImage};
 use crate::image::Format;
 
@@ -27,8 +27,8 @@ pub(super) fn encode(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
 
 /// Returns all rows, one below the other.
 pub(super) fn all_pixels(rows: &RowRenderer) -> Vec<u8> {
-    let mut pixels = vec![0; rows.width * rows.height * PIXEL];
-    pixels.chunks_exact_mut(rows.width * PIXEL).enumerate().for_each(|(y, row)| rows.render(y, row));
+    let mut pixels = vec![0; rows.width * rows.height * BYTES_PER_PIXEL];
+    pixels.chunks_exact_mut(rows.width * BYTES_PER_PIXEL).enumerate().for_each(|(y, row)| rows.render(y, row));
     pixels
 }
 
@@ -42,7 +42,7 @@ fn encode_png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>
     encoder.add_text_chunk("Software".to_owned(), SIMULATOR_MARK.to_owned()).map_err(DrawError::encode)?;
     let mut writer = encoder.write_header().map_err(DrawError::encode)?;
     let mut stream = writer.stream_writer_with_size(32 * 1024).map_err(DrawError::encode)?;
-    let mut row = vec![0; rows.width * PIXEL];
+    let mut row = vec![0; rows.width * BYTES_PER_PIXEL];
     for y in 0..rows.height {
         rows.render(y, &mut row);
         stream.write_all(&row).map_err(DrawError::encode)?;
@@ -69,9 +69,9 @@ impl ImageBuffer for JpegRows<'_> {
     }
 
     fn fill_buffers(&self, y: u16, [luma, blue, red, _]: &mut [Vec<u8>; 4]) {
-        let mut row = vec![0; self.0.width * PIXEL];
+        let mut row = vec![0; self.0.width * BYTES_PER_PIXEL];
         self.0.render(y.into(), &mut row);
-        for pixel in row.chunks_exact(PIXEL) {
+        for pixel in row.chunks_exact(BYTES_PER_PIXEL) {
             let (y, cb, cr) = rgb_to_ycbcr(pixel[0], pixel[1], pixel[2]);
             luma.push(y);
             blue.push(cb);

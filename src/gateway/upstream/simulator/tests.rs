@@ -1,4 +1,4 @@
-use super::render::{PIXEL, RowRenderer};
+use super::render::{BYTES_PER_PIXEL, RowRenderer};
 use super::*;
 
 fn image(prompt: &str) -> TestImage<'_> {
@@ -134,7 +134,7 @@ fn intermediate_images_come_nearer_to_the_finished_one() {
 
 /// Reads `length` letters back from the pixels; a character that is not in the font is a box.
 fn read(pixels: &[u8], width: usize, line: &text::TextLine, length: usize) -> String {
-    let is_ink = |x: usize, y: usize| pixels[(y * width + x) * PIXEL..][..PIXEL] == line.ink;
+    let is_ink = |x: usize, y: usize| pixels[(y * width + x) * BYTES_PER_PIXEL..][..BYTES_PER_PIXEL] == line.ink;
     let letter = |index: usize| {
         let (left, top) = (line.corner.0 + index * bitmap_font::ADVANCE_CELLS * line.cell, line.corner.1);
         let is_cell = |column: usize, row: usize| {
@@ -177,7 +177,7 @@ fn every_image_says_what_drew_it_and_what_was_asked_for() {
             // Light letters on a background that is dark on all sides.
             let around = [(x - 1, y - 1), (right, y - 1), (x - 1, bottom), (right, bottom)];
             for (x, y) in around {
-                let pixel = &drawn[(y * renderer.width + x) * PIXEL..][..PIXEL];
+                let pixel = &drawn[(y * renderer.width + x) * BYTES_PER_PIXEL..][..BYTES_PER_PIXEL];
                 assert!(pixel.iter().all(|channel| *channel < 48), "{pixel:?} at {x}, {y}");
             }
         }

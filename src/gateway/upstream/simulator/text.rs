@@ -5,7 +5,7 @@
 
 use super::TestImage;
 use super::bitmap_font::{ADVANCE_CELLS, HEIGHT_CELLS, cells};
-use super::render::{PIXEL, pixels};
+use super::render::{BYTES_PER_PIXEL, pixels};
 
 /// The first line of every image.
 const LABEL: &str = "imagate simulator - not a model";
@@ -21,7 +21,7 @@ pub(super) struct TextLine {
     pub(super) corner: (usize, usize),
     /// The edge of a cell of the font, in pixels.
     pub(super) cell: usize,
-    pub(super) ink: [u8; PIXEL],
+    pub(super) ink: [u8; BYTES_PER_PIXEL],
 }
 
 /// The text on its dark background.
@@ -57,7 +57,13 @@ impl TextPanel {
     }
 
     /// Adds lines below one another, the first one at `y`, and returns the position of the next one.
-    fn write(&mut self, texts: impl IntoIterator<Item = String>, y: usize, cell: usize, ink: [u8; PIXEL]) -> usize {
+    fn write(
+        &mut self,
+        texts: impl IntoIterator<Item = String>,
+        y: usize,
+        cell: usize,
+        ink: [u8; BYTES_PER_PIXEL],
+    ) -> usize {
         texts.into_iter().fold(y, |y, text| {
             self.lines.push(TextLine { text, corner: (self.left + self.left / 2, y), cell, ink });
             y + PITCH_CELLS * cell
@@ -90,7 +96,7 @@ impl TextLine {
             let cells = cells(letter, (y - top) / self.cell).iter().enumerate();
             for (column, _) in cells.filter(|(_, cell)| **cell == b'#') {
                 let x = left + (index * ADVANCE_CELLS + column) * self.cell;
-                let ink = pixels(row, x, x + self.cell).chunks_exact_mut(PIXEL);
+                let ink = pixels(row, x, x + self.cell).chunks_exact_mut(BYTES_PER_PIXEL);
                 ink.for_each(|pixel| pixel.copy_from_slice(&self.ink));
             }
         }

@@ -30,38 +30,40 @@ pub(super) struct ApiFrontMatter {
 ///
 /// Returns all problems of its front matter.
 pub(super) fn read_api_front_matter(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontMatterError>> {
-    let FrontMatterDocument { raw, place, body } =
+    let FrontMatterDocument { raw, source: place, body } =
         front::read_front_matter_parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
-    let mut faults = FaultList { source: place, errors: Vec::new() };
-    faults.unknown(&raw.unknown);
-    faults.id(raw.id, id);
-    let title = raw.title.map(|title| faults.single_line("title", title)).or_else(|| front::heading(body));
+    let mut reader = FrontMatterReader { source: place, errors: Vec::new() };
+    reader.report_unknown(&raw.unknown);
+    reader.check_id(raw.id, id);
+    let title = raw.title.map(|title| reader.read_single_line("title", title)).or_else(|| front::heading(body));
     let reference = ApiFrontMatter {
-        title: title.unwrap_or_else(|| faults.missing("title", "the name of the document")),
-        product: faults.required("product", raw.product, "the name of what it describes"),
-        language: faults.required("language", raw.language, "a programming language, `http`, or a language tag"),
-        tags: raw.tags.map(|tags| faults.word_list("tags", tags, |letter| letter == ',' || letter.is_whitespace())),
-        source_urls: raw.source_urls.map(|urls| faults.word_list("source_urls", urls, char::is_whitespace)),
+        title: title.unwrap_or_else(|| reader.report_missing("title", "the name of the document")),
+        product: reader.read_required("product", raw.product, "the name of what it describes"),
+        language: reader.read_required("language", raw.language, "a programming language, `http`, or a language tag"),
+        tags: raw
+            .tags
+            .map(|tags| reader.read_word_list("tags", tags, |letter| letter == ',' || letter.is_whitespace())),
+        source_urls: raw.source_urls.map(|urls| reader.read_word_list("source_urls", urls, char::is_whitespace)),
     };
-    if faults.errors.is_empty() { Ok(reference) } else { Err(faults.errors) }
+    if reader.errors.is_empty() { Ok(reference) } else { Err(reader.errors) }
 }
 
 /// The problems found so far, with their spans.
-struct FaultList<'a> {
+struct FrontMatterReader<'a> {
     source: FrontMatterSource<'a>,
     errors: Vec<FrontMatterError>,
 }
 
 // === impl FaultList ===
 
-impl FaultList<'_> {
-    fn add(&mut self, message: String, span: Range<usize>) {
+impl FrontMatterReader<'_> {
+    fn add_error(&mut self, message: String, span: Range<usize>) {
         self.errors.push(FrontMatterError { message, span });
     }
 
     /// Reports unknown fields. A typing error cannot be told from a field of another tool, so fields of other tools
     /// must begin with `x-` or `x_`.
-    fn unknown(&mut self, keys: &[Spanned<String>]) {
+    fn report_unknown(&mut self, keys: &[Spanned<String>]) {
         for key in keys {
             let SpannedText { text, span } = self.source.spanned_text(key.clone());
             if text.starts_with("x-") || text.starts_with("x_") {
@@ -71,56 +73,58 @@ impl FaultList<'_> {
                 Some(field) => format!("did you mean `{field}`?"),
                 None => "begin names of your own with `x-`".to_owned(),
             };
-            self.add(format!("`{}` is no field of an API reference; {help}", text.escape_debug()), span);
+            self.add_error(format!("`{}` is no field of an API reference; {help}", text.escape_debug()), span);
         }
     }
 
-    fn id(&mut self, said: Option<Spanned<String>>, id: &str) {
-        let Some(said) = said.map(|said| self.source.spanned_text(said)) else { return };
+    fn check_id(&mut self, value: Option<Spanned<String>>, id: &str) {
+        let Some(said) = value.map(|said| self.source.spanned_text(said)) else { return };
         if said.text.trim() != id {
             let message =
                 format!("`id` is `{}`, and the file makes it `{id}`; they must be the same", said.text.trim());
-            self.add(message, said.span);
+            self.add_error(message, said.span);
         }
     }
 
-    fn required(&mut self, field: &str, said: Option<Spanned<String>>, what: &str) -> String {
-        match said {
-            Some(said) => self.single_line(field, said),
-            None => self.missing(field, what),
+    fn read_required(&mut self, field: &str, value: Option<Spanned<String>>, description: &str) -> String {
+        match value {
+            Some(said) => self.read_single_line(field, said),
+            None => self.report_missing(field, description),
         }
     }
 
-    fn missing(&mut self, field: &str, what: &str) -> String {
+    fn report_missing(&mut self, field: &str, description: &str) -> String {
         let start = self.source.full_range().start;
-        self.add(format!("has no `{field}`; write `{field}:` and behind it {what}"), start..start);
+        self.add_error(format!("has no `{field}`; write `{field}:` and behind it {description}"), start..start);
         String::new()
     }
 
     /// Returns the trimmed text; reports it if it is empty or has more than one line.
-    fn single_line(&mut self, field: &str, said: Spanned<String>) -> String {
-        let word = self.source.spanned_text(said);
+    fn read_single_line(&mut self, field: &str, value: Spanned<String>) -> String {
+        let word = self.source.spanned_text(value);
         let text = word.text.trim();
         if text.is_empty() {
-            self.add(format!("`{field}` is empty"), word.span);
+            self.add_error(format!("`{field}` is empty"), word.span);
         } else if text.contains('\n') {
-            self.add(format!("`{field}` has more than one line"), word.span);
+            self.add_error(format!("`{field}` has more than one line"), word.span);
         }
         text.to_owned()
     }
 
     /// Returns the words of a list, or of a text that is split at the characters for which `divides` is true.
-    fn word_list(&mut self, field: &str, list: StringList, divides: impl Fn(char) -> bool) -> Vec<String> {
+    fn read_word_list(&mut self, field: &str, list: StringList, is_separator: impl Fn(char) -> bool) -> Vec<String> {
         match list {
-            StringList::Text(text) => text.split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-            StringList::List(words) => words.into_iter().map(|word| self.element(field, word)).collect(),
+            StringList::Text(text) => {
+                text.split(is_separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            }
+            StringList::List(words) => words.into_iter().map(|word| self.read_element(field, word)).collect(),
         }
     }
 
-    fn element(&mut self, field: &str, said: Spanned<String>) -> String {
-        let word = self.source.spanned_text(said);
+    fn read_element(&mut self, field: &str, value: Spanned<String>) -> String {
+        let word = self.source.spanned_text(value);
         if word.text.trim().is_empty() {
-            self.add(format!("an element of `{field}` is empty"), word.span);
+            self.add_error(format!("an element of `{field}` is empty"), word.span);
         }
         word.text.trim().to_owned()
     }

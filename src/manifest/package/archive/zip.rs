@@ -33,12 +33,12 @@ pub(super) fn walk<S: ArchiveSink>(
             return Ok(());
         }
     };
-    let entries: Vec<Option<ArchiveEntry>> = records.list.iter().map(|record| admit_entry(record, guard)).collect();
+    let entries: Vec<Option<ArchiveEntry>> = records.entries.iter().map(|record| admit_entry(record, guard)).collect();
     if guard.has_max_faults() {
         return Ok(());
     }
     let mut inflater = Inflater::new();
-    for ((record, body), entry) in records.list.iter().zip(bodies).zip(entries) {
+    for ((record, body), entry) in records.entries.iter().zip(bodies).zip(entries) {
         let Some(entry) = entry else { continue };
         sink.entry(&entry).map_err(WalkError::Sink)?;
         match read_file((record, body), &entry, &mut inflater, guard, sink) {
@@ -58,13 +58,13 @@ fn admit_entry(record: &CentralDirectoryEntry<'_>, guard: &mut ArchiveValidator<
     guard.count_entry();
     let shown = record.display_name();
     let slash = record.name.ends_with(b"/");
-    let kind = record.mode & KIND;
-    if !matches!(kind, 0 | FOLDER | FILE) || record.attributes & 0x08 != 0 {
+    let kind = record.unix_mode & KIND;
+    if !matches!(kind, 0 | FOLDER | FILE) || record.dos_attributes & 0x08 != 0 {
         let message = if kind == 0o120_000 { "is a symbolic link" } else { "is neither a file nor a folder" };
         guard.add_fault(ArchiveFaultKind::Kind, Some(&shown), format!("{message}; only files and folders are let in"));
         return None;
     }
-    let folder = kind == FOLDER || record.attributes & 0x10 != 0;
+    let folder = kind == FOLDER || record.dos_attributes & 0x10 != 0;
     if folder != slash && (folder || kind == FILE) {
         guard.add_fault(
             ArchiveFaultKind::Ambiguous,
@@ -73,16 +73,16 @@ fn admit_entry(record: &CentralDirectoryEntry<'_>, guard: &mut ArchiveValidator<
         );
         return None;
     }
-    if slash && (record.size != 0 || record.packed > 2) {
+    if slash && (record.size != 0 || record.compressed_size > 2) {
         guard.add_fault(ArchiveFaultKind::Ambiguous, Some(&shown), "is a folder with contents of its own");
         return None;
     }
-    if !record.utf8 && !record.name.is_ascii() {
+    if !record.has_utf8_name && !record.name.is_ascii() {
         guard.add_fault(ArchiveFaultKind::Name, Some(&shown), "is not marked as UTF-8");
         return None;
     }
     let name = if slash { record.name.strip_suffix(b"/").unwrap_or(record.name) } else { record.name };
-    guard.admit(ArchiveEntryHeader { name, folder: slash, mode: record.mode & 0o7777 })
+    guard.admit(ArchiveEntryHeader { name, folder: slash, mode: record.unix_mode & 0o7777 })
 }
 
 fn read_file<S: ArchiveSink>(
@@ -102,7 +102,7 @@ fn read_file<S: ArchiveSink>(
         crc.update(piece);
         if entry.folder || piece.is_empty() { Ok(()) } else { sink.data(piece).map_err(WalkAbort::Sink) }
     };
-    let consumed = if record.deflated {
+    let consumed = if record.is_deflated {
         match inflater.run(body, |piece| receive(piece, guard)) {
             Ok(consumed) => consumed,
             Err(InflateError::Stopped(halt)) => return Err(halt),

@@ -119,15 +119,15 @@ async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
     assert!(file(&dir) == before && !beside.exists());
 
     // The process died after writing it.
-    key_file.write_next(&next).unwrap();
+    key_file.write_next_key(&next).unwrap();
     check(&open(&dir).await, &pepper).await;
     assert!(file(&dir) == before && !beside.exists());
 
     // The process died after wrapping the data keys.
-    key_file.write_next(&next).unwrap();
+    key_file.write_next_key(&next).unwrap();
     let wrapped = data_keys::load(&store.writer).await.unwrap().unwrap();
     let keys = key_file.unlock(&wrapped).unwrap();
-    key_file.write_next(&next).unwrap();
+    key_file.write_next_key(&next).unwrap();
     data_keys::rewrap(&store.writer, &keys, &next).await.unwrap();
     check(&open(&dir).await, &pepper).await;
     assert!(file(&dir) == [9; 32] && !beside.exists());

@@ -4,27 +4,27 @@ use std::borrow::Cow;
 
 use super::super::{ArchiveFault, ArchiveFaultKind};
 
-const END: [u8; 4] = [b'P', b'K', 5, 6];
-const END_BYTES: usize = 22;
-const ZIP64_LOCATOR: [u8; 4] = [b'P', b'K', 6, 7];
-const RECORD: [u8; 4] = [b'P', b'K', 1, 2];
-const RECORD_BYTES: usize = 46;
+const END_SIGNATURE: [u8; 4] = [b'P', b'K', 5, 6];
+const END_RECORD_BYTES: usize = 22;
+const ZIP64_LOCATOR_SIGNATURE: [u8; 4] = [b'P', b'K', 6, 7];
+const ENTRY_SIGNATURE: [u8; 4] = [b'P', b'K', 1, 2];
+const ENTRY_HEADER_BYTES: usize = 46;
 
 /// The fields of one entry in the directory.
 #[derive(Debug)]
 pub(super) struct CentralDirectoryEntry<'a> {
     pub(super) name: &'a [u8],
     pub(super) flags: u16,
-    pub(super) utf8: bool,
-    pub(super) deflated: bool,
+    pub(super) has_utf8_name: bool,
+    pub(super) is_deflated: bool,
     pub(super) crc: u32,
-    pub(super) packed: u64,
+    pub(super) compressed_size: u64,
     pub(super) size: u64,
     /// The Unix mode including the file type, if the archive has one.
-    pub(super) mode: u32,
+    pub(super) unix_mode: u32,
     /// The DOS attributes.
-    pub(super) attributes: u32,
-    pub(super) offset: u64,
+    pub(super) dos_attributes: u32,
+    pub(super) header_offset: u64,
 }
 
 impl CentralDirectoryEntry<'_> {
@@ -35,7 +35,7 @@ impl CentralDirectoryEntry<'_> {
 
 #[derive(Debug)]
 pub(super) struct CentralDirectory<'a> {
-    pub(super) list: Vec<CentralDirectoryEntry<'a>>,
+    pub(super) entries: Vec<CentralDirectoryEntry<'a>>,
     /// The offset at which the directory begins and the files end.
     pub(super) start: usize,
 }
@@ -58,13 +58,13 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     let unreadable = || archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete");
     let word = |at: usize| read_number::<2>(bytes, end + at).ok_or_else(unreadable);
     let long = |at: usize| read_number::<4>(bytes, end + at).ok_or_else(unreadable);
-    let (disk, first_disk, here, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
+    let (disk, first_disk, count_on_disk, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
     let (size, start) = (long(12)?, long(16)?);
-    if disk != 0 || first_disk != 0 || here != count {
+    if disk != 0 || first_disk != 0 || count_on_disk != count {
         return Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "is one of several disks"));
     }
     let locator = end.checked_sub(20).and_then(|at| bytes.get(at..at + 4));
-    if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff || locator == Some(&ZIP64_LOCATOR) {
+    if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff || locator == Some(&ZIP64_LOCATOR_SIGNATURE) {
         return Err(archive_fault(
             ArchiveFaultKind::Ambiguous,
             None,
@@ -91,7 +91,7 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
         directory = rest;
     }
     if directory.is_empty() {
-        Ok(CentralDirectory { list, start })
+        Ok(CentralDirectory { entries: list, start })
     } else {
         Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "has more in its directory than it counts"))
     }
@@ -100,17 +100,17 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
 /// Returns the offset of the end record. The record and its comment must reach exactly to the end of the file, measured
 /// from the last signature: otherwise two programs could find different directories.
 fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
-    let tail = bytes.len().saturating_sub(END_BYTES + usize::from(u16::MAX));
+    let tail = bytes.len().saturating_sub(END_RECORD_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
-    let Some(at) = window.windows(END.len()).rposition(|mark| mark == END) else {
+    let Some(at) = window.windows(END_SIGNATURE.len()).rposition(|mark| mark == END_SIGNATURE) else {
         return Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: it has no directory"));
     };
     let end = tail + at;
-    let comment = read_number::<2>(bytes, end + 20);
-    let behind = u64::try_from(bytes.len() - end).unwrap_or(u64::MAX);
-    match comment {
-        Some(comment) if behind == comment + 22 => Ok(end),
-        Some(comment) if behind > comment + 22 => Err(archive_fault(
+    let comment_length = read_number::<2>(bytes, end + 20);
+    let bytes_to_end = u64::try_from(bytes.len() - end).unwrap_or(u64::MAX);
+    match comment_length {
+        Some(comment) if bytes_to_end == comment + 22 => Ok(end),
+        Some(comment) if bytes_to_end > comment + 22 => Err(archive_fault(
             ArchiveFaultKind::Ambiguous,
             None,
             "has bytes behind its end, which programs read differently",
@@ -121,30 +121,30 @@ fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
 
 fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), ArchiveFault> {
     let broken = || archive_fault(ArchiveFaultKind::Unreadable, None, "has a directory that cannot be read");
-    if bytes.get(..4) != Some(&RECORD) {
+    if bytes.get(..4) != Some(&ENTRY_SIGNATURE) {
         return Err(broken());
     }
     let word = |at: usize| read_number::<2>(bytes, at).and_then(|value| u16::try_from(value).ok()).ok_or_else(broken);
     let long = |at: usize| read_number::<4>(bytes, at).and_then(|value| u32::try_from(value).ok()).ok_or_else(broken);
     let (flags, method) = (word(8)?, word(10)?);
-    let name_end = RECORD_BYTES + usize::from(word(28)?);
+    let name_end = ENTRY_HEADER_BYTES + usize::from(word(28)?);
     let extra_end = name_end + usize::from(word(30)?);
     let record_end = extra_end + usize::from(word(32)?);
-    let name = bytes.get(RECORD_BYTES..name_end).ok_or_else(broken)?;
+    let name = bytes.get(ENTRY_HEADER_BYTES..name_end).ok_or_else(broken)?;
     let extra = bytes.get(name_end..extra_end).ok_or_else(broken)?;
     let rest = bytes.get(record_end..).ok_or_else(broken)?;
     let external = long(38)?;
     let record = CentralDirectoryEntry {
         name,
         flags,
-        utf8: flags & 0x0800 != 0,
-        deflated: method == 8,
+        has_utf8_name: flags & 0x0800 != 0,
+        is_deflated: method == 8,
         crc: long(16)?,
-        packed: long(20)?.into(),
+        compressed_size: long(20)?.into(),
         size: long(24)?.into(),
-        mode: external >> 16,
-        attributes: external & 0xff,
-        offset: long(42)?.into(),
+        unix_mode: external >> 16,
+        dos_attributes: external & 0xff,
+        header_offset: long(42)?.into(),
     };
     let refuse = |kind, message| Err(archive_fault(kind, Some(name), message));
     if flags & 0x2041 != 0 {
@@ -156,7 +156,7 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
             "is packed with a method other than deflate, which few programs know",
         );
     }
-    if word(34)? != 0 || [record.packed, record.size, record.offset].contains(&0xffff_ffff) {
+    if word(34)? != 0 || [record.compressed_size, record.size, record.header_offset].contains(&0xffff_ffff) {
         return refuse(
             ArchiveFaultKind::Ambiguous,
             "is on another disk, or needs zip64, which no package of this size does",

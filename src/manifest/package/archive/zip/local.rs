@@ -11,15 +11,15 @@ const STREAMED: u16 = 0x0008;
 
 /// Returns the packed bytes of each entry, in the order of the directory.
 pub(super) fn bodies<'a>(bytes: &'a [u8], records: &CentralDirectory<'_>) -> Result<Vec<&'a [u8]>, ArchiveFault> {
-    let mut order: Vec<usize> = (0..records.list.len()).collect();
-    order.sort_by_key(|index| records.list.get(*index).map(|record| record.offset));
-    let mut bodies = vec![Default::default(); records.list.len()];
+    let mut order: Vec<usize> = (0..records.entries.len()).collect();
+    order.sort_by_key(|index| records.entries.get(*index).map(|record| record.header_offset));
+    let mut bodies = vec![Default::default(); records.entries.len()];
     let mut at = 0;
     for (place, index) in order.iter().enumerate() {
-        let Some(record) = records.list.get(*index) else { continue };
-        let next = order.get(place + 1).and_then(|next| records.list.get(*next));
-        let end = next.and_then(|next| usize::try_from(next.offset).ok()).unwrap_or(records.start);
-        if usize::try_from(record.offset).ok() != Some(at) || end > records.start {
+        let Some(record) = records.entries.get(*index) else { continue };
+        let next = order.get(place + 1).and_then(|next| records.entries.get(*next));
+        let end = next.and_then(|next| usize::try_from(next.header_offset).ok()).unwrap_or(records.start);
+        if usize::try_from(record.header_offset).ok() != Some(at) || end > records.start {
             let message = "does not begin where the one before it ends: bytes between, in front, or used twice";
             return Err(archive_fault(ArchiveFaultKind::Ambiguous, Some(record.name), message));
         }
@@ -45,13 +45,13 @@ fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u
     let long = |at: usize| read_number::<4>(part, at).ok_or(DIFFERS);
     let name_end = LOCAL_BYTES + usize::try_from(word(26)?).unwrap_or_default();
     let extra_end = name_end + usize::try_from(word(28)?).unwrap_or_default();
-    let method = if record.deflated { 8 } else { 0 };
+    let method = if record.is_deflated { 8 } else { 0 };
     let same = part.get(..4) == Some(&LOCAL)
         && word(6)? == u64::from(record.flags)
         && word(8)? == method
         && part.get(LOCAL_BYTES..name_end) == Some(record.name);
     let stated = (long(14)?, long(18)?, long(22)?);
-    let known = (u64::from(record.crc), record.packed, record.size);
+    let known = (u64::from(record.crc), record.compressed_size, record.size);
     let streamed = record.flags & STREAMED != 0;
     if !same || !(stated == known || (streamed && stated == (0, 0, 0))) {
         return Err(DIFFERS);
@@ -60,11 +60,11 @@ fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u
     if let Some(message) = extra_fault(extra, record.name) {
         return Err(message);
     }
-    if !record.deflated && record.packed != record.size {
+    if !record.is_deflated && record.compressed_size != record.size {
         return Err("is stored, and states two sizes");
     }
     let body_end =
-        usize::try_from(record.packed).ok().and_then(|packed| extra_end.checked_add(packed)).ok_or(DIFFERS)?;
+        usize::try_from(record.compressed_size).ok().and_then(|packed| extra_end.checked_add(packed)).ok_or(DIFFERS)?;
     let body = part.get(extra_end..body_end).ok_or("overlaps with what comes behind it")?;
     let rest = part.get(body_end..).unwrap_or_default();
     let descriptor = match rest {
