@@ -10,7 +10,7 @@ usage: cargo xtask <chore>
 
   generate           write generated/ and the tables of docs/ and of our API reference from the documents
   generate --check   only compare; exit 4 if something is stale
-  tidy               hold the code against ARCHITECTURE.md, docs/specification.md and the habits of the house; exit 4 on a finding
+  tidy               hold the code against ARCHITECTURE.md, docs/specification.md and the rules of the project; exit 4 on a finding
   vocabulary         the counts of type names, comments and lines that tidy holds to bounds
   check              what one runs before each commit: format, generated files, tidy, clippy, unit tests; exit 4 if one fails
   test               everything that must hold before a change lands; goes on after a failure; exit 4 if there was one

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: what neither the compiler nor clippy looks at.
 //!
-//! Holds the code against ARCHITECTURE.md (which rooms there are, and who may import whom), and against the sizes and
-//! habits of the house; docs/specification.md against the tests and files that it names; and the vocabulary of the code
+//! Holds the code against ARCHITECTURE.md (which modules there are, in which layers), and against the sizes and
+//! rules of the project; docs/specification.md against the tests and files that it names; and the vocabulary of the code
 //! against docs/glossary.md. Every check is a pure
 //! function from texts to findings.
 
@@ -19,11 +19,11 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use architecture::Map;
+use architecture::LayerMap;
 use tokens::tokens;
 pub use vocabulary::Vocabulary;
 
-/// The document that draws the house.
+/// The document that lists the modules and their layers.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// What is never looked at: built, foreign, or the history.
 const SKIPPED: [&str; 4] = [".git", "target", "node_modules", "Cargo.lock"];
@@ -37,7 +37,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// Something that is not as the house wants it.
+/// Something that breaks a rule of the project.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     path: String,
@@ -51,14 +51,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is not as the house wants it, sorted by place.
+/// Everything that breaks a rule of the project, sorted by place.
 ///
 /// # Errors
 ///
 /// ARCHITECTURE.md is missing or has no import table.
 pub fn check(sources: &[Source]) -> Result<Vec<Finding>> {
     let document = sources.iter().find(|source| source.path == ARCHITECTURE).context(ARCHITECTURE)?;
-    let map = Map::parse(&document.text).context(ARCHITECTURE)?;
+    let map = LayerMap::parse(&document.text).context(ARCHITECTURE)?;
     let mut findings = map.compare(ARCHITECTURE, sources);
     for source in sources {
         let mut found = forbidden_text::machine_paths(&source.text);

@@ -332,12 +332,12 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Notes {
+    struct VisitLog {
         lines: Vec<String>,
         image: String,
     }
 
-    impl JsonVisitor for Notes {
+    impl JsonVisitor for VisitLog {
         fn interest_in(&self, path: &str) -> ValueInterest {
             match path.rsplit('.').next() {
                 Some("image") => ValueInterest::Image,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     fn read(text: &str, cut: usize) -> Result<(Vec<String>, bool), AnswerSyntaxError> {
-        let (mut scan, mut notes) = (JsonScanner::new(), Notes::default());
+        let (mut scan, mut notes) = (JsonScanner::new(), VisitLog::default());
         for piece in text.as_bytes().chunks(cut) {
             if scan.push(piece, &mut notes)? < piece.len() {
                 return Err(AnswerSyntaxError::Surplus);
@@ -434,11 +434,11 @@ mod tests {
     fn an_object_that_ends_within_an_image_can_be_made_whole() {
         let mut scan = JsonScanner::new();
         let begun = r#"{"type":"t","out":[1,{"image":"AAAA"#;
-        scan.push(begun.as_bytes(), &mut Notes::default()).expect("so far");
+        scan.push(begun.as_bytes(), &mut VisitLog::default()).expect("so far");
         let whole = format!("{begun}{}}}", scan.closing_text().expect("in an image"));
         assert!(serde_json::from_str::<Value>(&whole).is_ok(), "{whole}");
         let mut scan = JsonScanner::new();
-        scan.push(br#"{"type":"t"#, &mut Notes::default()).expect("so far");
+        scan.push(br#"{"type":"t"#, &mut VisitLog::default()).expect("so far");
         assert_eq!(scan.closing_text(), None);
     }
 }

@@ -41,10 +41,10 @@ pub(crate) struct AnswerScanner {
 }
 
 /// Whose an address is; and what is read there, where that is always the same.
-type Listener = (Arc<LeakWatch>, Option<OutputChannel>);
+type WatchedGateway = (Arc<LeakWatch>, Option<OutputChannel>);
 
 /// Which gateway listens where.
-static GATEWAYS: LazyLock<Mutex<HashMap<SocketAddr, Listener>>> = LazyLock::new(Mutex::default);
+static GATEWAYS: LazyLock<Mutex<HashMap<SocketAddr, WatchedGateway>>> = LazyLock::new(Mutex::default);
 
 /// Shorter values are words that may stand anywhere.
 const MIN_SECRET_LENGTH: usize = 8;

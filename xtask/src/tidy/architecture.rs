@@ -1,4 +1,4 @@
-//! Reads ARCHITECTURE.md: the rooms that it names, the layers that they form, and the crates that only some may name.
+//! Reads ARCHITECTURE.md: the modules that it names, the layers that they form, and the crates that only some may name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,44 +6,44 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{Finding, Source};
 
-/// The room whose own rooms stand one level deeper.
+/// The module whose own modules stand one level deeper.
 const NESTED_ROOM: &str = "gateway";
-/// The files that are no rooms: what the crate shows, and the program.
+/// The files that are no modules: what the crate shows, and the program.
 const CRATE_ROOTS: [&str; 2] = ["lib", "main"];
 
-/// The first columns of the table of layers, each a row: name, rooms from the lowest up, and the layers below it.
+/// The first columns of the table of layers, each a row: name, modules from the lowest up, and the layers below it.
 const LAYERS: &str = "| Layer | Modules | May import";
 /// The first columns of the table of crates.
 const CRATES: &str = "| Crate | Only in | Never in";
 
-/// What the document says about the house.
+/// What the document says about the modules.
 #[derive(Debug)]
-pub(super) struct Map {
-    /// The rooms of the table by name.
-    rows: BTreeMap<String, Row>,
-    /// The rooms that have a paragraph.
+pub(super) struct LayerMap {
+    /// The modules of the table by name.
+    rows: BTreeMap<String, ModuleLimits>,
+    /// The modules that have a paragraph.
     described: BTreeSet<String>,
 }
 
-/// The limits of one room.
+/// The limits of one module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Row {
-    /// Rooms, and single items of rooms.
+pub(super) struct ModuleLimits {
+    /// Modules, and single items of modules.
     pub(super) may_import: BTreeSet<String>,
     pub(super) never_names: BTreeSet<String>,
 }
 
 /// One row of the table of layers.
-struct Layer {
+struct LayerRow {
     name: String,
     rooms: Vec<String>,
     /// Names of other layers.
     layers: Vec<String>,
-    /// Single items of rooms.
+    /// Single items of modules.
     items: Vec<String>,
 }
 
-impl Map {
+impl LayerMap {
     pub(super) fn parse(document: &str) -> Result<Self> {
         let layers = table(document, LAYERS).map(layer).collect::<Result<Vec<_>>>()?;
         ensure!(!layers.is_empty(), "there is no table that begins with `{LAYERS}`");
@@ -57,7 +57,7 @@ impl Map {
                 open.extend(below.rooms.iter().cloned());
             }
             for room in &layer.rooms {
-                rows.insert(room.clone(), Row { may_import: open.clone(), never_names: BTreeSet::new() });
+                rows.insert(room.clone(), ModuleLimits { may_import: open.clone(), never_names: BTreeSet::new() });
                 open.insert(room.clone());
             }
         }
@@ -72,24 +72,24 @@ impl Map {
         Ok(Self { rows, described: described.map(|(room, _)| room.to_owned()).collect() })
     }
 
-    /// The room that a path from the root of the crate leads into, if it leads into one.
-    pub(super) fn room(&self, path: &[&str]) -> Option<(&str, &Row)> {
+    /// The module that a path from the root of the crate leads into, if it leads into one.
+    pub(super) fn room(&self, path: &[&str]) -> Option<(&str, &ModuleLimits)> {
         (1..=path.len()).rev().find_map(|length| {
             let (name, row) = self.rows.get_key_value(&path[..length].join("::"))?;
             Some((name.as_str(), row))
         })
     }
 
-    /// The rooms of the document against those of the source tree.
+    /// The modules of the document against those of the source tree.
     pub(super) fn compare(&self, document: &str, sources: &[Source]) -> Vec<Finding> {
         let actual_rooms: BTreeSet<String> = sources.iter().filter_map(|source| room_of_file(&source.path)).collect();
         let table: BTreeSet<String> = self.rows.keys().cloned().collect();
         let mut findings = Vec::new();
-        for (part, listed) in [("table of layers", &table), ("list of rooms", &self.described)] {
-            let missing = actual_rooms.difference(listed).map(|room| format!("the {part} lacks the room `{room}`"));
+        for (part, listed) in [("table of layers", &table), ("list of modules", &self.described)] {
+            let missing = actual_rooms.difference(listed).map(|room| format!("the {part} lacks the module `{room}`"));
             let extra = listed
                 .difference(&actual_rooms)
-                .map(|room| format!("the {part} names `{room}`, which is no room in src/"));
+                .map(|room| format!("the {part} names `{room}`, which is no module in src/"));
             findings.extend(missing.chain(extra).map(|message| Finding {
                 path: document.to_owned(),
                 line: 1,
@@ -99,7 +99,7 @@ impl Map {
         let listed = |name: &String| self.room(&name.split("::").collect::<Vec<_>>()).is_some();
         for (room, row) in &self.rows {
             for name in row.may_import.iter().filter(|name| !listed(name)) {
-                let message = format!("`{room}` may import `{name}`, which is in no room");
+                let message = format!("`{room}` may import `{name}`, which is in no module");
                 findings.push(Finding { path: document.to_owned(), line: 1, message });
             }
         }
@@ -130,13 +130,13 @@ fn cells(line: &str) -> [&str; 3] {
     [(); 3].map(|()| cells.next().unwrap_or_default())
 }
 
-fn layer(line: &str) -> Result<Layer> {
+fn layer(line: &str) -> Result<LayerRow> {
     let [name, rooms, may_import] = cells(line);
     let rooms = names(rooms);
-    ensure!(!name.is_empty() && !rooms.is_empty(), "a row of the layers is not `name | rooms | layers`: {line}");
+    ensure!(!name.is_empty() && !rooms.is_empty(), "a row of the layers is not `name | modules | layers`: {line}");
     let layers = may_import.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.contains('`'));
     let layers = layers.map(str::to_owned).collect();
-    Ok(Layer { name: name.to_owned(), rooms, layers, items: names(may_import) })
+    Ok(LayerRow { name: name.to_owned(), rooms, layers, items: names(may_import) })
 }
 
 /// The words between backticks, in order.
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_room_may_import_lower_layers_and_the_rooms_before_it() {
-        let map = Map::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT).unwrap();
         let open = |room: &str| map.rows[room].may_import.iter().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(open("image"), [""; 0]);
         assert_eq!(open("wire"), ["image"]);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_crate_is_kept_to_some_rooms_or_out_of_some() {
-        let map = Map::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT).unwrap();
         let never = |room: &str| map.rows[room].never_names.iter().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(never("image"), ["fs", "sqlx", "tokio"]);
         assert_eq!(never("wire"), ["sqlx"]);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_path_leads_into_the_innermost_room() {
-        let map = Map::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT).unwrap();
         let room = |path: &[&str]| map.room(path).map(|(name, _)| name.to_owned());
         assert_eq!(room(&["gateway", "keys", "secret"]).as_deref(), Some("gateway::keys"));
         assert_eq!(room(&["gateway", "Gateway"]).as_deref(), Some("gateway"));
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn document_and_tree_name_the_same_rooms() {
-        let map = Map::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT).unwrap();
         let file = |path: &str| Source { path: path.to_owned(), text: String::new() };
         let files =
             ["src/lib.rs", "src/image/size.rs", "src/gateway.rs", "src/gateway/relay/lexer.rs", "tests/it/main.rs"];
@@ -190,15 +190,15 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "the table of layers lacks the room `gateway::relay`",
-                "the table of layers names `gateway::flow`, which is no room in src/",
-                "the table of layers names `gateway::keys`, which is no room in src/",
-                "the table of layers names `wire`, which is no room in src/",
-                "the list of rooms lacks the room `gateway`",
-                "the list of rooms lacks the room `gateway::relay`",
-                "`gateway` may import `error::Code`, which is in no room",
-                "`gateway::flow` may import `error::Code`, which is in no room",
-                "`gateway::keys` may import `error::Code`, which is in no room",
+                "the table of layers lacks the module `gateway::relay`",
+                "the table of layers names `gateway::flow`, which is no module in src/",
+                "the table of layers names `gateway::keys`, which is no module in src/",
+                "the table of layers names `wire`, which is no module in src/",
+                "the list of modules lacks the module `gateway`",
+                "the list of modules lacks the module `gateway::relay`",
+                "`gateway` may import `error::Code`, which is in no module",
+                "`gateway::flow` may import `error::Code`, which is in no module",
+                "`gateway::keys` may import `error::Code`, which is in no module",
             ]
         );
     }
@@ -206,7 +206,10 @@ mod tests {
     #[test]
     fn a_row_of_another_shape_and_an_unknown_layer_are_errors() {
         for row in ["| a | b | |", "| | `b` | |", "| a | `b` | ground |"] {
-            assert!(Map::parse(&format!("| Layer | Modules | May import |\n|---|---|---|\n{row}\n")).is_err(), "{row}");
+            assert!(
+                LayerMap::parse(&format!("| Layer | Modules | May import |\n|---|---|---|\n{row}\n")).is_err(),
+                "{row}"
+            );
         }
     }
 }

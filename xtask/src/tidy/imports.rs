@@ -1,10 +1,10 @@
 //! Who names whom: every path of a file that begins at the crate, at a parent or at itself, against the import table.
 
-use super::architecture::{Map, Row, module_of_file};
+use super::architecture::{LayerMap, ModuleLimits, module_of_file};
 use super::tokens::{Kind, Token};
 
-/// Paths that lead into a room which the table does not open, and crates that the room never names.
-pub(super) fn forbidden(map: &Map, file: &str, tokens: &[Token<'_>]) -> Vec<(usize, String)> {
+/// Paths that lead into a module which the table does not open, and crates that the module never names.
+pub(super) fn forbidden(map: &LayerMap, file: &str, tokens: &[Token<'_>]) -> Vec<(usize, String)> {
     let Some(module) = module_of_file(file) else { return Vec::new() };
     let Some((room, row)) = map.room(&module) else { return Vec::new() };
     let tokens: Vec<Token<'_>> = tokens.iter().filter(|token| !token.is_comment()).copied().collect();
@@ -24,7 +24,7 @@ pub(super) fn forbidden(map: &Map, file: &str, tokens: &[Token<'_>]) -> Vec<(usi
     found
 }
 
-fn is_allowed(map: &Map, (room, row): (&str, &Row), path: &[&str]) -> bool {
+fn is_allowed(map: &LayerMap, (room, row): (&str, &ModuleLimits), path: &[&str]) -> bool {
     let Some((target, _)) = map.room(path) else { return false };
     let depth = target.split("::").count();
     let item = path.get(depth).map(|item| format!("{target}::{item}"));
@@ -101,12 +101,12 @@ fn follow_path<'a>(
             Some(Kind::Word("self")) => {}
             Some(Kind::Word(word)) => path.push(word),
             Some(Kind::Mark('{')) => return follow_group(tokens, at, &path, paths),
-            // `crate::room::*`, or the turbofish of a type.
+            // `crate::module::*`, or the turbofish of a type.
             _ => break,
         }
         at += 1;
     }
-    // A macro that is exported stands at the root, whatever room it belongs to.
+    // A macro that is exported stands at the root, whatever module it belongs to.
     let is_macro = path.len() == 1 && tokens.get(at).is_some_and(|token| token.is_mark('!'));
     if !is_macro {
         paths.push((tokens[start].line, path));
@@ -167,7 +167,7 @@ mod tests {
     /// What `gateway::flow` may not write, as `line: path or crate`.
     #[track_caller]
     fn check(source: &str, expected: &[&str]) {
-        let map = Map::parse(DOCUMENT).unwrap();
+        let map = LayerMap::parse(DOCUMENT).unwrap();
         let found = forbidden(&map, "src/gateway/flow/image_generation.rs", &tokens(source));
         let found: Vec<String> = found
             .iter()

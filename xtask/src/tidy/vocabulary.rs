@@ -11,9 +11,9 @@ use super::tokens::{Kind, Token, tokens};
 
 /// The page that lists the words that are not used for a concept.
 pub(super) const GLOSSARY: &str = "docs/glossary.md";
-/// Types of one name that may exist. Two rooms may have a word in common; a third makes every reader ask which.
+/// Types of one name that may exist. Two modules may have a word in common; a third makes every reader ask which.
 const MAX_TYPES_PER_NAME: usize = 2;
-/// Names that every room may have, because the module before them is always read with them.
+/// Names that every module may have, because the module before them is always read with them.
 const SHARED_NAMES: [&str; 3] = ["Error", "Result", "Args"];
 /// Comments, in percent, that may open with a clause in place of a subject.
 const MAX_HEADLESS_PERCENT: usize = 2;

@@ -7,10 +7,10 @@ const DEADLINES: ConnectionDeadlines = ConnectionDeadlines {
 };
 
 /// The time at which a poll ends, and the events in it.
-type Step<'a> = (u64, &'a dyn Fn(&ConnectionActivity));
+type TimedChange<'a> = (u64, &'a dyn Fn(&ConnectionActivity));
 
 /// A connection that is polled at these times, with these events in each poll.
-fn polled(steps: &[Step<'_>]) -> ConnectionActivity {
+fn polled(steps: &[TimedChange<'_>]) -> ConnectionActivity {
     let activity = ConnectionActivity::new(1);
     for (now, happens) in steps {
         activity.begin_poll();

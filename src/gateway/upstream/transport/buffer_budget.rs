@@ -155,9 +155,9 @@ mod tests {
         assert_eq!(budget.unwritten(), 0);
     }
 
-    struct Woken(AtomicBool);
+    struct WakeFlag(AtomicBool);
 
-    impl std::task::Wake for Woken {
+    impl std::task::Wake for WakeFlag {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::Release);
         }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn whoever_waits_for_room_is_woken_by_the_drop_of_a_frame_of_its_own() {
         let tally = ExchangeState::new(&Arc::new(BufferBudget::new(0, 100)));
-        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         let held = tally.count_frame(Bytes::from(vec![0; 100]));
         assert_eq!(tally.poll_read_allowance(&mut Context::from_waker(&waker)), Poll::Pending);
