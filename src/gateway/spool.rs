@@ -1,11 +1,11 @@
-//! Uploads on disk, for as long as one request needs them.
+//! Uploads and long bodies on disk, for as long as one request needs them.
 //!
 //! This module decides where the bytes of an upload are stored, and how the files are reused. It must not know the
 //! meaning of the bytes, their sender, or their use. Rules: memory does not grow with an upload; every attempt can read
 //! the upload again; no file has a name, so none survives its request or a kill of the process.
 //!
-//! Overwriting the pages of an existing file was measured to cost a third of creating a new one, so files are reused.
-//! They are written on threads that may block: a stalled disk must not hold up tasks that need no disk.
+//! Files are reused: overwriting an existing file was measured to take a third of the time that a new file takes.
+//! They are written on threads that may block: a stalled disk must not delay tasks that need no disk.
 
 pub(crate) mod blocking_io;
 mod budget;
@@ -35,20 +35,20 @@ pub(crate) use upload::{EditForm, ImageUpload};
 use crate::gateway::config::UploadLimits;
 use crate::image::ByteSource;
 
-/// The most idle files. Further ones are closed.
+/// The most idle files in the pool (our choice). Further files are closed.
 const IDLE_MAX: usize = 32;
-/// The most disk space that an idle file keeps.
+/// The most disk space that an idle file keeps (our choice). A larger file is truncated.
 const IDLE_FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Creates spooled files for uploads. Clones share the files.
+/// Creates spooled files. Clones share the pool of files.
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     pool: Arc<SpoolFilePool>,
-    /// The API key against which the written bytes count.
+    /// The API key whose budgets the written bytes count against; `None` for bytes of an answer.
     owner: Option<Arc<str>>,
 }
 
-/// An upload that is still arriving.
+/// An upload or an answer that is still arriving.
 #[derive(Debug)]
 pub(crate) struct SpoolWriter {
     pooled_file: PooledFile,
@@ -58,7 +58,7 @@ pub(crate) struct SpoolWriter {
     is_upload: bool,
 }
 
-/// A complete upload. Its file returns to the pool when the last reference to it is dropped.
+/// A complete upload or answer. Its file returns to the pool when the last reference to it is dropped.
 #[derive(Debug)]
 pub(crate) struct SpooledFile {
     pooled_file: PooledFile,
@@ -77,7 +77,7 @@ struct SpoolFilePool {
     writes: std::sync::atomic::AtomicUsize,
 }
 
-/// Memory for a body that is still arriving. It counts until this is dropped.
+/// The memory of a body that is still arriving. It counts against the memory budget until this share is dropped.
 #[derive(Debug)]
 pub(crate) struct BodyMemoryShare {
     share: BudgetShare,
@@ -95,7 +95,7 @@ struct AnonymousFile {
 /// A file of the pool that is in use.
 #[derive(Debug)]
 struct PooledFile {
-    /// `None` only while it is being dropped.
+    /// `None` only while the pooled file is being dropped.
     anonymous_file: Option<AnonymousFile>,
     pool: Arc<SpoolFilePool>,
     share: BudgetShare,
@@ -108,7 +108,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// Returns an error if no file can be created there, so that the start fails and not the first upload.
+    /// Returns an error if no file can be created there, so that the start fails, rather than the first upload.
     pub(crate) fn open_in(data_dir: &Path, limits: &UploadLimits) -> io::Result<Self> {
         let folder = data_dir.join("spool");
         prepare(&folder)?;
@@ -128,12 +128,12 @@ impl Spool {
         Ok(Self { pool, owner: None })
     }
 
-    /// Returns the same spool for uploads of this API key, which count against its share.
+    /// Returns the same spool for uploads of this API key, which count against the budgets of the key.
     pub(crate) fn owned_by(&self, key: Option<&str>) -> Self {
         Self { pool: Arc::clone(&self.pool), owner: key.map(Arc::from) }
     }
 
-    /// Returns the free space for another folder of the same disk. Its work shares the threads of this spool.
+    /// Returns the free space as seen from another folder of the same disk. It shares its threads with this spool.
     pub(crate) fn free_space(&self, folder: PathBuf) -> FreeSpace {
         self.pool.free.for_folder(folder)
     }
@@ -143,7 +143,7 @@ impl Spool {
         BodyMemoryShare { share: self.pool.budgets.memory.share(self.owner.clone()), pool: Arc::clone(&self.pool) }
     }
 
-    /// The bytes held at this moment.
+    /// Returns the number of bytes held at this moment.
     pub(crate) fn usage(&self) -> SpoolUsage {
         self.pool.budgets.usage()
     }
@@ -170,8 +170,8 @@ impl Spool {
         self.pool.run_blocking(move || Ok(work())).await
     }
 
-    /// Like [`Spool::create_writer`], for bytes that will be paid for only if there is room for them: it is refused like an
-    /// upload if the rest of the disk is reserved for the database.
+    /// Like [`Spool::create_writer`], for bytes that are paid for only if there is room for them: like an upload, they
+    /// are refused if the rest of the disk is reserved for the database.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl Spool {
         self.pool.run_blocking(open).await
     }
 
-    /// Returns a writer for one upload, or for an answer.
+    /// Returns a writer for one upload, or for an answer if the spool has no owner.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl Spool {
         }
         let idle = self.pool.idle().pop();
         let anonymous_file = match idle {
-            Some(nameless) => nameless,
+            Some(file) => file,
             None => AnonymousFile::new(&self.pool.folder)?,
         };
         Ok(self.writer(anonymous_file))
@@ -213,7 +213,7 @@ impl Spool {
         SpoolWriter { pooled_file, length: 0, is_upload: self.owner.is_some() }
     }
 
-    /// Returns a writer for a body that may be small: only a large one takes a file.
+    /// Returns a writer for a body that may be small: only a large body takes a file.
     pub(crate) fn bytes_writer(&self) -> SpooledBytesWriter {
         SpooledBytesWriter::new(self.clone())
     }
@@ -283,7 +283,7 @@ impl SpoolWriter {
         pool.run_blocking(move || self.write(&bytes).map(|()| self)).await
     }
 
-    /// Ends the upload, which is now complete.
+    /// Ends the upload or answer, which is now complete.
     pub(crate) fn finish(self) -> Arc<SpooledFile> {
         Arc::new(SpooledFile { pooled_file: self.pooled_file, length: self.length })
     }
@@ -301,7 +301,7 @@ impl Spool {
         Self::open_in(data_dir, &UploadLimits { memory_per_key, ..UploadLimits::DEFAULT })
     }
 
-    /// The number of writes.
+    /// Returns the number of calls of [`SpoolWriter::write`].
     pub(crate) fn writes(&self) -> usize {
         self.pool.writes.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -330,12 +330,12 @@ impl ByteSource for SpooledFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // The bytes beyond the end belong to another upload, which used the file before.
-        let left = self.length.saturating_sub(offset);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        // The bytes beyond the end belong to an earlier upload that used the same file.
+        let remaining = self.length.saturating_sub(offset);
+        let count = usize::try_from(remaining).unwrap_or(usize::MAX).min(buffer.len());
         match &self.pooled_file.anonymous_file {
-            // The system reports an error for an offset beyond the largest file, so a read of no bytes is not passed to
-            // it.
+            // The system reports an error for an offset beyond the largest possible file, so a read of no bytes is not
+            // passed to the system.
             Some(anonymous_file) if count > 0 => {
                 positioned_io::read(&anonymous_file.file, &mut buffer[..count], offset)
             }
@@ -390,7 +390,8 @@ impl SpoolFilePool {
         drop(idle);
     }
 
-    /// True if the database keeps its part of the disk after `bytes` more are written. Drops idle files if necessary.
+    /// True if the space reserved for the database stays free after `bytes` more are written. Drops idle files if
+    /// necessary.
     fn has_room_for(&self, bytes: u64) -> bool {
         self.free.has_room_for(bytes) || {
             self.drop_idle();

@@ -1,13 +1,13 @@
 //! The durable data of the gateway: users, groups, keys, accounts and records.
 //!
-//! This module decides the layout of rows, the extent of a transaction, and the kinds of database trouble. It must not
-//! know the rights of a key, the end of a job, or the network.
+//! This module decides the layout of rows, the extent of a transaction, and the kinds of database errors. It must not
+//! know what a key permits, why a job ends, or the network.
 //!
 //! Rules: management commands and a running server share one data directory; a record is written once and closed once;
-//! migrations only go forward; database trouble is distinguished from a missing row.
+//! migrations only go forward; a database error is distinguished from a missing row.
 //!
-//! [`Store`] is the interface: no implementation may show which database it is, and the tests in `store/tests.rs` hold
-//! every implementation to the same behaviour.
+//! [`Store`] is the interface: its users cannot see which database implements it, and the tests in `store/tests.rs`
+//! require the same behaviour of every implementation.
 
 mod account_rows;
 mod audit;
@@ -67,16 +67,16 @@ use ids::random_bytes;
 /// The database operations on accounts, answers and records, beside those on keys, people and usage.
 #[async_trait]
 pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
-    /// Updates the row of an account from the configuration file.
+    /// Inserts or updates the row of an account of the configuration file.
     ///
-    /// Returns [`StoreError::Conflict`] if the store has an account of its own with that name: neither may silently
-    /// replace the other.
+    /// Returns [`StoreError::Conflict`] if an account that was added to the store has that name: neither may
+    /// silently replace the other.
     async fn sync_account(&self, account: AccountSpec<'_>) -> Result<AccountRow, StoreError>;
 
     /// Returns every account, ordered by name.
     async fn list_accounts(&self) -> Result<Vec<AccountRow>, StoreError>;
 
-    /// Adds an account of the store. Returns [`StoreError::Conflict`] if any account has the name.
+    /// Adds an account to the store. Returns [`StoreError::Conflict`] if any account has the name.
     async fn insert_account(&self, audit: &AuditContext, account: &NewAccount) -> Result<AccountRow, StoreError>;
 
     /// Changes an account. Returns `None` if no account has that name, whatever the change.
@@ -87,13 +87,14 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
         change: AccountChange,
     ) -> Result<Option<AccountRow>, StoreError>;
 
-    /// Deletes an account and its token, unless the configuration file has it: it would come back without its state.
+    /// Deletes an account and its token, and returns `true` if there was one. Keeps an account of the configuration
+    /// file: the next start would add it again, without its state.
     async fn delete_account(&self, audit: &AuditContext, name: &str) -> Result<bool, StoreError>;
 
-    /// Marks the accounts of the file that are no longer among these names, and returns the number of newly marked
-    /// ones.
+    /// Marks as absent the accounts of the configuration file whose names are not in `in_file`, and returns the number
+    /// of newly marked accounts.
     ///
-    /// Must be called after [`Store::sync_account`] for each of the names, which removes the mark again.
+    /// Must be called after [`Store::sync_account`] for each of the names, which removes the mark.
     async fn mark_absent(&self, in_file: &[&str], at: Timestamp) -> Result<u64, StoreError>;
 
     /// Returns the token of an account, if one was ever stored.
@@ -101,7 +102,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
 
     /// Claims the exclusive right to fetch a token for this account, at most until the given time.
     ///
-    /// A holder that claims again gets the right again: after a restart the same node need not wait for itself.
+    /// A holder that claims again gets the right again, so that a node does not wait for its own claim after a restart.
     async fn claim_refresh(
         &self,
         account: &str,
@@ -110,30 +111,31 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
         until: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Stores a token and releases the claim. Returns `false` and changes nothing if another holder has the claim by
-    /// now, or if the account got other credentials or was deleted. An expired claim of the same holder still stores.
+    /// Stores a token and releases the claim. Returns `false` and changes nothing if another holder has the claim in
+    /// the meantime, or if the account got other credentials or was deleted. The same holder may store the token even
+    /// after its claim has expired.
     async fn store_token(&self, account: &str, holder: &str, sealed: &[u8]) -> Result<bool, StoreError>;
 
     /// Releases the claim without a token. Does nothing if another holder has it.
     async fn release_refresh(&self, account: &str, holder: &str) -> Result<(), StoreError>;
 
     /// Deletes the token of an account and the claim to fetch another.
-    #[cfg_attr(not(test), expect(dead_code, reason = "an operator who signs an account in anew needs it next"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "reserved for signing an account in again"))]
     async fn delete_token(&self, account: &str) -> Result<(), StoreError>;
 
-    /// Returns the claim with that scope, expired or not.
+    /// Returns the claim of an idempotency key with that scope, expired or not.
     async fn find_replay(&self, scope: &[u8; 32]) -> Result<Option<StoredReplay>, StoreError>;
 
-    /// Returns every claim, oldest first.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the tests look through it at what every database keeps"))]
+    /// Returns every claim of an idempotency key, oldest first.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the stored claims"))]
     async fn list_replays(&self) -> Result<Vec<StoredReplay>, StoreError>;
 
-    /// Removes at most `limit` expired claims, except those of the scopes in `but`, and returns the number removed.
+    /// Removes at most `limit` expired claims, except those of the scopes in `except`, and returns the number removed.
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError>;
 
     /// Writes records and claims in the given order, all of them in one transaction.
     ///
-    /// On success there is one answer for each write; on failure nothing has been written.
+    /// On success, returns one outcome for each write, in the same order. On failure, nothing has been written.
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError>;
 
     /// Writes a row to find out whether the database accepts writes.
@@ -155,7 +157,7 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
     /// Returns the newest records that pass the filter, ordered from oldest to newest.
     async fn list_records(&self, filter: &RecordFilter) -> Result<Vec<Record>, StoreError>;
 
-    /// Returns one record, in any state, unless it belongs to a user other than the owner.
+    /// Returns one record, in any state. With an owner, returns it only if it belongs to that user.
     async fn find_record(&self, request_id: &RequestId, owner: Option<&UserId>) -> Result<Option<Record>, StoreError>;
 
     /// Returns the states of at most `limit` records with this fingerprint that began at `since` or later, newest
@@ -167,8 +169,8 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
         limit: u32,
     ) -> Result<Vec<JobState>, StoreError>;
 
-    /// Returns the account that made the response with this id for this user, as far as the records go back. Keys
-    /// without a user have nothing in common, so for them the key must be the same.
+    /// Returns the account that made the response with this id for this user, if a record of it still exists. Keys that
+    /// belong to no person share one user id but nothing else, so for them the key must be the same.
     async fn account_of_response(
         &self,
         response_id: &str,
@@ -180,13 +182,13 @@ pub(crate) trait Store: KeyStore + PeopleStore + UsageStore {
 /// One of the writes that share a transaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RowWrite<'a> {
-    /// The intent: a row in state running, written before anything is spent.
+    /// Inserts the intent: a row in state running, written before the first upstream call.
     Open(&'a Record),
-    /// Writes the calls that were begun into the running row of the same request.
+    /// Writes the attempts so far into the running row of the same request.
     RecordAttempts(&'a Record),
-    /// The outcome: closes the running row of the same request.
+    /// Writes the outcome, which closes the running row of the same request.
     Close(&'a Record),
-    /// A claim to make an answer, its answer, or its removal.
+    /// Writes the claim of an idempotency key, its answer, or its removal.
     Replay(&'a ReplayWrite),
 }
 
@@ -204,11 +206,11 @@ impl<'a> RowWrite<'a> {
 /// The kinds of rows that have a retention period of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetentionClass {
-    /// The records of finished jobs, by the time at which they began.
+    /// The records of finished jobs. Their age counts from the beginning of the job.
     Records,
     /// The rows of the audit trail.
     Audit,
-    /// The counts by day.
+    /// The usage counts by day.
     UsageDays,
 }
 

@@ -1,8 +1,8 @@
-//! The end of the process: running requests finish, and those that cannot are answered with an error.
+//! The shutdown of the process: running requests may finish; those that do not finish in time end with an error.
 //!
 //! There are three steps. During the shutdown delay, requests are still accepted, and only `/readyz` answers that the
-//! gateway is not ready. Then the port is closed, nothing new is begun, and running requests have the drain timeout to
-//! finish. After it, the remaining requests are cut off: a request that still waits for an upstream gets 502 without
+//! gateway is not ready. Then the port is closed, no new work begins, and running requests have the drain timeout to
+//! finish. After that, the remaining requests are cut off: a request that still waits for an upstream gets 502 without
 //! advice to retry, a stream that has begun gets its error event, and the records say `interrupted`.
 //! **Invariant:** no step takes longer than its time limit, and each further signal ends the current step at once.
 
@@ -17,17 +17,17 @@ use crate::gateway::Gateway;
 use crate::gateway::config::Config;
 
 /// The short time limit of the shutdown (our choice): for the last writes after a second signal, for a reload that
-/// still runs, and for the server of the metrics. The database answers in milliseconds, or not at all.
+/// still runs, and for the metrics server. The database answers in milliseconds, or not at all.
 pub(super) const SHORT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time to write the answers and the records after the remaining requests are cut off (our choice).
 const CUTOFF_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time to close the store after everything is settled (our choice).
+/// The time to close the store after all work has ended (our choice).
 pub(super) const STORE_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the result of a reload; `None` if the process is asked to stop before the reload has ended. The reload then
-/// has a short time left, after which it is dropped: its last write is complete or absent, and the next start repeats
-/// it.
+/// Returns the result of a reload, or `None` if the process is asked to stop before the reload has ended. In that case,
+/// the reload may run for [`SHORT_SHUTDOWN_TIMEOUT`] longer and is then dropped: its last write is complete or absent,
+/// and the next start repeats the reload.
 pub(super) async fn finish_reload_unless_stopped<T>(
     reload: impl Future<Output = T>,
     stop: impl Future<Output = ()>,
@@ -44,8 +44,7 @@ pub(super) async fn finish_reload_unless_stopped<T>(
     None
 }
 
-/// Runs the last work of the process, which closes the store, until the time limit or a further signal. No paid work
-/// depends on it.
+/// Runs `work`, which closes the store, until the time limit or a further signal. All paid work has ended before.
 pub(super) async fn run_final_work(
     time_limit: Duration,
     work: impl Future<Output = ()>,
@@ -58,8 +57,9 @@ pub(super) async fn run_final_work(
     }
 }
 
-/// Ends all running work. `close` closes the port, waits for the connections at most for the time that it is given, and
-/// returns true if all of them have ended. Returns when all work has ended, or when the time is over.
+/// Ends all running work. `close_server` closes the port, waits for the connections at most for the time that it is
+/// given, and returns true if all of them have ended. Returns when all work has ended, or when the time limits have
+/// passed.
 pub(super) async fn drain_and_stop(
     gateway: &Arc<Gateway>,
     close_server: impl AsyncFnOnce(Duration) -> bool,
@@ -82,7 +82,7 @@ pub(super) async fn drain_and_stop(
         if !close_server(connection_time_limit).await {
             tracing::warn!("some connections did not finish in time");
         }
-        // Jobs whose callers have left are still read to their end.
+        // The upstream answers of jobs whose callers have left are still read to their end.
         tokio::join!(gateway.ledger().drain(), gateway.replay().drain(), gateway.accounts().finish());
     });
     let time_limit = tokio::select! {
@@ -111,8 +111,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_reload_that_hangs_is_given_up_after_a_stop_and_not_before() {
-        assert_eq!(finish_reload_unless_stopped(ready(7), ready(())).await, Some(7), "it is over already");
+    async fn a_hanging_reload_is_dropped_only_after_a_stop() {
+        assert_eq!(finish_reload_unless_stopped(ready(7), ready(())).await, Some(7), "the reload has already ended");
         assert_eq!(
             finish_reload_unless_stopped(async { sleep(Duration::from_secs(900)).await }, pending()).await,
             Some(())
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_being_written_at_a_stop_may_be_finished() {
+    async fn a_write_in_progress_at_a_stop_may_finish() {
         let mut written = false;
         let reload = async {
             sleep(Duration::from_secs(1)).await;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_has_a_bound_and_a_signal_comes_before_it() {
+    async fn the_final_work_ends_at_its_time_limit_or_at_a_signal() {
         let begun = tokio::time::Instant::now();
         run_final_work(STORE_CLOSE_TIMEOUT, pending(), pending()).await;
         assert_eq!(begun.elapsed(), STORE_CLOSE_TIMEOUT);

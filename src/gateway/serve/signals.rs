@@ -1,4 +1,5 @@
-//! The signals of the process: two that ask it to stop, and one that asks it to read its configuration again.
+//! The signals of the process: `SIGTERM` and `SIGINT` ask it to stop, `SIGHUP` asks it to read its configuration again.
+//! On other systems than Unix, only Ctrl-C is handled.
 
 use super::ServeError;
 
@@ -9,7 +10,7 @@ pub(super) enum SignalRequest {
     Reload,
 }
 
-/// The listeners for signals. Created before anything else at a start, so that no signal kills the process.
+/// The listeners for signals. They are created first at a start, so that no later signal kills the process.
 pub(crate) struct SignalListeners {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -26,23 +27,24 @@ impl SignalListeners {
     ///
     /// # Errors
     ///
-    /// Returns an error if the system refuses a handler.
+    /// Returns an error if a signal handler cannot be installed.
     pub(crate) fn listen() -> Result<Self, ServeError> {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            let open = |kind| signal(kind).map_err(|source| ServeError::Io { doing: "listening for signals", source });
+            let install =
+                |kind| signal(kind).map_err(|source| ServeError::Io { doing: "listening for signals", source });
             Ok(Self {
-                terminate: open(SignalKind::terminate())?,
-                interrupt: open(SignalKind::interrupt())?,
-                hangup: open(SignalKind::hangup())?,
+                terminate: install(SignalKind::terminate())?,
+                interrupt: install(SignalKind::interrupt())?,
+                hangup: install(SignalKind::hangup())?,
             })
         }
         #[cfg(not(unix))]
         Ok(Self {})
     }
 
-    /// The next request of any kind. Cancel safe: no signal is lost.
+    /// Returns the next request of either kind. Cancel safe: no signal is lost.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
@@ -70,7 +72,7 @@ impl SignalListeners {
 
     #[cfg(not(unix))]
     pub(super) async fn stop_requested(&mut self) {
-        // If no handler can be installed, the system's default ends the process.
+        // If the handler cannot be installed, this resolves at once, so the gateway stops.
         let _ = tokio::signal::ctrl_c().await;
     }
 }

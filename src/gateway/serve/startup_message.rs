@@ -1,4 +1,4 @@
-//! The text that a start prints for the user at the terminal: on standard output, and only there.
+//! The text that the gateway prints for its operator when it starts: on standard output, and never in the log.
 //!
 //! The last line states the address that the gateway listens on; programs wait for it. The lines above it are for
 //! people and are printed once: a first key, and the link that creates the first admin.
@@ -14,7 +14,7 @@ use crate::gateway::manage;
 use crate::gateway::people::IssuedLink;
 use crate::gateway::store::{AuditContext, KeyStore as _, SqliteStore, UserRow};
 
-/// The text for a new installation.
+/// The parts of the text that depend on the store: a first key and a setup link, if they were made.
 pub(super) struct StartupMessage {
     first_key: Option<String>,
     setup_link: Option<IssuedLink>,
@@ -29,12 +29,12 @@ impl StartupMessage {
         gateway: &Gateway,
     ) -> Result<Self, ServeError> {
         let first_key = create_first_key(config, store, gateway.keys()).await?;
-        // Also with configured accounts: the link costs nothing, works once, and expires.
+        // The link is made even if accounts are configured: it costs nothing, works once, and expires.
         Ok(Self { first_key, setup_link: gateway.people().setup_link().await? })
     }
 
-    pub(super) fn text(&self, config: &Config, local: SocketAddr) -> String {
-        let listening = format!("http://{}", reachable_address(local));
+    pub(super) fn text(&self, config: &Config, local_address: SocketAddr) -> String {
+        let listening = format!("http://{}", reachable_address(local_address));
         let mut text = String::new();
         if config.accounts.iter().any(|account| account.implicit) {
             text.push_str("\nNo upstream account is configured: the built-in SIMULATOR draws the images. No model is called and nothing is charged.\n");
@@ -59,9 +59,9 @@ impl StartupMessage {
     }
 }
 
-/// Creates a key on the very first start with embedded defaults, so that the curl line below it works.
+/// Creates a key on the very first start with embedded defaults, so that the printed `curl` command works.
 ///
-/// Never with configured accounts: there a key costs money, and printed text may end up in a log.
+/// No key is created if accounts are configured: its requests would cost money, and printed text may end up in a log.
 async fn create_first_key(
     config: &Config,
     store: &Arc<SqliteStore>,
@@ -77,25 +77,27 @@ async fn create_first_key(
     }
     // The key has no owner until the first admin receives it.
     let nobody = UserRow::nobody();
-    let new = NewKey {
+    let new_key = NewKey {
         name: "first key",
         user: &nobody,
         group: DEFAULT_GROUP,
         expires_at: Some(manage::first_key_expiry()),
         max_keys: None,
     };
-    let created = keys.create(&AuditContext::system(), new).await?;
+    let created = keys.create(&AuditContext::system(), new_key).await?;
     manage::record_first_key(config, &created.id)
         .map_err(|source| ServeError::Io { doing: "writing to the data directory", source })?;
     Ok(Some(created.secret.expose().to_owned()))
 }
 
-/// The address that a client on this machine uses.
-fn reachable_address(local: SocketAddr) -> SocketAddr {
-    match local.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local.port()),
-        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from(Ipv6Addr::LOCALHOST), local.port()),
-        _ => local,
+/// Returns the address under which a client on this machine reaches the gateway.
+fn reachable_address(local_address: SocketAddr) -> SocketAddr {
+    match local_address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::new(IpAddr::from([127, 0, 0, 1]), local_address.port()),
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            SocketAddr::new(IpAddr::from(Ipv6Addr::LOCALHOST), local_address.port())
+        }
+        _ => local_address,
     }
 }
 

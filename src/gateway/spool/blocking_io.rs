@@ -1,9 +1,9 @@
-//! Work that may block on a disk, and a count of it by thread, so that a test detects disk access on a thread of the
+//! Starts work that may block on a disk. Tests count disk accesses by thread, to detect those on a thread of the
 //! runtime.
 
 use tokio::runtime::Handle;
 
-/// Starts work on a thread that may block and does not wait for its end. Without a runtime, runs it at once.
+/// Starts work on a thread that may block and does not wait for its end. Without a runtime, runs the work at once.
 pub(crate) fn spawn_detached(work: impl FnOnce() + Send + 'static) {
     match Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),
@@ -25,7 +25,7 @@ pub(crate) mod tests {
         pub(super) static COUNT: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// The number of times that this thread has accessed a disk.
+    /// Returns the number of times that this thread has accessed a disk.
     pub(crate) fn disk_accesses() -> usize {
         COUNT.with(Cell::get)
     }

@@ -65,8 +65,8 @@ struct HeldBytes {
     by_key: HashMap<Arc<str>, u64>,
 }
 
-/// Bytes that count against a budget until this is dropped. Without an owner they count but are never refused, because
-/// they belong to answers that were paid for.
+/// Bytes that count against a budget until the share is dropped. Without an owner, they count but are never refused,
+/// because they belong to answers that were paid for.
 #[derive(Debug)]
 pub(crate) struct BudgetShare {
     budget: Arc<ByteBudget>,
@@ -115,24 +115,24 @@ impl ByteBudget {
 // === impl BudgetShare ===
 
 impl BudgetShare {
-    /// Sets the total number of bytes of this share. Refuses an increase beyond the budget.
+    /// Sets the total number of bytes of this share. Refuses an increase beyond the budget if the share has an owner.
     pub(super) fn set_bytes(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
-        let (more, less) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
+        let (increase, decrease) = (bytes.saturating_sub(self.bytes), self.bytes.saturating_sub(bytes));
         let mut held = self.budget.held();
         if let Some(owner) = &self.owner {
-            let of_key = held.by_key.get(owner).copied().unwrap_or_default();
-            if more > 0 && of_key.saturating_add(more) > self.budget.max_bytes_per_key {
+            let held_by_key = held.by_key.get(owner).copied().unwrap_or_default();
+            if increase > 0 && held_by_key.saturating_add(increase) > self.budget.max_bytes_per_key {
                 return Err(self.budget.key_exceeded);
             }
-            if more > 0 && held.all.saturating_add(more) > self.budget.max_bytes {
+            if increase > 0 && held.all.saturating_add(increase) > self.budget.max_bytes {
                 return Err(self.budget.total_exceeded);
             }
-            match of_key.saturating_add(more).saturating_sub(less) {
+            match held_by_key.saturating_add(increase).saturating_sub(decrease) {
                 0 => drop(held.by_key.remove(owner)),
-                now => drop(held.by_key.insert(Arc::clone(owner), now)),
+                new_bytes => drop(held.by_key.insert(Arc::clone(owner), new_bytes)),
             }
         }
-        held.all = held.all.saturating_add(more).saturating_sub(less);
+        held.all = held.all.saturating_add(increase).saturating_sub(decrease);
         self.bytes = bytes;
         Ok(())
     }

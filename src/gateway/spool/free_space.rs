@@ -1,5 +1,5 @@
-//! The free space of the file system, the last part of which is reserved for the database, and the threads that may
-//! block on it.
+//! The free space of the file system, the last part of which is reserved for the database, and the limit on the threads
+//! that may block on the disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Spool, SpoolFilePool, blocking_io};
 
-/// The time between two checks of the free space (our choice): as often as the store is polled.
+/// The time between two checks of the free space (our choice): the same as between two polls of the store.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The most threads that may block on the disk at once (our choice), so that threads are left for other work.
 const DISK_THREADS: usize = 64;
@@ -34,7 +34,7 @@ impl FreeSpace {
         Self { folder, reserved_bytes, threads: Arc::new(Semaphore::new(DISK_THREADS)) }
     }
 
-    /// Returns the same for another folder of this disk. The threads are shared.
+    /// Returns the free space as seen from another folder of this disk. The threads are shared.
     pub(super) fn for_folder(&self, folder: PathBuf) -> Self {
         Self { folder, reserved_bytes: self.reserved_bytes, threads: Arc::clone(&self.threads) }
     }
@@ -49,7 +49,7 @@ impl FreeSpace {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        // Work that has begun continues even if its caller stops waiting, and keeps its file until it is over.
+        // Work that has begun continues even if its caller stops waiting, and keeps its permit until it ends.
         let work = Handle::current().spawn_blocking(move || {
             let result = work();
             drop(permit);
@@ -58,22 +58,24 @@ impl FreeSpace {
         work.await.map_err(io::Error::other)?
     }
 
-    /// True if the database keeps its part after `bytes` more are written. Asks the file system.
+    /// True if the reserved space stays free after `bytes` more are written, or if the free space is unknown. Asks the
+    /// file system.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         self.available().is_none_or(|available| available >= self.reserved_bytes.saturating_add(bytes))
     }
 
-    /// True if less than half of the database's part is free. Uploads and stored answers stay above that part, so the
-    /// database or something else on the disk has used it: no caller can cause that. Asks the file system.
+    /// True if less than half of the reserved space is free. Uploads and stored answers leave all of it free, so the
+    /// database or another program on the disk has used most of it. Asks the file system.
     pub(super) fn is_short(&self) -> bool {
         self.available().is_some_and(|available| available < self.reserved_bytes / 2)
     }
 
-    /// Returns the number of bytes that are missing for a stored answer. Such an answer must leave twice the floor, so
-    /// that uploads have room: a disk filled by stored answers would accept no uploads for days. Asks the file system.
+    /// Returns the number of bytes that must be freed before an answer of this many bytes is stored. A stored answer
+    /// must leave twice the reserved space free, so that uploads have room: a disk filled by stored answers would
+    /// accept no uploads for days. Asks the file system.
     pub(crate) fn missing_for_stored_answer(&self, bytes: u64) -> u64 {
-        let least = self.reserved_bytes.saturating_mul(2).saturating_add(bytes);
-        self.available().map_or(0, |available| least.saturating_sub(available))
+        let required = self.reserved_bytes.saturating_mul(2).saturating_add(bytes);
+        self.available().map_or(0, |available| required.saturating_sub(available))
     }
 
     /// The folder whose file system is asked.
@@ -81,15 +83,15 @@ impl FreeSpace {
         &self.folder
     }
 
-    /// Returns the number of bytes that may still be written; `None` if the system does not tell.
+    /// Returns the number of bytes that may still be written; `None` if the system does not report it.
     #[cfg(unix)]
     fn available(&self) -> Option<u64> {
         blocking_io::note_disk_access();
-        let found = rustix::fs::statvfs(&self.folder).ok()?;
-        Some(found.f_bavail.saturating_mul(found.f_frsize))
+        let statistics = rustix::fs::statvfs(&self.folder).ok()?;
+        Some(statistics.f_bavail.saturating_mul(statistics.f_frsize))
     }
 
-    /// The free space is unknown on this platform.
+    /// Returns `None`: the free space is unknown on this platform.
     #[cfg(not(unix))]
     fn available(&self) -> Option<u64> {
         let _ = &self.folder;
@@ -109,12 +111,12 @@ impl FreeSpace {
 // === impl Spool ===
 
 impl Spool {
-    /// Starts to check the free space, until the last clone of the spool is dropped.
+    /// Starts to check the free space at intervals, until the last clone of the spool is dropped.
     pub(crate) fn watch(&self) {
         drop(Handle::current().spawn(check_free_space(Arc::downgrade(&self.pool))));
     }
 
-    /// True if the last check of the disk found that records may soon have no room. Reads a flag and no disk.
+    /// True if the last check found that records may soon have no room. Reads only a flag, not the disk.
     pub(crate) fn is_out_of_space(&self) -> bool {
         self.pool.out_of_space.load(Ordering::Relaxed)
     }
@@ -126,8 +128,8 @@ async fn check_free_space(pool: Weak<SpoolFilePool>) {
     loop {
         ticks.tick().await;
         let Some(pool) = pool.upgrade() else { return };
-        let looking = Arc::clone(&pool);
-        match pool.run_blocking(move || Ok(looking.is_short_of_space())).await {
+        let checked_pool = Arc::clone(&pool);
+        match pool.run_blocking(move || Ok(checked_pool.is_short_of_space())).await {
             Ok(is_out) => log_change(pool.out_of_space.swap(is_out, Ordering::Relaxed), is_out),
             Err(error) => tracing::error!(%error, "the check of the free disk space has failed"),
         }

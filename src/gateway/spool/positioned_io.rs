@@ -1,4 +1,4 @@
-//! Reads and writes at an offset, without a file position that copies would share.
+//! Reads and writes at an offset, independent of the position of the file, which all its handles share.
 
 use std::fs::File;
 use std::io;

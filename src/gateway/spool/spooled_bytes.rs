@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use super::{BodyMemoryShare, Spool, SpoolWriter, SpooledFile};
 use crate::image::ByteSource;
 
-/// The most bytes that are held in memory before they are written to the file. The first request of a coding agent is
-/// usually smaller, so it needs no file.
+/// The most bytes that are held in memory before they are written to the file (our choice). The first request of a
+/// coding agent is usually smaller, so it needs no file.
 const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
 /// A body that is still arriving.
@@ -24,9 +24,9 @@ pub(crate) struct SpooledBytesWriter {
 /// A complete body, or a part of one. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum SpooledBytes {
-    /// The bytes, in memory.
+    /// The bytes are in memory.
     Memory(Bytes),
-    /// On disk, as a range of a file.
+    /// The bytes are a range of a file on disk.
     Disk {
         /// The file.
         file: Arc<SpooledFile>,
@@ -106,7 +106,7 @@ impl SpooledBytes {
         pool.run_blocking(move || Ok(span.in_scope(work))).await
     }
 
-    /// Returns the bytes from one offset to another. Bytes beyond the end are left out.
+    /// Returns the bytes from offset `from` up to, but not including, `to`. Both offsets are clamped to the length.
     pub(crate) fn slice(&self, from: u64, to: u64) -> Self {
         let (from, to) = (from.min(self.len()), to.min(self.len()).max(from.min(self.len())));
         match self {
@@ -124,11 +124,12 @@ impl SpooledBytes {
 
 #[cfg(test)]
 impl SpooledBytes {
-    /// Returns these bytes on disk, even if they are few.
+    /// Returns these bytes on disk, however few they are.
     pub(crate) fn on_disk(bytes: &[u8]) -> Self {
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let mut writer = Spool::new(folder.path()).and_then(|spool| spool.create_writer_blocking()).expect("a file");
-        writer.write(bytes).expect("written");
+        let folder = tempfile::TempDir::new().expect("a temporary folder can be created");
+        let writer = Spool::new(folder.path()).and_then(|spool| spool.create_writer_blocking());
+        let mut writer = writer.expect("a spool file can be created");
+        writer.write(bytes).expect("the bytes can be written");
         Self::Disk { file: writer.finish(), from: 0, to: bytes.len() as u64 }
     }
 }
@@ -148,8 +149,8 @@ impl ByteSource for SpooledBytes {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.len().saturating_sub(offset);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let remaining = self.len().saturating_sub(offset);
+        let count = usize::try_from(remaining).unwrap_or(usize::MAX).min(buffer.len());
         match self {
             Self::Memory(bytes) => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());

@@ -1,4 +1,4 @@
-//! The spool in a directory of its own.
+//! Tests of the spool, each in a temporary directory.
 
 use tempfile::TempDir;
 
@@ -10,127 +10,127 @@ fn spool() -> (TempDir, Spool) {
     (folder, spool)
 }
 
-fn put(spool: &Spool, pieces: &[&[u8]]) -> Arc<SpooledFile> {
+fn spool_file(spool: &Spool, chunks: &[&[u8]]) -> Arc<SpooledFile> {
     let mut writer = spool.create_writer_blocking().unwrap();
-    for piece in pieces {
-        writer.write(piece).unwrap();
+    for chunk in chunks {
+        writer.write(chunk).unwrap();
     }
     writer.finish()
 }
 
-fn bytes(file: &SpooledFile) -> Vec<u8> {
+fn read_all(file: &SpooledFile) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(file.len()).unwrap() + 10];
     let count = file.read_at(0, &mut bytes).unwrap();
     bytes.truncate(count);
     bytes
 }
 
-fn idle(spool: &Spool) -> usize {
+fn idle_files(spool: &Spool) -> usize {
     spool.pool.idle().len()
 }
 
-fn names(folder: &TempDir) -> usize {
+fn count_folder_entries(folder: &TempDir) -> usize {
     std::fs::read_dir(folder.path().join("spool")).unwrap().count()
 }
 
-/// Returns the files in the folder that this process has open, with or without a name.
+/// Returns the number of files in the folder that this process has open, with or without a name.
 #[cfg(target_os = "linux")]
-fn open_files(folder: &TempDir) -> usize {
+fn count_open_files(folder: &TempDir) -> usize {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = fds.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     targets.filter(|target| target.starts_with(folder.path())).count()
 }
 
 #[test]
-fn what_was_written_is_read_at_any_place() {
+fn written_bytes_can_be_read_at_any_offset() {
     let (_folder, spool) = spool();
-    let file = put(&spool, &[b"red ", b"", b"cube"]);
-    assert_eq!((file.len(), bytes(&file)), (8, b"red cube".to_vec()));
-    let mut four = [0; 4];
-    assert_eq!((file.read_at(6, &mut four).unwrap(), &four[..2]), (2, &b"be"[..]));
-    assert_eq!(file.read_at(8, &mut four).unwrap(), 0);
-    assert_eq!(file.read_at(u64::MAX, &mut four).unwrap(), 0);
+    let file = spool_file(&spool, &[b"red ", b"", b"cube"]);
+    assert_eq!((file.len(), read_all(&file)), (8, b"red cube".to_vec()));
+    let mut buffer = [0; 4];
+    assert_eq!((file.read_at(6, &mut buffer).unwrap(), &buffer[..2]), (2, &b"be"[..]));
+    assert_eq!(file.read_at(8, &mut buffer).unwrap(), 0);
+    assert_eq!(file.read_at(u64::MAX, &mut buffer).unwrap(), 0);
 }
 
 #[test]
-fn a_file_that_is_used_again_shows_nothing_of_its_last_upload() {
+fn a_reused_file_shows_nothing_of_its_last_upload() {
     let (_folder, spool) = spool();
-    drop(put(&spool, &[b"somebody else's picture"]));
-    assert_eq!(idle(&spool), 1);
-    let file = put(&spool, &[b"mine"]);
-    assert_eq!(idle(&spool), 0, "the same file, or this test shows nothing");
-    assert_eq!(bytes(&file), b"mine");
+    drop(spool_file(&spool, &[b"somebody else's picture"]));
+    assert_eq!(idle_files(&spool), 1);
+    let file = spool_file(&spool, &[b"mine"]);
+    assert_eq!(idle_files(&spool), 0, "the idle file must be used again, or this test proves nothing");
+    assert_eq!(read_all(&file), b"mine");
     drop(file);
-    assert_eq!(bytes(&put(&spool, &[])), b"");
+    assert_eq!(read_all(&spool_file(&spool, &[])), b"");
 }
 
 #[test]
-fn uploads_at_the_same_time_have_files_of_their_own() {
+fn concurrent_uploads_have_separate_files() {
     let (_folder, spool) = spool();
-    let files: Vec<_> = (0..20_u8).map(|number| put(&spool, &[&[number; 100]])).collect();
+    let files: Vec<_> = (0..20_u8).map(|number| spool_file(&spool, &[&[number; 100]])).collect();
     for (number, file) in (0..).zip(&files) {
-        assert_eq!(bytes(file), [number; 100]);
+        assert_eq!(read_all(file), [number; 100]);
     }
 }
 
 #[test]
-fn a_file_goes_back_with_its_last_copy_also_when_it_was_never_finished() {
+fn a_file_returns_to_the_pool_when_its_last_reference_is_dropped() {
     let (_folder, spool) = spool();
-    let file = put(&spool, &[b"a"]);
+    let file = spool_file(&spool, &[b"a"]);
     let copy = Arc::clone(&file);
     drop(file);
-    assert_eq!(idle(&spool), 0);
+    assert_eq!(idle_files(&spool), 0);
     drop(copy);
-    assert_eq!(idle(&spool), 1);
+    assert_eq!(idle_files(&spool), 1);
     let mut writer = spool.clone().create_writer_blocking().unwrap();
-    writer.write(b"half of a pict").unwrap();
+    writer.write(b"half of an im").unwrap();
     drop(writer);
-    assert_eq!(idle(&spool), 1);
+    assert_eq!(idle_files(&spool), 1);
 }
 
 #[test]
-fn at_most_so_many_files_wait_and_none_of_them_is_large() {
+fn idle_files_are_limited_in_number_and_size() {
     let (_folder, spool) = spool();
-    drop((0..50).map(|_| put(&spool, &[b"a"])).collect::<Vec<_>>());
-    assert_eq!(idle(&spool), IDLE_MAX);
+    drop((0..50).map(|_| spool_file(&spool, &[b"a"])).collect::<Vec<_>>());
+    assert_eq!(idle_files(&spool), IDLE_MAX);
     let (_folder, spool) = self::spool();
     let large = vec![1; 1024 * 1024];
-    for (megabytes, kept) in [(32, IDLE_FILE_BYTES_MAX), (33, 0)] {
-        drop(put(&spool, &vec![&large[..]; megabytes]));
-        assert_eq!(spool.pool.idle()[0].file.metadata().unwrap().len(), kept);
+    for (megabytes, length) in [(32, IDLE_FILE_BYTES_MAX), (33, 0)] {
+        drop(spool_file(&spool, &vec![&large[..]; megabytes]));
+        assert_eq!(spool.pool.idle()[0].file.metadata().unwrap().len(), length);
     }
-    drop(put(&spool, &[b"a"]));
+    drop(spool_file(&spool, &[b"a"]));
     assert_eq!(spool.pool.idle()[0].extent, 1);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn no_file_has_a_name_while_it_is_used_or_afterwards() {
+fn spool_files_never_have_a_name() {
     let (folder, spool) = spool();
     let mut writer = spool.create_writer_blocking().unwrap();
     writer.write(b"a").unwrap();
-    let file = put(&spool, &[b"b"]);
-    assert_eq!((names(&folder), open_files(&folder)), (0, 2));
+    let file = spool_file(&spool, &[b"b"]);
+    assert_eq!((count_folder_entries(&folder), count_open_files(&folder)), (0, 2));
     drop((writer, file));
-    assert_eq!((names(&folder), open_files(&folder)), (0, 2), "they wait for the next");
+    assert_eq!((count_folder_entries(&folder), count_open_files(&folder)), (0, 2), "the files are idle and still open");
     drop(spool);
-    assert_eq!((names(&folder), open_files(&folder)), (0, 0));
+    assert_eq!((count_folder_entries(&folder), count_open_files(&folder)), (0, 0));
 }
 
 #[test]
-fn leftovers_are_removed_and_only_from_the_folder_of_the_spool() {
+fn files_of_an_earlier_run_are_removed_only_from_the_spool_folder() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("imagate.db"), "").unwrap();
-    std::fs::create_dir_all(folder.path().join("spool/kept")).unwrap();
+    std::fs::create_dir_all(folder.path().join("spool/subfolder")).unwrap();
     std::fs::write(folder.path().join("spool/.tmp123"), "").unwrap();
     let _spool = Spool::new(folder.path()).unwrap();
-    assert_eq!(names(&folder), 1);
+    assert_eq!(count_folder_entries(&folder), 1);
     assert!(folder.path().join("imagate.db").exists());
 }
 
 #[test]
 #[cfg(unix)]
-fn the_folder_is_closed_to_others() {
+fn the_folder_is_closed_to_other_users() {
     use std::os::unix::fs::PermissionsExt as _;
     let (folder, _spool) = spool();
     let mode = std::fs::metadata(folder.path().join("spool")).unwrap().permissions().mode();
@@ -139,29 +139,29 @@ fn the_folder_is_closed_to_others() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_lets_go_of_the_files_that_wait_and_says_so_if_that_does_not_help() {
+fn a_write_to_a_full_disk_drops_idle_files_and_then_fails() {
     let (_folder, spool) = spool();
-    drop((0..3).map(|_| put(&spool, &[b"a"])).collect::<Vec<_>>());
+    drop((0..3).map(|_| spool_file(&spool, &[b"a"])).collect::<Vec<_>>());
     // Every write to this file fails as if the disk were full.
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut writer = spool.writer(AnonymousFile { file: full, extent: 0 });
     assert_eq!(writer.write(b"a").unwrap_err().kind(), io::ErrorKind::StorageFull);
-    assert_eq!((writer.len(), idle(&spool)), (0, 0));
+    assert_eq!((writer.len(), idle_files(&spool)), (0, 0));
 }
 
 #[tokio::test]
-async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
+async fn a_small_body_stays_in_memory_and_a_large_body_goes_to_a_file() {
     let (_folder, spool) = spool();
-    let keep = async |pieces: &[usize]| {
-        let (mut keeper, mut all) = (spool.bytes_writer(), Vec::new());
-        for (number, length) in pieces.iter().enumerate() {
-            let piece: Vec<u8> = (0..*length).map(|at| u8::try_from((at * 31 + number) % 256).unwrap()).collect();
-            keeper.write(Bytes::copy_from_slice(&piece)).await.unwrap();
-            all.extend(piece);
+    let write_body = async |chunks: &[usize]| {
+        let (mut writer, mut all) = (spool.bytes_writer(), Vec::new());
+        for (number, length) in chunks.iter().enumerate() {
+            let chunk: Vec<u8> = (0..*length).map(|index| u8::try_from((index * 31 + number) % 256).unwrap()).collect();
+            writer.write(Bytes::copy_from_slice(&chunk)).await.unwrap();
+            all.extend(chunk);
         }
-        (keeper.finish().await.unwrap(), all)
+        (writer.finish().await.unwrap(), all)
     };
-    for (pieces, on_disk) in [
+    for (chunks, on_disk) in [
         (&[][..], false),
         (&[10, 0, 20], false),
         (&[64 * 1024], false),
@@ -169,13 +169,13 @@ async fn a_little_stays_in_memory_and_more_than_that_goes_into_one_file() {
         (&[200_000], true),
         (&[1000; 200], true),
     ] {
-        let (kept, all) = keep(pieces).await;
-        assert_eq!(matches!(kept, SpooledBytes::Disk { .. }), on_disk, "{}", all.len());
+        let (body, all) = write_body(chunks).await;
+        assert_eq!(matches!(body, SpooledBytes::Disk { .. }), on_disk, "{}", all.len());
         let mut read = vec![0; all.len()];
-        assert_eq!((kept.len(), kept.read_at(0, &mut read).unwrap()), (all.len() as u64, all.len()));
+        assert_eq!((body.len(), body.read_at(0, &mut read).unwrap()), (all.len() as u64, all.len()));
         assert!(read == all);
         let (from, to) = (all.len() / 3, all.len() / 2);
-        let part = kept.slice(from as u64, to as u64).slice(1, u64::MAX);
+        let part = body.slice(from as u64, to as u64).slice(1, u64::MAX);
         let mut read = vec![0; all.len() + 1];
         let count = part.read_at(0, &mut read).unwrap();
         assert_eq!((&read[..count], part.len()), (all.get(from + 1..to).unwrap_or_default(), count as u64));
@@ -187,118 +187,121 @@ fn limits() -> UploadLimits {
     UploadLimits { memory: 100, memory_per_key: 60, disk: 100, disk_per_key: 60, min_free: 0 }
 }
 
-fn why(result: io::Result<()>) -> Option<BudgetExceeded> {
+fn budget_error(result: io::Result<()>) -> Option<BudgetExceeded> {
     result.err().and_then(|error| error.get_ref()?.downcast_ref().copied())
 }
 
 #[test]
-fn what_a_key_holds_on_disk_is_bounded_and_comes_back() {
+fn the_disk_budget_of_a_key_is_limited_and_freed() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::open_in(folder.path(), &limits()).unwrap();
-    let [mut first, mut second, mut other] =
+    let [mut first, mut second, mut of_other_key] =
         ["key_a", "key_a", "key_b"].map(|key| spool.owned_by(Some(key)).create_writer_blocking().unwrap());
     first.write(&[0; 40]).unwrap();
-    assert_eq!(why(second.write(&[0; 21])), Some(BudgetExceeded::KeyDisk));
+    assert_eq!(budget_error(second.write(&[0; 21])), Some(BudgetExceeded::KeyDisk));
     second.write(&[0; 20]).unwrap();
-    other.write(&[0; 40]).unwrap();
-    assert_eq!(why(other.write(&[0; 1])), Some(BudgetExceeded::Disk));
+    of_other_key.write(&[0; 40]).unwrap();
+    assert_eq!(budget_error(of_other_key.write(&[0; 1])), Some(BudgetExceeded::Disk));
     assert_eq!((spool.usage().disk, spool.usage().refused), (100, 2));
-    let whole = first.finish();
-    assert_eq!(why(other.write(&[0; 1])), Some(BudgetExceeded::Disk), "until its job is over");
-    drop(whole);
-    other.write(&[0; 20]).unwrap();
-    drop((second, other));
+    let finished = first.finish();
+    assert_eq!(budget_error(of_other_key.write(&[0; 1])), Some(BudgetExceeded::Disk), "a finished upload still counts");
+    drop(finished);
+    of_other_key.write(&[0; 20]).unwrap();
+    drop((second, of_other_key));
     assert_eq!(spool.usage().disk, 0);
     // Answers that were paid for are not refused.
     spool.create_writer_blocking().unwrap().write(&[0; 1000]).unwrap();
 }
 
 #[test]
-fn what_a_key_holds_in_memory_is_bounded_and_comes_back() {
+fn the_memory_budget_of_a_key_is_limited_and_freed() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::open_in(folder.path(), &limits()).unwrap();
     let [mut first, mut second] = [(); 2].map(|()| spool.owned_by(Some("key_a")).memory());
     first.set_bytes(40).unwrap();
-    assert_eq!(why(second.set_bytes(21)), Some(BudgetExceeded::KeyMemory));
+    assert_eq!(budget_error(second.set_bytes(21)), Some(BudgetExceeded::KeyMemory));
     first.set_bytes(10).unwrap();
     second.set_bytes(21).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_b")).memory().set_bytes(70)), Some(BudgetExceeded::KeyMemory));
+    assert_eq!(budget_error(spool.owned_by(Some("key_b")).memory().set_bytes(70)), Some(BudgetExceeded::KeyMemory));
     let mut third = spool.owned_by(Some("key_b")).memory();
     third.set_bytes(60).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_c")).memory().set_bytes(10)), Some(BudgetExceeded::Memory));
+    assert_eq!(budget_error(spool.owned_by(Some("key_c")).memory().set_bytes(10)), Some(BudgetExceeded::Memory));
     drop((first, second, third));
     assert_eq!(spool.usage().memory, 0);
 }
 
 #[test]
 #[cfg(unix)]
-fn the_last_free_space_belongs_to_the_database() {
+fn an_upload_does_not_get_the_space_reserved_for_the_database() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::on_short_disk(folder.path()).unwrap();
-    assert_eq!(why(spool.owned_by(Some("key_a")).create_writer_blocking().map(drop)), Some(BudgetExceeded::FreeSpace));
-    assert_eq!(idle(&spool), 0, "the files that wait were let go first");
+    assert_eq!(
+        budget_error(spool.owned_by(Some("key_a")).create_writer_blocking().map(drop)),
+        Some(BudgetExceeded::FreeSpace)
+    );
+    assert_eq!(idle_files(&spool), 0, "the idle files were dropped first");
 }
 
 #[tokio::test]
 #[cfg(unix)]
-async fn an_answer_has_the_last_free_space_only_if_it_was_paid_for() {
+async fn only_a_paid_answer_may_use_the_reserved_space() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::on_short_disk(folder.path()).unwrap();
-    assert_eq!(why(spool.create_writer_within_free_space().await.map(drop)), Some(BudgetExceeded::FreeSpace));
+    assert_eq!(budget_error(spool.create_writer_within_free_space().await.map(drop)), Some(BudgetExceeded::FreeSpace));
     let writer = spool.create_writer().await.unwrap().append(Bytes::from_static(b"an image")).await.unwrap();
-    assert_eq!(bytes(&writer.finish()), b"an image");
+    assert_eq!(read_all(&writer.finish()), b"an image");
 }
 
 #[tokio::test]
-async fn a_body_on_disk_is_read_on_a_thread_that_may_wait_and_one_in_memory_here() {
-    let (here, reader) = (std::thread::current().id(), || std::thread::current().id());
-    assert_ne!(SpooledBytes::on_disk(b"a body").read_with(reader).await.unwrap(), here);
-    assert_eq!(SpooledBytes::from(Bytes::from_static(b"a body")).read_with(reader).await.unwrap(), here);
+async fn only_a_body_on_disk_is_read_on_another_thread() {
+    let (this_thread, reader) = (std::thread::current().id(), || std::thread::current().id());
+    assert_ne!(SpooledBytes::on_disk(b"a body").read_with(reader).await.unwrap(), this_thread);
+    assert_eq!(SpooledBytes::from(Bytes::from_static(b"a body")).read_with(reader).await.unwrap(), this_thread);
 }
 
-/// The work of a request takes as long as its disk, and delays no other request.
+/// A request waits for its own disk access and delays no other request.
 #[tokio::test]
-async fn a_disk_that_stalls_stops_only_who_waits_for_it() {
-    let (stalled, disk) = std::sync::mpsc::channel::<()>();
+async fn a_stalled_disk_does_not_block_other_tasks() {
+    let (disk_sender, disk_receiver) = std::sync::mpsc::channel::<()>();
     let body = SpooledBytes::on_disk(b"a body");
-    let waiting = body.read_with(move || disk.recv());
-    let others = async {
+    let stalled_read = body.read_with(move || disk_receiver.recv());
+    let other_task = async {
         tokio::task::yield_now().await;
-        stalled.send(()).unwrap();
+        disk_sender.send(()).unwrap();
     };
-    let (read, ()) = tokio::join!(waiting, others);
+    let (read, ()) = tokio::join!(stalled_read, other_task);
     read.unwrap().unwrap();
 }
 
-/// Returns a file that takes this long to close: a connection with bytes that its other end does not read.
+/// Returns a file that takes this long to close: a TCP connection with unsent bytes, because the peer does not read.
 #[cfg(target_os = "linux")]
-fn slow_to_close(time: std::time::Duration) -> (File, std::net::TcpListener) {
+fn slow_to_close(duration: std::time::Duration) -> (File, std::net::TcpListener) {
     use std::io::Write as _;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     stream.set_nonblocking(true).unwrap();
     while stream.write(&[0; 64 * 1024]).is_ok() {}
     stream.set_nonblocking(false).unwrap();
-    socket2::SockRef::from(&stream).set_linger(Some(time)).unwrap();
+    socket2::SockRef::from(&stream).set_linger(Some(duration)).unwrap();
     (File::from(std::os::fd::OwnedFd::from(stream)), listener)
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn nobody_waits_for_idle_files_that_are_closed() {
+fn idle_files_are_closed_without_the_lock() {
     use std::time::{Duration, Instant};
-    const TIME: Duration = Duration::from_secs(4);
+    const CLOSE_TIME: Duration = Duration::from_secs(4);
     let (_folder, spool) = spool();
-    let (file, _listener) = slow_to_close(TIME);
+    let (file, _listener) = slow_to_close(CLOSE_TIME);
     spool.pool.idle().push(AnonymousFile { file, extent: 0 });
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| spool.pool.drop_idle());
-        while idle(&spool) > 0 {
+        while idle_files(&spool) > 0 {
             std::thread::yield_now();
         }
-        assert!(begun.elapsed() < TIME / 2, "the lock is held while they are closed");
+        assert!(begun.elapsed() < CLOSE_TIME / 2, "the lock must not be held while the files are closed");
         closing.join().unwrap();
     });
-    assert!(begun.elapsed() > TIME / 2, "closing takes long, or this test shows nothing");
+    assert!(begun.elapsed() > CLOSE_TIME / 2, "closing must take long, or this test proves nothing");
 }

@@ -1,4 +1,4 @@
-//! The content of a form: its fields, and its images as files.
+//! The form of an edit: its fields, and its images as spooled files.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct EditForm {
 pub(crate) struct ImageUpload {
     /// The name of the field as the caller spelled it: `image`, `image[]`, `images[0].image_url`, `mask`.
     pub(crate) param: String,
-    /// Its bytes.
+    /// The bytes of the image.
     pub(crate) file: Arc<SpooledFile>,
     /// The header read from the first bytes, or the problem with them.
     pub(crate) header: Result<ImageHeader, ImageFileError>,
@@ -32,7 +32,7 @@ pub(crate) struct ImageUpload {
 // === impl ImageUpload ===
 
 impl ImageUpload {
-    /// Reads the header of the uploaded file. It blocks the thread, so async code must not call it.
+    /// Reads the header of the uploaded file. Blocks the thread, so async code must not call it.
     pub(crate) fn new(param: impl Into<String>, file: Arc<SpooledFile>) -> Self {
         let header = inspect(&*file);
         Self { param: param.into(), file, header }

@@ -2,7 +2,7 @@
 
 use super::{AccountId, Timestamp};
 
-/// An upstream account, with the state that the gateway has found out about it.
+/// An upstream account, with the state that the gateway keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AccountRow {
     /// The id of the account.
@@ -54,7 +54,7 @@ pub(crate) struct AccountSpec<'a> {
     pub(crate) tier: &'a str,
 }
 
-/// An account of the store, not of the configuration file.
+/// An account that is added to the store, rather than read from the configuration file.
 #[derive(Debug, Clone)]
 pub(crate) struct NewAccount {
     /// The name of the account.
@@ -74,22 +74,22 @@ pub(crate) struct NewAccount {
 /// A change of an existing account. Only [`AccountChange::Enable`] enables a disabled account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccountChange {
-    /// The account is not used until it is enabled again. The first time and the first reason stay.
+    /// The account is not used until it is enabled again. An earlier time and reason stay.
     Disable {
         /// The reason, for operators.
         reason: String,
     },
     /// The account is enabled, and its cooldown and ejection end.
     Enable,
-    /// The account cools down. Of two cooldowns the one that ends later holds, so that no process shortens another's.
+    /// The account cools down. Of two cooldowns, the later end applies, so that no process shortens another's.
     StartCooldown {
         /// The end of the cooldown.
         until: Timestamp,
         /// The cause, for operators.
         cause: String,
     },
-    /// Removes a cooldown that is over at the time of the change, and no other: a late success must not end a cooldown
-    /// that has begun since.
+    /// Removes the cooldown only if it has ended at the time of the change: a late success must not end a cooldown that
+    /// has begun since.
     EndCooldown,
     /// The running gateway ejects the account, or ends its ejection.
     SetEjection(Option<StoredEjection>),
@@ -102,7 +102,7 @@ pub(crate) enum AccountChange {
 pub(crate) struct StoredEjection {
     /// The time at which the ejection began.
     pub(crate) since: Timestamp,
-    /// The time at which the ejection ends, unless it is changed before.
+    /// The time at which the ejection ends, unless it is changed earlier.
     pub(crate) until: Timestamp,
     /// The reason for the ejection, for operators.
     pub(crate) reason: String,

@@ -1,4 +1,4 @@
-//! The actor of a change, and its record in the audit trail. Plain data; it must contain no secret.
+//! The actor of a change, and the rows of the audit trail. Plain data; it must contain no secret.
 
 use std::fmt;
 use std::str::FromStr;
@@ -67,11 +67,11 @@ pub(crate) struct AuditRow {
 pub(crate) struct AuditFilter {
     /// The id or name of the actor.
     pub(crate) actor: Option<String>,
-    /// An action, or the kind of several: `key` matches every `key.…`.
+    /// An action such as `key.create`, or the first part of several: `key` matches every action `key.…`.
     pub(crate) action: Option<String>,
     /// The id or name of the changed object.
     pub(crate) target: Option<String>,
-    /// Only rows older than this one.
+    /// Only rows with a lower number than this.
     pub(crate) before: Option<i64>,
     /// The most rows to return.
     pub(crate) limit: u32,
@@ -91,17 +91,17 @@ pub(crate) struct ListPage<T> {
 // === impl AuditContext ===
 
 impl AuditContext {
-    /// A command on the machine itself, now.
+    /// Returns the context of a command on the machine itself, at the present time.
     pub(crate) fn command() -> Self {
         Self::without_user(ActorKind::Command, "command")
     }
 
-    /// The gateway itself, now.
+    /// Returns the context of the gateway itself, at the present time.
     pub(crate) fn system() -> Self {
         Self::without_user(ActorKind::System, "gateway")
     }
 
-    /// A program with the admin token of the settings, now.
+    /// Returns the context of a program with the admin token of the settings, at the present time.
     pub(crate) fn settings(address: Option<String>) -> Self {
         Self { address, ..Self::without_user(ActorKind::Settings, "admin token of the settings") }
     }
@@ -136,7 +136,7 @@ impl FromStr for ActorKind {
     }
 }
 
-/// The error for a cell that holds a word unknown to this program.
+/// The error for a column value that this program does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnknownWord;
 

@@ -13,11 +13,11 @@ use super::StoreError;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// An existing directory. It is closed to other users if this program made it.
+/// An existing directory. It is closed to other users if this program created it.
 #[derive(Debug, Clone)]
 pub(super) struct DataDir(PathBuf);
 
-/// The right to serve from a data directory. It ends when this is dropped or when the process ends.
+/// The right to serve from a data directory. It ends when the lock is dropped or when the process ends.
 #[derive(Debug)]
 pub(crate) struct ServeLock(File);
 
@@ -26,7 +26,7 @@ pub(crate) struct ServeLock(File);
 pub(crate) struct ServingStatus {
     /// The id of the process.
     pub(crate) process_id: i32,
-    /// The number of times that it has read its configuration again.
+    /// The number of times that the process has read its configuration again.
     pub(crate) reloads: u64,
     /// The result of the last reload: the changes, or the reason why nothing has changed.
     pub(crate) last_reload: Result<String, String>,
@@ -34,14 +34,14 @@ pub(crate) struct ServingStatus {
 
 const SERVE_LOCK_FILE: &str = "serve.lock";
 
-/// A file beside every database that was made, so that a loss of the database is noticed even if no master.key is
-/// there.
+/// A file beside every database that was created, so that a loss of the database is noticed even if there is no
+/// `master.key`.
 const MARKER_FILE: &str = "imagate.db.marker";
 const MARKER_TEXT: &str =
     "imagate.db belongs here. If it is missing, remove this file only to start with an empty database.\n";
 
-/// Files of an installation beside its database: the key of its secrets, the write-ahead log, the note of the first
-/// key, and stored answers. One of them without the database means that the database was lost.
+/// Files of an installation beside its database: the master key, the write-ahead log, the note of the first key, and
+/// stored answers. If one of them exists without the database, the database was lost.
 const FILES_OF_DATABASE: [&str; 4] = ["master.key", "imagate.db-wal", "welcomed", "replays"];
 
 // === impl ServeLock ===
@@ -95,14 +95,14 @@ impl ServingStatus {
 
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.splitn(4, '\n');
-        let (process, reloads, word) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?, lines.next()?);
+        let (process_id, reloads, word) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?, lines.next()?);
         let text = lines.next()?.trim_end().to_owned();
-        Some(Self { process_id: process, reloads, last_reload: if word == "done" { Ok(text) } else { Err(text) } })
+        Some(Self { process_id, reloads, last_reload: if word == "done" { Ok(text) } else { Err(text) } })
     }
 }
 
 impl DataDir {
-    /// Creates the directory if it is missing. An existing one is left as its owner set it up.
+    /// Creates the directory if it is missing. The permissions of an existing directory are not changed.
     pub(super) fn create_or_open(path: &Path) -> Result<Self, StoreError> {
         let mut builder = DirBuilder::new();
         builder.recursive(true);
@@ -120,8 +120,8 @@ impl DataDir {
         self.0.join("master.key")
     }
 
-    /// Marks that a database was made here. If the marker cannot be written, only a loss of the database stays
-    /// unnoticed, so the failure is only logged.
+    /// Marks that a database was created here. A failure is only logged: without the marker, a loss of the database may
+    /// stay unnoticed, but nothing else changes.
     pub(super) fn write_marker(&self) {
         let path = self.0.join(MARKER_FILE);
         if path.exists() {
@@ -138,18 +138,18 @@ impl DataDir {
         }
     }
 
-    /// Returns the names of the files that show that a database was here.
+    /// Returns the names of the files that prove that a database was here.
     pub(super) fn files_of_lost_database(&self) -> Vec<&'static str> {
         let is_present = |name: &&str| {
             let path = self.0.join(name);
-            // An empty folder was made but never used, so it shows nothing.
+            // An empty folder was created but never used, so it proves nothing.
             std::fs::read_dir(&path).map_or_else(|_| path.exists(), |mut entries| entries.next().is_some())
         };
         [MARKER_FILE].into_iter().chain(FILES_OF_DATABASE).filter(is_present).collect()
     }
 
     /// Takes the lock for opening: only one process at a time creates or migrates the database or makes the master key.
-    /// It blocks the thread, so async code must not call it.
+    /// Waiting blocks the thread, so async code must not call it.
     #[expect(
         clippy::disallowed_methods,
         reason = "runs on a blocking thread; the kernel's lock has no timeout of its own"
@@ -197,9 +197,9 @@ impl DataDir {
     }
 }
 
-/// Opens a file for writing and creates it if necessary, so that only its owner can read it from the first moment.
+/// Opens a file for reading and writing. A new file can be read only by its owner from the first moment.
 ///
-/// An older file that others can read is closed to them, because such permissions are never set on purpose.
+/// An existing file that other users can read is closed to them, because such permissions are never intended.
 pub(super) fn open_private(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -4,7 +4,8 @@
 use super::secret_bytes::{LENGTH, SecretBytes};
 use super::{MasterKey, StoreError, Vault};
 
-/// The input of the pepper before there were data keys. A change would invalidate every key of an older installation.
+/// The input from which the pepper was derived before there were data keys. A change would invalidate every API key of
+/// an older installation.
 const LEGACY_PEPPER_INPUT: &[u8] = b"imagate key hash v1";
 
 /// The purposes of the keys, as their rows name them.
@@ -46,7 +47,7 @@ impl DataKeys {
         Ok(Self { vault: SecretBytes::random()?, pepper: SecretBytes::random()? })
     }
 
-    /// Makes the keys of an installation from before there were any: its API keys must stay valid.
+    /// Makes the keys of an installation from before there were data keys: its API keys must stay valid.
     pub(super) fn for_legacy_installation(master: &MasterKey) -> Result<Self, StoreError> {
         Ok(Self { vault: SecretBytes::random()?, pepper: legacy_pepper(master) })
     }
@@ -60,7 +61,7 @@ impl DataKeys {
         ])
     }
 
-    /// Returns the keys, or `None` if this is not the master key that has wrapped them.
+    /// Returns the keys, or `None` if another master key has wrapped them.
     pub(super) fn unwrap(master: &MasterKey, wrapped: &WrappedDataKeys) -> Result<Option<Self>, StoreError> {
         let wrapping = master.wrapping_vault()?;
         let open = |purpose, sealed: &[u8]| {

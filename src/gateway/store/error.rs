@@ -1,4 +1,4 @@
-//! The kinds of database trouble, as far as a caller or an operator can act on them.
+//! The kinds of database errors, as far as a caller or an operator can act on them.
 
 use std::path::PathBuf;
 
@@ -34,9 +34,9 @@ pub(crate) enum StoreError {
         "the database has schema version {found}, but this version of imagate supports at most {known}: use a newer version"
     )]
     Newer {
-        /// The schema version of the database, which this program does not have.
+        /// The schema version of the database, which is newer than this program.
         found: i64,
-        /// The newest schema version that this program has.
+        /// The newest schema version that this program supports.
         known: i64,
     },
     /// The file belongs to another program, or its schema history is not that of imagate.

@@ -1,4 +1,4 @@
-//! The identifiers that are stored in rows. Each is a type of its own, so that they cannot be confused.
+//! The identifiers that are stored in rows. Each is a type of its own, so that the compiler rejects a mix-up.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::StoreError;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The number of random characters. 20 characters of base62 are 119 bits.
+/// The number of random characters (our choice). 20 characters of base62 have 119 bits of entropy.
 const RANDOM_LENGTH: usize = 20;
 
 macro_rules! identifier {
@@ -122,7 +122,7 @@ impl UserId {
 }
 
 impl NodeId {
-    /// The only node of a database that no second server may use.
+    /// Returns the id of the node of a database that only one server may use.
     pub(crate) fn only() -> Self {
         Self("only".to_owned())
     }
@@ -130,14 +130,14 @@ impl NodeId {
 
 /// Returns letters and digits from the system's random generator, each equally likely.
 pub(crate) fn random_base62<const N: usize>() -> Result<[u8; N], StoreError> {
-    // 248 is the largest multiple of 62 up to 256. Bytes from 248 on would favour the first letters.
-    const FAIR: u8 = 248;
+    // The largest multiple of 62 up to 256. Bytes from here on would favour the first characters.
+    const UNBIASED_END: u8 = 248;
     let mut letters = [0; N];
     let mut filled = 0;
     while filled < N {
         let mut bytes = [0; 64];
         fill_random(&mut bytes)?;
-        for byte in bytes.into_iter().filter(|byte| *byte < FAIR).take(N - filled) {
+        for byte in bytes.into_iter().filter(|byte| *byte < UNBIASED_END).take(N - filled) {
             letters[filled] = BASE62[usize::from(byte % 62)];
             filled += 1;
         }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identifier_says_what_it_identifies() {
+    fn an_id_has_the_prefix_of_its_kind() {
         let id = KeyId::random().unwrap();
         assert!(id.as_str().starts_with("key_"));
         assert_eq!(id.as_str().len(), 4 + RANDOM_LENGTH);
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_turns_up_about_equally_often() {
+    fn all_characters_are_about_equally_frequent() {
         let letters = random_base62::<62_000>().unwrap();
         for letter in BASE62 {
-            let count = letters.iter().filter(|other| *other == letter).count();
+            let count = letters.iter().filter(|drawn| *drawn == letter).count();
             // The expected count is 1000 and the standard deviation 31; the range is seven deviations in each
             // direction.
-            assert!((780..1220).contains(&count), "{} came {count} times", char::from(*letter));
+            assert!((780..1220).contains(&count), "{} occurs {count} times", char::from(*letter));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The file that holds the master key if the configuration does not give it.
 //!
 //! A new key is first written to `master.key.new`, and is renamed to `master.key` only after it has wrapped the data
-//! keys in the database. So one of the two files always fits the database, whenever the process dies.
+//! keys in the database. So one of the two files always holds the key of the database, whenever the process dies.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -12,7 +12,7 @@ use super::data_keys::{DataKeys, WrappedDataKeys};
 use super::secret_bytes::LENGTH;
 use super::{MasterKey, StoreError};
 
-/// The key file of a data directory. The directory's lock for opening must be held as long as this exists.
+/// The key file of a data directory. The directory's lock for opening must be held as long as this value exists.
 pub(super) struct KeyFile<'a>(pub(super) &'a DataDir);
 
 impl KeyFile<'_> {
@@ -39,7 +39,7 @@ impl KeyFile<'_> {
         if let Some(key) = &current
             && let Some(keys) = DataKeys::unwrap(key, wrapped)?
         {
-            // If there is another key, its change was interrupted before it reached the database.
+            // A next key, if there is one, is from a change that was interrupted before it reached the database.
             self.remove_next_key()?;
             return Ok(keys);
         }
@@ -72,7 +72,7 @@ impl KeyFile<'_> {
         write().map_err(StoreError::io("writing master.key.new"))
     }
 
-    /// Renames the file of the next key to the name of the present one.
+    /// Renames the file of the next key to the name of the current key.
     pub(super) fn promote_next_key(&self) -> Result<(), StoreError> {
         let rename = || {
             fs::rename(self.next_path(), self.0.master_key_path())?;
@@ -94,7 +94,7 @@ impl KeyFile<'_> {
 }
 
 /// Returns `None` if there is no such file, and `Some(None)` if it does not hold a key.
-#[expect(clippy::option_option, reason = "no file and no key are two findings")]
+#[expect(clippy::option_option, reason = "a missing file and an invalid file are different results")]
 fn read_key_bytes(path: &Path) -> Result<Option<Option<[u8; LENGTH]>>, StoreError> {
     let mut bytes = match fs::read(path) {
         Ok(bytes) => bytes,

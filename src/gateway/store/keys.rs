@@ -12,10 +12,10 @@ use super::{AuditContext, GroupId, KeyId, ListPage, PublicId, StoreError, Timest
 #[async_trait]
 pub(crate) trait KeyStore: Send + Sync {
     /// Adds a key. Returns [`StoreError::Conflict`] if the id or the public id is taken, and `false`, without a change,
-    /// if its owner already has `at_most` keys that are not deleted.
+    /// if its owner already has `max_keys` keys that are not deleted.
     async fn insert_key(&self, audit: &AuditContext, key: &KeyRow, max_keys: Option<u32>) -> Result<bool, StoreError>;
 
-    /// Returns the key with that id or public id, unless it is deleted or belongs to a user other than the owner.
+    /// Returns the key with that id or public id, unless it is deleted. With an owner, returns only a key of that user.
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError>;
 
     /// Returns every key that is not deleted, oldest first.
@@ -43,11 +43,11 @@ pub(crate) trait KeyStore: Send + Sync {
         rotation: SecretRotation,
     ) -> Result<KeyChangeOutcome, StoreError>;
 
-    /// Returns the keys that have changed since this revision, in the order of their revisions. Deleted keys are
-    /// included, except from revision 0, which returns all others.
+    /// Returns the keys that have changed since this revision, in the order of their revisions. Revision 0 returns
+    /// every key that is not deleted; any later revision also returns deleted keys.
     async fn keys_changed_since(&self, revision: i64) -> Result<Vec<KeyCheck>, StoreError>;
 
-    /// Notes that keys were used. It changes nothing else, so a late call cannot revive a key.
+    /// Stores the time of the last use of keys. This changes nothing else, so a late call cannot revive a key.
     async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError>;
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct KeyRow {
     pub(crate) group_name: String,
     /// The hash that the secret is compared with.
     pub(crate) hash: KeyHash,
-    /// The time until which the secret before the last rotation is valid. It may be in the past.
+    /// The time until which the previous secret, from before the last rotation, is valid. It may be in the past.
     pub(crate) previous_until: Option<Timestamp>,
     /// The time at which the key was made.
     pub(crate) created_at: Timestamp,
@@ -161,7 +161,7 @@ pub(crate) struct KeyFilter {
     pub(crate) search: Option<String>,
     /// The state of the keys.
     pub(crate) state: Option<KeyState>,
-    /// Only keys older than this one.
+    /// Only keys older than the key with this id.
     pub(crate) before: Option<KeyId>,
     /// The most keys to return.
     pub(crate) limit: u32,
@@ -189,7 +189,7 @@ pub(crate) struct SecretRotation {
 /// A change of an existing key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeyChange {
-    /// The key is refused until it is enabled again. The time of the first such change stays.
+    /// The key is refused until it is enabled again. If the key is already disabled, its time stays.
     Disable,
     /// The key is valid again.
     Enable,
@@ -197,7 +197,7 @@ pub(crate) enum KeyChange {
     Delete,
     /// The key gets this name.
     Rename(String),
-    /// The key is valid until then, or without an end.
+    /// The key is valid until this time; with `None`, it never expires.
     Expire(Option<Timestamp>),
 }
 
