@@ -1,7 +1,7 @@
 //! The master key of an installation, which wraps all of its data keys.
 //!
-//! It is stored beside the database or in the configuration, and never in the database: a stolen dump alone reveals
-//! nothing.
+//! It is stored beside the database or in the configuration, and never in the database: a stolen copy of the database
+//! alone reveals no secret.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -11,9 +11,9 @@ use super::secret_bytes::{LENGTH, SecretBytes};
 use super::{StoreError, Vault};
 
 /// The purpose of the derived key that wraps data keys. No other derived key has the same purpose.
-const WRAPPING: &[u8] = b"imagate data key wrapping v1";
+const WRAPPING_PURPOSE: &[u8] = b"imagate data key wrapping v1";
 
-/// 32 bytes, which leave the process only for the file that holds them.
+/// The master key: 32 bytes, which leave the process only for the file that holds them.
 #[derive(Debug)]
 pub(crate) struct MasterKey(SecretBytes);
 
@@ -38,14 +38,14 @@ impl MasterKey {
         SecretBytes::random().map(Self)
     }
 
-    /// Returns the bytes for the file that holds them.
+    /// Returns the bytes, for writing the key file only.
     pub(super) fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 
     /// Returns the vault that wraps data keys.
     pub(super) fn wrapping_vault(&self) -> Result<Vault, StoreError> {
-        Vault::new(&self.derive(WRAPPING))
+        Vault::new(&self.derive(WRAPPING_PURPOSE))
     }
 
     /// Derives a key for one purpose. The master key cannot be computed from it.
@@ -69,7 +69,7 @@ fn from_hex(text: &str) -> Option<[u8; LENGTH]> {
     }
     let mut bytes = [0; LENGTH];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |place: usize| char::from(pair[place]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let digit = |index: usize| char::from(pair[index]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         *byte = digit(0)? << 4 | digit(1)?;
     }
     Some(bytes)
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_it_is_it_is_no_key() {
+    fn any_other_text_is_rejected() {
         for text in [String::new(), "ab".repeat(31), "ab".repeat(33), "xy".repeat(32), "é".repeat(32), "+f".repeat(32)]
         {
             check(&text, None);

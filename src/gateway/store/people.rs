@@ -13,16 +13,16 @@ use super::{
 /// The database operations on people. Every change writes its row of the audit trail with it.
 #[async_trait]
 pub(crate) trait PeopleStore: Send + Sync {
-    /// Returns the user of that name. If there is none, makes one as a member without a password.
+    /// Returns the user of that name. If there is none, creates it as a member without a password.
     async fn ensure_user(&self, audit: &AuditContext, name: &str) -> Result<UserRow, StoreError>;
 
-    /// Returns the group of that name. If there is none, makes it.
+    /// Returns the group of that name. If there is none, creates it.
     async fn ensure_group(&self, audit: &AuditContext, name: &str) -> Result<GroupRow, StoreError>;
 
     /// Returns the user with that id or name.
     async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError>;
 
-    /// Returns the hash of a user's password, if they have one.
+    /// Returns the hash of a user's password, if the user has one.
     async fn password_hash(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError>;
 
     /// Returns a page of the users, newest first.
@@ -44,7 +44,8 @@ pub(crate) trait PeopleStore: Send + Sync {
         changes: &[UserChange],
     ) -> Result<UserChangeOutcome, StoreError>;
 
-    /// Replaces the password of a user, and ends all of the user's sessions but this one.
+    /// Replaces the password of a user, deletes the user's links, and ends all of the user's sessions except
+    /// `kept_session`.
     async fn set_password(
         &self,
         audit: &AuditContext,
@@ -56,18 +57,19 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Returns true if an admin has ever had a password.
     async fn is_set_up(&self) -> Result<bool, StoreError>;
 
-    /// Makes the link for the first admin, in place of any former one. Returns `false` if there is an admin.
+    /// Creates the link for the first admin, in place of any former one. Returns `false` once an admin has had a
+    /// password.
     async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError>;
 
-    /// Makes a link for a new password, in place of any former one of that user. Returns `false` if there is no such
+    /// Creates a link for a new password, in place of any former link of that user. Returns `false` if there is no such
     /// user, or the user is disabled.
     async fn make_reset_link(&self, audit: &AuditContext, user: &UserId, link: &NewLink) -> Result<bool, StoreError>;
 
     /// Returns the link with that hash, if it is valid at that time.
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError>;
 
-    /// Consumes a link: sets the password, ends every former session, opens this one. Returns `None` and changes
-    /// nothing if the link is not valid at the time of the act.
+    /// Consumes a link: sets the password, ends every session of the user, and opens the given session. Returns `None`
+    /// and changes nothing if the link is no longer valid.
     async fn redeem_link(
         &self,
         audit: &AuditContext,
@@ -84,14 +86,14 @@ pub(crate) trait PeopleStore: Send + Sync {
         session: &NewSession,
     ) -> Result<bool, StoreError>;
 
-    /// Notes a refused sign-in. The user is `None` if no user has the name that was entered: that text may be a
-    /// password and is not stored.
+    /// Records a refused sign-in in the audit trail, up to a limit for each day. The user is `None` if no user has the
+    /// name that was entered: that text may be a password and is not stored.
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError>;
 
     /// Returns the session with that hash, and its user. The caller must check whether it is still valid.
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError>;
 
-    /// Notes that a session was used.
+    /// Stores the time of the last use of a session.
     async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the sessions of a user, newest first.
@@ -120,7 +122,7 @@ pub(crate) trait PeopleStore: Send + Sync {
         public_id: &PublicId,
     ) -> Result<Option<(AdminTokenRow, SecretHash, UserRow)>, StoreError>;
 
-    /// Notes that an admin token was used.
+    /// Stores the time of the last use of an admin token.
     async fn record_admin_token_use(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError>;
 
     /// Returns the admin tokens of one user or of all users, newest first.
@@ -151,10 +153,10 @@ pub(crate) trait PeopleStore: Send + Sync {
         policy: &str,
     ) -> Result<Option<GroupRow>, StoreError>;
 
-    /// Returns every group, by name, each with its settings: `{}` if it has none.
+    /// Returns the name and the settings of every group, ordered by name. The settings are `{}` if none were set.
     async fn group_policies(&self) -> Result<Vec<(String, String)>, StoreError>;
 
-    /// Returns every group, by name.
+    /// Returns every group, ordered by name.
     async fn list_groups(&self) -> Result<Vec<GroupRow>, StoreError>;
 
     /// Deletes the group with that id or name.
@@ -201,7 +203,7 @@ pub(crate) struct GroupRow {
     pub(crate) id: GroupId,
     /// The unique name of the group.
     pub(crate) name: String,
-    /// Its settings, as a JSON object with the names of `[[groups]]`; `None` if none were set in the store.
+    /// The settings of the group, as a JSON object with the names of `[[groups]]`; `None` if none were set in the store.
     pub(crate) policy: Option<String>,
     /// The time at which the group was made.
     pub(crate) created_at: Timestamp,
@@ -264,7 +266,7 @@ pub(crate) struct UserFilter {
     pub(crate) search: Option<String>,
     /// The role of the users.
     pub(crate) role: Option<UserRole>,
-    /// Only users older than this one.
+    /// Only users older than the user with this id.
     pub(crate) before: Option<UserId>,
     /// The most users to return.
     pub(crate) limit: u32,
@@ -273,7 +275,7 @@ pub(crate) struct UserFilter {
 /// The purpose of a one-time link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OneTimeLinkPurpose {
-    /// To make the first admin.
+    /// To create the first admin.
     Setup,
     /// To choose the first password of an invited user.
     Invitation,
@@ -295,7 +297,7 @@ pub(crate) struct NewLink {
 pub(crate) struct LinkRow {
     /// The purpose of the link.
     pub(crate) purpose: OneTimeLinkPurpose,
-    /// The user of the link; `None` if it makes the first admin.
+    /// The user of the link; `None` if the link creates the first admin.
     pub(crate) user: Option<UserRow>,
 }
 
@@ -304,7 +306,7 @@ pub(crate) struct LinkRow {
 pub(crate) struct LinkRedemption {
     /// The hash of the link's token.
     pub(crate) link: SecretHash,
-    /// The name of the first admin. It must be given for a link that makes one, and for no other.
+    /// The name of the first admin. It must be given for a link of that purpose, and for no other.
     pub(crate) name: Option<String>,
     /// The new password.
     pub(crate) password: PasswordHash,
@@ -323,9 +325,9 @@ pub(crate) struct NewSession {
     pub(crate) address: String,
     /// The user agent of the browser.
     pub(crate) agent: String,
-    /// The time of last use before which a session has expired.
+    /// Sessions that were last used before this time have expired. They are deleted when this session is opened.
     pub(crate) idle_since: Timestamp,
-    /// The time of opening before which a session has expired.
+    /// Sessions that were opened before this time have expired. They are deleted when this session is opened.
     pub(crate) opened_since: Timestamp,
 }
 

@@ -1,6 +1,6 @@
 //! The record of one job, as it is stored and as `imagate usage --json` prints it.
 //!
-//! The order and the spelling of the fields are binding: they are the order and the names of the JSON line.
+//! The order and the names of the fields must not change: they are those of the JSON line.
 
 use std::str::FromStr;
 
@@ -33,7 +33,7 @@ pub(crate) struct Record {
     pub(crate) output_format: Option<String>,
     /// The requested number of images.
     pub(crate) n: Option<u32>,
-    /// The images that the answer really contained.
+    /// The images that the answer contained.
     pub(crate) delivered: Vec<DeliveredImageEntry>,
     /// The tokens of the model that makes images, as the upstream counted them.
     pub(crate) usage: Option<TokenUsage>,
@@ -45,7 +45,7 @@ pub(crate) struct Record {
     pub(crate) first_byte_ms: Option<u64>,
     /// Every upstream call, in the order in which they began.
     pub(crate) attempts: Vec<AttemptEntry>,
-    /// The account of the last attempt; in an intent, the account of the first attempt to come.
+    /// The account of the last attempt; in an intent, the account that the first attempt will call.
     pub(crate) account: Option<String>,
     /// The name of the group.
     pub(crate) group: String,
@@ -77,7 +77,7 @@ pub(crate) struct Record {
     pub(crate) host_model: Option<String>,
     /// The tokens of that text model, as the upstream counted them.
     pub(crate) host_usage: Option<TokenUsage>,
-    /// True if a smaller image was requested although the larger one, whose call failed, may have been charged as well.
+    /// True if a smaller image was requested although the failed call for the larger image may have been charged too.
     pub(crate) maybe_paid_twice: bool,
 }
 
@@ -94,20 +94,20 @@ impl Record {
         text
     }
 
-    /// Returns the number of requested images that the answer lacks; `None` unless it is complete and lacks some.
+    /// Returns the number of requested images that a successful answer lacks; `None` if it lacks none.
     pub(crate) fn count_missing(&self) -> Option<u32> {
         let delivered = u32::try_from(self.delivered.len()).unwrap_or(u32::MAX);
         let missing = self.n.filter(|_| self.state == JobState::Succeeded)?.saturating_sub(delivered);
         (missing > 0).then_some(missing)
     }
 
-    /// Returns the tokens of both models together: input tokens, output tokens, and all of them.
+    /// Returns the tokens of the image model and the text model together: input, output, and total tokens.
     pub(crate) fn tokens(&self) -> [Option<u64>; 3] {
-        let both = |count: fn(&TokenUsage) -> Option<u64>| {
+        let sum = |count: fn(&TokenUsage) -> Option<u64>| {
             let counts = [&self.usage, &self.host_usage].map(|usage| usage.as_ref().and_then(count));
             counts.into_iter().flatten().reduce(u64::saturating_add)
         };
-        [both(|usage| usage.input_tokens), both(|usage| usage.output_tokens), both(|usage| usage.total_tokens)]
+        [sum(|usage| usage.input_tokens), sum(|usage| usage.output_tokens), sum(|usage| usage.total_tokens)]
     }
 }
 
@@ -115,7 +115,7 @@ impl Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobState {
-    /// The job is not over, or its process has ended and the record is not closed yet.
+    /// The job has not ended, or its process has ended and the record is not closed yet.
     Running,
     /// The caller got the image.
     Succeeded,
@@ -125,7 +125,7 @@ pub(crate) enum JobState {
     Refused,
     /// The caller left.
     Cancelled,
-    /// The job ended in the middle: an image may have been made and charged.
+    /// The job broke off: an image may have been made and charged.
     Interrupted,
 }
 
@@ -133,7 +133,7 @@ impl JobState {
     const ALL: [Self; 6] =
         [Self::Running, Self::Succeeded, Self::Failed, Self::Refused, Self::Cancelled, Self::Interrupted];
 
-    /// The spelling in rows and records.
+    /// Returns the word for this state in rows and records.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -150,8 +150,8 @@ impl FromStr for JobState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| format!("`{text}` is not the state of a record"))
+        let state = Self::ALL.into_iter().find(|state| state.as_str() == text);
+        state.ok_or_else(|| format!("`{text}` is not the state of a record"))
     }
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct TokenUsage {
     pub(crate) output_tokens: Option<u64>,
     /// The output tokens by kind.
     pub(crate) output_tokens_details: Option<TokenDetails>,
-    /// The sum of both.
+    /// All tokens, input and output.
     pub(crate) total_tokens: Option<u64>,
 }
 
@@ -207,7 +207,7 @@ pub(crate) struct AttemptEntry {
     pub(crate) upstream_request_id: Option<String>,
 }
 
-/// The class of a failed attempt: may an image have been made?
+/// The class of a failed attempt: may an image have been made and charged?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum AttemptClass {
     /// Nothing was done.
@@ -218,14 +218,14 @@ pub(crate) enum AttemptClass {
     X,
     /// The upstream refused the content.
     R,
-    /// The output had begun.
+    /// The answer broke off after its output had begun.
     O,
 }
 
 /// A filter for records. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
-    /// Only the records of this user. For such a reader, the records of other users do not exist.
+    /// Only the records of this user, who reads them: the records of other users are treated as absent.
     pub(crate) owner: Option<UserId>,
     /// Only the records of this key, by its id or its public id.
     pub(crate) key: Option<String>,
@@ -237,11 +237,11 @@ pub(crate) struct RecordFilter {
     pub(crate) end_user: Option<String>,
     /// Only the records in this state; `None` means all that are finished.
     pub(crate) state: Option<JobState>,
-    /// Only the records that began then or later.
+    /// Only the records that began at this time or later.
     pub(crate) since: Option<Timestamp>,
-    /// Only the records that began before then.
+    /// Only the records that began before this time.
     pub(crate) until: Option<Timestamp>,
-    /// Only the records that began before this one. If there is no such record, no records pass.
+    /// Only the records before the record with this id. If there is no such record, no records pass.
     pub(crate) before: Option<RequestId>,
     /// The most records to return. The newest ones are returned.
     pub(crate) limit: Option<u32>,

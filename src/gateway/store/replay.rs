@@ -1,8 +1,8 @@
-//! An answer that may be replayed, as the database knows it. Its bytes are in a file.
+//! An answer that may be replayed, as its row describes it. The bytes of its body are in a file.
 
 use super::{NodeId, RequestId, Timestamp};
 
-/// The claim of one request to make an answer.
+/// The claim of one request: its right to carry out the job of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplayClaim {
     /// The unique scope of the claim: a hash of the owner of the request, of its target, and of its idempotency key;
@@ -31,13 +31,13 @@ pub(crate) struct StoredAnswerRow {
     pub(crate) headers: String,
     /// The name of the file that holds the body.
     pub(crate) file: String,
-    /// The length of the file.
+    /// The length of the file in bytes.
     pub(crate) size: u64,
     /// The key of the file, sealed by the vault.
     pub(crate) sealed_key: Vec<u8>,
 }
 
-/// A claim and its state.
+/// A stored claim with its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredReplay {
     /// The claim.
@@ -58,7 +58,7 @@ pub(crate) enum ReplayState {
 /// One write to the table of answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReplayWrite {
-    /// Claims the right to make an answer, unless there is a claim that has not expired at its `created_at`.
+    /// Claims the right to make an answer, unless the scope has a claim that is still valid at `created_at`.
     Claim(ReplayClaim),
     /// Stores the answer of the running claim of this request.
     Finish {
@@ -69,7 +69,7 @@ pub(crate) enum ReplayWrite {
         /// The answer.
         done: StoredAnswerRow,
     },
-    /// Removes the claim of this request, and no other one of the same scope.
+    /// Removes the claim of this request, but not a claim of another request with the same scope.
     Remove {
         /// The scope of the removed claim.
         scope: [u8; 32],

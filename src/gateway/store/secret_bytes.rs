@@ -1,9 +1,10 @@
-//! 32 secret bytes: they show nothing in `Debug` and are wiped when they are dropped.
+//! 32 secret bytes: `Debug` does not show them, and they are overwritten when they are dropped.
 
 use std::fmt;
 
 use super::StoreError;
 
+/// The length of a key in bytes.
 pub(crate) const LENGTH: usize = 32;
 
 /// A key of 256 bits.
@@ -28,7 +29,7 @@ impl SecretBytes {
 impl Drop for SecretBytes {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Without this use of the bytes, the compiler may leave out the write.
+        // Without this use of the bytes, the compiler may remove the overwriting.
         std::hint::black_box(&self.0);
     }
 }

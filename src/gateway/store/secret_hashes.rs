@@ -1,8 +1,8 @@
-//! Hashes of secrets, as they are stored. `Debug` shows nothing of them.
+//! Hashes of secrets, as they are stored. `Debug` does not show them.
 
 use std::fmt;
 
-/// The slow hash of a password, in the form that includes its parameters.
+/// The slow hash of a password, as a text that includes the parameters of the hash.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PasswordHash(pub(crate) String);
 

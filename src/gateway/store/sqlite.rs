@@ -1,7 +1,8 @@
 //! The store that needs no other service: one SQLite file in write-ahead mode.
 //!
-//! One connection writes, so that writers of this process queue here instead of failing with lock errors; a few read.
-//! Every commit waits for the disk: a record that was reported durable survives a power cut.
+//! One connection writes, so that the writers of this process wait for it instead of failing with lock errors; a few
+//! other connections read. Every commit waits for the disk: a record that was reported durable survives a power
+//! failure.
 
 mod accounts;
 mod audit_trail;
@@ -55,13 +56,13 @@ impl SqliteStore {
     /// open at the same time.
     ///
     /// # Errors
-    /// Returns [`StoreError::Damaged`] if one of its files is missing or broken: no file is ever created anew over old
-    /// data.
+    /// Returns [`StoreError::Damaged`] if one of its files is missing or broken: old data is never
+    /// replaced with a new file.
     pub(crate) async fn open(data_dir: &Path, master_key: Option<MasterKey>) -> Result<Self, StoreError> {
         open::open(data_dir, master_key).await
     }
 
-    /// Returns the right to serve from this directory, which is held until it is dropped.
+    /// Returns the right to serve from this directory. It is held until the lock is dropped.
     ///
     /// # Errors
     /// Returns [`StoreError::InUse`] if another process serves from the directory.
@@ -69,12 +70,12 @@ impl SqliteStore {
         self.data_dir.lock_for_serving()
     }
 
-    /// The vault that seals secrets for this database, and for files beside it.
+    /// Returns the vault that seals secrets for this database, and for files beside it.
     pub(crate) fn vault(&self) -> &Vault {
         &self.vault
     }
 
-    /// The key under which API keys are hashed.
+    /// Returns the key under which API keys are hashed.
     pub(crate) fn pepper_key(&self) -> &PepperKey {
         &self.pepper
     }
@@ -82,17 +83,17 @@ impl SqliteStore {
     /// Wraps every data key with another master key. The sealed data stays as it is, and a server that runs at the same
     /// time is not affected, because it holds the data keys themselves.
     ///
-    /// If the key is in master.key, that file changes too, and a random key is made if no next key is given. If the
-    /// configuration gives the key, the next one must be given, and the configuration must be changed afterwards.
+    /// If the key is in `master.key`, that file changes too, and a random key is made if no next key is given. If the
+    /// configuration gives the key, the next key must be given, and the configuration must be changed afterwards.
     ///
     /// # Errors
     /// Returns [`StoreError::MasterKey`] if the next key is missing, and [`StoreError::Damaged`] if the key of the
-    /// configuration is no longer the one in use. Nothing has changed then.
+    /// configuration is no longer in use. In both cases, nothing has changed.
     pub(crate) async fn rotate_master_key(&self, next: Option<MasterKey>) -> Result<(), StoreError> {
         master_key_rotation::rotate(self, next).await
     }
 
-    /// Closes every connection, so that the last process merges the log into the database file.
+    /// Closes every connection. The last process to do so merges the write-ahead log into the database file.
     pub(crate) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
@@ -166,7 +167,7 @@ impl Store for SqliteStore {
     }
 
     async fn remove_expired_replays(&self, now: Timestamp, except: &[[u8; 32]], limit: u32) -> Result<u32, StoreError> {
-        replays::remove_expired(&self.writer, now, except, limit).await.map_err(during("clearing answers"))
+        replays::remove_expired(&self.writer, now, except, limit).await.map_err(during("removing expired answers"))
     }
 
     async fn write_rows(&self, node: &NodeId, writes: &[RowWrite<'_>]) -> Result<Vec<RowWriteOutcome>, StoreError> {

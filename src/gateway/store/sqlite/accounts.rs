@@ -1,4 +1,4 @@
-//! The rows of upstream accounts. Credentials are stored only in the form that the vault has encrypted.
+//! The rows of upstream accounts. Credentials are stored only as the vault has sealed them.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -55,7 +55,7 @@ pub(super) async fn insert(
     pool: &SqlitePool,
     audit: &AuditContext,
     new_id: AccountId,
-    new: &NewAccount,
+    account: &NewAccount,
 ) -> sqlx::Result<AccountRow> {
     transact!(pool, |transaction| {
         sqlx::query(
@@ -63,25 +63,25 @@ pub(super) async fn insert(
              VALUES ($1, $2, $3, $4, $5, 'store', $6, $7, $8)",
         )
         .bind(new_id.as_str())
-        .bind(&new.name)
-        .bind(&new.kind)
-        .bind(&new.protocol)
-        .bind(&new.tier)
+        .bind(&account.name)
+        .bind(&account.kind)
+        .bind(&account.protocol)
+        .bind(&account.tier)
         .bind(audit.at.to_string())
-        .bind(&new.settings)
-        .bind(&new.sealed_credentials)
+        .bind(&account.settings)
+        .bind(&account.sealed_credentials)
         .execute(&mut *transaction)
         .await?;
         // A token under this name would belong to a deleted account.
-        delete_token_statement(&new.name).execute(&mut *transaction).await?;
-        let details = json!({"kind": new.kind, "protocol": new.protocol, "tier": new.tier});
+        delete_token_statement(&account.name).execute(&mut *transaction).await?;
+        let details = json!({"kind": account.kind, "protocol": account.protocol, "tier": account.tier});
         audit_trail::write(
             &mut transaction,
             audit,
-            AuditEvent::new("account.add", AUDIT_TARGET_KIND, new_id.as_str(), &new.name).with_details(details),
+            AuditEvent::new("account.add", AUDIT_TARGET_KIND, new_id.as_str(), &account.name).with_details(details),
         )
         .await?;
-        find(&mut transaction, &new.name).await?.ok_or(sqlx::Error::RowNotFound)?
+        find(&mut transaction, &account.name).await?.ok_or(sqlx::Error::RowNotFound)?
     })
 }
 
@@ -97,25 +97,25 @@ pub(super) async fn change(
         for statement in statements(name, change, audit.at) {
             statement.execute(&mut *transaction).await?;
         }
-        if let Some(entry) = event {
-            audit_trail::write(&mut transaction, audit, entry).await?;
+        if let Some(event) = event {
+            audit_trail::write(&mut transaction, audit, event).await?;
         }
         find(&mut transaction, name).await?
     })
 }
 
 /// Returns the row of the audit trail for a change. A cooldown or an ejection is not the decision of an actor, so it
-/// gets no row; neither does a change without effect.
+/// has no row. A change without effect has no row either.
 fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<AuditEvent<'a>> {
-    let entry = |action| Some(AuditEvent::new(action, AUDIT_TARGET_KIND, account.id.as_str(), &account.name));
+    let event = |action| Some(AuditEvent::new(action, AUDIT_TARGET_KIND, account.id.as_str(), &account.name));
     match change {
         AccountChange::Disable { reason } if account.disabled_at.is_none() => {
-            entry("account.disable").map(|entry| entry.with_details(json!({"reason": reason})))
+            event("account.disable").map(|event| event.with_details(json!({"reason": reason})))
         }
         AccountChange::Enable if account.disabled_at.is_some() || account.cooldown_until.is_some() => {
-            entry("account.enable")
+            event("account.enable")
         }
-        AccountChange::ReplaceCredentials(_) => entry("account.rotate"),
+        AccountChange::ReplaceCredentials(_) => event("account.rotate"),
         AccountChange::Disable { .. }
         | AccountChange::Enable
         | AccountChange::StartCooldown { .. }
@@ -127,7 +127,7 @@ fn audit_event<'a>(account: &'a AccountRow, change: &AccountChange) -> Option<Au
 fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatement<'_>> {
     match change {
         AccountChange::Disable { reason } => vec![
-            // If the account is disabled already, the first time and reason are kept.
+            // If the account is already disabled, its time and reason are kept.
             sqlx::query("UPDATE accounts SET disabled_at = $2, disabled_reason = $3 WHERE name = $1 AND disabled_at IS NULL")
                 .bind(name)
                 .bind(at.to_string())
@@ -142,7 +142,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
             .bind(name),
         ],
         AccountChange::SetEjection(ejection) => {
-            let (since, until) = ejection.as_ref().map(|failing| (failing.since, failing.until)).unzip();
+            let (since, until) = ejection.as_ref().map(|ejection| (ejection.since, ejection.until)).unzip();
             vec![
                 sqlx::query(
                     "UPDATE accounts SET failing_until = $2, failing_since = $3, failing_reason = $4 WHERE name = $1",
@@ -150,7 +150,7 @@ fn statements(name: &str, change: AccountChange, at: Timestamp) -> Vec<SqlStatem
                 .bind(name)
                 .bind(until.map(|until| until.to_string()))
                 .bind(since.map(|since| since.to_string()))
-                .bind(ejection.map(|failing| failing.reason)),
+                .bind(ejection.map(|ejection| ejection.reason)),
             ]
         }
         AccountChange::StartCooldown { until, cause } => vec![

@@ -18,17 +18,17 @@ pub(super) struct AuditEvent<'a> {
 }
 
 impl<'a> AuditEvent<'a> {
-    /// A change of an object with an id and a name.
+    /// Describes a change of an object with an id and a name.
     pub(super) fn new(action: &'static str, kind: &'static str, id: &'a str, name: &'a str) -> Self {
         Self { action, kind, id: Some(id), name: Some(name), details: json!({}) }
     }
 
-    /// A change of an object without a name.
+    /// Describes a change without a particular object.
     pub(super) fn without_target(action: &'static str, kind: &'static str) -> Self {
         Self { action, kind, id: None, name: None, details: json!({}) }
     }
 
-    /// A change of a user.
+    /// Describes a change of a user.
     pub(super) fn for_user(action: &'static str, user: &'a UserRow) -> Self {
         Self::new(action, "user", user.id.as_str(), &user.name)
     }
@@ -37,7 +37,7 @@ impl<'a> AuditEvent<'a> {
         Self { details, ..self }
     }
 
-    /// Adds the old and the new value.
+    /// Adds the old and the new value as details.
     pub(super) fn with_change(self, from: impl Into<Value>, to: impl Into<Value>) -> Self {
         self.with_details(json!({"from": from.into(), "to": to.into()}))
     }
@@ -76,8 +76,8 @@ pub(super) async fn page(pool: &SqlitePool, filter: &AuditFilter) -> sqlx::Resul
         rows.push(" AND seq < ").push_bind(before);
     }
     rows.push(" ORDER BY seq DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
-    let found = rows.build().fetch_all(pool).await?;
-    let (items, has_more) = split_page(found, filter.limit, audit_row)?;
+    let fetched = rows.build().fetch_all(pool).await?;
+    let (items, has_more) = split_page(fetched, filter.limit, audit_row)?;
     Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
 }
 
@@ -91,7 +91,7 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &AuditFilter) {
             .push(")");
     }
     if let Some(action) = &filter.action {
-        // A range, so that the index finds it: `/` follows `.` in the order of characters.
+        // A range, so that the index can be used: `/` is the character that follows `.`.
         query.push(" AND (action = ").push_bind(action.clone());
         query.push(" OR (action > ").push_bind(format!("{action}."));
         query.push(" AND action < ").push_bind(format!("{action}/")).push("))");

@@ -1,4 +1,4 @@
-//! Decides which master key opens the data keys, and makes the data keys if there are none yet.
+//! Decides which master key unwraps the data keys, and creates the data keys if there are none yet.
 
 use sqlx::SqlitePool;
 
@@ -10,7 +10,8 @@ use crate::gateway::store::data_keys::{DataKeys, WrappedDataKeys};
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::{MasterKey, StoreError};
 
-/// Returns the data keys of the installation. Makes them if the installation is new, or older than data keys.
+/// Returns the data keys of the installation, and the configured master key if there is one. Creates the data keys if the
+/// installation is new, or older than data keys.
 pub(super) async fn load_or_create_data_keys(
     writer: &SqlitePool,
     data_dir: &DataDir,
@@ -19,11 +20,11 @@ pub(super) async fn load_or_create_data_keys(
     let Some(wrapped) = rows::load(writer).await? else {
         return create_data_keys(writer, data_dir, configured_key).await;
     };
-    if let Some(given) = configured_key {
-        return Ok((unlock_with_configured_key(&given, &wrapped)?, Some(given)));
+    if let Some(master_key) = configured_key {
+        return Ok((unlock_with_configured_key(&master_key, &wrapped)?, Some(master_key)));
     }
-    let place = data_dir.clone();
-    Ok((run_blocking(move || KeyFile(&place).unlock(&wrapped)).await?, None))
+    let owned_dir = data_dir.clone();
+    Ok((run_blocking(move || KeyFile(&owned_dir).unlock(&wrapped)).await?, None))
 }
 
 async fn create_data_keys(
@@ -41,26 +42,27 @@ async fn create_data_keys(
     if has_sealed_values {
         return Err(StoreError::damaged("imagate.db has lost its data keys: restore it from a backup"));
     }
-    let place = data_dir.clone();
-    let file_key = run_blocking(move || KeyFile(&place).read()).await?;
+    let owned_dir = data_dir.clone();
+    let file_key = run_blocking(move || KeyFile(&owned_dir).read()).await?;
     match (file_key, configured_key) {
         (None, _) if has_keys => Err(StoreError::damaged(
             "master.key is missing, and no key in imagate.db can be checked without it: restore it from a backup",
         )),
-        // This holds even if the configuration gives another key: API keys that were made under this one stay valid.
-        (Some(in_file), given) => {
-            let keys = DataKeys::for_legacy_installation(&in_file)?;
-            rows::insert(writer, &keys, given.as_ref().unwrap_or(&in_file)).await?;
-            Ok((keys, given))
+        // The pepper comes from the key file even if the configuration gives another key, so that existing API keys
+        // stay valid.
+        (Some(file_key), configured_key) => {
+            let keys = DataKeys::for_legacy_installation(&file_key)?;
+            rows::insert(writer, &keys, configured_key.as_ref().unwrap_or(&file_key)).await?;
+            Ok((keys, configured_key))
         }
-        (None, Some(given)) => {
+        (None, Some(master_key)) => {
             let keys = DataKeys::random()?;
-            rows::insert(writer, &keys, &given).await?;
-            Ok((keys, Some(given)))
+            rows::insert(writer, &keys, &master_key).await?;
+            Ok((keys, Some(master_key)))
         }
         (None, None) => {
-            let place = data_dir.clone();
-            let new_key = run_blocking(move || KeyFile(&place).create()).await?;
+            let owned_dir = data_dir.clone();
+            let new_key = run_blocking(move || KeyFile(&owned_dir).create()).await?;
             let keys = DataKeys::random()?;
             rows::insert(writer, &keys, &new_key).await?;
             Ok((keys, None))
@@ -68,7 +70,7 @@ async fn create_data_keys(
     }
 }
 
-/// Returns the data keys, opened by the key of the configuration and no other one.
+/// Returns the data keys, unwrapped with the key of the configuration.
 pub(super) fn unlock_with_configured_key(
     configured_key: &MasterKey,
     wrapped: &WrappedDataKeys,

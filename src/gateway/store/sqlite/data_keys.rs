@@ -7,7 +7,7 @@ use super::transaction::{self, SqlStatement};
 use crate::gateway::store::data_keys::{DataKeys, PEPPER, VAULT, WrappedDataKeys};
 use crate::gateway::store::{MasterKey, StoreError, Timestamp};
 
-/// Returns `None` if no key was ever made.
+/// Returns the wrapped data keys; `None` if there are none yet.
 pub(super) async fn load(pool: &SqlitePool) -> Result<Option<WrappedDataKeys>, StoreError> {
     let rows = sqlx::query("SELECT purpose, wrapped FROM data_keys").fetch_all(pool).await;
     let (mut vault, mut pepper) = (None, None);
@@ -16,10 +16,10 @@ pub(super) async fn load(pool: &SqlitePool) -> Result<Option<WrappedDataKeys>, S
         match row.try_get("purpose").map_err(during("reading the data keys"))? {
             VAULT => vault = Some(wrapped),
             PEPPER => pepper = Some(wrapped),
-            // The schema version identifies the database of a newer program; this one fits no version.
-            other => {
+            // A newer program would have raised the schema version, so this row is damage.
+            unknown => {
                 return Err(StoreError::damaged(format!(
-                    "imagate.db has a data key for the unknown purpose `{other}`"
+                    "imagate.db has a data key for the unknown purpose `{unknown}`"
                 )));
             }
         }
@@ -45,7 +45,7 @@ pub(super) async fn insert(pool: &SqlitePool, keys: &DataKeys, master: &MasterKe
     Ok(())
 }
 
-/// Wraps every key again, all or none.
+/// Wraps all keys again, in one transaction.
 pub(super) async fn rewrap(pool: &SqlitePool, keys: &DataKeys, master: &MasterKey) -> Result<(), StoreError> {
     let update = |(purpose, wrapped): (&'static str, Vec<u8>)| -> SqlStatement<'_> {
         sqlx::query("UPDATE data_keys SET wrapped = $2 WHERE purpose = $1").bind(purpose).bind(wrapped)

@@ -1,4 +1,4 @@
-//! Decodes the cells of a row as types. A cell that does not parse is a decode error and never a default.
+//! Decodes the cells of a row. A cell that does not parse is a decode error and never becomes a default value.
 
 use std::str::FromStr;
 

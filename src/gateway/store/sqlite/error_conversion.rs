@@ -23,7 +23,7 @@ pub(super) fn during(doing: &'static str) -> impl FnOnce(sqlx::Error) -> StoreEr
 }
 
 /// Returns a function for `map_err` of a migration run.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; new ones are refusals too")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the driver may add variants, which are refusals too")]
 pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> StoreError {
     move |error| match error {
         MigrateError::VersionMissing(found) if found > known => StoreError::Newer { found, known },
@@ -37,13 +37,16 @@ pub(super) fn during_migration(known: i64) -> impl FnOnce(MigrateError) -> Store
     }
 }
 
-/// Only errors that the row certainly causes become [`StoreError::Refused`]. A dropped outcome was paid for, while a
-/// write that is repeated for ever only costs a log line now and then.
-#[expect(clippy::wildcard_enum_match_arm, reason = "the driver adds variants; the same write may succeed after them")]
+/// Converts an error of the driver. Only errors that the row certainly causes become [`StoreError::Refused`]: a refused
+/// write is dropped, and a dropped outcome was paid for, while a repeated write costs only a log line now and then.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the driver may add variants; after them, the same write may succeed"
+)]
 fn to_store_error(doing: &'static str, error: sqlx::Error) -> StoreError {
     match error {
-        sqlx::Error::Database(trouble) => database_error(doing, trouble),
-        // All writers of this process share one connection: a wait that is too long is a wait for a lock that is held.
+        sqlx::Error::Database(error) => database_error(doing, error),
+        // All writers of this process share one connection, so a timeout means that a writer waits for the lock.
         sqlx::Error::PoolTimedOut => StoreError::Busy,
         sqlx::Error::RowNotFound
         | sqlx::Error::TypeNotFound { .. }
@@ -117,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wrong_with_a_row_is_held_against_it() {
-        // All primary codes of SQLite, each also with an extension in the higher bytes.
-        let blamed: Vec<u32> = (1..=28)
+    fn only_errors_of_the_row_are_row_faults() {
+        // All primary result codes of SQLite, each also as an extended code.
+        let row_faults: Vec<u32> = (1..=28)
             .flat_map(|code| [code, code | 3 << 8])
             .filter(|code| {
                 to_store_error("writing records", sqlx::Error::Database(Box::new(Code(*code)))).is_row_fault()
@@ -127,28 +130,27 @@ mod tests {
             .map(|code| code & 0xff)
             .collect();
         let expected = [TOO_BIG, CONSTRAINT, MISMATCH, RANGE].map(|code| [code; 2]);
-        assert_eq!(blamed, expected.concat());
+        assert_eq!(row_faults, expected.concat());
     }
 
     #[test]
-    fn what_passes_is_told_apart() {
-        let code = |code: u32| to_store_error("writing records", sqlx::Error::Database(Box::new(Code(code))));
-        for passing in [BUSY, LOCKED, PROTOCOL, BUSY | 2 << 8] {
-            assert!(matches!(code(passing), StoreError::Busy), "{passing}");
+    fn temporary_errors_are_distinguished() {
+        let convert = |code: u32| to_store_error("writing records", sqlx::Error::Database(Box::new(Code(code))));
+        for code in [BUSY, LOCKED, PROTOCOL, BUSY | 2 << 8] {
+            assert!(matches!(convert(code), StoreError::Busy), "{code}");
         }
-        // The codes for a bad statement, permissions, abort, memory, interrupt, input and output, a full disk, and an
-        // unopened file.
-        for other in [1, 3, 4, 7, 8, 9, 10, 13, 14, 21, 99] {
-            assert!(matches!(code(other), StoreError::Unavailable { .. }), "{other}");
+        // ERROR, PERM, ABORT, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN, MISUSE, and an unknown code.
+        for code in [1, 3, 4, 7, 8, 9, 10, 13, 14, 21, 99] {
+            assert!(matches!(convert(code), StoreError::Unavailable { .. }), "{code}");
         }
-        assert!(matches!(code(CORRUPT), StoreError::Damaged { .. }));
+        assert!(matches!(convert(CORRUPT), StoreError::Damaged { .. }));
     }
 
     #[test]
-    fn a_row_that_cannot_be_understood_is_refused_and_a_driver_that_is_lost_is_not() {
-        let refused = |error| to_store_error("reading", error).is_row_fault();
-        assert!(refused(sqlx::Error::Decode("no number".into())) && refused(sqlx::Error::RowNotFound));
-        assert!(!refused(sqlx::Error::WorkerCrashed) && !refused(sqlx::Error::BeginFailed));
-        assert!(!refused(sqlx::Error::Protocol("a passing state".to_owned())));
+    fn an_undecodable_row_is_refused_but_a_driver_failure_is_not() {
+        let is_row_fault = |error| to_store_error("reading", error).is_row_fault();
+        assert!(is_row_fault(sqlx::Error::Decode("no number".into())) && is_row_fault(sqlx::Error::RowNotFound));
+        assert!(!is_row_fault(sqlx::Error::WorkerCrashed) && !is_row_fault(sqlx::Error::BeginFailed));
+        assert!(!is_row_fault(sqlx::Error::Protocol("a temporary state".to_owned())));
     }
 }

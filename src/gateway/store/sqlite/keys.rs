@@ -1,4 +1,4 @@
-//! The statements for keys. Every value is bound, never put into the text of a statement.
+//! The statements for keys. Every value is a bound parameter, never part of the text of a statement.
 
 mod change;
 mod page;
@@ -23,16 +23,16 @@ use crate::gateway::store::{
 pub(super) use change::{assign_unowned_keys, lock_keys_in_group};
 
 const KIND: &str = "key";
-/// Keys deleted within this time count against the limit of their user, one in [`DELETED_SHARE`] (our choice).
+/// Of the keys deleted within this time, one in [`DELETED_SHARE`] counts against the limit of the user (our choice).
 const DELETED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const DELETED_SHARE: i64 = 10;
 
 macro_rules! select_keys {
-    ($rest:literal) => {
+    ($clauses:literal) => {
         concat!(
             "SELECT keys.*, nullif(users.name, '') AS user_name, users.disabled_at AS user_disabled_at, groups.name AS group_name ",
             "FROM keys JOIN users ON users.id = keys.user_id JOIN groups ON groups.id = keys.group_id ",
-            $rest
+            $clauses
         )
     };
 }
@@ -45,8 +45,8 @@ impl KeyStore for SqliteStore {
     }
 
     async fn find_key(&self, handle: &str, owner: Option<&UserId>) -> Result<Option<KeyRow>, StoreError> {
-        let found = async { find(&mut *self.readers.acquire().await?, handle, owner).await };
-        found.await.map_err(during("looking up a key"))
+        let lookup = async { find(&mut *self.readers.acquire().await?, handle, owner).await };
+        lookup.await.map_err(during("looking up a key"))
     }
 
     async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
@@ -82,7 +82,7 @@ impl KeyStore for SqliteStore {
     }
 
     async fn record_key_use(&self, keys: &[KeyId], at: Timestamp) -> Result<(), StoreError> {
-        record_use(&self.writer, keys, at).await.map_err(during("noting the use of keys"))
+        record_use(&self.writer, keys, at).await.map_err(during("storing the use of keys"))
     }
 }
 
@@ -91,8 +91,8 @@ async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys:
         "expires_at": key.expires_at});
     let event = AuditEvent::new("key.create", KIND, key.id.as_str(), &key.name).with_details(details);
     transact!(pool, |transaction| {
-        if let Some(at_most) = max_keys
-            && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(at_most)
+        if let Some(max_keys) = max_keys
+            && count_against_limit(&mut transaction, &key.user, key.created_at).await? >= i64::from(max_keys)
         {
             return Ok(false);
         }
@@ -107,8 +107,8 @@ async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys:
         .bind(key.group.as_str())
         .bind(key.hash.0.as_slice())
         .bind(key.created_at.to_string())
-        .bind(key.expires_at.map(|moment| moment.to_string()))
-        .bind(key.latest_end.map(|moment| moment.to_string()))
+        .bind(key.expires_at.map(|time| time.to_string()))
+        .bind(key.latest_end.map(|time| time.to_string()))
         .execute(&mut *transaction)
         .await?;
         audit_trail::write(&mut transaction, audit, event).await?;
@@ -116,9 +116,9 @@ async fn insert(pool: &SqlitePool, audit: &AuditContext, key: &KeyRow, max_keys:
     })
 }
 
-/// Returns the number of keys of a user that count against the limit: those that exist, or a tenth of those deleted
-/// within a day. Rows of deleted keys stay, because records name them; a member must not grow the table by making and
-/// deleting keys.
+/// Returns the number of keys of a user that count against the limit: the existing keys, or a tenth of those deleted
+/// within a day if that is more. Rows of deleted keys stay, because records name them, so without this rule a member
+/// could grow the table without limit by creating and deleting keys.
 async fn count_against_limit(connection: &mut SqliteConnection, user: &UserId, now: Timestamp) -> sqlx::Result<i64> {
     let count = sqlx::query_scalar(
         "SELECT max(count(*) FILTER (WHERE deleted_at IS NULL), \
@@ -147,8 +147,7 @@ async fn list(pool: &SqlitePool) -> sqlx::Result<Vec<KeyRow>> {
 }
 
 async fn changed_since(pool: &SqlitePool, revision: i64) -> sqlx::Result<Vec<KeyCheck>> {
-    // CROSS JOIN fixes the order of the tables, so that the index on revisions comes first, whatever the planner
-    // prefers.
+    // CROSS JOIN fixes the order of the tables, so that SQLite always uses the index on revisions first.
     let query = sqlx::query(
         "SELECT keys.id, keys.public_id, keys.user_id, groups.name AS group_name, keys.hash, keys.previous_hash, \
          keys.deleted_at IS NOT NULL AS deleted, \

@@ -1,4 +1,4 @@
-//! Changes the master key, safely even if a process dies in the middle.
+//! Changes the master key. If the process dies at any moment, the data keys can still be unwrapped.
 
 use super::data_key_unlock::unlock_with_configured_key;
 use super::open::run_blocking;
@@ -7,14 +7,15 @@ use crate::gateway::store::data_keys::WrappedDataKeys;
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::{MasterKey, StoreError};
 
-/// The lock for opening is held throughout, so that no process reads the files while they and the database disagree.
+/// Changes the master key. Holds the lock for opening throughout, so that no other process reads the key files while
+/// they do not match the database.
 pub(super) async fn rotate(store: &SqliteStore, next: Option<MasterKey>) -> Result<(), StoreError> {
     let data_dir = store.data_dir.clone();
     let lock = run_blocking(move || data_dir.lock_for_opening()).await?;
     let wrapped = data_keys::load(&store.writer).await?.ok_or_else(|| StoreError::damaged("no data key is left"))?;
     match &store.configured_key {
-        Some(given) => {
-            let keys = unlock_with_configured_key(given, &wrapped)?;
+        Some(configured_key) => {
+            let keys = unlock_with_configured_key(configured_key, &wrapped)?;
             let next = next.ok_or(StoreError::MasterKey {
                 detail: "the settings name it, so give the new one, and write it into the settings afterwards",
             })?;
@@ -26,8 +27,8 @@ pub(super) async fn rotate(store: &SqliteStore, next: Option<MasterKey>) -> Resu
     Ok(())
 }
 
-/// Writes the next key beside the present one, then changes the database, then the name of the file: at each point one
-/// of both files opens the database.
+/// Writes the next key beside the current key, then changes the database, then renames the file of the next key: at
+/// each moment, one of the two files holds the key of the database.
 async fn rotate_file(store: &SqliteStore, wrapped: WrappedDataKeys, next: Option<MasterKey>) -> Result<(), StoreError> {
     let next = next.map_or_else(MasterKey::random, Ok)?;
     let data_dir = store.data_dir.clone();

@@ -23,16 +23,18 @@ static MIGRATIONS: Migrator = sqlx::migrate!("src/gateway/store/migrations/sqlit
 /// "imgt", as the first migration writes it.
 const APPLICATION_ID: i64 = 1_768_777_588;
 
-/// The time that a write waits for another process. It is long enough for any command of imagate.
+/// The time that a write waits for another process (our choice). It is longer than any command of imagate takes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A little longer, so that a write that queues behind one that waits for the lock still gets the connection.
+/// The time that a write waits for the writing connection. It is longer than [`BUSY_TIMEOUT`], so that a write succeeds
+/// even if the write before it waits that long for the lock.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Reads are short and in memory, so more connections than cores would only wait for each other.
+/// The number of reading connections (our choice). Reads are short and mostly in memory, so more connections would only
+/// wait for a core.
 const READER_CONNECTIONS: u32 = 4;
 
-/// The size of the log that a checkpoint leaves after a burst.
+/// The largest write-ahead log that stays on disk after a checkpoint, in bytes (our choice).
 const LOG_SIZE_LIMIT: &str = "16777216";
 
 pub(super) async fn open(path: &Path, configured_key: Option<MasterKey>) -> Result<SqliteStore, StoreError> {
@@ -57,22 +59,22 @@ async fn open_locked(
     let writer = pool(1).connect_with(options.clone()).await.map_err(during("opening the database"))?;
     check_own_database(&writer).await?;
     MIGRATIONS.run(&writer).await.map_err(during_migration(known_version()))?;
-    let (keys, given) = load_or_create_data_keys(&writer, &data_dir, configured_key).await?;
+    let (keys, configured_key) = load_or_create_data_keys(&writer, &data_dir, configured_key).await?;
     let (vault, pepper) = keys.into_parts()?;
     let marked_dir = data_dir.clone();
     run_blocking(move || {
         marked_dir.write_marker();
-        // The next process that opens the database finds the marker.
+        // The marker exists before the next process can open the database.
         drop(lock);
         Ok(())
     })
     .await?;
     let readers = pool(READER_CONNECTIONS).connect_lazy_with(options.pragma("query_only", "ON"));
-    Ok(SqliteStore { writer, readers, data_dir, configured_key: given, vault, pepper })
+    Ok(SqliteStore { writer, readers, data_dir, configured_key, vault, pepper })
 }
 
-/// A directory that was in use and lost its database must not become a new installation: every key would be invalid,
-/// and the first visitor could use the first-run page.
+/// Returns an error if the directory was in use but has lost its database. It must not become a new installation: every
+/// key would be invalid, and the first visitor could use the first-run page.
 fn check_not_lost(data_dir: &DataDir) -> Result<(), StoreError> {
     let size = match std::fs::metadata(data_dir.database_path()) {
         Ok(metadata) => metadata.len(),
@@ -120,13 +122,15 @@ fn connect_options(data_dir: &DataDir) -> SqliteConnectOptions {
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("journal_size_limit", LOG_SIZE_LIMIT)
         .pragma("trusted_schema", "OFF")
-        // macOS: only this writes to the disk itself (fsync(2) there). On other systems neither has an effect.
+        // On macOS, `fsync` does not flush the cache of the disk; these settings do. They have no effect on other
+        // systems.
         .pragma("fullfsync", "ON")
         .pragma("checkpoint_fullfsync", "ON")
         .disable_statement_logging()
 }
 
-/// Connections are threads over a local file, so there is nothing to test before use and no reason to renew them.
+/// Returns the options of a pool. A connection is a thread with a local file, so it needs no test before use and no
+/// renewal.
 fn pool(size: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(size)
@@ -150,13 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_application_id_is_the_one_that_the_first_migration_writes() {
+    fn the_first_migration_writes_the_application_id() {
         let first = MIGRATIONS.iter().next().unwrap();
         assert!(first.sql.as_str().contains(&format!("PRAGMA application_id = {APPLICATION_ID};")));
     }
 
     #[test]
-    fn migrations_are_numbered_without_gaps_and_never_go_back() {
+    fn migrations_are_numbered_without_gaps_and_only_go_forward() {
         for (migration, number) in MIGRATIONS.iter().zip(1..) {
             assert_eq!(migration.version, number);
             assert!(migration.migration_type.is_up_migration(), "{number}");

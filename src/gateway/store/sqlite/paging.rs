@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
-/// Returns the rows of one page, and true if there are more. The query must ask for one row more than the page has.
+/// Returns the items of one page, and true if more rows follow. The query must ask for one row more than `limit`.
 pub(super) fn split_page<T>(
     mut rows: Vec<SqliteRow>,
     limit: u32,
@@ -24,11 +24,11 @@ pub(super) async fn fetch_count(mut query: QueryBuilder<Sqlite>, pool: &SqlitePo
 /// Returns a `LIKE` pattern for values that contain this text literally. The query must add `ESCAPE '\'`.
 pub(super) fn like_pattern(text: &str) -> String {
     let mut pattern = String::from("%");
-    for letter in text.chars() {
-        if matches!(letter, '%' | '_' | '\\') {
+    for character in text.chars() {
+        if matches!(character, '%' | '_' | '\\') {
             pattern.push('\\');
         }
-        pattern.push(letter);
+        pattern.push(character);
     }
     pattern.push('%');
     pattern

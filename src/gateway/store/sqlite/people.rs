@@ -1,4 +1,4 @@
-//! People: the statements are in the files of this folder, one for each kind of row.
+//! The store of people. The statements are in the files of this folder, one file for each kind of row.
 
 mod groups;
 mod links;
@@ -31,8 +31,8 @@ impl PeopleStore for SqliteStore {
     }
 
     async fn find_user(&self, handle: &str) -> Result<Option<UserRow>, StoreError> {
-        let found = async { users::find(&mut *self.readers.acquire().await?, handle).await };
-        found.await.map_err(during("looking up a user"))
+        let lookup = async { users::find(&mut *self.readers.acquire().await?, handle).await };
+        lookup.await.map_err(during("looking up a user"))
     }
 
     async fn password_hash(&self, user: &UserId) -> Result<Option<PasswordHash>, StoreError> {
@@ -86,8 +86,8 @@ impl PeopleStore for SqliteStore {
     }
 
     async fn find_link(&self, hash: &SecretHash, now: Timestamp) -> Result<Option<LinkRow>, StoreError> {
-        let found = async { links::find(&mut *self.readers.acquire().await?, hash, now).await };
-        found.await.map_err(during("looking up a link"))
+        let lookup = async { links::find(&mut *self.readers.acquire().await?, hash, now).await };
+        lookup.await.map_err(during("looking up a link"))
     }
 
     async fn redeem_link(
@@ -109,7 +109,7 @@ impl PeopleStore for SqliteStore {
     }
 
     async fn record_refused_sign_in(&self, audit: &AuditContext, user: Option<&UserRow>) -> Result<(), StoreError> {
-        sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("noting a refused sign-in"))
+        sessions::record_refused_sign_in(&self.writer, audit, user).await.map_err(during("storing a refused sign-in"))
     }
 
     async fn find_session(&self, hash: &SecretHash) -> Result<Option<(SessionRow, UserRow)>, StoreError> {
@@ -117,7 +117,7 @@ impl PeopleStore for SqliteStore {
     }
 
     async fn record_session_use(&self, session: &SessionId, at: Timestamp) -> Result<(), StoreError> {
-        sessions::record_use(&self.writer, session, at).await.map_err(during("noting the use of a session"))
+        sessions::record_use(&self.writer, session, at).await.map_err(during("storing the use of a session"))
     }
 
     async fn list_sessions(&self, user: &UserId) -> Result<Vec<SessionRow>, StoreError> {
@@ -153,7 +153,7 @@ impl PeopleStore for SqliteStore {
     }
 
     async fn record_admin_token_use(&self, token: &TokenId, at: Timestamp) -> Result<(), StoreError> {
-        tokens::record_use(&self.writer, token, at).await.map_err(during("noting the use of an admin token"))
+        tokens::record_use(&self.writer, token, at).await.map_err(during("storing the use of an admin token"))
     }
 
     async fn list_admin_tokens(&self, owner: Option<&UserId>) -> Result<Vec<AdminTokenRow>, StoreError> {
@@ -175,8 +175,8 @@ impl PeopleStore for SqliteStore {
         name: &str,
         policy: Option<&str>,
     ) -> Result<Option<GroupRow>, StoreError> {
-        let made = groups::create(self, audit, GroupId::random()?, name, policy).await;
-        made.map_err(during("storing a group"))
+        let group = groups::create(self, audit, GroupId::random()?, name, policy).await;
+        group.map_err(during("storing a group"))
     }
 
     async fn change_group(

@@ -26,9 +26,9 @@ const CLOSE: &str = "UPDATE records SET state = $2, error_code = $3, delivered =
     host_total_tokens = $25, maybe_paid_twice = $26 \
     WHERE request_id = $1 AND state = 'running'";
 
-/// The condition is spelled exactly like that of the partial index, so that a start reads only the running rows. If no
-/// attempt was noted, the row gets one for the account that the intent names: it is unknown whether that account was
-/// called.
+/// The condition is written exactly like that of the partial index, so that a start reads only the running rows. If no
+/// attempt was recorded, the row gets one for the account that the intent names, because it is unknown whether that
+/// account was called.
 pub(super) const INTERRUPT: &str = "UPDATE records SET state = 'interrupted', \
     attempts = CASE WHEN attempts = '[]' AND account IS NOT NULL \
     THEN json_array(json_object('account', account, 'class', 'X', 'status', NULL, 'latency_ms', NULL)) \
@@ -98,7 +98,7 @@ pub(super) fn update_attempts(record: &Record) -> sqlx::Result<SqlStatement<'_>>
     Ok(query.bind(&record.account).bind(record.maybe_paid_twice))
 }
 
-/// Makes a commit that waits for the disk, like that of a record.
+/// Makes a commit that waits for the disk, as the commit of a record does.
 pub(super) async fn check_writable(pool: &SqlitePool) -> sqlx::Result<()> {
     sqlx::query("UPDATE write_check SET times = (times + 1) % 1000000").execute(pool).await?;
     Ok(())
@@ -123,7 +123,7 @@ pub(super) async fn states_by_fingerprint(
 }
 
 /// Returns the account that made this response for this user, or for this key if there is no user. If an upstream uses
-/// an id twice, the newest counts.
+/// an id twice, the newest record counts.
 pub(super) async fn account_of_response(
     pool: &SqlitePool,
     response_id: &str,
@@ -138,7 +138,7 @@ pub(super) async fn account_of_response(
     query.bind(response_id).bind(user.as_str()).bind(key).fetch_optional(pool).await
 }
 
-/// Limits a count to the range of the database, which ends at 2^63.
+/// Limits a count to the largest integer of the database, 2^63 - 1.
 fn to_sql_integer(value: Option<u64>) -> Option<i64> {
     value.map(|value| i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -1,5 +1,5 @@
-//! The statements for answers that may be replayed. Each change is one statement, so that no other process can come
-//! between.
+//! The statements for answers that may be replayed. Each change is one statement, so that no other process can
+//! interfere.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection, SqliteExecutor, SqlitePool};
@@ -10,7 +10,7 @@ use crate::gateway::store::{
     ReplayClaim, ReplayState, ReplayWrite, RequestId, RowWriteOutcome, StoredAnswerRow, StoredReplay, Timestamp,
 };
 
-/// An existing claim is replaced only if it has expired; its answer goes with it.
+/// An existing claim is replaced only if it has expired; its answer is removed with it.
 const INSERT_CLAIM: &str = "INSERT INTO replays (scope, digest, request_id, node, created_at, expires_at) \
     VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (scope) DO UPDATE SET digest = excluded.digest, request_id = excluded.request_id, \
@@ -43,7 +43,7 @@ async fn claim(connection: &mut SqliteConnection, claim: &ReplayClaim) -> sqlx::
         if let Some(existing) = find(&mut *connection, &claim.scope).await? {
             return Ok(RowWriteOutcome::AlreadyClaimed(Box::new(existing)));
         }
-        // Another process has removed the claim in between, so the scope is free: try again.
+        // Another process has removed the claim between the two queries, so the scope is free: try again.
     }
 }
 
@@ -99,8 +99,8 @@ pub(super) async fn remove_expired(
         query.push(")");
     }
     query.push(" LIMIT ").push_bind(limit).push(")");
-    let cleared = query.build().execute(pool).await?.rows_affected();
-    Ok(u32::try_from(cleared).unwrap_or(limit))
+    let removed = query.build().execute(pool).await?.rows_affected();
+    Ok(u32::try_from(removed).unwrap_or(limit))
 }
 
 fn replay_from_row(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
@@ -115,7 +115,7 @@ fn replay_from_row(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
             sealed_key: row.try_get("sealed_key")?,
         }),
     };
-    let row = ReplayClaim {
+    let claim = ReplayClaim {
         scope: hash(row, "scope")?,
         digest: hash(row, "digest")?,
         request_id: text(row, "request_id")?,
@@ -123,5 +123,5 @@ fn replay_from_row(row: &SqliteRow) -> sqlx::Result<StoredReplay> {
         created_at: parsed(row, "created_at")?,
         expires_at: parsed(row, "expires_at")?,
     };
-    Ok(StoredReplay { claim: row, state })
+    Ok(StoredReplay { claim, state })
 }

@@ -1,15 +1,15 @@
-//! Removes rows whose retention period is over, in small steps.
+//! Removes rows whose retention period has ended, in batches.
 
 use sqlx::SqlitePool;
 
 use super::transaction::transact;
 use crate::gateway::store::{RetentionClass, Timestamp, UtcDay};
 
-/// A running job is never removed, even if it is old.
+/// Deletes old records. The record of a running job is never removed.
 pub(super) const DELETE_RECORDS: &str = "DELETE FROM records WHERE seq IN (SELECT seq FROM records INDEXED BY records_by_time \
     WHERE created_at < $1 AND state <> 'running' ORDER BY created_at LIMIT $2)";
 
-/// The trail is written in the order of time, so the oldest rows come first.
+/// Deletes old rows of the audit trail. They are written in the order of time, so the oldest have the lowest numbers.
 pub(super) const DELETE_AUDIT: &str = "DELETE FROM audit WHERE seq IN \
     (SELECT seq FROM (SELECT seq, at FROM audit ORDER BY seq LIMIT $2) WHERE at < $1)";
 
@@ -36,7 +36,7 @@ async fn delete_rows(pool: &SqlitePool, sql: &'static str, before: String, limit
     Ok(sqlx::query(sql).bind(before).bind(limit).execute(pool).await?.rows_affected())
 }
 
-/// A trigger allows the removal only while a row in `audit_removal` permits it.
+/// Removes old rows of the audit trail. A trigger allows this only while a row in `audit_removal` permits it.
 async fn remove_audit(pool: &SqlitePool, before: Timestamp, limit: u32) -> sqlx::Result<u64> {
     let before = before.to_string();
     transact!(pool, |transaction| {

@@ -1,6 +1,6 @@
 //! Changes of existing keys, each with its row of the audit trail.
 //!
-//! A change with an owner is made by the owner, who cannot undo the decisions of an admin: a locked key is neither
+//! A change with an owner is made by that owner, who cannot undo the decisions of an admin: a locked key can be neither
 //! enabled nor rotated, and its expiry cannot be later than the latest that an admin has allowed. The owner may rename,
 //! disable and delete the key, because that gives no access, and its records stay.
 
@@ -59,7 +59,7 @@ struct KeyChangeStep<'a> {
 
 impl KeyChangeStep<'_> {
     async fn apply(&self, connection: &mut SqliteConnection, audit: &AuditContext) -> sqlx::Result<()> {
-        // A change without effect is skipped: the first time is kept, and the trail gets no row.
+        // A change without effect is skipped: the earlier time is kept, and the audit trail gets no row.
         if self.is_already_done() {
             return Ok(());
         }
@@ -88,14 +88,14 @@ impl KeyChangeStep<'_> {
     }
 
     fn audit_event(&self) -> AuditEvent<'_> {
-        let entry = |action| AuditEvent::new(action, KIND, self.key.id.as_str(), &self.key.name);
+        let event = |action| AuditEvent::new(action, KIND, self.key.id.as_str(), &self.key.name);
         match self.change {
-            KeyChange::Disable => entry("key.disable"),
-            KeyChange::Enable => entry("key.enable"),
-            KeyChange::Delete => entry("key.delete"),
-            KeyChange::Rename(name) => entry("key.rename").with_change(self.key.name.clone(), name.clone()),
+            KeyChange::Disable => event("key.disable"),
+            KeyChange::Enable => event("key.enable"),
+            KeyChange::Delete => event("key.delete"),
+            KeyChange::Rename(name) => event("key.rename").with_change(self.key.name.clone(), name.clone()),
             KeyChange::Expire(end) => {
-                entry("key.expire").with_change(optional_text(self.key.expires_at), optional_text(*end))
+                event("key.expire").with_change(optional_text(self.key.expires_at), optional_text(*end))
             }
         }
     }
@@ -145,7 +145,7 @@ pub(super) async fn rotate(
     })
 }
 
-/// Gives the keys without an owner to the first admin.
+/// Gives the keys that belong to no person to the first admin.
 pub(in super::super) async fn assign_unowned_keys(
     connection: &mut SqliteConnection,
     audit: &AuditContext,

@@ -1,7 +1,7 @@
 //! One page of a very long list of keys, newest first.
 //!
-//! Indexes find the owner, the group and the position in the list. A search for a part of a name reads the remaining
-//! rows.
+//! Indexes find the owner, the group and the position in the list. A search for a part of a name reads the rows that
+//! these leave.
 
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
@@ -10,8 +10,8 @@ use crate::gateway::store::sqlite::paging::{fetch_count, like_pattern, split_pag
 use crate::gateway::store::{KeyFilter, KeyRow, KeyState, ListPage, Timestamp};
 
 pub(super) async fn page(pool: &SqlitePool, filter: &KeyFilter, now: Timestamp) -> sqlx::Result<ListPage<KeyRow>> {
-    let found = rows_query(filter, now).build().fetch_all(pool).await?;
-    let (items, has_more) = split_page(found, filter.limit, key_from_row)?;
+    let fetched = rows_query(filter, now).build().fetch_all(pool).await?;
+    let (items, has_more) = split_page(fetched, filter.limit, key_from_row)?;
     Ok(ListPage { items, total: fetch_count(count_query(filter, now), pool).await?, has_more })
 }
 
@@ -26,7 +26,7 @@ fn rows_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
 }
 
 fn count_query(filter: &KeyFilter, now: Timestamp) -> QueryBuilder<Sqlite> {
-    // The users are needed only if the filter refers to them.
+    // The table of users is joined only if the filter refers to it.
     let mut count = QueryBuilder::new(if filter.search.is_some() || filter.state.is_some() {
         "SELECT count(*) FROM keys JOIN users ON users.id = keys.user_id WHERE keys.deleted_at IS NULL"
     } else {

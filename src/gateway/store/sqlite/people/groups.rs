@@ -13,11 +13,11 @@ use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRo
 const KIND: &str = "group";
 
 macro_rules! select_groups {
-    ($rest:literal) => {
+    ($clauses:literal) => {
         concat!(
             "SELECT groups.*, (SELECT count(*) FROM keys WHERE keys.group_id = groups.id AND keys.deleted_at IS NULL) ",
             "AS key_count FROM groups WHERE groups.deleted_at IS NULL ",
-            $rest
+            $clauses
         )
     };
 }
@@ -34,7 +34,7 @@ pub(super) async fn ensure(
     }
     match create(store, audit, new_id, name, None).await? {
         Some(group) => Ok(group),
-        // Another process has made it at the same moment.
+        // Another process has created the group at the same time.
         None => find_by_name(&mut *store.readers.acquire().await?, name).await?.ok_or(sqlx::Error::RowNotFound),
     }
 }
@@ -74,9 +74,9 @@ pub(super) async fn change(
         let group = group_from_row(&row)?;
         let update = sqlx::query("UPDATE groups SET policy = $2 WHERE id = $1").bind(group.id.as_str()).bind(policy);
         update.execute(&mut *transaction).await?;
-        let change = audit_event("group.change", &group)
+        let event = audit_event("group.change", &group)
             .with_change(policy_as_json(group.policy.as_deref()), policy_as_json(Some(policy)));
-        audit_trail::write(&mut transaction, audit, change).await?;
+        audit_trail::write(&mut transaction, audit, event).await?;
         Some(GroupRow { policy: Some(policy.to_owned()), ..group })
     })
 }
@@ -110,6 +110,7 @@ pub(super) async fn delete(
         if group.key_count > 0 {
             return Ok(GroupDeletionOutcome::InUse(group));
         }
+        // The second statement tests `$2` only because both statements are bound to two values.
         for statement in [
             "UPDATE groups SET deleted_at = $2, policy = NULL WHERE id = $1",
             "DELETE FROM user_groups WHERE group_id = $1 AND $2 IS NOT NULL",

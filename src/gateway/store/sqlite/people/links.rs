@@ -1,4 +1,4 @@
-//! The statements for one-time links. A link is used by the transaction that deletes its row, and by no other.
+//! The statements for one-time links. The transaction that uses a link deletes its row, so a link is used only once.
 
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -14,7 +14,7 @@ use crate::gateway::store::{
     UserRole, UserRow,
 };
 
-/// The milestone after which no link can make a first admin.
+/// The milestone that ends the setup: after it, no link can create a first admin.
 const SETUP_MILESTONE: &str = "set_up";
 
 pub(super) async fn is_set_up(pool: &SqlitePool) -> sqlx::Result<bool> {
@@ -29,7 +29,8 @@ async fn is_setup_open(connection: &mut SqliteConnection) -> sqlx::Result<bool> 
     query.bind(SETUP_MILESTONE).fetch_one(connection).await
 }
 
-/// Notes that there is an admin who can sign in. The first one receives the keys without an owner.
+/// Ends the setup, because there is an admin who can sign in. The first such admin receives the keys that belong to no
+/// person.
 pub(super) async fn complete_setup(
     connection: &mut SqliteConnection,
     audit: &AuditContext,
@@ -115,7 +116,7 @@ pub(super) async fn find(
         Some(id) => Some(users::get_existing(connection, &UserId::from(id)).await?),
         None => None,
     };
-    // A disabled user has no links; this check also covers one that was left by mistake.
+    // A disabled user has no links; this check also covers a link that was left by mistake.
     let is_valid = user.as_ref().is_none_or(|user| user.disabled_at.is_none());
     Ok(is_valid.then_some(LinkRow { purpose: parsed(&row, "purpose")?, user }))
 }
@@ -134,7 +135,7 @@ pub(super) async fn redeem(
                 (user, action)
             }
             (None, Some(name)) if is_setup_open(&mut transaction).await? => {
-                (make_first_admin(&mut transaction, audit, new_id, name).await?, "setup.done")
+                (create_first_admin(&mut transaction, audit, new_id, name).await?, "setup.done")
             }
             _ => return Ok(None),
         };
@@ -146,30 +147,30 @@ pub(super) async fn redeem(
         for statement in ["DELETE FROM links WHERE user_id = $1", "DELETE FROM sessions WHERE user_id = $1"] {
             sqlx::query(statement).bind(user.id.as_str()).execute(&mut *transaction).await?;
         }
-        let act = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..audit.clone() };
+        let context = AuditContext { user: Some(user.id.clone()), name: user.name.clone(), ..audit.clone() };
         let event = AuditEvent::for_user(action, &user).with_details(json!({"by": link.purpose.as_str()}));
-        audit_trail::write(&mut transaction, &act, event).await?;
+        audit_trail::write(&mut transaction, &context, event).await?;
         if user.role == UserRole::Admin {
-            complete_setup(&mut transaction, &act, &user).await?;
+            complete_setup(&mut transaction, &context, &user).await?;
         }
-        sessions::open(&mut transaction, &act, &user, &redemption.session).await?;
+        sessions::open(&mut transaction, &context, &user, &redemption.session).await?;
         Some(users::get_existing(&mut transaction, &user.id).await?)
     })
 }
 
-/// Makes the first admin. The holder of the link that `serve` has printed controls the machine, so an existing user of
-/// that name, made by a command for its keys, becomes the admin.
-async fn make_first_admin(
+/// Creates the first admin. The holder of the link that `serve` has printed controls the machine, so an existing user
+/// of that name, whom a command has created as the owner of keys, becomes the admin.
+async fn create_first_admin(
     connection: &mut SqliteConnection,
     audit: &AuditContext,
     new_id: &UserId,
     name: &str,
 ) -> sqlx::Result<UserRow> {
     let Some(user) = users::find_by_name(connection, name).await? else {
-        let new =
+        let new_user =
             NewUser { name: name.to_owned(), role: UserRole::Admin, groups: vec![users::DEFAULT_GROUP.to_owned()] };
-        users::insert(connection, audit, new_id, &new).await?;
-        users::set_groups(connection, new_id, &new.groups).await?;
+        users::insert(connection, audit, new_id, &new_user).await?;
+        users::set_groups(connection, new_id, &new_user.groups).await?;
         return users::get_existing(connection, new_id).await;
     };
     sqlx::query("UPDATE users SET role = 'admin', disabled_at = NULL WHERE id = $1")

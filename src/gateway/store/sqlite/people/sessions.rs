@@ -16,12 +16,12 @@ use crate::gateway::store::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The most refused sign-ins of one day that leave rows (our choice), because they can be caused without a key or a password.
-/// Unknown names share one bound, so that they cannot hide attempts on a user.
+/// The most refused sign-ins of one day that leave rows in the audit trail (our choice), because anybody can cause them
+/// without a key or a password. Unknown names share one limit, so that they cannot hide attempts on a user.
 pub(in super::super) const UNKNOWN_USER_REFUSALS_PER_DAY: i64 = 500;
 pub(in super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
 
-/// True if the bound is reached for the last day.
+/// The query whether the limit `$2` plus one is reached for the user `$1` since the time `$3`.
 pub(in super::super) const REFUSAL_LIMIT_REACHED: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
     WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 
@@ -39,7 +39,7 @@ pub(super) async fn sign_in(
         let query = sqlx::query_scalar(
             "SELECT EXISTS (SELECT 1 FROM users WHERE id = $1 AND password = $2 AND disabled_at IS NULL)",
         );
-        // Checking a password takes some time, in which it may have been changed.
+        // The password may have been changed while it was checked, which takes some time.
         let is_unchanged: bool = query.bind(user.as_str()).bind(&password.0).fetch_one(&mut *transaction).await?;
         if !is_unchanged {
             return Ok(false);
@@ -80,8 +80,8 @@ pub(super) async fn open(
         .execute(&mut *connection)
         .await?;
     remember_address(connection, &user.id, &session.address, &at).await?;
-    let entry = AuditEvent::for_user("session.open", user).with_details(json!({"session": session.id}));
-    audit_trail::write(connection, audit, entry).await
+    let event = AuditEvent::for_user("session.open", user).with_details(json!({"session": session.id}));
+    audit_trail::write(connection, audit, event).await
 }
 
 async fn remember_address(
@@ -161,8 +161,8 @@ pub(super) async fn end(pool: &SqlitePool, audit: &AuditContext, id: &SessionId)
         let user: Option<String> = query.fetch_optional(&mut *transaction).await?;
         let Some(user) = user else { return Ok(()) };
         let user = users::get_existing(&mut transaction, &UserId::from(user)).await?;
-        let entry = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
-        audit_trail::write(&mut transaction, audit, entry).await?;
+        let event = AuditEvent::for_user("session.close", &user).with_details(json!({"session": id}));
+        audit_trail::write(&mut transaction, audit, event).await?;
     })
 }
 
@@ -171,8 +171,8 @@ pub(super) async fn end_all(pool: &SqlitePool, audit: &AuditContext, user: &User
         let query = sqlx::query("DELETE FROM sessions WHERE user_id = $1").bind(user.as_str());
         let ended = query.execute(&mut *transaction).await?.rows_affected();
         let user = users::get_existing(&mut transaction, user).await?;
-        let entry = AuditEvent::for_user("session.close_all", &user).with_details(json!({"sessions": ended}));
-        audit_trail::write(&mut transaction, audit, entry).await?;
+        let event = AuditEvent::for_user("session.close_all", &user).with_details(json!({"sessions": ended}));
+        audit_trail::write(&mut transaction, audit, event).await?;
         ended
     })
 }

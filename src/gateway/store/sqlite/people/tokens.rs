@@ -13,11 +13,11 @@ use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, SecretHash, T
 const KIND: &str = "token";
 
 macro_rules! select_tokens {
-    ($rest:literal) => {
+    ($clauses:literal) => {
         concat!(
             "SELECT admin_tokens.*, users.name AS user_name FROM admin_tokens ",
             "JOIN users ON users.id = admin_tokens.user_id ",
-            $rest
+            $clauses
         )
     };
 }
@@ -41,7 +41,7 @@ pub(super) async fn insert(
         .bind(token.user.as_str())
         .bind(hash.0.as_slice())
         .bind(token.created_at.to_string())
-        .bind(token.expires_at.map(|moment| moment.to_string()))
+        .bind(token.expires_at.map(|time| time.to_string()))
         .execute(&mut *transaction)
         .await?;
         audit_trail::write(&mut transaction, audit, event).await?;

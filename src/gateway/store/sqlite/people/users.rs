@@ -16,18 +16,18 @@ use crate::gateway::store::{
     UserChangeOutcome, UserFilter, UserId, UserRole, UserRow,
 };
 
-/// The group of users for whom no group was given.
+/// The group of a new user if no group is given.
 pub(super) const DEFAULT_GROUP: &str = "default";
 
 macro_rules! select_users {
-    ($rest:literal) => {
+    ($clauses:literal) => {
         concat!(
             "SELECT users.id, users.name, users.role, users.created_at, users.disabled_at, users.last_sign_in_at, ",
             "users.password IS NOT NULL AS has_password, (SELECT json_group_array(name) FROM (SELECT groups.name ",
             "FROM user_groups JOIN groups ON groups.id = user_groups.group_id ",
             "WHERE user_groups.user_id = users.id AND groups.deleted_at IS NULL ORDER BY groups.name)) AS group_names ",
             "FROM users WHERE users.id <> 'usr_nobody' ",
-            $rest
+            $clauses
         )
     };
 }
@@ -74,8 +74,8 @@ pub(super) async fn get_existing(connection: &mut SqliteConnection, id: &UserId)
 
 pub(super) async fn password_hash(pool: &SqlitePool, id: &UserId) -> sqlx::Result<Option<PasswordHash>> {
     let query = sqlx::query_scalar("SELECT password FROM users WHERE id = $1").bind(id.as_str());
-    let found: Option<Option<String>> = query.fetch_optional(pool).await?;
-    Ok(found.flatten().map(PasswordHash))
+    let hash: Option<Option<String>> = query.fetch_optional(pool).await?;
+    Ok(hash.flatten().map(PasswordHash))
 }
 
 pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result<ListPage<UserRow>> {
@@ -87,8 +87,8 @@ pub(super) async fn page(pool: &SqlitePool, filter: &UserFilter) -> sqlx::Result
         rows.push(" AND users.rowid < (SELECT rowid FROM users WHERE id = ").push_bind(before.to_string()).push(")");
     }
     rows.push(" ORDER BY users.rowid DESC LIMIT ").push_bind(i64::from(filter.limit) + 1);
-    let found = rows.build().fetch_all(pool).await?;
-    let (items, has_more) = split_page(found, filter.limit, user_from_row)?;
+    let fetched = rows.build().fetch_all(pool).await?;
+    let (items, has_more) = split_page(fetched, filter.limit, user_from_row)?;
     Ok(ListPage { items, total: fetch_count(count, pool).await?, has_more })
 }
 
@@ -105,12 +105,12 @@ pub(super) async fn invite(
     pool: &SqlitePool,
     audit: &AuditContext,
     new_id: &UserId,
-    new: &NewUser,
+    new_user: &NewUser,
     link: &NewLink,
 ) -> sqlx::Result<UserChangeOutcome> {
     transact!(pool, |transaction| {
-        insert(&mut transaction, audit, new_id, new).await?;
-        if let Some(missing) = set_groups(&mut transaction, new_id, &new.groups).await? {
+        insert(&mut transaction, audit, new_id, new_user).await?;
+        if let Some(missing) = set_groups(&mut transaction, new_id, &new_user.groups).await? {
             return Ok(UserChangeOutcome::NoGroup(missing));
         }
         links::insert(&mut transaction, audit, OneTimeLinkPurpose::Invitation, Some(new_id), link).await?;
@@ -126,12 +126,12 @@ pub(super) async fn insert(
     connection: &mut SqliteConnection,
     audit: &AuditContext,
     id: &UserId,
-    new: &NewUser,
+    new_user: &NewUser,
 ) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO users (id, name, role, created_at) VALUES ($1, $2, $3, $4)")
         .bind(id.as_str())
-        .bind(&new.name)
-        .bind(new.role.as_str())
+        .bind(&new_user.name)
+        .bind(new_user.role.as_str())
         .bind(audit.at.to_string())
         .execute(connection)
         .await?;
@@ -176,7 +176,7 @@ pub(super) async fn change(
     })
 }
 
-/// Makes one change. Returns the reason if it is refused.
+/// Makes one change. Returns the reason if the change is refused.
 async fn change_one(
     connection: &mut SqliteConnection,
     audit: &AuditContext,
@@ -187,8 +187,8 @@ async fn change_one(
     if removes_admin && is_last_admin(connection, user).await? {
         return Ok(Some(UserChangeOutcome::LastAdmin));
     }
-    let entry = |action| AuditEvent::for_user(action, user);
-    let entry = match change {
+    let event = |action| AuditEvent::for_user(action, user);
+    let event = match change {
         // A change without effect is skipped.
         UserChange::Role(role) if *role == user.role => return Ok(None),
         UserChange::Groups(names) if is_same_set(names, &user.groups) => return Ok(None),
@@ -200,34 +200,35 @@ async fn change_one(
             if *role == UserRole::Admin && user.has_password {
                 links::complete_setup(connection, audit, user).await?;
             }
-            entry("user.role").with_change(user.role.as_str(), role.as_str())
+            event("user.role").with_change(user.role.as_str(), role.as_str())
         }
         UserChange::Groups(names) => {
             if let Some(missing) = set_groups(connection, &user.id, names).await? {
                 return Ok(Some(UserChangeOutcome::NoGroup(missing)));
             }
-            entry("user.groups").with_change(user.groups.clone(), names.clone())
+            event("user.groups").with_change(user.groups.clone(), names.clone())
         }
         UserChange::Disable => {
             let at = audit.at.to_string();
             run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, Some(&at)).await?;
             run_statement(connection, "DELETE FROM sessions WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
             run_statement(connection, "DELETE FROM links WHERE user_id = $1 AND $2 IS NULL", &user.id, None).await?;
-            entry("user.disable")
+            event("user.disable")
         }
         UserChange::Enable => {
             run_statement(connection, "UPDATE users SET disabled_at = $2 WHERE id = $1", &user.id, None).await?;
-            entry("user.enable")
+            event("user.enable")
         }
     };
-    audit_trail::write(connection, audit, entry).await?;
+    audit_trail::write(connection, audit, event).await?;
     Ok(None)
 }
 
-fn is_same_set(some: &[String], others: &[String]) -> bool {
-    some.len() == others.len() && some.iter().all(|name| others.contains(name))
+fn is_same_set(first: &[String], second: &[String]) -> bool {
+    first.len() == second.len() && first.iter().all(|name| second.contains(name))
 }
 
+/// Runs a statement with two parameters. A statement that needs only the user tests `$2` for NULL.
 async fn run_statement(
     connection: &mut SqliteConnection,
     statement: &'static str,

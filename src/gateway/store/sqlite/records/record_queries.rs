@@ -1,7 +1,7 @@
 //! Reads records: one of them, or the newest that pass a filter.
 //!
-//! A page of records must not read a million others. Each list query names the index that it uses, so a missing index
-//! is an error and not a slow page.
+//! A page of records must not read all other records. Each list query names the index that it uses, so a missing index
+//! causes an error rather than a slow page.
 
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
@@ -9,7 +9,7 @@ use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 use crate::gateway::store::sqlite::decode::{list as json_list, optional_count, optional_hash, parsed, text};
 use crate::gateway::store::{JobState, Record, RecordFilter, RequestId, TokenDetails, TokenUsage, UserId};
 
-/// A negative limit means all rows. SQLite needs a number even if there is no limit.
+/// The limit that means all rows: SQLite takes a negative limit as none.
 pub(in super::super) const NO_LIMIT: i64 = -1;
 
 /// The position of a record in every list: its creation time and its sequence number.
@@ -34,7 +34,7 @@ pub(in super::super) async fn list(pool: &SqlitePool, filter: &RecordFilter) -> 
         Some(request_id) => {
             let query = sqlx::query_as("SELECT created_at, seq FROM records WHERE request_id = $1");
             let position: Option<RecordCursor> = query.bind(request_id.as_str()).fetch_optional(pool).await?;
-            // No record comes before one that does not exist.
+            // No record comes before a record that does not exist.
             let Some(position) = position else { return Ok(Vec::new()) };
             Some(position)
         }
@@ -68,21 +68,21 @@ pub(in super::super) fn select_query(filter: &RecordFilter, before: Option<Recor
     if let Some(until) = filter.until {
         query.push(" AND created_at < ").push_bind(until.to_string());
     }
-    if let Some((moment, seq)) = before {
-        query.push(" AND (created_at, seq) < (").push_bind(moment).push(", ").push_bind(seq).push(")");
+    if let Some((created_at, seq)) = before {
+        query.push(" AND (created_at, seq) < (").push_bind(created_at).push(", ").push_bind(seq).push(")");
     }
     query.push(" ORDER BY created_at DESC, seq DESC LIMIT ").push_bind(filter.limit.map_or(NO_LIMIT, i64::from));
     query
 }
 
-/// Adds the id of a key that is given by its id or its public id.
+/// Adds an SQL expression for the id of a key that is given by its id or its public id.
 pub(in super::super) fn push_key_id(query: &mut QueryBuilder<Sqlite>, key: &str) {
     query.push("coalesce((SELECT id FROM keys WHERE public_id = ").push_bind(key.to_owned());
     query.push("), ").push_bind(key.to_owned()).push(")");
 }
 
-/// Adds the id of a user who is given by id or name. An id has priority, so that a name cannot make one user pass as
-/// another.
+/// Adds an SQL expression for the id of a user who is given by id or name. An id has priority, so that a user cannot pass
+/// as another by taking its id as a name.
 pub(in super::super) fn push_user_id(query: &mut QueryBuilder<Sqlite>, user: &str) {
     query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
     query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());
@@ -113,7 +113,7 @@ fn push_state(query: &mut QueryBuilder<Sqlite>, state: Option<JobState>) {
         None => query.push("state <> 'running'"),
         Some(JobState::Running) => query.push("state = 'running'"),
         Some(JobState::Succeeded) => query.push("state = 'succeeded'"),
-        Some(other) => query.push("state <> 'running' AND state <> 'succeeded' AND state = ").push_bind(other.as_str()),
+        Some(state) => query.push("state <> 'running' AND state <> 'succeeded' AND state = ").push_bind(state.as_str()),
     };
 }
 
