@@ -1,6 +1,6 @@
 //! Logs and metrics.
 //!
-//! The log has one line for each request and for each failure, and goes to standard error. No code here may know
+//! The log has one line for each request and for each failure, and goes to standard error. This module must not know
 //! prompts, keys or credentials: the module that logs chooses the content of a line, and the metrics are taken from
 //! answers and records.
 
@@ -44,7 +44,7 @@ pub(crate) fn init(filter: Option<&str>, format: LogFormat) -> io::Result<LogGua
         .with_ansi(io::stderr().is_terminal())
         // The subscriber would print internal errors to standard error, which may block.
         .log_internal_errors(false);
-    // A second call happens only in a test; the log of the first call serves it too.
+    // Only tests call this twice. The second call keeps the log of the first one.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().try_init(),

@@ -1,8 +1,8 @@
 //! Makes one call of a job to the account of a [`Lease`], and classifies its failure.
 //!
-//! There is one file for each protocol. The module never tries twice and never follows a redirect, and callers see
-//! nothing that it reports about an account: addresses and reasons go to the log, a class and a cause go to the request
-//! flow. It carries the attempt classes of the money rules.
+//! There is one file for each protocol. The module never repeats a call and never follows a redirect. It returns an
+//! attempt class of the money rules and a cause to the request flow; addresses and reasons go only to the log, so
+//! callers see nothing about an account.
 
 mod failure_classification;
 mod generation_call;
@@ -31,7 +31,7 @@ use crate::tables::UPSTREAM_TLS_SECONDS;
 use simulated_upstream::SimulatedUpstream;
 use transport::{Transport, TransportSettings};
 
-/// Makes the calls. The process has one client, because connections and budgets are shared.
+/// Makes the calls to upstreams. The process has one client, because connections and budgets are shared.
 #[derive(Debug)]
 pub(crate) struct UpstreamClient {
     transport: Transport,
@@ -41,20 +41,21 @@ pub(crate) struct UpstreamClient {
 // === impl UpstreamClient ===
 
 impl UpstreamClient {
-    /// Prepares the client; opens no connection. `connect` bounds the name resolution and the connection together. With
-    /// `tls` the machine's certificates are read now, so that the start fails instead of every call.
+    /// Prepares the client; opens no connection. `connect_timeout` limits the name resolution and the connection
+    /// together. If `uses_tls` is true, the machine's certificates are read now, so that a missing certificate store
+    /// makes the start fail rather than every call.
     ///
     /// # Errors
     ///
     /// Returns an error if the machine's certificates cannot be read.
-    pub(crate) fn new(connect: Duration, tls: bool) -> Result<Self, TransportError> {
+    pub(crate) fn new(connect_timeout: Duration, uses_tls: bool) -> Result<Self, TransportError> {
         let settings = TransportSettings {
-            connect_timeout: connect,
+            connect_timeout,
             tls_timeout: Duration::from_secs(UPSTREAM_TLS_SECONDS),
             ..TransportSettings::default()
         };
         let transport = Transport::new(settings)?;
-        if tls {
+        if uses_tls {
             transport.prepare_tls()?;
         }
         Ok(Self { transport, simulator: SimulatedUpstream::new() })
@@ -64,12 +65,12 @@ impl UpstreamClient {
     ///
     /// # Errors
     ///
-    /// Returns an error if they cannot be read.
+    /// Returns an error if the certificates cannot be read.
     pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
         self.transport.prepare_tls()
     }
 
-    /// Makes one attempt. Returns when the upstream has answered with a head, or has failed.
+    /// Makes one attempt. Returns when the headers of the upstream's answer have arrived, or the attempt has failed.
     pub(crate) async fn send<'a>(
         &self,
         lease: &Lease,
@@ -88,7 +89,7 @@ impl UpstreamClient {
             (AccountEndpoint::Responses(host), TaskRef::Images(job)) => {
                 image_tool::send(&self.transport, lease, host, job, until).await
             }
-            // No lease is granted for this: an account that only draws cannot answer a response request.
+            // The selection grants no such lease: an account that only makes images cannot answer a response request.
             (AccountEndpoint::Images(_), TaskRef::Response(_)) => {
                 Err(AttemptFailure::new(FailureClass::N, FailureCause::Unreachable))
             }

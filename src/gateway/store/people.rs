@@ -203,7 +203,7 @@ pub(crate) struct GroupRow {
     pub(crate) id: GroupId,
     /// The unique name of the group.
     pub(crate) name: String,
-    /// The settings of the group, as a JSON object with the names of `[[groups]]`; `None` if none were set in the store.
+    /// The settings of the group, as a JSON object with the names of `[[groups]]`; `None` if the store has none.
     pub(crate) policy: Option<String>,
     /// The time at which the group was made.
     pub(crate) created_at: Timestamp,
@@ -325,9 +325,9 @@ pub(crate) struct NewSession {
     pub(crate) address: String,
     /// The user agent of the browser.
     pub(crate) agent: String,
-    /// Sessions that were last used before this time have expired. They are deleted when this session is opened.
+    /// Sessions that were last used before this time have expired. Opening this session deletes them.
     pub(crate) idle_since: Timestamp,
-    /// Sessions that were opened before this time have expired. They are deleted when this session is opened.
+    /// Sessions that were opened before this time have expired. Opening this session deletes them.
     pub(crate) opened_since: Timestamp,
 }
 

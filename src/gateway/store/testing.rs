@@ -1,4 +1,4 @@
-//! Helpers for the tests of several modules: an empty store, a record, and a store that counts and fails.
+//! Helpers for the tests of several modules: an empty store, records, and a test double that counts calls and fails.
 
 mod double;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 pub(crate) use double::{POISON, StoreDouble};
 
-/// Makes an empty store in a directory of its own.
+/// Makes an empty store in a new directory.
 pub(crate) async fn new_store() -> (TempDir, Arc<SqliteStore>) {
     let dir = TempDir::new().unwrap();
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
@@ -62,7 +62,7 @@ pub(crate) async fn expired_replays(dir: &TempDir, count: u32) {
     pool.close().await;
 }
 
-/// Makes an intent.
+/// Makes an intent, as it is written before the first attempt.
 pub(crate) fn running_record(request_id: &str) -> Record {
     Record {
         request_id: request_id.into(),
@@ -142,16 +142,16 @@ pub(crate) fn finished_record(request_id: &str) -> Record {
     }
 }
 
-/// The context of a command on the machine itself, at that time.
+/// Returns the context of a command on the machine itself, at that time.
 pub(crate) fn audit_context_at(at: Timestamp) -> AuditContext {
     AuditContext { at, ..AuditContext::command() }
 }
 
 /// Makes a key with its user and group, and stores it.
 pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
-    let act = AuditContext::command();
-    let user = store.ensure_user(&act, "ada").await.unwrap();
-    let group = store.ensure_group(&act, "default").await.unwrap();
+    let context = AuditContext::command();
+    let user = store.ensure_user(&context, "ada").await.unwrap();
+    let group = store.ensure_group(&context, "default").await.unwrap();
     let row = KeyRow {
         id: KeyId::random().unwrap(),
         public_id: PublicId::from(format!("public-{name}")),
@@ -171,7 +171,7 @@ pub(crate) async fn add_key(store: &dyn Store, name: &str) -> KeyRow {
         latest_end: Some("2027-01-01T00:00:00.250Z".parse().unwrap()),
         deleted_at: None,
     };
-    assert!(store.insert_key(&act, &row, None).await.unwrap());
+    assert!(store.insert_key(&context, &row, None).await.unwrap());
     row
 }
 
@@ -189,8 +189,9 @@ pub(crate) fn spawn_child(module: &str, test: &str, dir: &TempDir) -> Child {
         .unwrap()
 }
 
-/// The directory of a process made by [`spawn_child`]; `None` in an ordinary run, in which its test does nothing.
-#[expect(clippy::disallowed_methods, reason = "how the parent of a test process hands it its directory")]
+/// Returns the directory of a process that [`spawn_child`] has started; `None` in an ordinary test run, in which the
+/// child test does nothing.
+#[expect(clippy::disallowed_methods, reason = "the parent of a test process passes the directory in a variable")]
 pub(crate) fn child_dir() -> Option<std::path::PathBuf> {
     std::env::var_os(CHILD_DIR).map(Into::into)
 }

@@ -1,4 +1,4 @@
-//! The behaviour that every database must have. Other databases are added in [`stores`].
+//! Tests that every implementation of [`Store`] must pass. A new implementation is added in [`stores`].
 
 mod accounts;
 mod keys;
@@ -17,7 +17,7 @@ use super::*;
 
 struct Fixture {
     store: Arc<dyn Store>,
-    /// The same database, as another process has it open.
+    /// The same database, opened a second time as by another process.
     other: Arc<dyn Store>,
     _dir: TempDir,
 }
@@ -60,7 +60,7 @@ async fn ensuring_twice_gives_the_same_row() {
 }
 
 #[tokio::test]
-async fn many_who_ensure_the_same_name_at_once_get_one_row() {
+async fn concurrent_calls_for_one_name_return_one_row() {
     for Fixture { store, .. } in stores().await {
         let mut tasks = JoinSet::new();
         for _ in 0..16 {
@@ -73,31 +73,31 @@ async fn many_who_ensure_the_same_name_at_once_get_one_row() {
 }
 
 #[tokio::test]
-async fn the_settings_of_a_group_are_kept_while_it_lives() {
+async fn group_settings_are_kept_until_the_group_is_deleted() {
     for Fixture { store, .. } in stores().await {
-        let act = &AuditContext::command();
-        let made = store.create_group(act, "studio", Some("{\"delivery\":\"fail\"}")).await.unwrap().unwrap();
-        assert_eq!(made.policy.as_deref(), Some("{\"delivery\":\"fail\"}"));
-        assert_eq!(store.create_group(act, "studio", None).await.unwrap(), None, "the name is taken");
-        store.ensure_group(act, "plain").await.unwrap();
+        let context = &AuditContext::command();
+        let created = store.create_group(context, "studio", Some("{\"delivery\":\"fail\"}")).await.unwrap().unwrap();
+        assert_eq!(created.policy.as_deref(), Some("{\"delivery\":\"fail\"}"));
+        assert_eq!(store.create_group(context, "studio", None).await.unwrap(), None, "the name is taken");
+        store.ensure_group(context, "plain").await.unwrap();
         let policies = async || store.group_policies().await.unwrap();
         let pair = |name: &str, policy: &str| (name.to_owned(), policy.to_owned());
         assert_eq!(
             policies().await,
             [pair("default", "{}"), pair("plain", "{}"), pair("studio", "{\"delivery\":\"fail\"}")]
         );
-        for handle in [made.id.as_str(), "studio"] {
-            let changed = store.change_group(act, handle, "{}").await.unwrap().unwrap();
-            assert_eq!((changed.id.as_str(), changed.policy.as_deref()), (made.id.as_str(), Some("{}")));
+        for handle in [created.id.as_str(), "studio"] {
+            let changed = store.change_group(context, handle, "{}").await.unwrap().unwrap();
+            assert_eq!((changed.id.as_str(), changed.policy.as_deref()), (created.id.as_str(), Some("{}")));
         }
-        assert_eq!(store.change_group(act, "nobody", "{}").await.unwrap(), None);
+        assert_eq!(store.change_group(context, "nobody", "{}").await.unwrap(), None);
         let listed = store.list_groups().await.unwrap();
         let policies_of: Vec<_> = listed.iter().map(|group| (group.name.as_str(), group.policy.as_deref())).collect();
         assert!(policies_of.contains(&("studio", Some("{}"))) && policies_of.contains(&("plain", None)), "{listed:?}");
-        store.delete_group(act, "studio").await.unwrap();
+        store.delete_group(context, "studio").await.unwrap();
         assert_eq!(policies().await, [pair("default", "{}"), pair("plain", "{}")]);
-        assert_eq!(store.change_group(act, "studio", "{}").await.unwrap(), None, "it is deleted");
-        assert_eq!(store.ensure_group(act, "studio").await.unwrap().policy, None, "it begins with nothing");
+        assert_eq!(store.change_group(context, "studio", "{}").await.unwrap(), None, "the group is deleted");
+        assert_eq!(store.ensure_group(context, "studio").await.unwrap().policy, None, "a new group has no settings");
     }
 }
 
@@ -106,7 +106,7 @@ async fn group_id(store: Arc<dyn Store>) -> GroupId {
 }
 
 #[tokio::test]
-async fn a_record_comes_back_with_every_field() {
+async fn a_record_is_read_with_every_field() {
     for Fixture { store, .. } in stores().await {
         let fallback = Some("1536x1024 medium".to_owned());
         let (cost_usd, error_code) = (Some(0.0125), Some("x".to_owned()));
@@ -118,15 +118,15 @@ async fn a_record_comes_back_with_every_field() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_stays_unknown() {
+async fn unknown_values_stay_unknown() {
     for Fixture { store, .. } in stores().await {
         let known = running_record("r1");
         let open =
             Record { model: None, size: None, quality: None, output_format: None, n: None, end_user: None, ..known };
-        let some = TokenUsage { total_tokens: Some(u64::MAX), ..TokenUsage::default() };
-        let closed = Record { state: JobState::Refused, usage: Some(some), ..open.clone() };
+        let usage = TokenUsage { total_tokens: Some(u64::MAX), ..TokenUsage::default() };
+        let closed = Record { state: JobState::Refused, usage: Some(usage), ..open.clone() };
         write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
-        // The only number that changes: the database ends at 2^63.
+        // Only this number changes: the largest integer of the database is 2^63 - 1.
         let stored = TokenUsage { total_tokens: Some(i64::MAX.unsigned_abs()), ..TokenUsage::default() };
         assert_eq!(all(&*store).await, [Record { usage: Some(stored), ..closed }]);
     }
@@ -174,7 +174,7 @@ async fn only_the_running_records_of_the_node_are_interrupted() {
 }
 
 #[tokio::test]
-async fn what_is_interrupted_tells_whom_it_may_have_asked() {
+async fn an_interrupted_record_names_the_accounts_that_may_have_been_called() {
     for Fixture { store, .. } in stores().await {
         let attempt = |account: &str, class| AttemptEntry {
             account: account.to_owned(),
@@ -183,18 +183,18 @@ async fn what_is_interrupted_tells_whom_it_may_have_asked() {
             latency_ms: None,
             upstream_request_id: None,
         };
-        let named = Record { account: Some("primary".to_owned()), ..running_record("r1") };
-        let nobody = Record { account: None, ..running_record("r2") };
+        let with_account = Record { account: Some("primary".to_owned()), ..running_record("r1") };
+        let without_account = Record { account: None, ..running_record("r2") };
         let attempts = vec![attempt("primary", AttemptClass::N), attempt("second", AttemptClass::X)];
-        let noted = Record { attempts, maybe_paid_twice: true, ..running_record("r3") };
-        let opens = [&named, &nobody, &noted].map(RowWrite::Open);
+        let with_attempts = Record { attempts, maybe_paid_twice: true, ..running_record("r3") };
+        let opens = [&with_account, &without_account, &with_attempts].map(RowWrite::Open);
         write(&*store, &opens).await;
-        write(&*store, &[RowWrite::RecordAttempts(&noted)]).await;
+        write(&*store, &[RowWrite::RecordAttempts(&with_attempts)]).await;
         store.interrupt_running(&NodeId::only()).await.unwrap();
-        let found = all(&*store).await;
-        assert_eq!(found.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
-        let attempts: Vec<_> = found.into_iter().map(|record| record.attempts).collect();
-        assert_eq!(attempts, [vec![attempt("primary", AttemptClass::X)], vec![], noted.attempts.clone()]);
+        let records = all(&*store).await;
+        assert_eq!(records.iter().map(|record| record.maybe_paid_twice).collect::<Vec<_>>(), [false, false, true]);
+        let attempts: Vec<_> = records.into_iter().map(|record| record.attempts).collect();
+        assert_eq!(attempts, [vec![attempt("primary", AttemptClass::X)], vec![], with_attempts.attempts.clone()]);
     }
 }
 
@@ -237,7 +237,7 @@ async fn the_records_of_a_key_are_found_by_either_id() {
     }
 }
 
-/// The line of the design document, letter for letter.
+/// The line that `imagate usage --json` prints. Its fields, their names and their order must not change.
 #[test]
 fn a_record_prints_as_the_documented_line() {
     let record = Record { user: "usr_…".into(), key: "key_…".into(), ..finished_record("…") };

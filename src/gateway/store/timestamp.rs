@@ -8,14 +8,14 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 
-/// A time on the wall clock. Durations are never computed from it, because the clock can jump.
+/// A time of the system clock. Durations are never computed from two such times, because the clock can jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Timestamp(DateTime<Utc>);
 
 impl Timestamp {
-    /// The last time whose text sorts correctly: years have four digits.
+    /// The last time whose text sorts correctly, because its year has four digits.
     pub(crate) const LAST: Self = Self(match DateTime::from_timestamp_millis(253_402_300_799_999) {
-        Some(moment) => moment,
+        Some(time) => time,
         None => DateTime::<Utc>::MAX_UTC,
     });
 
@@ -46,15 +46,15 @@ impl Sub<Duration> for Timestamp {
 }
 
 impl From<DateTime<Utc>> for Timestamp {
-    /// Cuts off everything below a millisecond, so that a value equals itself after a round trip.
-    fn from(moment: DateTime<Utc>) -> Self {
-        Self(moment.trunc_subsecs(3))
+    /// Truncates to milliseconds, so that a time that is written and read again is unchanged.
+    fn from(time: DateTime<Utc>) -> Self {
+        Self(time.trunc_subsecs(3))
     }
 }
 
 impl From<Timestamp> for DateTime<Utc> {
-    fn from(moment: Timestamp) -> Self {
-        moment.0
+    fn from(time: Timestamp) -> Self {
+        time.0
     }
 }
 
@@ -83,19 +83,19 @@ mod tests {
     use super::Timestamp;
 
     #[track_caller]
-    fn check(text: &str, stored: &str) {
-        assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), stored);
+    fn check(text: &str, expected: &str) {
+        assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), expected);
     }
 
     #[test]
-    fn every_moment_is_written_in_utc_with_three_decimals() {
+    fn times_are_written_in_utc_with_milliseconds() {
         check("2026-11-21T03:00:00Z", "2026-11-21T03:00:00.000Z");
         check("2026-11-21T03:00:00.1239Z", "2026-11-21T03:00:00.123Z");
         check("2026-11-21T05:00:00.5+02:00", "2026-11-21T03:00:00.500Z");
     }
 
     #[test]
-    fn a_moment_equals_itself_after_a_round_trip() {
+    fn a_time_is_unchanged_after_a_round_trip() {
         let now = Timestamp::now();
         assert_eq!(now.to_string().parse::<Timestamp>().unwrap(), now);
     }

@@ -25,7 +25,7 @@ pub(crate) struct UsageCounters {
     pub(crate) input_tokens: u64,
     /// The output tokens.
     pub(crate) output_tokens: u64,
-    /// The sum of both.
+    /// All tokens, input and output.
     pub(crate) total_tokens: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct KeyCounts {
     pub(crate) counts: UsageCounters,
 }
 
-/// Requests with one key that were refused on one day before they became a job.
+/// The number of requests with one key that were refused on one day before they became a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RefusalCount {
     /// The day of the requests.
@@ -62,7 +62,7 @@ pub(crate) struct RefusalCount {
     pub(crate) key: KeyId,
     /// The id of the key's user.
     pub(crate) user: UserId,
-    /// The name of its group.
+    /// The name of the group of the key.
     pub(crate) group: String,
     /// The number of requests.
     pub(crate) count: u32,
@@ -85,7 +85,7 @@ pub(crate) struct KeyDisplayNames {
 /// A filter for counts. Fields that are `None` do not restrict it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UsageFilter {
-    /// Only the usage of this user. For such a reader, the usage of other users does not exist.
+    /// Only the usage of this user, who reads it: the usage of other users is treated as absent.
     pub(crate) owner: Option<UserId>,
     /// Only this key, by its id or its public id.
     pub(crate) key: Option<String>,
@@ -93,12 +93,12 @@ pub(crate) struct UsageFilter {
     pub(crate) user: Option<String>,
     /// Only the group of this name.
     pub(crate) group: Option<String>,
-    /// Only this end user, shortened as in a record. Counted from the records that still exist, so without refused
-    /// requests.
+    /// Only this end user, shortened as in a record. The counts come from the records that still exist,
+    /// so they include no refused requests.
     pub(crate) end_user: Option<String>,
-    /// Only from this day on.
+    /// Only usage from this day on.
     pub(crate) since: Option<UtcDay>,
-    /// Only up to and including this day.
+    /// Only usage up to and including this day.
     pub(crate) until: Option<UtcDay>,
 }
 
@@ -114,12 +114,12 @@ pub(crate) trait UsageStore: Send + Sync {
     /// Returns the sum of all counts.
     async fn total_usage(&self, filter: &UsageFilter) -> Result<UsageCounters, StoreError>;
 
-    /// Returns the total usage of each of these keys. A key that is missing was never used.
+    /// Returns the total usage of each of these keys. A key without an entry was never used.
     async fn total_usage_by_key(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, UsageCounters>, StoreError>;
 
-    /// Adds requests that were refused before they became a job, all of them or none.
+    /// Adds to the counts requests that were refused before they became a job, in one transaction.
     async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError>;
 
-    /// Returns the names of these keys, including deleted ones. A key that is missing never existed.
+    /// Returns the names of these keys, including deleted ones. A key without an entry never existed.
     async fn key_names(&self, keys: &[KeyId]) -> Result<BTreeMap<KeyId, KeyDisplayNames>, StoreError>;
 }

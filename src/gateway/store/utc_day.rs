@@ -20,8 +20,8 @@ impl UtcDay {
 }
 
 impl From<Timestamp> for UtcDay {
-    fn from(moment: Timestamp) -> Self {
-        DateTime::<Utc>::from(moment).date_naive().into()
+    fn from(time: Timestamp) -> Self {
+        DateTime::<Utc>::from(time).date_naive().into()
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_sort_is_the_first_or_the_last_day() {
+    fn days_outside_four_digit_years_are_clamped() {
         assert_eq!("+12345-01-01".parse::<UtcDay>().unwrap().to_string(), "9999-12-31");
         assert_eq!("-0001-12-31".parse::<UtcDay>().unwrap().to_string(), "0000-01-01");
         assert_eq!("0000-01-01".parse::<UtcDay>().unwrap().minus(1).to_string(), "0000-01-01");

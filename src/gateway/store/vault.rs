@@ -14,7 +14,7 @@ use aws_lc_rs::hmac;
 use super::StoreError;
 use super::secret_bytes::SecretBytes;
 
-/// The first byte of a sealed value. Another layout or algorithm gets another number.
+/// The first byte of a sealed value. A new layout or algorithm must use another number.
 const VERSION: u8 = 1;
 
 /// Seals and opens values. Clones share one key.
@@ -29,14 +29,14 @@ struct VaultKeys {
 impl Vault {
     pub(super) fn new(key: &SecretBytes) -> Result<Self, StoreError> {
         let sealing_key = UnboundKey::new(&AES_256_GCM, key.expose()).map(LessSafeKey::new).map_err(cipher_error)?;
-        // Hashes have a key of their own, derived from the data key.
+        // Hashes use a separate key, which is derived from the data key.
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.expose()), b"imagate keyed hash v1");
-        let hash = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
-        Ok(Self(Arc::new(VaultKeys { sealing_key, hashing_key: hash })))
+        let hashing_key = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
+        Ok(Self(Arc::new(VaultKeys { sealing_key, hashing_key })))
     }
 
-    /// Hashes a value that must be found again but not read. Without the key, a guess of the value cannot be compared
-    /// with the hash.
+    /// Hashes a value that must be recognised but not read. Without the data key, nobody can check a guess of the value
+    /// against the hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
         let mut hasher = hmac::Context::with_key(&self.0.hashing_key);
         hasher.update(&(context.len() as u64).to_be_bytes());
@@ -47,8 +47,8 @@ impl Vault {
         hash
     }
 
-    /// Seals a value for one context. Random nonces are safe for some 2^32 values under one key, far more than there
-    /// will be.
+    /// Seals a value for one context. Random nonces are safe for about 2^32 values under one key, far more than an
+    /// installation seals.
     ///
     /// # Errors
     /// Returns [`StoreError::Unavailable`] if the system has no random bytes.
@@ -85,8 +85,8 @@ impl Vault {
 
     /// Opens a value like [`Vault::open`]; returns `None` if that fails.
     pub(super) fn try_open(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
-        let (version, rest) = sealed.split_first()?;
-        let (nonce, body) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let (version, remaining) = sealed.split_first()?;
+        let (nonce, body) = remaining.split_first_chunk::<NONCE_LEN>()?;
         if *version != VERSION {
             return None;
         }
@@ -104,8 +104,8 @@ impl fmt::Debug for Vault {
     }
 }
 
-/// Returns the associated data of a value: a fixed text before the context, which another use of the same key in a
-/// later version cannot have.
+/// Returns the associated data of a value: the context after a fixed text, which separates these values from any other
+/// use of the key.
 fn associated_data(context: &str) -> Aad<Vec<u8>> {
     Aad::from([b"imagate vault v1\0", context.as_bytes()].concat())
 }
@@ -123,61 +123,61 @@ mod tests {
     }
 
     #[test]
-    fn a_keyed_hash_is_the_same_under_one_key_and_in_one_place() {
-        let (one, other) = (vault(1), vault(2));
-        assert_eq!(one.keyed_hash("mine", b"a prompt"), vault(1).keyed_hash("mine", b"a prompt"));
+    fn a_keyed_hash_depends_on_key_context_and_value() {
+        let (first, second) = (vault(1), vault(2));
+        assert_eq!(first.keyed_hash("mine", b"a prompt"), vault(1).keyed_hash("mine", b"a prompt"));
         for different in [
-            one.keyed_hash("yours", b"a prompt"),
-            one.keyed_hash("mine", b"another"),
-            other.keyed_hash("mine", b"a prompt"),
+            first.keyed_hash("yours", b"a prompt"),
+            first.keyed_hash("mine", b"another"),
+            second.keyed_hash("mine", b"a prompt"),
         ] {
-            assert_ne!(one.keyed_hash("mine", b"a prompt"), different);
+            assert_ne!(first.keyed_hash("mine", b"a prompt"), different);
         }
     }
 
     #[test]
-    fn what_is_sealed_opens_in_its_own_place_and_nowhere_else() {
-        let (vault, other) = (vault(1), vault(2));
+    fn a_sealed_value_opens_only_with_its_context_and_key() {
+        let (vault, vault_with_other_key) = (vault(1), vault(2));
         for plain in [b"".as_slice(), b"secret", &[7; 100_000]] {
             let sealed = vault.seal("token mine", plain).unwrap();
             assert_eq!(vault.clone().open("token mine", &sealed).unwrap(), plain);
             assert!(matches!(vault.open("token other", &sealed), Err(StoreError::Damaged { .. })));
             assert!(vault.open("", &sealed).is_err());
-            assert!(other.open("token mine", &sealed).is_err());
+            assert!(vault_with_other_key.open("token mine", &sealed).is_err());
         }
     }
 
     #[test]
-    fn no_changed_or_missing_byte_opens() {
+    fn a_changed_or_truncated_value_does_not_open() {
         let vault = vault(1);
-        let sealed = vault.seal("place", b"secret").unwrap();
-        for place in 0..sealed.len() {
+        let sealed = vault.seal("context", b"secret").unwrap();
+        for index in 0..sealed.len() {
             let mut changed = sealed.clone();
-            changed[place] ^= 1;
-            assert!(vault.open("place", &changed).is_err(), "{place}");
-            assert!(vault.open("place", &sealed[..place]).is_err(), "cut at {place}");
+            changed[index] ^= 1;
+            assert!(vault.open("context", &changed).is_err(), "{index}");
+            assert!(vault.open("context", &sealed[..index]).is_err(), "truncated at {index}");
         }
-        assert!(vault.open("place", &[sealed.as_slice(), &[0]].concat()).is_err());
+        assert!(vault.open("context", &[sealed.as_slice(), &[0]].concat()).is_err());
     }
 
     #[test]
-    fn the_same_value_never_looks_the_same_twice() {
+    fn sealing_a_value_again_gives_another_result() {
         let vault = vault(1);
-        let sealed = |_| vault.seal("place", b"secret").unwrap();
-        let mut seen: Vec<_> = (0..1000).map(sealed).collect();
-        seen.sort();
-        seen.dedup();
-        assert_eq!(seen.len(), 1000);
-        assert!(seen.iter().all(|sealed| sealed.len() == 1 + NONCE_LEN + 6 + 16));
+        let sealed = |_| vault.seal("context", b"secret").unwrap();
+        let mut values: Vec<_> = (0..1000).map(sealed).collect();
+        values.sort();
+        values.dedup();
+        assert_eq!(values.len(), 1000);
+        assert!(values.iter().all(|sealed| sealed.len() == 1 + NONCE_LEN + 6 + 16));
     }
 
-    /// The value was computed by another implementation of the same cipher: stored values must stay readable.
+    /// Another implementation of the cipher computed [`SEALED`]. Stored values must stay readable.
     #[test]
     fn the_first_layout_stays_readable() {
         let sealed = SEALED.as_bytes().chunks(2);
         let sealed: Vec<_> =
             sealed.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
-        assert_eq!(vault(1).open("place", &sealed).unwrap(), b"secret");
+        assert_eq!(vault(1).open("context", &sealed).unwrap(), b"secret");
     }
 
     const SEALED: &str = "01000102030405060708090a0bc8c3f654458a6d3fcb5f66757a3e034066525c66eb9c";

@@ -1,8 +1,8 @@
 //! The queue of log lines in front of standard error.
 //!
-//! This module decides how many lines may wait, and how long the end of the process waits for them. If the pipe is not
-//! read, only the thread that writes blocks: lines beyond the bound are dropped and counted, and the threads that log
-//! continue.
+//! This module decides how many lines may wait, and how long the process waits for them when it ends. If the pipe is
+//! not read, only the thread that writes blocks: lines beyond the limit are dropped and counted, and the threads that
+//! log continue.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most bytes of waiting lines (our choice), which is some thousand lines. While a batch is written, the same number may
-/// wait in addition.
+/// The most bytes of waiting lines (our choice), which is several thousand lines. While a batch is written, the same
+/// number of bytes may wait in addition.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// The time that the end of the process waits for the last lines (our choice). A pipe that is read takes milliseconds.
+/// The time that the process waits for the last lines when it ends (our choice). If the pipe is read, they take
+/// milliseconds.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of lines that this process could not write. It is static, because there is one log.
@@ -26,7 +27,7 @@ pub(super) fn dropped_lines() -> Counter {
     DROPPED.clone()
 }
 
-/// Lines that wait to be written. Adding one never blocks.
+/// Lines that wait to be written. Adding a line never waits for the output.
 #[derive(Clone, Debug)]
 pub(super) struct LogQueue(Arc<SharedLogQueue>);
 
@@ -55,8 +56,8 @@ pub(crate) struct LogGuard(LogQueue);
 // === impl LogQueue ===
 
 impl LogQueue {
-    /// Starts to write to `out`, on a thread that lives as long as the process. After lines were dropped, `say` gets
-    /// their number as soon as lines are written again.
+    /// Starts to write to `out`, on a thread that lives as long as the process. After lines were dropped, calls
+    /// `report_dropped` with their number as soon as lines can be written again.
     ///
     /// # Errors
     ///
@@ -122,13 +123,13 @@ impl LogQueue {
         0
     }
 
-    /// Waits until every line is written, but at most for `patience`.
+    /// Waits until every line is written, but at most for `time_limit`.
     fn flush_within(&self, time_limit: Duration) {
         let end = Instant::now() + time_limit;
         let mut state = self.lock();
         while state.is_writing || !state.waiting.is_empty() {
-            let Some(left) = end.checked_duration_since(Instant::now()) else { return };
-            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let Some(remaining) = end.checked_duration_since(Instant::now()) else { return };
+            state = self.0.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// An output that writes when the test allows it, and fails if the test requests it.
+    /// An output whose writes wait for a result that the test sends.
     struct Gate {
         open: mpsc::Receiver<io::Result<()>>,
         written: mpsc::Sender<Vec<u8>>,
@@ -200,36 +201,36 @@ mod tests {
     fn log() -> Log {
         let (open, gate) = mpsc::channel();
         let (sink, written) = mpsc::channel();
-        let (say, said) = mpsc::channel();
+        let (report_sender, said) = mpsc::channel();
         let dropped = Counter::default();
         let out = Gate { open: gate, written: sink };
-        let queue =
-            LogQueue::start(out, dropped.clone(), move |lines| say.send(lines).unwrap_or(())).expect("a thread");
+        let queue = LogQueue::start(out, dropped.clone(), move |lines| report_sender.send(lines).unwrap_or(()))
+            .expect("the thread can be started");
         Log { queue, dropped, open, written, said }
     }
 
     #[test]
-    fn lines_beyond_the_bound_are_dropped_counted_and_said_once() {
+    fn lines_beyond_the_limit_are_dropped_and_reported_once() {
         let log = log();
         let line = [b'a'; 1024];
-        let fitting = u64::try_from(WAITING_BYTES_MAX / line.len()).expect("a number");
-        (0..fitting * 3).for_each(|_| log.queue.push(&line));
+        let lines_that_fit = u64::try_from(WAITING_BYTES_MAX / line.len()).expect("the number fits");
+        (0..lines_that_fit * 3).for_each(|_| log.queue.push(&line));
         let dropped = log.dropped.get();
-        assert!((fitting..=fitting * 2).contains(&dropped), "{dropped} of {}", fitting * 3);
-        log.open.send(Ok(())).expect("open");
+        assert!((lines_that_fit..=lines_that_fit * 2).contains(&dropped), "{dropped} of {}", lines_that_fit * 3);
+        log.open.send(Ok(())).expect("the output still waits");
         assert_eq!(log.said.recv(), Ok(dropped));
         drop(log.open);
         log.queue.flush_within(Duration::from_secs(60));
         assert_eq!(log.said.try_recv(), Err(mpsc::TryRecvError::Empty));
         let written: usize = log.written.try_iter().map(|bytes| bytes.len()).sum();
-        assert_eq!(written, line.len() * usize::try_from(fitting * 3 - dropped).expect("a number"));
+        assert_eq!(written, line.len() * usize::try_from(lines_that_fit * 3 - dropped).expect("the number fits"));
     }
 
     #[test]
     fn a_line_that_the_output_refuses_is_counted() {
         let log = log();
         log.queue.push(b"one\n");
-        log.open.send(Err(io::ErrorKind::BrokenPipe.into())).expect("open");
+        log.open.send(Err(io::ErrorKind::BrokenPipe.into())).expect("the output still waits");
         log.queue.flush_within(Duration::from_secs(60));
         assert_eq!(log.dropped.get(), 1);
         log.queue.push(b"two\n");
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_the_last_lines_and_not_for_a_blocked_output() {
+    fn a_flush_waits_for_the_last_lines_for_a_limited_time() {
         let log = log();
         log.queue.push(b"one\n");
         let begun = Instant::now();

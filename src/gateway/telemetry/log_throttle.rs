@@ -1,4 +1,5 @@
-//! Limits the log lines about repeated failures: one at once, then one from time to time, and one when they are over.
+//! Limits the log lines about repeated failures: one at the first failure, then one at intervals, and one when the
+//! failures end.
 
 use std::time::{Duration, Instant};
 
@@ -18,18 +19,18 @@ pub(crate) struct LogThrottle {
 // === impl LogThrottle ===
 
 impl LogThrottle {
-    /// Notes a failure. If a line is due, returns the number of failures not yet reported, including this one.
+    /// Counts a failure. If a line is due, returns the number of failures not yet reported, including this failure.
     pub(crate) fn record_failure(&mut self, now: Instant) -> Option<u64> {
         self.unlogged_failures += 1;
         self.failures += 1;
-        if self.last_logged.is_some_and(|told| now.saturating_duration_since(told) < LOG_INTERVAL) {
+        if self.last_logged.is_some_and(|logged| now.saturating_duration_since(logged) < LOG_INTERVAL) {
             return None;
         }
         self.last_logged = Some(now);
         Some(std::mem::take(&mut self.unlogged_failures))
     }
 
-    /// Notes a success. Returns the number of failures since the last success, if there were any.
+    /// Resets the counts after a success. Returns the number of failures since the last success, if there were any.
     pub(crate) fn record_success(&mut self) -> Option<u64> {
         let failures = std::mem::take(self).failures;
         (failures > 0).then_some(failures)
@@ -41,15 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_told_at_once_then_now_and_then_and_when_it_is_over() {
+    fn failures_are_reported_at_once_at_intervals_and_at_the_end() {
         let begun = Instant::now();
         let mut throttle = LogThrottle::default();
         assert_eq!(throttle.record_success(), None);
         // Ten failures a second for a minute.
-        let told: Vec<u64> = (0..600)
-            .filter_map(|tenths| throttle.record_failure(begun + Duration::from_millis(100 * tenths)))
-            .collect();
-        assert_eq!(told, [1, 300]);
+        let reported: Vec<u64> =
+            (0..600).filter_map(|tenth| throttle.record_failure(begun + Duration::from_millis(100 * tenth))).collect();
+        assert_eq!(reported, [1, 300]);
         assert_eq!(throttle.record_success(), Some(600));
         assert_eq!(throttle.record_success(), None);
         assert_eq!(throttle.record_failure(begun), Some(1));

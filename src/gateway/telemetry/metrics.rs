@@ -1,8 +1,9 @@
 //! The metrics of the process, in the format of Prometheus.
 //!
-//! This module decides the names, and that every label has few values: no key, user, prompt or caller's model may be a
-//! label. The name of an account is a label, because operators decide how many accounts there are, and must see which
-//! account fails. The counts of jobs are taken from their records, so metrics and records cannot contradict each other.
+//! This module decides the names of the metrics, and keeps the number of label values small: no key, user, prompt or
+//! caller's model may be a label. The name of an account is a label, because operators decide how many accounts there
+//! are, and must see which account fails. The counts of jobs are taken from their records, so metrics and records
+//! cannot contradict each other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,7 +20,8 @@ use super::log::dropped_lines;
 use crate::gateway::store::{AttemptClass, JobState, Record};
 use crate::image::Size;
 
-/// The upper bounds of the histogram of job times (our choice): up to the deadline of a large image, and twice that.
+/// The upper bounds of the histogram of job times, in seconds (our choice): up to the deadline of a large image, and
+/// twice that.
 const JOB_SECONDS_BUCKETS: [f64; 10] = [0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
 /// All metrics of this process.
@@ -39,8 +41,8 @@ pub(crate) struct Metrics {
     body_bytes: Gauge,
     spool_bytes: Gauge,
     refused_for_space: Counter,
-    /// Held from setting the current values until they are rendered. Otherwise two concurrent calls of `render` would
-    /// clear each other's values.
+    /// Locked while the current values are set and rendered. Otherwise two concurrent calls of `render` would clear
+    /// each other's values.
     render_lock: Mutex<()>,
 }
 
@@ -155,8 +157,8 @@ impl Metrics {
         let registry = &mut metrics.registry;
         registry.register("answers", "Answers by operation and status, including refusals", metrics.answers.clone());
         registry.register("jobs", "Finished jobs by outcome", metrics.jobs.clone());
-        let about = "Duration of successful jobs";
-        registry.register_with_unit("job_duration", about, Unit::Seconds, metrics.job_seconds.clone());
+        let help = "Duration of successful jobs";
+        registry.register_with_unit("job_duration", help, Unit::Seconds, metrics.job_seconds.clone());
         registry.register("images", "Images sent to callers", metrics.images.clone());
         registry.register("attempts", "Upstream calls by account and class of failure", metrics.attempts.clone());
         registry.register("tokens", "Tokens as the upstream counted them", metrics.tokens.clone());
@@ -165,14 +167,14 @@ impl Metrics {
         registry.register("log_lines_dropped", "Lines of the log that could not be written", dropped_lines());
         registry.register("body_bytes", "Request bodies in memory that are still arriving", metrics.body_bytes.clone());
         registry.register("spool_bytes", "Uploads on disk", metrics.spool_bytes.clone());
-        let about = "Request bodies that a budget of memory or disk has refused";
-        registry.register("bodies_refused_for_space", about, metrics.refused_for_space.clone());
+        let help = "Request bodies that a budget of memory or disk has refused";
+        registry.register("bodies_refused_for_space", help, metrics.refused_for_space.clone());
         metrics.accounts.register(registry);
         metrics.connections.register(registry);
         metrics
     }
 
-    /// The metrics of the callers' connections.
+    /// Returns the metrics of the callers' connections.
     pub(crate) const fn connections(&self) -> &ConnectionMetrics {
         &self.connections
     }
@@ -219,7 +221,7 @@ impl Metrics {
     ///
     /// Returns an error if the text cannot be written, which is a bug of this program.
     pub(crate) fn render(&self, snapshot: &MetricsSnapshot) -> Result<String, std::fmt::Error> {
-        let _alone = self.render_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.render_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.accounts.set(&snapshot.accounts);
         self.waiting.set(to_gauge_value(snapshot.waiting));
         self.unsettled.set(to_gauge_value(snapshot.unsettled));
@@ -280,8 +282,9 @@ fn size_class(size: Option<&str>) -> StaticLabel {
     }
 }
 
-fn known_or_other(words: &'static [&'static str], word: Option<&str>) -> StaticLabel {
-    StaticLabel(words.iter().find(|known| Some(**known) == word).copied().unwrap_or("other"))
+/// Returns the value if it is a known one, otherwise `other`: callers must not create new label values.
+fn known_or_other(known_values: &'static [&'static str], value: Option<&str>) -> StaticLabel {
+    StaticLabel(known_values.iter().find(|known| Some(**known) == value).copied().unwrap_or("other"))
 }
 
 fn class_label(class: Option<AttemptClass>) -> StaticLabel {
@@ -309,12 +312,12 @@ mod tests {
             is_cooling_down: false,
             is_disabled: false,
         };
-        let now = MetricsSnapshot { accounts: (0..20).map(account).collect(), ..MetricsSnapshot::default() };
+        let snapshot = MetricsSnapshot { accounts: (0..20).map(account).collect(), ..MetricsSnapshot::default() };
         let render_repeatedly = || {
             for _ in 0..100 {
-                let text = metrics.render(&now).expect("text");
+                let text = metrics.render(&snapshot).expect("the metrics can be rendered");
                 let line_count = text.lines().filter(|line| line.contains("{account=\"account-")).count();
-                assert_eq!(line_count, 4 * now.accounts.len());
+                assert_eq!(line_count, 4 * snapshot.accounts.len());
             }
         };
         std::thread::scope(|scope| {

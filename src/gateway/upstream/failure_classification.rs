@@ -1,8 +1,8 @@
 //! Classifies an upstream's error under the money rules: its class and its cause.
 //!
-//! The module does no I/O except reading the clock. The class table is that of the money rules. The forms of refusals
-//! and usage limits are those of the contract, and those that real upstreams and compatible servers were seen to send
-//! (`said`, `wait`). It carries the meaning of U11, U14 to U21 and U31 of the failure catalogue.
+//! The module does no I/O except reading the clock. The table of classes is that of the money rules. The forms of
+//! refusals and usage limits are those of the contract, and those that real upstreams and compatible servers were seen
+//! to send (`answer_signals`, `stated_wait`). It implements the cases U11, U14 to U21 and U31 of the failure catalogue.
 
 mod answer_signals;
 mod message_redaction;
@@ -20,13 +20,13 @@ use super::reply::{AttemptFailure, FailureCause, FailureClass};
 use crate::tables::IMAGE_EDIT_FIELDS;
 use answer_signals::AnswerSignals;
 
-/// The messages for a caller if the upstream's own words cannot be passed on.
+/// The messages for a caller if the upstream's own message cannot be passed on.
 const DECLINED_MESSAGE: &str = "The upstream rejected the request without naming a parameter.";
 const TOO_LARGE_MESSAGE: &str = "The request is too large for the limits of the upstream.";
-/// The longest name of a parameter.
+/// The longest name of a parameter that is accepted from an upstream, in bytes (our choice).
 const MAX_PARAM_LENGTH: usize = 200;
 
-/// The parts of a request for which its caller can be blamed.
+/// Decides which errors of an upstream are the fault of the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallerFaultScope {
     /// True if the caller wrote the body, and so chose its model, files and tools.
@@ -42,7 +42,7 @@ pub(super) const IMAGE_FAULT_SCOPE: CallerFaultScope =
 pub(super) const RESPONSE_FAULT_SCOPE: CallerFaultScope =
     CallerFaultScope { is_body_from_caller: true, is_parameter: is_response_parameter };
 
-/// Classifies a status that is no success.
+/// Classifies an answer whose status is not a success.
 pub(super) fn classify_status(
     status: StatusCode,
     headers: &HeaderMap,
@@ -52,12 +52,14 @@ pub(super) fn classify_status(
     let error = serde_json::from_slice::<Value>(body).ok();
     let error = error.as_ref().and_then(error_object);
     let (class, cause) = classify_error(status, headers, error, fault_scope);
-    let words = error.and_then(|error| message_redaction::redact_message(&cause, error_detail(error).as_deref()));
-    AttemptFailure { upstream_message: words, ..AttemptFailure::new(class, cause).with_status(status.as_u16()) }
+    let upstream_message =
+        error.and_then(|error| message_redaction::redact_message(&cause, error_detail(error).as_deref()));
+    AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(status.as_u16()) }
 }
 
 /// Classifies a complete answer with status 200 and no image, from the members of the answer, of its error event, or of
-/// a complete response object. `something` is true if the answer has a possible image, such as an address.
+/// a complete response object. `has_possible_image` is true if the answer has a possible image, such as an
+/// address.
 pub(crate) fn classify_imageless_answer(members: &Map<String, Value>, has_possible_image: bool) -> AttemptFailure {
     let signals = AnswerSignals::from_members(members);
     let is_paid = has_possible_image || has_usage(members);
@@ -78,8 +80,8 @@ pub(crate) fn classify_imageless_answer(members: &Map<String, Value>, has_possib
         (Some(_), false) => (FailureClass::F, FailureCause::Failed),
         (None, false) => (FailureClass::F, FailureCause::NoImage),
     };
-    let words = message_redaction::redact_message(&cause, error_detail(members).as_deref());
-    AttemptFailure { upstream_message: words, ..AttemptFailure::new(class, cause).with_status(200) }
+    let upstream_message = message_redaction::redact_message(&cause, error_detail(members).as_deref());
+    AttemptFailure { upstream_message, ..AttemptFailure::new(class, cause).with_status(200) }
 }
 
 /// True if the model has called its image tool and the tool has failed: its text about that is no refusal.
@@ -89,7 +91,7 @@ fn has_failed_call(members: &Map<String, Value>) -> bool {
     output.is_some_and(|output| output.iter().any(failed))
 }
 
-/// Returns an error as an object; some upstreams put theirs into a list.
+/// Returns the body of an error as an object; some upstreams send a list that contains it.
 fn error_object(body: &Value) -> Option<&Map<String, Value>> {
     body.as_object().or_else(|| body.as_array()?.first()?.as_object())
 }
@@ -122,7 +124,7 @@ fn classify_error(
         404 if fault_scope.is_body_from_caller && body.is_some() => {
             match classify_rejection(body.and_then(error_detail).as_deref(), &signals, fault_scope) {
                 (_, FailureCause::Rejected { param: None, message }) => declined_failure(&message),
-                rejected => rejected,
+                failure => failure,
             }
         }
         404 | 410 => (FailureClass::N, FailureCause::NotOffered),
@@ -133,7 +135,7 @@ fn classify_error(
         }
         403 if signals.mentions_account() => (FailureClass::N, FailureCause::Unreachable),
         403 if body.is_some() => (FailureClass::N, FailureCause::Forbidden),
-        // A page that is not from the upstream's API: a firewall before it blocks the request.
+        // A page that does not come from the upstream's API: a firewall in front of the API blocks the request.
         403 | 405 => (FailureClass::N, FailureCause::Blocked),
         451 => (FailureClass::R, FailureCause::Refused),
         // A well-formed error without tokens: the upstream itself states that nothing was made.
@@ -149,12 +151,13 @@ fn declined_failure(message: &str) -> (FailureClass, FailureCause) {
     (FailureClass::N, FailureCause::Declined { message: message.to_owned() })
 }
 
-/// Returns the cause for an unknown model, which the operator chose for an image job, and the caller for a response.
+/// Returns the cause for an unknown model. The operator chooses the model of an image job, the caller that of a
+/// response.
 const fn unknown_model_cause(fault_scope: CallerFaultScope) -> FailureCause {
     if fault_scope.is_body_from_caller { FailureCause::UnknownModel } else { FailureCause::NotOffered }
 }
 
-/// Classifies an account that is not paid for, is used up, or was asked too fast.
+/// Classifies an answer that states that the account is not paid for, is used up, or got too many requests.
 fn classify_account_limit(
     signals: &AnswerSignals,
     headers: &HeaderMap,
@@ -181,17 +184,18 @@ fn error_detail(members: &Map<String, Value>) -> Option<Cow<'_, Map<String, Valu
         _ => {}
     }
     if let Some(response) = members.get("response").and_then(Value::as_object) {
-        let ended = response.get("status").and_then(Value::as_str);
-        let failed = matches!(ended, Some("failed" | "incomplete")).then_some(Cow::Borrowed(response));
+        let status = response.get("status").and_then(Value::as_str);
+        let failed = matches!(status, Some("failed" | "incomplete")).then_some(Cow::Borrowed(response));
         return error_detail(response).or(failed);
     }
     let flat = members.contains_key("message") && (members.contains_key("code") || members.contains_key("type"));
     flat.then_some(Cow::Borrowed(members))
 }
 
-/// Classifies a 4xx. If it calls the request wrong or names one of its parameters, it is the caller's fault: every
-/// account would answer the same. If it does neither, the account may be the cause, so one more account may be asked.
-/// The same applies if it names a parameter that the gateway has written. In each case nothing was made.
+/// Classifies a rejection with a 4xx status. In each case, nothing was made. If the answer has a code for an invalid
+/// request, or names a parameter of the request, the caller is at fault: every account would answer the same. Otherwise
+/// the account may be the cause, so one more account may be asked. The same applies if the answer names a parameter
+/// that the gateway has written.
 fn classify_rejection(
     detail: Option<&Map<String, Value>>,
     signals: &AnswerSignals,
@@ -226,16 +230,16 @@ pub(super) fn is_image_parameter(param: &str) -> bool {
     root == "image" || IMAGE_EDIT_FIELDS.iter().any(|field| field.name == root)
 }
 
-/// True for the parameters of a response. Any path into the body is one, unless it concerns the account only.
+/// True for the parameters of a response: any path into the body that does not concern only the account.
 fn is_response_parameter(param: &str) -> bool {
-    let path = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'-');
+    let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'[' | b']' | b'-');
     !param_root(param).is_empty()
         && !is_account_parameter(param)
         && param.len() <= MAX_PARAM_LENGTH
-        && param.bytes().all(path)
+        && param.bytes().all(is_path_byte)
 }
 
-/// True if a parameter concerns the account and not the request.
+/// True if a parameter concerns the account rather than the request.
 fn is_account_parameter(param: &str) -> bool {
     ["organization", "project", "api_key", "authorization", "account"].contains(&param_root(param))
 }
@@ -253,16 +257,16 @@ pub(crate) fn is_refusal(members: &Map<String, Value>) -> bool {
 
 /// True if an upstream's message may go to the caller: it must not contain a credential, an address or an account.
 fn is_safe_for_caller(message: &str) -> bool {
-    let low = message.to_ascii_lowercase();
+    let lowercase = message.to_ascii_lowercase();
     let sensitive_parts =
         ["sk-", "org-", "proj_", "bearer", "authorization", "api key", "api_key", "token", "://", "@"];
-    !message.is_empty() && sensitive_parts.iter().all(|word| !low.contains(word)) && !has_address(&low)
+    !message.is_empty() && sensitive_parts.iter().all(|word| !lowercase.contains(word)) && !has_address(&lowercase)
 }
 
 /// True if the text has an address such as `10.0.0.1` or `host.example:443`.
 fn has_address(text: &str) -> bool {
     text.split_whitespace().any(|word| {
-        let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        let word = word.trim_matches(|character: char| !character.is_ascii_alphanumeric());
         word.split('.').filter(|part| part.len() > 1 || part.parse::<u8>().is_ok()).count() > 2
             || word
                 .rsplit_once(':')
@@ -270,16 +274,16 @@ fn has_address(text: &str) -> bool {
     })
 }
 
-/// True if a token count is above zero: the answer was paid for, whatever it contains.
+/// True if a token count is above zero, which means that the answer was paid for.
 fn has_usage(body: &Map<String, Value>) -> bool {
     let counts =
         |usage: &Map<String, Value>| usage.values().any(|count| count.as_f64().is_some_and(|count| count > 0.0));
-    let of = |key: &str| body.get(key).and_then(Value::as_object);
-    let tools = || of("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(Value::as_object);
-    of("usage").is_some_and(counts) || tools().is_some_and(counts) || of("response").is_some_and(has_usage)
+    let object = |key: &str| body.get(key).and_then(Value::as_object);
+    let tools = || object("tool_usage").and_then(|tools| tools.get("image_gen")).and_then(Value::as_object);
+    object("usage").is_some_and(counts) || tools().is_some_and(counts) || object("response").is_some_and(has_usage)
 }
 
 /// Returns at most this number of characters without control characters, because callers see the text.
 fn clip(text: &str, max_chars: usize) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(max_chars).collect()
+    text.chars().filter(|character| !character.is_control()).take(max_chars).collect()
 }

@@ -14,14 +14,15 @@ use super::reply::{AttemptFailure, FailureCause, FailureClass, Reply, ReplyBody}
 use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, SendProgress, Transport};
 use crate::tables::{UPSTREAM_ERROR_BODY_BYTES, UPSTREAM_ERROR_BODY_SECONDS};
 
-/// The limits for reading an error's body: an error is classified even if its body never ends.
+/// The limit for the size of an error's body. An error is classified even if its body never ends.
 #[expect(clippy::cast_possible_truncation, reason = "the value is 64 KiB")]
 const ERROR_BODY_MAX: usize = UPSTREAM_ERROR_BODY_BYTES as usize;
-/// The most characters of an upstream's id that are kept; known ids are shorter.
+/// The most characters of an upstream's request id that are kept (our choice); known ids are shorter.
 const REQUEST_ID_MAX: usize = 128;
+/// The limit for the time to read an error's body.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(UPSTREAM_ERROR_BODY_SECONDS);
 
-/// Makes the call. `fault_scope` states which errors can be the caller's.
+/// Makes the call, which ends at the deadline `until`. `fault_scope` decides which errors are the caller's fault.
 pub(super) async fn send_request(
     transport: &Transport,
     request: Result<Request<RequestBody>, http::Error>,
@@ -37,7 +38,7 @@ pub(super) async fn send_request(
         return Err(classify_error_response(response, fault_scope).await);
     }
     if let Some(coding) = response.headers().get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
-        // An upstream's header can have any value: only a known word goes into the log.
+        // An upstream's header can have any value, so only a known coding goes into the log.
         let coding = ["gzip", "deflate", "br", "zstd"].into_iter().find(|known| *coding == known).unwrap_or("unknown");
         tracing::warn!(coding, "the upstream compressed an answer although the request did not allow it");
         let request_id = request_id(response.headers());
@@ -51,16 +52,17 @@ pub(super) async fn send_request(
     Ok(Reply { body, is_simulated: false, is_from_image_tool: false, request_id })
 }
 
-/// Returns the upstream's id of a call, by which the support of the upstream can find it. Characters that no id has are
-/// left out, because a header can have any value.
+/// Returns the upstream's id of a call, by which the support of the upstream can find the call. Characters that do not
+/// occur in ids are removed, because a header can have any value.
 fn request_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("x-request-id")?.to_str().ok()?;
-    let plain = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
-    let id: String = text.chars().filter(plain).take(REQUEST_ID_MAX).collect();
+    let is_id_character =
+        |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | ':');
+    let id: String = text.chars().filter(is_id_character).take(REQUEST_ID_MAX).collect();
     (!id.is_empty()).then_some(id)
 }
 
-/// Classifies a call without an answer.
+/// Classifies a call that failed before the headers of an answer arrived.
 fn classify_send_error(error: &SendError) -> AttemptFailure {
     tracing::warn!(error = error as &dyn std::error::Error, sent = ?error.sent, "an upstream attempt failed");
     let cause = if error.kind == SendErrorKind::Timeout { FailureCause::Timeout } else { FailureCause::Broken };
@@ -86,18 +88,18 @@ async fn classify_error_response(response: Response<ResponseBody>, fault_scope: 
 
 /// Reads the body within the limits of time and size.
 async fn read_error_body(mut body: ResponseBody) -> Bytes {
-    let mut read = BytesMut::new();
-    // Reaching a limit is no failure here: the status alone is enough to classify the error.
+    let mut received = BytesMut::new();
+    // A body that is cut off at a limit can still be used: the status alone is enough to classify the error.
     let _ = timeout(ERROR_BODY_TIME, async {
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else { continue };
-            let remaining = ERROR_BODY_MAX - read.len();
-            read.extend_from_slice(&data[..data.len().min(remaining)]);
-            if read.len() == ERROR_BODY_MAX {
+            let remaining = ERROR_BODY_MAX - received.len();
+            received.extend_from_slice(&data[..data.len().min(remaining)]);
+            if received.len() == ERROR_BODY_MAX {
                 break;
             }
         }
     })
     .await;
-    read.freeze()
+    received.freeze()
 }

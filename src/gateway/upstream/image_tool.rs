@@ -1,10 +1,10 @@
 //! An image job at an upstream that offers `/responses` only: one call, in which a text model must draw one image.
 //!
-//! The module decides where each field of the job goes: fields of the tool into the tool, `user` beside it, the prompt
-//! and the images into the input, a mask into the tool. Only `n` is left out, because the tool draws one image per
-//! call, and the request flow makes as many calls as images. The upstream is always asked for events: the image arrives
-//! before the model has finished its text, and a long silence can be distinguished from a dead connection. Files stay
-//! on disk; only the text between them is in memory.
+//! The module decides where each field of the job goes: the prompt and the images into the input, `user` into the call,
+//! a mask and the remaining fields into the tool. Only `n` is left out, because the tool draws one image per call, and
+//! the request flow makes as many calls as images. The upstream is always asked for events: the image arrives before
+//! the model has finished its text, and a long silence can be distinguished from a dead connection. Files stay on disk;
+//! only the text between them is in memory.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -23,7 +23,7 @@ use crate::gateway::spool::ImageUpload;
 
 /// The instructions of the text model, which must pass the prompt on unchanged, as the image endpoints do.
 const INSTRUCTIONS: &str = "Call the image generation tool once. Give it the user's text as its prompt, unchanged.";
-/// The fields of the call that have the same names as fields of the image endpoints.
+/// The fields of the call that the gateway writes itself, although the image endpoints have fields of the same names.
 const GATEWAY_FIELDS: [&str; 3] = ["model", "n", "stream"];
 /// The upstream's prefix for the fields of the tool.
 const TOOL_PREFIX: &str = "tools[0].";
@@ -78,27 +78,27 @@ fn build_body(host_model: &str, job: &Job) -> RequestBody {
         let mask = mask.as_ref().map(|mask| json!({"image_url": files.placeholder_url(mask)}));
         tool.extend(mask.map(|mask| ("input_image_mask".to_owned(), mask)));
     }
-    let rest = json!({
+    let fixed_fields = json!({
         "model": host_model,
         "instructions": INSTRUCTIONS,
         "input": [{"type": "message", "role": "user", "content": content}],
         "tools": [tool],
         "tool_choice": {"type": "image_generation"},
-        // One image was requested, and every further one would be charged.
+        // One image was requested, and every further image would be charged.
         "parallel_tool_calls": false,
         "store": false,
         "stream": true,
     });
-    call.extend(rest.as_object().cloned().unwrap_or_default());
+    call.extend(fixed_fields.as_object().cloned().unwrap_or_default());
     files.to_request_body(&Value::Object(call).to_string())
 }
 
-/// Returns the fields of the tool, and those of the call.
+/// Returns the fields of the job that go into the tool, and those that go into the call.
 fn split_fields(job: &Job) -> (Map<String, Value>, Map<String, Value>) {
     let (mut tool, mut call) = (Map::new(), Map::new());
     for (name, value) in job.upstream_fields() {
         match name.as_str() {
-            // These are expressed elsewhere: in the input, by the number of calls, and always.
+            // The prompt is in the input, `n` is the number of calls, and every call is a stream.
             "prompt" | "n" | "stream" => {}
             "user" => drop(call.insert(name.clone(), value.clone())),
             _ => drop(tool.insert(name.clone(), value.clone())),
@@ -126,7 +126,7 @@ fn restore_caller_field_names(failure: AttemptFailure) -> AttemptFailure {
     AttemptFailure { cause: FailureCause::Rejected { param, message: message.replace(TOOL_PREFIX, "") }, ..failure }
 }
 
-/// Files within JSON: a mark that cannot be guessed stands for each file, until the text is cut there.
+/// Files that are embedded in JSON. A random marker stands for each file until the text is split at the markers.
 struct EmbeddedFiles<'a> {
     marker: String,
     files: Vec<&'a ImageUpload>,
@@ -135,9 +135,9 @@ struct EmbeddedFiles<'a> {
 // === impl EmbeddedFiles ===
 
 impl<'a> EmbeddedFiles<'a> {
-    /// Returns the data URL of a file, with its mark in place of its bytes.
+    /// Returns the data URL of a file, with a marker and its index in place of its bytes.
     fn placeholder_url(&mut self, upload: &'a ImageUpload) -> String {
-        // The rules accept no other format. Without one the upstream can still detect it.
+        // The rules accept only images whose format is known. Otherwise the upstream could still detect the format.
         let media_type = upload.header.as_ref().map_or_else(
             |_| "application/octet-stream".to_owned(),
             |header| format!("image/{}", header.properties.format),
@@ -146,18 +146,18 @@ impl<'a> EmbeddedFiles<'a> {
         format!("data:{media_type};base64,{}-{:02}", self.marker, self.files.len() - 1)
     }
 
-    /// Returns the text with the files in their places.
+    /// Returns a body with the text and, in place of the markers, the files.
     fn to_request_body(&self, text: &str) -> RequestBody {
-        let mut parts = text.split(self.marker.as_str());
-        let first = parts.next().unwrap_or_default();
-        let mut pieces = vec![BodyPart::Bytes(Bytes::copy_from_slice(first.as_bytes()))];
-        for part in parts {
-            let (number, rest) = part.split_at_checked("-00".len()).unwrap_or((part, ""));
+        let mut sections = text.split(self.marker.as_str());
+        let first = sections.next().unwrap_or_default();
+        let mut body_parts = vec![BodyPart::Bytes(Bytes::copy_from_slice(first.as_bytes()))];
+        for section in sections {
+            let (number, remaining) = section.split_at_checked("-00".len()).unwrap_or((section, ""));
             let file = number[1..].parse().ok().and_then(|index: usize| self.files.get(index));
-            pieces.extend(file.map(|file| BodyPart::Base64(file.file.clone())));
-            pieces.push(BodyPart::Bytes(Bytes::copy_from_slice(rest.as_bytes())));
+            body_parts.extend(file.map(|file| BodyPart::Base64(file.file.clone())));
+            body_parts.push(BodyPart::Bytes(Bytes::copy_from_slice(remaining.as_bytes())));
         }
-        pieces.into()
+        body_parts.into()
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
         file
     }
 
-    async fn read(job: &Job) -> Value {
+    async fn sent_json(job: &Job) -> Value {
         let body = build_body("gpt-5.5", job);
         let length = body.size_hint().exact().unwrap();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_field_of_a_generation_is_said_somewhere() {
+    async fn every_field_of_a_generation_is_sent() {
         let request = json!({"model": "gpt-image-2", "prompt": "a \"red\" cube\n", "n": 3, "size": "1536x1024",
             "quality": "low", "output_format": "webp", "output_compression": 40, "background": "opaque",
             "moderation": "low", "user": "u-1"});
@@ -206,14 +206,14 @@ mod tests {
                        "quality": "low", "output_format": "webp", "output_compression": 40, "background": "opaque",
                        "moderation": "low"}],
         });
-        assert_eq!(read(&job).await, expected);
+        assert_eq!(sent_json(&job).await, expected);
     }
 
     #[tokio::test]
     async fn the_images_of_an_edit_and_its_mask_are_data_urls_of_the_same_bytes() {
         let folder = TempDir::new().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
-        // The lengths cover every remainder by three, and one file is read in several pieces.
+        // The lengths cover every remainder by three, and one file is read in several chunks.
         let contents = [png(2, 700_000), png(2, 1), png(2, 2), png(2, 0)];
         let upload = |content: &[u8]| {
             let mut writer = spool.create_writer_blocking().unwrap();
@@ -223,7 +223,7 @@ mod tests {
         let fields = json!({"model": "gpt-image-2", "prompt": "a hat", "stream": true, "partial_images": 2});
         let images = contents[..3].iter().map(|content| upload(content)).collect();
         let form = EditForm { fields: fields.as_object().unwrap().clone(), images, mask: Some(upload(&contents[3])) };
-        let body = read(&rules::check_edit(form, Utc::now()).unwrap()).await;
+        let body = sent_json(&rules::check_edit(form, Utc::now()).unwrap()).await;
         let url = |content: &[u8]| json!(format!("data:image/png;base64,{}", STANDARD.encode(content)));
         let content = &body["input"][0]["content"];
         for (index, file) in contents[..3].iter().enumerate() {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_upstream_says_of_its_tool_is_said_of_the_callers_field() {
+    fn errors_about_tool_fields_name_the_callers_fields() {
         let rejected = |param: &str| {
             let message = format!("Unknown parameter: '{param}'.");
             let cause = FailureCause::Rejected { param: Some(param.to_owned()), message };

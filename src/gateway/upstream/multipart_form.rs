@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::transport::{BodyPart, RequestBody};
 use crate::gateway::spool::ImageUpload;
 
-/// The field name of every image, also of a single one: upstreams accept a list of one.
+/// The field name of every image, even of a single image: upstreams accept a list with one element.
 const IMAGE_FIELD: &str = "image[]";
 
 /// A form that is being written.
@@ -26,7 +26,7 @@ struct MultipartWriter {
 ///
 /// # Errors
 ///
-/// Never fails with a boundary of the gateway, but the type of the header does not show this.
+/// Returns an error if the boundary is not a valid header value. The boundaries of the gateway always are.
 pub(super) fn build_form(
     fields: &Map<String, Value>,
     images: &[ImageUpload],
@@ -64,15 +64,15 @@ impl MultipartWriter {
     }
 
     fn write_file(&mut self, name: &str, file_name: &str, upload: &ImageUpload) {
-        // The rules accept no other format. Without one the upstream can still detect it.
-        let (ending, media_type) = upload.header.as_ref().map_or_else(
+        // The rules accept only images whose format is known. Otherwise the upstream could still detect the format.
+        let (extension, media_type) = upload.header.as_ref().map_or_else(
             |_| (String::new(), "application/octet-stream".to_owned()),
             |header| {
                 (format!(".{}", header.properties.format.extension()), format!("image/{}", header.properties.format))
             },
         );
         self.write_text(&format!(
-            "--{}\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"{file_name}{ending}\"\r\n\
+            "--{}\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"{file_name}{extension}\"\r\n\
              content-type: {media_type}\r\n\r\n",
             self.boundary
         ));
@@ -92,7 +92,7 @@ impl MultipartWriter {
     }
 }
 
-/// Quotes a name as browsers do.
+/// Escapes the characters of a name that would end its quotes or its line, as browsers do.
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -129,28 +129,28 @@ mod tests {
         fields.as_object().unwrap().clone()
     }
 
-    /// Returns a form with an image that is read in several pieces, one that holds a boundary, and a mask.
+    /// Returns a form with an image that is read in several chunks, a file that contains a boundary, and a mask.
     fn example() -> (TempDir, [Vec<u8>; 3], HeaderValue, RequestBody) {
         let folder = TempDir::new().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
-        let long = [png(1), vec![7; 600_001]].concat();
-        let contents = [long, b"no image\r\n--x--\r\n".to_vec(), png(3)];
+        let long_file = [png(1), vec![7; 600_001]].concat();
+        let contents = [long_file, b"no image\r\n--x--\r\n".to_vec(), png(3)];
         let [first, second, mask] = contents.each_ref().map(|content| upload(&spool, content));
         let (content_type, body) = build_form(&fields(), &[first, second], Some(&mask)).unwrap();
         (folder, contents, content_type, body)
     }
 
     #[tokio::test]
-    async fn a_form_reads_back_as_it_was_meant() {
+    async fn a_written_form_can_be_parsed() {
         let (_folder, contents, content_type, body) = example();
         let boundary = multer::parse_boundary(content_type.to_str().unwrap()).unwrap();
         let mut parts = multer::Multipart::new(BodyDataStream::new(body), boundary);
-        let mut read = Vec::new();
+        let mut parsed = Vec::new();
         while let Some(part) = parts.next_field().await.unwrap() {
             let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
             let media_type = part.content_type().map(ToString::to_string);
             let head = [text(part.name()), text(part.file_name()), text(media_type.as_deref())];
-            read.push((head.join(" "), part.bytes().await.unwrap().to_vec()));
+            parsed.push((head.join(" "), part.bytes().await.unwrap().to_vec()));
         }
         let [first, second, mask] = contents;
         let expected = [
@@ -161,68 +161,71 @@ mod tests {
             ("image[] image-1 application/octet-stream", second),
             ("mask mask.png image/png", mask),
         ];
-        assert_eq!(read, expected.map(|(head, content)| (head.to_owned(), content)));
+        assert_eq!(parsed, expected.map(|(head, content)| (head.to_owned(), content)));
     }
 
     #[tokio::test]
-    async fn a_body_can_be_written_again_and_is_as_long_as_it_says() {
+    async fn a_body_can_be_cloned_and_has_the_stated_length() {
         let (_folder, _, _, body) = example();
         let length = body.size_hint().exact().unwrap();
         let mut begun = body.clone();
         begun.frame().await.unwrap().unwrap();
         begun.frame().await.unwrap().unwrap();
-        let left = begun.size_hint().exact().unwrap();
-        assert!(left > 0 && left < length && !begun.is_end_stream());
-        let once = body.clone().collect().await.unwrap().to_bytes();
-        assert_eq!((once.len() as u64, &body.collect().await.unwrap().to_bytes()), (length, &once));
-        // A copy of a half-written body continues at the same position.
-        let rest = begun.clone().collect().await.unwrap().to_bytes();
-        assert_eq!((rest.len() as u64, &rest), (left, &begun.collect().await.unwrap().to_bytes()));
-        assert!(once.ends_with(&rest));
+        let remaining_length = begun.size_hint().exact().unwrap();
+        assert!(remaining_length > 0 && remaining_length < length && !begun.is_end_stream());
+        let whole = body.clone().collect().await.unwrap().to_bytes();
+        assert_eq!((whole.len() as u64, &body.collect().await.unwrap().to_bytes()), (length, &whole));
+        // A clone of a half-written body continues at the same position.
+        let remaining_bytes = begun.clone().collect().await.unwrap().to_bytes();
+        assert_eq!(
+            (remaining_bytes.len() as u64, &remaining_bytes),
+            (remaining_length, &begun.collect().await.unwrap().to_bytes())
+        );
+        assert!(whole.ends_with(&remaining_bytes));
     }
 
     #[tokio::test]
-    async fn a_file_is_read_in_pieces_and_never_held() {
+    async fn a_file_is_read_in_chunks() {
         let (_folder, _, _, mut body) = example();
-        let mut most = 0;
+        let mut largest_chunk = 0;
         while let Some(frame) = body.frame().await {
-            most = most.max(frame.unwrap().into_data().unwrap().len());
+            largest_chunk = largest_chunk.max(frame.unwrap().into_data().unwrap().len());
         }
-        assert_eq!((most, body.is_end_stream()), (256 * 1024, true));
+        assert_eq!((largest_chunk, body.is_end_stream()), (256 * 1024, true));
     }
 
     #[tokio::test]
-    async fn files_go_back_when_the_last_body_is_dropped() {
+    async fn files_are_released_when_the_last_body_is_dropped() {
         let folder = TempDir::new().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
         let image = upload(&spool, &png(1));
         let file = std::sync::Arc::downgrade(&image.file);
         let (_, body) = build_form(&Map::new(), &[image], None).unwrap();
-        let again = body.clone();
+        let second_body = body.clone();
         drop(body);
         assert!(file.upgrade().is_some_and(|file| file.len() > 0));
-        drop(again);
+        drop(second_body);
         assert!(file.upgrade().is_none());
     }
 
     #[test]
-    fn no_name_breaks_out_of_its_quotes() {
+    fn a_name_cannot_end_its_quotes() {
         assert_eq!(quoted("a\"\r\nb"), "a%22%0D%0Ab");
     }
 
-    /// Reads one request with this body, and returns its head.
+    /// Reads one request with this body, answers it, and returns the head of the request.
     async fn serve(listener: &tokio::net::TcpListener, expected: &[u8]) -> String {
         let mut stream = listener.accept().await.unwrap().0;
-        let mut seen = Vec::new();
-        while !seen.ends_with(expected) {
-            assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "the request broke off");
+        let mut received = Vec::new();
+        while !received.ends_with(expected) {
+            assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "the request broke off");
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await.unwrap();
-        String::from_utf8_lossy(&seen[..seen.len() - expected.len()]).into_owned()
+        String::from_utf8_lossy(&received[..received.len() - expected.len()]).into_owned()
     }
 
     #[tokio::test]
-    async fn it_is_sent_with_its_length_and_as_often_as_needed() {
+    async fn a_form_is_sent_repeatedly_with_its_length() {
         let (_folder, _, content_type, body) = example();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap());

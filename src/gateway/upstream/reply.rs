@@ -40,7 +40,7 @@ pub(crate) enum ReplyBody {
     Channel(tokio::sync::mpsc::Receiver<Bytes>),
 }
 
-/// The body broke off. The reason is logged at its source.
+/// The error of a body that broke off. The reason is logged at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the upstream's answer broke off")]
 pub(crate) struct ReplyError;
@@ -50,7 +50,7 @@ pub(crate) struct ReplyError;
 pub(crate) enum FailureClass {
     /// Nothing was done.
     N,
-    /// The upstream states that it failed.
+    /// The upstream reports that it failed.
     F,
     /// Ambiguous: an image may have been made and paid for.
     X,
@@ -76,7 +76,7 @@ pub(crate) struct AttemptFailure {
 /// The reason why an attempt gave no image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FailureCause {
-    /// No connection was made, or the credentials were refused.
+    /// No connection could be made, or the credentials were refused.
     Unreachable,
     /// The connection broke.
     Broken,
@@ -92,7 +92,7 @@ pub(crate) enum FailureCause {
     Rejected {
         /// The parameter that the upstream names.
         param: Option<String>,
-        /// The upstream's message about it.
+        /// The upstream's message about the parameter.
         message: String,
     },
     /// The account's usage window is exhausted.
@@ -100,16 +100,16 @@ pub(crate) enum FailureCause {
         /// The time until the window opens again, if stated.
         wait: Option<Duration>,
     },
-    /// The account is not paid for, which does not change by itself.
+    /// The account is not paid for: waiting does not help.
     Unfit,
-    /// The upstream does not offer, or not to this account, something that every caller of the image endpoints may
-    /// request.
+    /// The upstream does not offer something that every caller of the image endpoints may request, or does not offer it
+    /// to this account.
     NotOffered,
     /// The upstream does not know the model that the caller chose, or does not offer it to this account.
     UnknownModel,
     /// The upstream does not allow the account to do this, or does not allow this request.
     Forbidden,
-    /// A system before the upstream has refused the request with a page.
+    /// A system in front of the upstream, such as a firewall, has refused the request with a page.
     Blocked,
     /// The upstream rejects the request and names no part of it.
     Declined {
@@ -130,7 +130,7 @@ pub(crate) enum FailureCause {
 // === impl FailureClass ===
 
 impl FailureClass {
-    /// Returns the letter in records and documents.
+    /// Returns the letter of the class in records and documents.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::N => "N",
@@ -170,9 +170,9 @@ impl Body for ReplyBody {
             Self::Simulated(body) => Pin::new(body).poll_frame(cx),
             Self::SimulatedResponse(body) => Pin::new(body).poll_frame(cx),
             #[cfg(test)]
-            Self::Channel(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+            Self::Channel(chunks) => chunks.poll_recv(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
             #[cfg(test)]
-            Self::Scripted(pieces) => Poll::Ready(pieces.pop_front().map(|piece| piece.map(Frame::data))),
+            Self::Scripted(chunks) => Poll::Ready(chunks.pop_front().map(|chunk| chunk.map(Frame::data))),
         }
     }
 }

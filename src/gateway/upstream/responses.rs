@@ -34,7 +34,7 @@ fn build_request(
         .header(USER_AGENT, concat!("imagate/", env!("CARGO_PKG_VERSION")))
         .body(RequestBody::from(job.body_pieces().iter().cloned().map(BodyPart::Spooled).collect::<Vec<_>>()))?;
     let headers = request.headers_mut();
-    // The order is: the agent's headers, the operator's headers, and those of the gateway.
+    // A later header replaces an earlier one: first the caller's headers, then the operator's, then the gateway's.
     for (name, value) in job.headers().iter().chain(address.headers()) {
         headers.insert(name.clone(), value.clone());
     }

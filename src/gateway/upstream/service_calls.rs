@@ -1,8 +1,8 @@
 //! Small calls that make no image: prompt moderation, token fetches, account probes and model lists.
 //!
-//! The module decides how much of an answer is read, and how a moderation result is found in it. It must not know the
-//! consequences. Rules: one request, at most one answer, no redirect, nothing sent twice; bytes and time are bounded,
-//! whatever the other side does; displayed text names no host, and a credential is only in its header or body.
+//! The module decides how much of an answer is read, and how a moderation result is found in it. It must not know what
+//! follows from an answer. Rules: one request, at most one answer, no redirect, nothing sent twice; bytes and time are
+//! limited, whatever the other side does; displayed text names no host, and a credential is only in its header or body.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use super::transport::{RequestBody, ResponseBody, SendError, SendErrorKind, Tran
 use crate::gateway::accounts::{TokenEndpoint, TokenEndpointError, TokenRequest, TokenResponse, UpstreamAddress};
 use crate::gateway::config::ModerationConfig;
 
-/// The limit for a moderation result or a token, which are much smaller.
+/// The most bytes of a moderation result or a token answer (our choice). Both are usually much smaller.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// The limit for a list of models, which is long if each is described.
+/// The most bytes of a list of models (our choice), which is long if each model is described.
 const MAX_MODEL_LIST_BYTES: usize = 2 * 1024 * 1024;
 /// The longest wait for a token endpoint or a probed upstream (our choice).
 const SERVICE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest wait for a list of models (our choice), which an upstream has in memory.
+/// The longest wait for a list of models (our choice). An upstream needs no time to compute it.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -34,13 +34,13 @@ const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlen
 /// No usable answer was received. The reason is logged at its source; this error is safe to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ServiceCallError {
-    /// The service did not answer, or not in HTTP.
+    /// The service did not answer, or its answer was not HTTP.
     #[error("the service could not be reached")]
     Unreachable,
     /// The service did not answer in time.
     #[error("the service did not answer in time")]
     Timeout,
-    /// The service answered with this status, which is no success.
+    /// The service answered with this status, which is not a success.
     #[error("the service answered with status {0}")]
     Status(u16),
     /// The answer has the wrong form, or is too large.
@@ -55,7 +55,7 @@ impl UpstreamClient {
     ///
     /// # Errors
     ///
-    /// Returns an error if the service gave no result. The operator's configuration then decides about the prompt.
+    /// Returns an error if the service gave no result. The configuration then decides whether the prompt is accepted.
     pub(crate) async fn moderate(&self, service: &ModerationConfig, prompt: &str) -> Result<bool, ServiceCallError> {
         let body = json!({"model": service.model, "input": prompt}).to_string();
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON)]);
@@ -71,7 +71,7 @@ impl UpstreamClient {
         parse_flagged(&answer).ok_or(ServiceCallError::Unusable)
     }
 
-    /// Posts a form to a token endpoint. An answer with any status is returned.
+    /// Posts a form to a token endpoint. Returns the status and the body of the answer, whatever the status is.
     async fn post_form(
         &self,
         url: &Uri,
@@ -85,7 +85,7 @@ impl UpstreamClient {
         call.send_and_read(&self.transport, &url.to_string(), Instant::now() + SERVICE_TIMEOUT).await
     }
 
-    /// Checks the credentials of an account without making anything: returns the status of its list of models.
+    /// Checks the credentials of an account by requesting its list of models. Returns the status of the answer.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl UpstreamClient {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no list.
+    /// Returns an error if no list was received.
     pub(crate) async fn list_models(
         &self,
         address: &UpstreamAddress,
@@ -127,7 +127,7 @@ impl UpstreamClient {
         if status == 200 { Ok(answer) } else { Err(ServiceCallError::Status(status)) }
     }
 
-    /// Returns the status only, because the list itself may have any length.
+    /// Returns only the status, because the list itself may have any length.
     async fn fetch_status(&self, url: &str, headers: HeaderMap) -> Result<u16, ServiceCallError> {
         let call = ServiceCall {
             log_name: "probe",
@@ -179,16 +179,16 @@ impl ServiceCall {
         url: &str,
         until: Instant,
     ) -> Result<(u16, Bytes), ServiceCallError> {
-        let (what, most) = (self.log_name, self.max_bytes);
+        let (log_name, max_bytes) = (self.log_name, self.max_bytes);
         let response = self.send(transport, url, until).await?;
         let (head, body) = response.into_parts();
         if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| coding != "identity") {
-            tracing::warn!(what, "a service compressed an answer although the request did not allow it");
+            tracing::warn!(what = log_name, "a service compressed an answer although the request did not allow it");
             return Err(ServiceCallError::Unusable);
         }
-        let read = timeout_at(until, read_whole_body(body, most)).await.unwrap_or(Err(ServiceCallError::Timeout));
+        let result = timeout_at(until, read_whole_body(body, max_bytes)).await.unwrap_or(Err(ServiceCallError::Timeout));
         let answer =
-            read.inspect_err(|failed| tracing::warn!(what, %failed, "a service's answer could not be read"))?;
+            result.inspect_err(|error| tracing::warn!(what = log_name, failed = %error, "a service's answer could not be read"))?;
         Ok((head.status.as_u16(), answer))
     }
 
@@ -198,12 +198,12 @@ impl ServiceCall {
         url: &str,
         until: Instant,
     ) -> Result<Response<ResponseBody>, ServiceCallError> {
-        let what = self.log_name;
+        let log_name = self.log_name;
         let request = self.into_request(url).map_err(|error| {
-            tracing::error!(what, %error, "a request to a service could not be built");
+            tracing::error!(what = log_name, %error, "a request to a service could not be built");
             ServiceCallError::Unreachable
         })?;
-        transport.send(request, until).await.map_err(|error| service_send_error(what, &error))
+        transport.send(request, until).await.map_err(|error| service_send_error(log_name, &error))
     }
 
     fn into_request(self, url: &str) -> Result<Request<RequestBody>, http::Error> {
@@ -218,32 +218,32 @@ impl ServiceCall {
     }
 }
 
-fn service_send_error(what: &str, error: &SendError) -> ServiceCallError {
-    tracing::warn!(what, error = error as &dyn std::error::Error, "a request to a service failed");
+fn service_send_error(log_name: &str, error: &SendError) -> ServiceCallError {
+    tracing::warn!(what = log_name, error = error as &dyn std::error::Error, "a request to a service failed");
     if error.kind == SendErrorKind::Timeout { ServiceCallError::Timeout } else { ServiceCallError::Unreachable }
 }
 
-/// Reads a whole body that is not too large.
+/// Reads a whole body of at most `max_bytes`.
 async fn read_whole_body(mut body: ResponseBody, max_bytes: usize) -> Result<Bytes, ServiceCallError> {
-    let mut read = BytesMut::new();
+    let mut received = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|_| ServiceCallError::Unreachable)?.into_data() else { continue };
-        if read.len() + data.len() > max_bytes {
+        if received.len() + data.len() > max_bytes {
             return Err(ServiceCallError::Unusable);
         }
-        read.extend_from_slice(&data);
+        received.extend_from_slice(&data);
     }
-    Ok(read.freeze())
+    Ok(received.freeze())
 }
 
-/// Returns true if any result is flagged; `None` if the answer does not judge all of them.
+/// Returns true if any result is flagged; `None` if the answer has no results, or one without a valid flag.
 fn parse_flagged(answer: &[u8]) -> Option<bool> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let results = answer.get("results")?.as_array().filter(|results| !results.is_empty())?;
     results.iter().try_fold(false, |any, result| Some(any | result.get("flagged")?.as_bool()?))
 }
 
-/// The configuration has checked that the key is a valid header value.
+/// Returns the header value for a key. The configuration has checked that the key is valid in a header.
 fn bearer(key: &str) -> HeaderValue {
     let mut value = HeaderValue::try_from(format!("Bearer {key}")).unwrap_or(HeaderValue::from_static("Bearer"));
     value.set_sensitive(true);

@@ -1,7 +1,7 @@
-//! The simulator as an upstream: it sends the same JSON and the same events as a real one, image by image.
+//! The simulator as an upstream: it sends the same JSON and the same events as a real upstream, image by image.
 //!
 //! Drawing keeps a processor busy, so it runs on blocking threads, at most as many at once as there are processors. A
-//! request that waits to be drawn holds no pixels.
+//! request that waits for its drawing holds no pixels.
 
 mod drawing_task;
 mod response;
@@ -73,7 +73,7 @@ fn first_input_size(job: &Job) -> Option<Size> {
     Size::new(first.properties.width, first.properties.height).ok()
 }
 
-/// Returns the level of detail; `auto` is the middle one.
+/// Returns the level of detail for a quality; `auto` is drawn as `medium`.
 fn detail_for_quality(quality: Option<&str>) -> Detail {
     match quality {
         Some("low") => Detail::Low,
@@ -82,8 +82,8 @@ fn detail_for_quality(quality: Option<&str>) -> Detail {
     }
 }
 
-/// Returns the input tokens of an edit: one token for each tile of 32x32 pixels (ours: a plausible count, which no
-/// upstream charges).
+/// Returns the input tokens of an edit: one token for each tile of 32x32 pixels (our choice: a plausible
+/// count, which no upstream charges).
 fn input_tokens(job: &Job) -> u64 {
     let tiles = |upload: &ImageUpload| match &upload.header {
         Ok(header) => {
@@ -102,7 +102,7 @@ impl SimulatedUpstream {
         Self { drawing_slots: Arc::new(Semaphore::new(processors)) }
     }
 
-    /// Draws the first image; the others are drawn while the answer is read.
+    /// Draws the first image; the further images are drawn while the answer is read.
     pub(super) async fn draw_images(&self, job: &Job) -> Result<Reply, AttemptFailure> {
         let mut body = SimulatedBody {
             job: SimulatorJob::from_job(job),
@@ -201,7 +201,7 @@ impl SimulatorJob {
         })
     }
 
-    /// Returns the text after the last image.
+    /// Returns the text after the last image, which ends the JSON; events need none.
     fn closing_text(&self) -> String {
         if self.partials.is_some() { String::new() } else { format!("],{}", &self.answer_members().to_string()[1..]) }
     }
@@ -223,15 +223,15 @@ impl SimulatorJob {
             object.insert("partial_image_index".to_owned(), partial.into());
         }
         let kind = format!("{}.{name}", self.event_prefix);
-        let rest = &members.to_string()[1..];
-        format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"b64_json\":\"{base64}\",{rest}\n\n")
+        let remaining_members = &members.to_string()[1..];
+        format!("event: {kind}\ndata: {{\"type\":\"{kind}\",\"b64_json\":\"{base64}\",{remaining_members}\n\n")
     }
 }
 
 // === impl SimulatedBody ===
 
 impl SimulatedBody {
-    /// Begins the next image.
+    /// Begins to draw the next image.
     fn draw_next(&mut self) {
         let (job, spec) = (self.job.clone(), self.job.image_spec(self.drawn_count));
         self.drawing.begin(move || job.draw_base64(spec));
@@ -256,9 +256,9 @@ impl Body for SimulatedBody {
         }
         let base64 = match ready!(this.drawing.poll(cx)) {
             Ok(base64) => base64,
-            Err(broken) => {
+            Err(error) => {
                 this.is_done = true;
-                return Poll::Ready(Some(Err(broken)));
+                return Poll::Ready(Some(Err(error)));
             }
         };
         let frame = this.job.encode_image(this.drawn_count, &base64);

@@ -1,11 +1,11 @@
 //! The simulator: the built-in upstream that draws a test image for every request and costs nothing.
 //!
-//! The module decides how the image for a request looks, and how much it would roughly have cost. It must not know
-//! accounts, HTTP or time: the same request gives the same bytes on every machine. It does not await; `draw` must be
-//! called on a thread that may block.
+//! The module decides how the image for a request looks, and how many tokens it would roughly have used. It must not
+//! know accounts, HTTP or time: the same request gives the same bytes on every machine. It does not await; `draw` must
+//! be called on a thread that may block.
 //!
 //! The first line of every image names the simulator; the image shows size, format, quality, seed and prompt; see
-//! `text`. The module carries the rules "output exactly the requested size and format" and "`output_compression`
+//! `text`. The module implements the rules "output exactly the requested size and format" and "`output_compression`
 //! applies only to `jpeg` and `webp`".
 
 mod bitmap_font;
@@ -15,17 +15,17 @@ mod text;
 
 use crate::image::Format;
 
-/// The longest edge. No legal size is longer; the limits of the file formats are at least as large.
+/// The longest edge in pixels. No legal size is longer; the limits of the file formats are at least as large.
 const MAX_EDGE_PX: u32 = 16_383;
 
-/// One image to draw. `auto` is resolved before, see [`resolve_auto`].
+/// One image to draw. A size `auto` is resolved before, see [`resolve_auto`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TestImage<'a> {
     /// The text of the request.
     pub(crate) prompt: &'a str,
-    /// The index of this image among the `n` images, from 0; each has a seed of its own.
+    /// The index of this image among the `n` images, from 0. Each image has its own seed.
     pub(crate) index: u32,
-    /// The number of an intermediate image, from 0; later ones are finer.
+    /// The number of an intermediate image, from 0. Later intermediate images are finer.
     pub(crate) partial: Option<u32>,
     /// The width in pixels.
     pub(crate) width: u32,
@@ -43,16 +43,16 @@ impl TestImage<'_> {
     /// Returns the number that determines the colours: a hash of prompt, size, quality and index.
     fn seed(&self) -> u64 {
         let [width, height, index] = [self.width, self.height, self.index].map(u32::to_le_bytes);
-        let words = [&width[..], &height, &index, self.quality.as_str().as_bytes(), self.prompt.as_bytes()];
-        // FNV-1a is short and will never change; `std`'s hasher promises neither.
+        let parts = [&width[..], &height, &index, self.quality.as_str().as_bytes(), self.prompt.as_bytes()];
+        // FNV-1a is short and stable; the hasher of `std` may change.
         let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        let hash = words.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325_u64, add);
-        // The low bits of the hash depend too much on the last letters.
+        let hash = parts.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325_u64, add);
+        // The low bits of the hash depend too much on the last bytes.
         hash ^ (hash >> 32)
     }
 }
 
-/// `quality` without its `auto`.
+/// The level of detail: a `quality` other than `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// `low`
@@ -78,7 +78,7 @@ impl Detail {
     }
 }
 
-/// The reason why there is no image.
+/// The reason why an image could not be drawn.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DrawError {
     /// An edge is 0 or longer than 16383 pixels.
@@ -117,39 +117,41 @@ pub(crate) struct SimulatedUsage {
     pub(crate) output_image: u64,
 }
 
-/// The number of pixels for which the figures below apply.
+/// The number of pixels for which the figures of [`estimate_tokens`] apply.
 const REFERENCE_PIXELS: u64 = 1024 * 1024;
 
 /// Returns plausible token counts for `n` images.
 ///
-/// The figures are our own and no price list: at 1024x1024 an image costs 14, 42 or 79 squared tokens for `low`,
-/// `medium` and `high`, and the count grows with the number of pixels. Text costs a token for every four ASCII letters
-/// and one for every other character.
+/// The figures are our choice, not a price list: at 1024x1024, an image costs the square of 14, 42 or 79 tokens for
+/// `low`, `medium` and `high`, and the count grows with the number of pixels. Text costs one token for every four ASCII
+/// characters and one for every other character.
 pub(crate) fn estimate_tokens(prompt: &str, width: u32, height: u32, quality: Detail, n: u32) -> SimulatedUsage {
     let ascii = prompt.chars().filter(char::is_ascii).count() as u64;
-    let others = prompt.chars().filter(|letter| !letter.is_ascii()).count() as u64;
+    let non_ascii = prompt.chars().filter(|character| !character.is_ascii()).count() as u64;
     let side: u64 = quality.choose(14, 42, 79);
     let pixels = u64::from(width) * u64::from(height);
-    let each = (side * side * pixels).div_ceil(REFERENCE_PIXELS);
+    let tokens_per_image = (side * side * pixels).div_ceil(REFERENCE_PIXELS);
     SimulatedUsage {
-        input_text: (ascii.div_ceil(4) + others).max(1),
+        input_text: (ascii.div_ceil(4) + non_ascii).max(1),
         input_image: 0,
-        output_image: each * u64::from(n),
+        output_image: tokens_per_image * u64::from(n),
     }
 }
 
 const TALL_WORDS: &str = "portrait tall vertical poster phone upright waterfall bookmark";
 const WIDE_WORDS: &str = "landscape panorama panoramic wide widescreen horizontal banner cinematic skyline";
 
-/// Returns the size for `auto`: upright or wide if a word of the prompt says so, else square.
+/// Returns the size for `auto`: upright or wide if the prompt has such a word, otherwise square.
 pub(crate) fn resolve_auto(prompt: &str) -> (u32, u32) {
     let prompt = prompt.to_lowercase();
     // An English plural also counts as its singular.
-    let names = |list: &str, word: &str| list.split(' ').any(|one| one == word || Some(one) == word.strip_suffix('s'));
-    let any = |list| prompt.split(|letter: char| !letter.is_alphanumeric()).any(|word| names(list, word));
-    if any(TALL_WORDS) {
+    let contains = |list: &str, word: &str| {
+        list.split(' ').any(|entry| entry == word || Some(entry) == word.strip_suffix('s'))
+    };
+    let has_word_of = |list| prompt.split(|character: char| !character.is_alphanumeric()).any(|word| contains(list, word));
+    if has_word_of(TALL_WORDS) {
         (1024, 1536)
-    } else if any(WIDE_WORDS) {
+    } else if has_word_of(WIDE_WORDS) {
         (1536, 1024)
     } else {
         (1024, 1024)

@@ -10,8 +10,8 @@ use crate::gateway::store::data_keys::{DataKeys, WrappedDataKeys};
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::{MasterKey, StoreError};
 
-/// Returns the data keys of the installation, and the configured master key if there is one. Creates the data keys if the
-/// installation is new, or older than data keys.
+/// Returns the data keys of the installation, and the configured master key if there is one. Creates the data keys if
+/// the installation is new, or older than data keys.
 pub(super) async fn load_or_create_data_keys(
     writer: &SqlitePool,
     data_dir: &DataDir,

@@ -1,4 +1,4 @@
-//! The behaviour of files: permissions, locks, losses, schema versions, other processes.
+//! Tests of the files of the store: permissions, locks, losses, schema versions, other processes.
 
 mod master_key;
 mod trail;
@@ -29,15 +29,15 @@ async fn execute(dir: &TempDir, sql: &'static str) {
     pool.close().await;
 }
 
-/// Checks that opening is refused and that the files have not changed by a byte.
+/// Checks that opening fails and changes no file, and returns the error.
 async fn refused(dir: &TempDir) -> StoreError {
     refused_with(dir, None).await
 }
 
-async fn refused_with(dir: &TempDir, given: Option<MasterKey>) -> StoreError {
+async fn refused_with(dir: &TempDir, master_key: Option<MasterKey>) -> StoreError {
     let read = |name| fs::read(dir.path().join(name)).ok();
     let before = (read(DATABASE), read(MASTER_KEY));
-    let error = SqliteStore::open(dir.path(), given).await.unwrap_err();
+    let error = SqliteStore::open(dir.path(), master_key).await.unwrap_err();
     // `assert_eq` would print all of the bytes.
     assert!(read(DATABASE).unwrap_or_default() == before.0.unwrap_or_default() && read(MASTER_KEY) == before.1);
     error
@@ -45,7 +45,7 @@ async fn refused_with(dir: &TempDir, given: Option<MasterKey>) -> StoreError {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nobody_else_may_read_what_is_made() {
+async fn created_files_are_closed_to_other_users() {
     use std::os::unix::fs::PermissionsExt;
 
     let parent = TempDir::new().unwrap();
@@ -84,7 +84,7 @@ async fn commits_wait_for_the_disk_and_readers_cannot_write() {
 }
 
 #[tokio::test]
-async fn opening_again_keeps_what_is_there() {
+async fn opening_again_keeps_the_data() {
     let (dir, store) = new_store().await;
     let user = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     let master_key = store.pepper_key().expose().to_vec();
@@ -95,7 +95,7 @@ async fn opening_again_keeps_what_is_there() {
 }
 
 #[tokio::test]
-async fn many_who_open_a_new_directory_at_once_find_one_key_and_one_schema() {
+async fn concurrent_openings_of_a_new_directory_create_one_key() {
     let dir = TempDir::new().unwrap();
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
@@ -141,8 +141,7 @@ async fn the_database_of_another_program_is_refused() {
 #[tokio::test]
 async fn a_file_that_is_no_database_is_refused() {
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join(DATABASE), "this is a letter and not a database, however long it may be".repeat(100))
-        .unwrap();
+    fs::write(dir.path().join(DATABASE), "this text is not a database".repeat(100)).unwrap();
     assert!(matches!(refused(&dir).await, StoreError::Damaged { .. }));
 }
 
@@ -168,31 +167,31 @@ async fn a_directory_that_lost_its_database_does_not_become_a_new_installation()
 }
 
 #[tokio::test]
-async fn a_lost_database_is_told_by_whatever_is_left_of_it() {
-    let given = || Some(MasterKey::for_test(7));
+async fn a_lost_database_is_noticed_by_any_remaining_file() {
+    let master_key = || Some(MasterKey::for_test(7));
     let (marker, answers) = ("imagate.db.marker", "replays/ans_1");
-    for traces in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
+    for remaining_files in [&[marker][..], &[answers], &["welcomed"], &["imagate.db-wal"], &[marker, answers]] {
         let dir = TempDir::new().unwrap();
-        // An empty folder, which a failed start leaves behind, is no trace.
+        // An empty folder, which a failed start leaves behind, does not prove a loss.
         fs::create_dir(dir.path().join("replays")).unwrap();
-        let store = SqliteStore::open(dir.path(), given()).await.unwrap();
+        let store = SqliteStore::open(dir.path(), master_key()).await.unwrap();
         store.close().await;
         drop(store);
         assert!(dir.path().join(marker).exists() && !dir.path().join(MASTER_KEY).exists());
         for file in [DATABASE, marker] {
             fs::remove_file(dir.path().join(file)).unwrap();
         }
-        for trace in traces {
-            fs::write(dir.path().join(trace), "x").unwrap();
+        for name in remaining_files {
+            fs::write(dir.path().join(name), "x").unwrap();
         }
-        let error = refused_with(&dir, given()).await;
-        let named = |trace: &&str| error.to_string().contains(trace.split('/').next().unwrap());
-        assert!(matches!(error, StoreError::Damaged { .. }) && traces.iter().all(named), "{error}");
+        let error = refused_with(&dir, master_key()).await;
+        let is_named = |name: &&str| error.to_string().contains(name.split('/').next().unwrap());
+        assert!(matches!(error, StoreError::Damaged { .. }) && remaining_files.iter().all(is_named), "{error}");
         assert!(error.to_string().contains("restore the database") && !dir.path().join(DATABASE).exists(), "{error}");
-        for trace in traces {
-            fs::remove_file(dir.path().join(trace)).unwrap();
+        for name in remaining_files {
+            fs::remove_file(dir.path().join(name)).unwrap();
         }
-        SqliteStore::open(dir.path(), given()).await.unwrap();
+        SqliteStore::open(dir.path(), master_key()).await.unwrap();
     }
 }
 
@@ -207,7 +206,7 @@ async fn an_older_installation_gets_its_marker_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_directory_that_lost_its_master_key_gets_no_other_one() {
+async fn a_lost_master_key_is_not_replaced() {
     let (dir, store) = new_store().await;
     close(store).await;
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
@@ -229,66 +228,66 @@ async fn a_second_server_is_refused_and_a_command_is_not() {
 }
 
 #[tokio::test]
-async fn a_held_write_lock_is_waited_for() {
+async fn a_write_waits_for_a_lock_that_is_held() {
     let (dir, store) = new_store().await;
-    let other = SqliteStore::open(dir.path(), None).await.unwrap();
-    let mut connection = other.writer.acquire().await.unwrap();
-    let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
-    let mut waiting = JoinSet::new();
-    waiting.spawn(async move { store.ensure_user(&AuditContext::command(), "ada").await });
+    let second_store = SqliteStore::open(dir.path(), None).await.unwrap();
+    let mut connection = second_store.writer.acquire().await.unwrap();
+    let transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { store.ensure_user(&AuditContext::command(), "ada").await });
     // Readers never wait.
-    assert_eq!(other.list_records(&RecordFilter::default()).await.unwrap(), []);
-    held.rollback().await.unwrap();
-    waiting.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(second_store.list_records(&RecordFilter::default()).await.unwrap(), []);
+    transaction.rollback().await.unwrap();
+    tasks.join_next().await.unwrap().unwrap().unwrap();
 }
 
-async fn set(store: &SqliteStore, pragma: &'static str) {
+async fn run_pragma(store: &SqliteStore, pragma: &'static str) {
     sqlx::raw_sql(pragma).execute(&store.writer).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_for_too_long_means_busy() {
+async fn a_lock_that_is_held_for_too_long_is_reported_as_busy() {
     let (dir, store) = new_store().await;
-    let other = SqliteStore::open(dir.path(), None).await.unwrap();
-    let mut connection = other.writer.acquire().await.unwrap();
-    let held = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
-    set(&store, "PRAGMA busy_timeout = 1").await;
-    let (node, open) = (NodeId::only(), [running_record("r1"), running_record("r2")]);
-    let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
+    let second_store = SqliteStore::open(dir.path(), None).await.unwrap();
+    let mut connection = second_store.writer.acquire().await.unwrap();
+    let transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await.unwrap();
+    run_pragma(&store, "PRAGMA busy_timeout = 1").await;
+    let (node, intents) = (NodeId::only(), [running_record("r1"), running_record("r2")]);
+    let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
     assert!(matches!(store.write_rows(&node, &writes[..1]).await, Err(StoreError::Busy)));
     assert!(matches!(store.write_rows(&node, &writes).await, Err(StoreError::Busy)));
-    held.rollback().await.unwrap();
+    transaction.rollback().await.unwrap();
     assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
 
 #[tokio::test]
-async fn a_full_disk_stores_the_whole_batch_or_nothing_and_is_no_lasting_harm() {
+async fn a_batch_on_a_full_disk_is_stored_completely_or_not_at_all() {
     let (_dir, store) = new_store().await;
-    set(&store, "PRAGMA max_page_count = 1").await; // As small as it already is.
+    run_pragma(&store, "PRAGMA max_page_count = 1").await; // The file cannot grow.
     let (node, long) = (NodeId::only(), "x".repeat(1 << 20));
-    let open = [running_record("r1"), Record { end_user: Some(long), ..running_record("r2") }];
-    let writes = [RowWrite::Open(&open[0]), RowWrite::Open(&open[1])];
+    let intents = [running_record("r1"), Record { end_user: Some(long), ..running_record("r2") }];
+    let writes = [RowWrite::Open(&intents[0]), RowWrite::Open(&intents[1])];
     let error = store.write_rows(&node, &writes).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(!error.is_row_fault());
-    set(&store, "PRAGMA max_page_count = 4294967294").await; // There is room again.
-    // If the first row were stored, the write would have no effect now.
+    run_pragma(&store, "PRAGMA max_page_count = 4294967294").await; // The file can grow again.
+    // If the failed batch had stored the first row, its intent would have no effect now.
     assert_eq!(store.write_rows(&node, &writes).await.unwrap(), [RowWriteOutcome::Done, RowWriteOutcome::Done]);
 }
 
 const ROWS: usize = 100;
 
 #[tokio::test]
-async fn two_processes_write_at_once_and_nothing_is_lost() {
+async fn concurrent_writes_of_two_processes_are_all_stored() {
     let (dir, store) = new_store().await;
     let mut child = spawn_child(module_path!(), "child_that_adds_users", &dir);
-    // The child reports when it is about to begin.
-    let mut told = child.stdout.take().unwrap();
-    let mut seen = Vec::new();
-    while !seen.ends_with(b"ready\n") {
+    // The child prints a line before it begins to write.
+    let mut child_output = child.stdout.take().unwrap();
+    let mut received = Vec::new();
+    while !received.ends_with(b"ready\n") {
         let mut byte = [0];
-        told.read_exact(&mut byte).unwrap();
-        seen.push(byte[0]);
+        child_output.read_exact(&mut byte).unwrap();
+        received.push(byte[0]);
     }
     let node = NodeId::only();
     for number in 0..ROWS {

@@ -1,5 +1,5 @@
-//! The statements for tokens and for the claims to fetch them. Each function is one statement, so that two processes
-//! cannot come between.
+//! The statements for tokens and for the claims to fetch them. Each function is one statement, so that no other
+//! process can interfere.
 
 use sqlx::{Row, SqlitePool};
 

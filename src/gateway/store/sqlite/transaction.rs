@@ -1,4 +1,4 @@
-//! Runs several statements, all of them or none.
+//! Runs several statements in one transaction.
 
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
@@ -7,21 +7,21 @@ use sqlx::{Sqlite, SqlitePool};
 
 pub(super) type SqlStatement<'q> = Query<'q, Sqlite, SqliteArguments>;
 
-/// Runs a block in one transaction of this pool. `return Ok(…)` in the block leaves it without any change.
+/// Runs a block in one transaction of this pool. `return Ok(…)` in the block rolls the transaction back.
 ///
-/// This is a macro, because no bound can say yet that the future of an async closure may change threads.
+/// This is a macro, because no trait bound can yet state that the future of an async closure is `Send`.
 macro_rules! transact {
     ($pool:expr, |$transaction:ident| $body:expr) => {{
         let mut connection = $pool.acquire().await?;
-        let done: sqlx::Result<_> = async {
+        let result: sqlx::Result<_> = async {
             // This takes the write lock first: a transaction that begins with a read cannot wait for the lock later.
             let mut $transaction = sqlx::Connection::begin_with(&mut *connection, "BEGIN IMMEDIATE").await?;
-            let done = $body;
+            let value = $body;
             $transaction.commit().await?;
-            Ok(done)
+            Ok(value)
         }
         .await;
-        $crate::gateway::store::sqlite::transaction::release_connection(connection, done).await
+        $crate::gateway::store::sqlite::transaction::release_connection(connection, result).await
     }};
 }
 pub(super) use transact;
@@ -35,14 +35,14 @@ pub(super) async fn run_all(pool: &SqlitePool, statements: Vec<SqlStatement<'_>>
     })
 }
 
-/// Gives the connection back, or closes it after a failure: on a full disk SQLite ends a transaction by itself, which
-/// the driver does not notice, and from then on it would refuse every new one on this connection.
+/// Returns the connection to the pool, or closes it after a failure: if the disk is full, SQLite ends a transaction by
+/// itself, which the driver does not notice, and every later transaction on that connection would fail.
 pub(super) async fn release_connection<T>(
     connection: PoolConnection<Sqlite>,
-    done: sqlx::Result<T>,
+    result: sqlx::Result<T>,
 ) -> sqlx::Result<T> {
-    if done.is_err() {
+    if result.is_err() {
         let _ = connection.close().await;
     }
-    done
+    result
 }

@@ -16,7 +16,7 @@ use crate::gateway::store::{
     UsageStore,
 };
 
-// A sum of integers would fail beyond the largest one; this one stops there.
+// `sum` fails if integers overflow. `total` returns a float, and the cast limits it to the largest integer.
 macro_rules! sums {
     () => {
         "CAST(total(requests) AS INTEGER) AS requests, CAST(total(succeeded) AS INTEGER) AS succeeded, \
@@ -56,14 +56,14 @@ impl UsageStore for SqliteStore {
     }
 
     async fn add_refusals(&self, refusals: &[RefusalCount]) -> Result<(), StoreError> {
-        let statements = refusals.iter().map(|refused| {
+        let statements = refusals.iter().map(|refusal| {
             let statement = sqlx::query(
                 "INSERT INTO usage_days (key_id, day, user_id, group_name, requests, succeeded, failed, images, \
                  input_tokens, output_tokens, total_tokens, refused) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, 0, 0, 0, $5) \
                  ON CONFLICT (key_id, day, user_id, group_name) DO UPDATE SET refused = refused + excluded.refused",
             );
-            let statement = statement.bind(refused.key.as_str()).bind(refused.day.to_string());
-            statement.bind(refused.user.as_str()).bind(&refused.group).bind(i64::from(refused.count))
+            let statement = statement.bind(refusal.key.as_str()).bind(refusal.day.to_string());
+            statement.bind(refusal.user.as_str()).bind(&refusal.group).bind(i64::from(refusal.count))
         });
         transaction::run_all(&self.writer, statements.collect()).await.map_err(during("counting refused requests"))
     }
@@ -116,7 +116,7 @@ pub(super) fn total_query(filter: &UsageFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// The keys as one bound value, so that the statement stays the same for any number of them.
+/// Returns the keys as one bound value, so that the statement is the same for any number of keys.
 fn json_list(keys: &[KeyId]) -> Result<String, StoreError> {
     serde_json::to_string(keys).map_err(|error| StoreError::Refused(error.into()))
 }
@@ -136,8 +136,8 @@ fn names_query(keys: String) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// Adds the counts of days, or those of one end user, made from the records as the trigger `records_are_counted` makes
-/// them.
+/// Adds the table of counts by day. For one end user, adds a subquery that counts the records as the trigger
+/// `records_are_counted` does.
 fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
     let Some(end_user) = &filter.end_user else {
         query.push("usage_days");
@@ -157,14 +157,14 @@ fn push_source(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
         query.push(" AND created_at >= ").push_bind(since.to_string());
     }
     if let Some(until) = filter.until {
-        // In the text of a time, a `T` follows the day.
+        // In the text of a time, a `T` follows the day, so this is later than every time of that day.
         query.push(" AND created_at < ").push_bind(format!("{until}U"));
     }
     query.push(") AS usage_days");
 }
 
 fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
-    // This gives the statement its first condition.
+    // The conditions below all begin with `AND`.
     query.push(" WHERE TRUE");
     if let Some(owner) = &filter.owner {
         query.push(" AND user_id = ").push_bind(owner.to_string());
@@ -187,18 +187,18 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, filter: &UsageFilter) {
 }
 
 fn counters_from_row(row: &SqliteRow) -> sqlx::Result<UsageCounters> {
-    let number = |column: &str| {
-        let number: i64 = row.try_get(column)?;
-        u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
+    let count = |column: &str| {
+        let count: i64 = row.try_get(column)?;
+        u64::try_from(count).map_err(|error| sqlx::Error::Decode(error.into()))
     };
     Ok(UsageCounters {
-        requests: number("requests")?,
-        succeeded: number("succeeded")?,
-        failed: number("failed")?,
-        refused: number("refused")?,
-        images: number("images")?,
-        input_tokens: number("input_tokens")?,
-        output_tokens: number("output_tokens")?,
-        total_tokens: number("total_tokens")?,
+        requests: count("requests")?,
+        succeeded: count("succeeded")?,
+        failed: count("failed")?,
+        refused: count("refused")?,
+        images: count("images")?,
+        input_tokens: count("input_tokens")?,
+        output_tokens: count("output_tokens")?,
+        total_tokens: count("total_tokens")?,
     })
 }

@@ -1,4 +1,4 @@
-//! Writes of records and claims: all that are waiting share one transaction.
+//! Writes records and claims: all waiting writes share one transaction.
 
 use sqlx::{SqliteConnection, SqlitePool};
 
@@ -14,15 +14,15 @@ pub(super) async fn write(
     // A single statement is a transaction by itself, which saves two round trips if only one write is waiting.
     if let [write] = writes {
         let mut connection = pool.acquire().await?;
-        let written = write_one(&mut connection, node, *write).await?;
-        return Ok(vec![written]);
+        let outcome = write_one(&mut connection, node, *write).await?;
+        return Ok(vec![outcome]);
     }
     transact!(pool, |transaction| {
-        let mut written = Vec::with_capacity(writes.len());
+        let mut outcomes = Vec::with_capacity(writes.len());
         for write in writes {
-            written.push(write_one(&mut transaction, node, *write).await?);
+            outcomes.push(write_one(&mut transaction, node, *write).await?);
         }
-        written
+        outcomes
     })
 }
 

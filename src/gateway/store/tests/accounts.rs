@@ -1,11 +1,12 @@
-//! Accounts of the file and of the store, and the state that the gateway finds out about them.
+//! Tests of accounts: those of the configuration file, those of the store, and their state.
 
 use super::*;
 use crate::gateway::store::testing::audit_context_at;
 
-const FILE: AccountSpec<'_> = AccountSpec { name: "primary", kind: "api_key", protocol: "images", tier: "paid" };
+const FILE_ACCOUNT: AccountSpec<'_> =
+    AccountSpec { name: "primary", kind: "api_key", protocol: "images", tier: "paid" };
 
-fn own(name: &str) -> NewAccount {
+fn store_account(name: &str) -> NewAccount {
     NewAccount {
         name: name.to_owned(),
         kind: "oauth".to_owned(),
@@ -16,20 +17,20 @@ fn own(name: &str) -> NewAccount {
     }
 }
 
-fn cool(second: u8, cause: &str) -> AccountChange {
-    AccountChange::StartCooldown { until: moment(second), cause: cause.to_owned() }
+fn start_cooldown(second: u8, cause: &str) -> AccountChange {
+    AccountChange::StartCooldown { until: time(second), cause: cause.to_owned() }
 }
 
 fn disable(reason: &str) -> AccountChange {
     AccountChange::Disable { reason: reason.to_owned() }
 }
 
-fn moment(second: u8) -> Timestamp {
+fn time(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
 }
 
 async fn change(store: &dyn Store, name: &str, change: AccountChange, second: u8) -> Option<AccountRow> {
-    store.change_account(&audit_context_at(moment(second)), name, change).await.unwrap()
+    store.change_account(&audit_context_at(time(second)), name, change).await.unwrap()
 }
 
 #[tokio::test]
@@ -45,14 +46,14 @@ async fn an_account_keeps_its_id_when_the_file_changes() {
 }
 
 #[tokio::test]
-async fn an_account_of_the_store_comes_back_as_it_went_in() {
+async fn an_account_of_the_store_is_read_as_it_was_written() {
     for Fixture { store, other, .. } in stores().await {
-        let row = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
+        let row = store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         assert_eq!(row.source, "store");
         assert_eq!((row.kind.as_str(), row.protocol.as_str(), row.tier.as_str()), ("oauth", "responses", "free"));
         assert_eq!(
             (row.settings.clone(), row.sealed_credentials.clone()),
-            (Some(own("mine").settings), own("mine").sealed_credentials)
+            (Some(store_account("mine").settings), store_account("mine").sealed_credentials)
         );
         assert_eq!((row.disabled_at, row.cooldown_until, row.absent_since), (None, None, None));
         assert_eq!(other.list_accounts().await.unwrap(), [row]);
@@ -60,96 +61,97 @@ async fn an_account_of_the_store_comes_back_as_it_went_in() {
 }
 
 #[tokio::test]
-async fn a_name_is_taken_whoever_has_it() {
+async fn a_name_is_unique_among_all_accounts() {
     for Fixture { store, .. } in stores().await {
-        let file = store.sync_account(FILE).await.unwrap();
-        let mine = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
+        let file = store.sync_account(FILE_ACCOUNT).await.unwrap();
+        let mine = store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         for name in ["primary", "mine"] {
             assert!(
-                matches!(store.insert_account(&AuditContext::command(), &own(name)).await, Err(StoreError::Conflict)),
+                matches!(
+                    store.insert_account(&AuditContext::command(), &store_account(name)).await,
+                    Err(StoreError::Conflict)
+                ),
                 "{name}"
             );
         }
-        let spec = AccountSpec { name: "mine", ..FILE };
+        let spec = AccountSpec { name: "mine", ..FILE_ACCOUNT };
         assert!(matches!(store.sync_account(spec).await, Err(StoreError::Conflict)));
         assert_eq!(store.list_accounts().await.unwrap(), [mine, file]);
     }
 }
 
 #[tokio::test]
-async fn the_first_disabling_and_its_reason_stay_until_it_is_enabled() {
+async fn the_first_disabling_and_its_reason_are_kept() {
     for Fixture { store, .. } in stores().await {
-        let row = store.sync_account(FILE).await.unwrap();
+        let row = store.sync_account(FILE_ACCOUNT).await.unwrap();
         change(&*store, "primary", disable("refused twice"), 1).await;
         let disabled = change(&*store, "primary", disable("again"), 2).await.unwrap();
-        assert_eq!(
-            (disabled.disabled_at, disabled.disabled_reason.as_deref()),
-            (Some(moment(1)), Some("refused twice"))
-        );
+        assert_eq!((disabled.disabled_at, disabled.disabled_reason.as_deref()), (Some(time(1)), Some("refused twice")));
         assert_eq!(change(&*store, "primary", AccountChange::Enable, 3).await, Some(row));
     }
 }
 
 #[tokio::test]
-async fn nothing_but_enabling_revives_a_disabled_account() {
+async fn only_enabling_revives_a_disabled_account() {
     for Fixture { store, .. } in stores().await {
-        store.sync_account(FILE).await.unwrap();
+        store.sync_account(FILE_ACCOUNT).await.unwrap();
         change(&*store, "primary", disable("revoked"), 1).await;
-        let late = [cool(5, "late"), AccountChange::EndCooldown, AccountChange::ReplaceCredentials(vec![9])];
-        for late in late {
-            let row = change(&*store, "primary", late.clone(), 9).await.unwrap();
+        let changes =
+            [start_cooldown(5, "late"), AccountChange::EndCooldown, AccountChange::ReplaceCredentials(vec![9])];
+        for late_change in changes {
+            let row = change(&*store, "primary", late_change.clone(), 9).await.unwrap();
             assert_eq!(
                 (row.disabled_at, row.disabled_reason.as_deref()),
-                (Some(moment(1)), Some("revoked")),
-                "{late:?}"
+                (Some(time(1)), Some("revoked")),
+                "{late_change:?}"
             );
         }
-        let row = store.sync_account(AccountSpec { tier: "free", ..FILE }).await.unwrap();
-        assert_eq!(row.disabled_at, Some(moment(1)));
+        let row = store.sync_account(AccountSpec { tier: "free", ..FILE_ACCOUNT }).await.unwrap();
+        assert_eq!(row.disabled_at, Some(time(1)));
     }
 }
 
 #[tokio::test]
-async fn of_two_rests_the_longer_one_holds() {
+async fn the_later_end_of_two_cooldowns_applies() {
     for Fixture { store, other, .. } in stores().await {
-        store.sync_account(FILE).await.unwrap();
-        for (until, cause, holds) in
+        store.sync_account(FILE_ACCOUNT).await.unwrap();
+        for (until, cause, expected) in
             [(20, "a", (20, "a")), (10, "b", (20, "a")), (20, "c", (20, "a")), (30, "d", (30, "d"))]
         {
-            let row = change(&*other, "primary", cool(until, cause), 1).await.unwrap();
-            assert_eq!((row.cooldown_until, row.cooldown_cause.as_deref()), (Some(moment(holds.0)), Some(holds.1)));
+            let row = change(&*other, "primary", start_cooldown(until, cause), 1).await.unwrap();
+            assert_eq!((row.cooldown_until, row.cooldown_cause.as_deref()), (Some(time(expected.0)), Some(expected.1)));
             assert_eq!(store.list_accounts().await.unwrap(), [row]);
         }
     }
 }
 
 #[tokio::test]
-async fn a_late_success_does_not_end_a_rest_and_enabling_does() {
+async fn enabling_ends_a_cooldown_but_a_late_success_does_not() {
     for Fixture { store, .. } in stores().await {
-        let row = store.sync_account(FILE).await.unwrap();
-        let resting = change(&*store, "primary", cool(20, "exhausted"), 1).await;
-        assert_eq!(change(&*store, "primary", AccountChange::EndCooldown, 19).await, resting);
+        let row = store.sync_account(FILE_ACCOUNT).await.unwrap();
+        let cooling_down = change(&*store, "primary", start_cooldown(20, "exhausted"), 1).await;
+        assert_eq!(change(&*store, "primary", AccountChange::EndCooldown, 19).await, cooling_down);
         assert_eq!(change(&*store, "primary", AccountChange::EndCooldown, 20).await.as_ref(), Some(&row));
-        change(&*store, "primary", cool(30, "exhausted"), 21).await;
+        change(&*store, "primary", start_cooldown(30, "exhausted"), 21).await;
         assert_eq!(change(&*store, "primary", AccountChange::Enable, 22).await, Some(row));
     }
 }
 
 #[tokio::test]
-async fn no_change_brings_a_deleted_account_back() {
+async fn no_change_restores_a_deleted_account() {
     for Fixture { store, .. } in stores().await {
-        store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
+        store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         assert!(store.delete_account(&AuditContext::command(), "mine").await.unwrap());
         assert!(!store.delete_account(&AuditContext::command(), "mine").await.unwrap());
-        let late = [
+        let changes = [
             disable("x"),
             AccountChange::Enable,
-            cool(9, "x"),
+            start_cooldown(9, "x"),
             AccountChange::EndCooldown,
             AccountChange::ReplaceCredentials(vec![9]),
         ];
-        for late in late {
-            assert_eq!(change(&*store, "mine", late.clone(), 1).await, None, "{late:?}");
+        for late_change in changes {
+            assert_eq!(change(&*store, "mine", late_change.clone(), 1).await, None, "{late_change:?}");
         }
         assert_eq!(store.list_accounts().await.unwrap(), []);
     }
@@ -158,36 +160,36 @@ async fn no_change_brings_a_deleted_account_back() {
 #[tokio::test]
 async fn an_account_that_leaves_the_file_is_marked_until_it_returns() {
     for Fixture { store, .. } in stores().await {
-        let stays = store.sync_account(AccountSpec { name: "'stays\"", ..FILE }).await.unwrap();
-        let leaves = store.sync_account(FILE).await.unwrap();
-        let mine = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
+        let stays = store.sync_account(AccountSpec { name: "'stays\"", ..FILE_ACCOUNT }).await.unwrap();
+        let leaves = store.sync_account(FILE_ACCOUNT).await.unwrap();
+        let mine = store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         let names = [stays.name.as_str()];
-        assert_eq!(store.mark_absent(&names, moment(1)).await.unwrap(), 1);
-        assert_eq!(store.mark_absent(&names, moment(2)).await.unwrap(), 0);
-        let marked = AccountRow { absent_since: Some(moment(1)), ..leaves.clone() };
+        assert_eq!(store.mark_absent(&names, time(1)).await.unwrap(), 1);
+        assert_eq!(store.mark_absent(&names, time(2)).await.unwrap(), 0);
+        let marked = AccountRow { absent_since: Some(time(1)), ..leaves.clone() };
         assert_eq!(store.list_accounts().await.unwrap(), [stays.clone(), mine.clone(), marked]);
-        assert_eq!(store.sync_account(FILE).await.unwrap(), leaves);
-        assert_eq!(store.mark_absent(&[], moment(3)).await.unwrap(), 2);
+        assert_eq!(store.sync_account(FILE_ACCOUNT).await.unwrap(), leaves);
+        assert_eq!(store.mark_absent(&[], time(3)).await.unwrap(), 2);
     }
 }
 
 #[tokio::test]
-async fn an_account_is_deleted_from_the_file_before_it_is_deleted_here() {
+async fn an_account_of_the_file_cannot_be_deleted() {
     for Fixture { store, .. } in stores().await {
-        store.sync_account(FILE).await.unwrap();
+        store.sync_account(FILE_ACCOUNT).await.unwrap();
         assert!(!store.delete_account(&AuditContext::command(), "primary").await.unwrap());
-        store.mark_absent(&[], moment(1)).await.unwrap();
+        store.mark_absent(&[], time(1)).await.unwrap();
         assert!(store.delete_account(&AuditContext::command(), "primary").await.unwrap());
         assert_eq!(store.list_accounts().await.unwrap(), []);
     }
 }
 
 #[tokio::test]
-async fn other_credentials_keep_everything_but_the_token() {
+async fn replaced_credentials_delete_only_the_token() {
     for Fixture { store, .. } in stores().await {
-        let row = store.insert_account(&AuditContext::command(), &own("mine")).await.unwrap();
+        let row = store.insert_account(&AuditContext::command(), &store_account("mine")).await.unwrap();
         for name in ["mine", "other"] {
-            assert!(store.claim_refresh(name, "a", moment(1), moment(9)).await.unwrap());
+            assert!(store.claim_refresh(name, "a", time(1), time(9)).await.unwrap());
             assert!(store.store_token(name, "a", b"token").await.unwrap());
         }
         let resealed = change(&*store, "mine", AccountChange::ReplaceCredentials(vec![9]), 1).await;

@@ -1,4 +1,4 @@
-//! Keys, for every database.
+//! Tests of keys, for every implementation of the store.
 
 use tokio::task::JoinSet;
 
@@ -9,12 +9,12 @@ fn rotation(byte: u8, previous_until: Option<Timestamp>) -> SecretRotation {
     SecretRotation { hash: KeyHash([byte; 32]), previous_until }
 }
 
-fn keys_named(keys: &[KeyRow]) -> Vec<&str> {
+fn key_names(keys: &[KeyRow]) -> Vec<&str> {
     keys.iter().map(|key| key.name.as_str()).collect()
 }
 
 #[tokio::test]
-async fn a_key_comes_back_as_it_went_in() {
+async fn a_key_is_read_as_it_was_written() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
         for handle in [row.id.as_str(), row.public_id.as_str()] {
@@ -33,8 +33,8 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         let row = add_key(&*store, "one").await;
         let (by_id, by_public_id) = (row.id.as_str(), row.public_id.as_str());
         let (first, later) = (at("2026-02-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
-        let change = async |handle: &str, change, when| {
-            store.change_key(&audit_context_at(when), handle, None, &[change]).await.unwrap().done()
+        let change = async |handle: &str, change, time| {
+            store.change_key(&audit_context_at(time), handle, None, &[change]).await.unwrap().done()
         };
 
         assert_eq!(change(by_id, KeyChange::Disable, first).await.unwrap().disabled_at, Some(first));
@@ -46,16 +46,16 @@ async fn keys_are_changed_by_either_id_until_they_are_deleted() {
         assert_eq!(change(by_id, KeyChange::Enable, later).await, None);
         assert_eq!(store.list_keys().await.unwrap(), []);
         assert_eq!(store.find_key(by_id, None).await.unwrap(), None);
-        // A reader of changed keys still gets it, so that it can refuse the key like any other.
+        // A reader of changed keys still gets the deleted key, so that it can refuse it.
         let checks = store.keys_changed_since(1).await.unwrap();
         assert!(checks.iter().any(|check| check.id == row.id && check.is_refused && check.is_deleted));
-        // A reader that starts anew does not need deleted keys.
+        // A reader that starts at revision 0 does not need deleted keys.
         assert!(store.keys_changed_since(0).await.unwrap().is_empty());
     }
 }
 
 #[tokio::test]
-async fn several_changes_are_one() {
+async fn several_changes_are_made_together() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
         let changes = [KeyChange::Rename("two".to_owned()), KeyChange::Expire(None), KeyChange::Disable];
@@ -67,69 +67,69 @@ async fn several_changes_are_one() {
 }
 
 #[tokio::test]
-async fn nobody_changes_a_key_of_somebody_else() {
+async fn an_owner_cannot_change_the_key_of_another_user() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
         let stranger = UserId::from("usr_2");
-        let (act, id) = (AuditContext::command(), row.id.as_str());
+        let (context, id) = (AuditContext::command(), row.id.as_str());
         assert_eq!(
-            store.change_key(&act, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(),
+            store.change_key(&context, id, Some(&stranger), &[KeyChange::Delete]).await.unwrap(),
             KeyChangeOutcome::Unknown
         );
         assert_eq!(
-            store.rotate_key(&act, &row.id, Some(&stranger), rotation(8, None)).await.unwrap(),
+            store.rotate_key(&context, &row.id, Some(&stranger), rotation(8, None)).await.unwrap(),
             KeyChangeOutcome::Unknown
         );
         assert_eq!(store.find_key(id, Some(&row.user)).await.unwrap(), Some(row.clone()));
-        assert!(store.change_key(&act, id, Some(&row.user), &[KeyChange::Delete]).await.unwrap().done().is_some());
+        assert!(store.change_key(&context, id, Some(&row.user), &[KeyChange::Delete]).await.unwrap().done().is_some());
     }
 }
 
 #[tokio::test]
-async fn noting_the_use_of_a_deleted_key_does_not_revive_it() {
+async fn recording_the_use_of_a_deleted_key_does_not_revive_it() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
-        let moment = at("2026-02-01T00:00:00Z");
-        store.change_key(&audit_context_at(moment), row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
-        store.record_key_use(std::slice::from_ref(&row.id), moment).await.unwrap();
+        let time = at("2026-02-01T00:00:00Z");
+        store.change_key(&audit_context_at(time), row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        store.record_key_use(std::slice::from_ref(&row.id), time).await.unwrap();
         assert_eq!(store.find_key(row.id.as_str(), None).await.unwrap(), None);
         assert!(store.keys_changed_since(1).await.unwrap()[0].is_refused);
     }
 }
 
 #[tokio::test]
-async fn whatever_matters_to_a_check_is_told_once_and_nothing_else_is() {
+async fn only_changes_that_affect_a_check_are_reported_once() {
     for Fixture { store, .. } in stores().await {
         let (one, two) = (add_key(&*store, "one").await, add_key(&*store, "two").await);
-        let act = AuditContext::command();
-        let mut seen = 0;
-        let mut told = async || {
-            let checks = store.keys_changed_since(seen).await.unwrap();
-            seen = checks.last().map_or(seen, |check| check.revision);
+        let context = AuditContext::command();
+        let mut last_revision = 0;
+        let mut changed_ids = async || {
+            let checks = store.keys_changed_since(last_revision).await.unwrap();
+            last_revision = checks.last().map_or(last_revision, |check| check.revision);
             checks.into_iter().map(|check| check.id).collect::<Vec<_>>()
         };
-        assert_eq!(told().await, [one.id.clone(), two.id.clone()]);
-        assert_eq!(told().await, []);
+        assert_eq!(changed_ids().await, [one.id.clone(), two.id.clone()]);
+        assert_eq!(changed_ids().await, []);
 
         let change =
-            async |change| store.change_key(&act, one.id.as_str(), None, &[change]).await.unwrap().done().unwrap();
-        for told_of in [KeyChange::Disable, KeyChange::Enable, KeyChange::Expire(None)] {
-            change(told_of).await;
-            assert_eq!(told().await, std::slice::from_ref(&one.id));
+            async |change| store.change_key(&context, one.id.as_str(), None, &[change]).await.unwrap().done().unwrap();
+        for change_made in [KeyChange::Disable, KeyChange::Enable, KeyChange::Expire(None)] {
+            change(change_made).await;
+            assert_eq!(changed_ids().await, std::slice::from_ref(&one.id));
         }
-        store.rotate_key(&act, &one.id, None, rotation(8, None)).await.unwrap().done().unwrap();
-        assert_eq!(told().await, std::slice::from_ref(&one.id));
-        for told_of in [UserChange::Disable, UserChange::Enable] {
-            store.change_user(&act, one.user.as_str(), &[told_of]).await.unwrap();
-            assert_eq!(told().await.len(), 2);
+        store.rotate_key(&context, &one.id, None, rotation(8, None)).await.unwrap().done().unwrap();
+        assert_eq!(changed_ids().await, std::slice::from_ref(&one.id));
+        for change_made in [UserChange::Disable, UserChange::Enable] {
+            store.change_user(&context, one.user.as_str(), &[change_made]).await.unwrap();
+            assert_eq!(changed_ids().await.len(), 2);
         }
 
         store.record_key_use(std::slice::from_ref(&one.id), Timestamp::now()).await.unwrap();
         change(KeyChange::Rename("other".to_owned())).await;
         change(KeyChange::Enable).await;
-        assert_eq!(told().await, []);
+        assert_eq!(changed_ids().await, []);
         change(KeyChange::Delete).await;
-        assert_eq!(told().await, std::slice::from_ref(&one.id));
+        assert_eq!(changed_ids().await, std::slice::from_ref(&one.id));
     }
 }
 
@@ -160,7 +160,7 @@ async fn a_rotated_key_keeps_everything_but_its_hash() {
 }
 
 #[tokio::test]
-async fn keys_come_in_pages_the_newest_first() {
+async fn pages_of_keys_are_sorted_newest_first() {
     for Fixture { store, .. } in stores().await {
         let mut ids = Vec::new();
         for name in ["a", "b", "c", "d"] {
@@ -172,32 +172,32 @@ async fn keys_come_in_pages_the_newest_first() {
             store.list_keys_page(&filter, Timestamp::now()).await.unwrap()
         };
         let first = page(None, 2).await;
-        assert_eq!((keys_named(&first.items), first.total, first.has_more), (vec!["d", "c"], 3, true));
+        assert_eq!((key_names(&first.items), first.total, first.has_more), (vec!["d", "c"], 3, true));
         let second = page(Some(ids[2].clone()), 2).await;
-        assert_eq!((keys_named(&second.items), second.total, second.has_more), (vec!["a"], 3, false));
+        assert_eq!((key_names(&second.items), second.total, second.has_more), (vec!["a"], 3, false));
         // This also works if the last key of a page was deleted meanwhile.
-        assert_eq!(keys_named(&page(Some(ids[1].clone()), 2).await.items), ["a"]);
-        assert_eq!(keys_named(&page(Some("key_0".into()), 2).await.items), [""; 0]);
+        assert_eq!(key_names(&page(Some(ids[1].clone()), 2).await.items), ["a"]);
+        assert_eq!(key_names(&page(Some("key_0".into()), 2).await.items), [""; 0]);
     }
 }
 
 #[tokio::test]
-async fn keys_are_found_by_what_people_know_of_them() {
+async fn keys_are_found_by_name_user_group_and_state() {
     for Fixture { store, .. } in stores().await {
-        let act = AuditContext::command();
-        let ada = add_key(&*store, "laptop 100%").await;
-        let bob = store.ensure_user(&act, "Bob").await.unwrap();
-        let studio = store.ensure_group(&act, "studio").await.unwrap();
-        let bobs = KeyRow {
+        let context = AuditContext::command();
+        let key_of_ada = add_key(&*store, "laptop 100%").await;
+        let bob = store.ensure_user(&context, "Bob").await.unwrap();
+        let studio = store.ensure_group(&context, "studio").await.unwrap();
+        let key_of_bob = KeyRow {
             id: "key_b".into(),
             public_id: "public-b".into(),
             name: "build_server".to_owned(),
             user: bob.id.clone(),
             group: studio.id,
             expires_at: None,
-            ..ada.clone()
+            ..key_of_ada.clone()
         };
-        store.insert_key(&act, &bobs, None).await.unwrap();
+        store.insert_key(&context, &key_of_bob, None).await.unwrap();
         let find = async |filter: KeyFilter| {
             let filter = KeyFilter { limit: 10, ..filter };
             let page = store.list_keys_page(&filter, at("2026-06-01T00:00:00Z")).await.unwrap();
@@ -208,7 +208,7 @@ async fn keys_are_found_by_what_people_know_of_them() {
         assert_eq!(search("LAPTOP").await, "laptop 100%");
         assert_eq!(search("public-b").await, "build_server");
         assert_eq!(search("bob").await, "build_server");
-        // The wildcards of a pattern stand for themselves here.
+        // The wildcards of SQL patterns are matched literally.
         assert_eq!((search("0%").await, search("_").await), ("laptop 100%".to_owned(), "build_server".to_owned()));
         assert_eq!(search("\\").await, "");
         assert_eq!(find(KeyFilter { owner: Some(bob.id.clone()), ..KeyFilter::default() }).await, "build_server");
@@ -217,16 +217,16 @@ async fn keys_are_found_by_what_people_know_of_them() {
 
         let state = async |state| find(KeyFilter { state: Some(state), ..KeyFilter::default() }).await;
         assert_eq!(state(KeyState::Active).await, "build_server laptop 100%");
-        store.change_user(&act, "Bob", &[UserChange::Disable]).await.unwrap();
+        store.change_user(&context, "Bob", &[UserChange::Disable]).await.unwrap();
         assert_eq!(state(KeyState::UserDisabled).await, "build_server");
         assert_eq!(state(KeyState::Active).await, "laptop 100%");
         let end = KeyChange::Expire(Some(at("2026-05-01T00:00:00Z")));
-        store.change_key(&act, ada.id.as_str(), None, &[end]).await.unwrap();
+        store.change_key(&context, key_of_ada.id.as_str(), None, &[end]).await.unwrap();
         assert_eq!(
             (state(KeyState::Expired).await, state(KeyState::Active).await),
             ("laptop 100%".to_owned(), String::new())
         );
-        store.change_key(&act, ada.id.as_str(), None, &[KeyChange::Disable]).await.unwrap();
+        store.change_key(&context, key_of_ada.id.as_str(), None, &[KeyChange::Disable]).await.unwrap();
         assert_eq!(
             (state(KeyState::Disabled).await, state(KeyState::Expired).await),
             ("laptop 100%".to_owned(), String::new())
@@ -235,15 +235,15 @@ async fn keys_are_found_by_what_people_know_of_them() {
 }
 
 #[tokio::test]
-async fn an_owner_cannot_undo_what_an_admin_has_decided() {
+async fn an_owner_cannot_undo_a_decision_of_an_admin() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
         let (id, owner) = (row.id.as_str(), row.user.clone());
-        let act = AuditContext::command();
-        let by_owner = async |change| store.change_key(&act, id, Some(&owner), &[change]).await.unwrap();
-        let by_admin = async |change| store.change_key(&act, id, None, &[change]).await.unwrap().done().unwrap();
+        let context = AuditContext::command();
+        let by_owner = async |change| store.change_key(&context, id, Some(&owner), &[change]).await.unwrap();
+        let by_admin = async |change| store.change_key(&context, id, None, &[change]).await.unwrap().done().unwrap();
 
-        // An owner can undo the owner's own change.
+        // An owner can undo a change that the owner has made.
         assert_eq!(by_owner(KeyChange::Disable).await.done().unwrap().locked, None);
         assert_eq!(by_owner(KeyChange::Enable).await.done().unwrap().disabled_at, None);
 
@@ -261,13 +261,13 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
         by_owner(KeyChange::Disable).await;
         assert_eq!(by_admin(KeyChange::Disable).await.locked, Some(KeyLock::Admin));
         assert_eq!(by_owner(KeyChange::Enable).await, KeyChangeOutcome::Locked(KeyLock::Admin));
-        let rotated = store.rotate_key(&act, &row.id, Some(&owner), rotation(8, None)).await.unwrap();
+        let rotated = store.rotate_key(&context, &row.id, Some(&owner), rotation(8, None)).await.unwrap();
         assert_eq!(rotated, KeyChangeOutcome::Locked(KeyLock::Admin));
         assert_eq!(store.find_key(id, None).await.unwrap().unwrap().hash, row.hash);
-        // Several changes are all refused together.
+        // If one change is refused, none of the changes is made.
         let both = [KeyChange::Rename("two".to_owned()), KeyChange::Enable];
         assert_eq!(
-            store.change_key(&act, id, Some(&owner), &both).await.unwrap(),
+            store.change_key(&context, id, Some(&owner), &both).await.unwrap(),
             KeyChangeOutcome::Locked(KeyLock::Admin)
         );
         assert_eq!(store.find_key(id, None).await.unwrap().unwrap().name, "one");
@@ -281,53 +281,53 @@ async fn an_owner_cannot_undo_what_an_admin_has_decided() {
     }
 }
 
-async fn add_to_three(store: Arc<dyn Store>, row: KeyRow) -> bool {
+async fn insert_with_limit_of_three(store: Arc<dyn Store>, row: KeyRow) -> bool {
     store.insert_key(&AuditContext::command(), &row, Some(3)).await.unwrap()
 }
 
 #[tokio::test]
-async fn no_more_keys_than_allowed_are_added_however_many_ask_at_once() {
+async fn concurrent_insertions_respect_the_limit_of_keys() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
-        let more = |number: u32| KeyRow {
+        let new_key = |number: u32| KeyRow {
             id: KeyId::random().unwrap(),
             public_id: format!("public-{number}").as_str().into(),
             ..row.clone()
         };
-        let act = AuditContext::command();
-        let mut tries = JoinSet::new();
+        let context = AuditContext::command();
+        let mut tasks = JoinSet::new();
         for number in 0..8 {
-            tries.spawn(add_to_three(Arc::clone(&store), more(number)));
+            tasks.spawn(insert_with_limit_of_three(Arc::clone(&store), new_key(number)));
         }
-        let added = tries.join_all().await;
+        let added = tasks.join_all().await;
         assert_eq!(added.iter().filter(|added| **added).count(), 2);
         // Deleted keys do not count, and without a limit keys can still be added.
-        store.change_key(&act, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
-        assert!(store.insert_key(&act, &more(8), Some(3)).await.unwrap());
-        assert!(!store.insert_key(&act, &more(9), Some(3)).await.unwrap());
-        assert!(store.insert_key(&act, &more(10), None).await.unwrap());
+        store.change_key(&context, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        assert!(store.insert_key(&context, &new_key(8), Some(3)).await.unwrap());
+        assert!(!store.insert_key(&context, &new_key(9), Some(3)).await.unwrap());
+        assert!(store.insert_key(&context, &new_key(10), None).await.unwrap());
     }
 }
 
 #[tokio::test]
-async fn making_and_deleting_keys_ends_for_a_day_at_ten_times_the_limit() {
+async fn creating_and_deleting_keys_is_limited_for_each_day() {
     for Fixture { store, .. } in stores().await {
-        let (act, first) = (AuditContext::command(), add_key(&*store, "one").await);
-        let another = |number: u32, created_at: Timestamp| KeyRow {
+        let (context, first) = (AuditContext::command(), add_key(&*store, "one").await);
+        let new_key = |number: u32, created_at: Timestamp| KeyRow {
             id: KeyId::random().unwrap(),
             public_id: format!("public-{number}").as_str().into(),
             created_at,
             ..first.clone()
         };
-        store.change_key(&act, first.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+        store.change_key(&context, first.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
         for number in 1..10 {
-            let row = another(number, Timestamp::now());
-            assert!(store.insert_key(&act, &row, Some(1)).await.unwrap(), "{number}");
-            store.change_key(&act, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
+            let row = new_key(number, Timestamp::now());
+            assert!(store.insert_key(&context, &row, Some(1)).await.unwrap(), "{number}");
+            store.change_key(&context, row.id.as_str(), None, &[KeyChange::Delete]).await.unwrap();
         }
         let now = Timestamp::now();
-        assert!(!store.insert_key(&act, &another(10, now), Some(1)).await.unwrap(), "ten were deleted today");
+        assert!(!store.insert_key(&context, &new_key(10, now), Some(1)).await.unwrap(), "ten keys were deleted today");
         let tomorrow = now + std::time::Duration::from_secs(86_460);
-        assert!(store.insert_key(&act, &another(11, tomorrow), Some(1)).await.unwrap());
+        assert!(store.insert_key(&context, &new_key(11, tomorrow), Some(1)).await.unwrap());
     }
 }

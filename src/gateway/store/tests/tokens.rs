@@ -1,52 +1,52 @@
-//! Tokens: one process fetches a token, all processes read it.
+//! Tests of tokens: one process fetches a token, and all processes read it.
 
 use super::*;
 use crate::gateway::store::testing::audit_context_at;
 
-fn moment(second: u8) -> Timestamp {
+fn time(second: u8) -> Timestamp {
     at(&format!("2026-02-01T00:00:{second:02}Z"))
 }
 
 async fn claim(store: Arc<dyn Store>, holder: String) -> bool {
-    store.claim_refresh("mine", &holder, moment(0), moment(30)).await.unwrap()
+    store.claim_refresh("mine", &holder, time(0), time(30)).await.unwrap()
 }
 
-async fn loaded(store: &dyn Store) -> Option<Vec<u8>> {
+async fn load_sealed_token(store: &dyn Store) -> Option<Vec<u8>> {
     store.load_token("mine").await.unwrap().map(|token| token.sealed_token)
 }
 
 #[tokio::test]
-async fn of_many_who_claim_at_once_one_gets_it() {
+async fn only_one_of_concurrent_claims_succeeds() {
     for Fixture { store, other, .. } in stores().await {
         let mut tasks = JoinSet::new();
         for (number, store) in [&store, &other].into_iter().cycle().take(20).enumerate() {
             tasks.spawn(claim(Arc::clone(store), format!("holder {number}")));
         }
-        let won = tasks.join_all().await.into_iter().filter(|won| *won).count();
-        assert_eq!(won, 1);
-        assert_eq!(loaded(&*store).await, None);
+        let granted = tasks.join_all().await.into_iter().filter(|granted| *granted).count();
+        assert_eq!(granted, 1);
+        assert_eq!(load_sealed_token(&*store).await, None);
     }
 }
 
 #[tokio::test]
-async fn what_is_stored_is_read_by_everybody_and_lets_the_claim_go() {
+async fn a_stored_token_is_read_by_all_and_releases_the_claim() {
     for Fixture { store, other, .. } in stores().await {
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         assert!(store.store_token("mine", "a", b"first").await.unwrap());
-        assert_eq!(loaded(&*other).await.as_deref(), Some(b"first".as_slice()));
+        assert_eq!(load_sealed_token(&*other).await.as_deref(), Some(b"first".as_slice()));
         assert!(claim(Arc::clone(&other), "b".to_owned()).await);
-        // The present token is available while the next one is fetched.
-        assert_eq!(loaded(&*store).await.as_deref(), Some(b"first".as_slice()));
+        // The current token is available while the next token is fetched.
+        assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"first".as_slice()));
         assert!(other.store_token("mine", "b", b"second").await.unwrap());
-        assert_eq!(loaded(&*store).await.as_deref(), Some(b"second".as_slice()));
+        assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"second".as_slice()));
     }
 }
 
 #[tokio::test]
-async fn a_claim_of_a_holder_that_died_is_over_in_time() {
+async fn a_claim_of_a_dead_holder_expires() {
     for Fixture { store, .. } in stores().await {
         let claim =
-            async |holder, now, until| store.claim_refresh("mine", holder, moment(now), moment(until)).await.unwrap();
+            async |holder, now, until| store.claim_refresh("mine", holder, time(now), time(until)).await.unwrap();
         assert!(claim("a", 0, 30).await);
         assert!(!claim("b", 29, 59).await);
         assert!(claim("b", 30, 40).await);
@@ -56,24 +56,24 @@ async fn a_claim_of_a_holder_that_died_is_over_in_time() {
         store.release_refresh("mine", "a").await.unwrap();
         assert!(!claim("c", 39, 59).await);
         assert!(store.store_token("mine", "b", b"good").await.unwrap());
-        assert_eq!(loaded(&*store).await.as_deref(), Some(b"good".as_slice()));
+        assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"good".as_slice()));
     }
 }
 
 #[tokio::test]
-async fn a_holder_that_comes_late_but_first_still_stores() {
+async fn a_holder_with_an_expired_claim_may_still_store() {
     for Fixture { store, .. } in stores().await {
         let past = at("2020-01-01T00:00:00Z");
         assert!(store.claim_refresh("mine", "a", past, past).await.unwrap());
         assert!(store.store_token("mine", "a", b"late").await.unwrap());
-        assert_eq!(loaded(&*store).await.as_deref(), Some(b"late".as_slice()));
-        // The claim ended with it, so a second token cannot be stored.
+        assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"late".as_slice()));
+        // Storing the token ended the claim, so a second token cannot be stored.
         assert!(!store.store_token("mine", "a", b"twice").await.unwrap());
     }
 }
 
 #[tokio::test]
-async fn a_holder_that_restarts_need_not_wait_for_itself() {
+async fn a_restarted_holder_gets_its_claim_again() {
     for Fixture { store, other, .. } in stores().await {
         assert!(claim(store, "a".to_owned()).await);
         assert!(claim(Arc::clone(&other), "a".to_owned()).await);
@@ -82,29 +82,29 @@ async fn a_holder_that_restarts_need_not_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_released_is_free_and_keeps_the_token() {
+async fn a_released_claim_is_free_and_keeps_the_token() {
     for Fixture { store, .. } in stores().await {
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         assert!(store.store_token("mine", "a", b"first").await.unwrap());
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         store.release_refresh("mine", "a").await.unwrap();
         assert!(claim(Arc::clone(&store), "b".to_owned()).await);
-        assert_eq!(loaded(&*store).await.as_deref(), Some(b"first".as_slice()));
+        assert_eq!(load_sealed_token(&*store).await.as_deref(), Some(b"first".as_slice()));
     }
 }
 
 #[tokio::test]
-async fn claims_of_different_accounts_do_not_meet() {
+async fn claims_of_different_accounts_are_independent() {
     for Fixture { store, .. } in stores().await {
         for account in ["one", "two"] {
-            assert!(store.claim_refresh(account, account, moment(0), moment(30)).await.unwrap());
+            assert!(store.claim_refresh(account, account, time(0), time(30)).await.unwrap());
         }
         assert!(!store.store_token("one", "two", b"token").await.unwrap());
     }
 }
 
 #[tokio::test]
-async fn nobody_stores_a_token_for_credentials_that_are_gone() {
+async fn a_token_for_replaced_credentials_is_not_stored() {
     for Fixture { store, .. } in stores().await {
         let account = NewAccount {
             name: "mine".to_owned(),
@@ -117,7 +117,7 @@ async fn nobody_stores_a_token_for_credentials_that_are_gone() {
         store.insert_account(&AuditContext::command(), &account).await.unwrap();
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         store
-            .change_account(&audit_context_at(moment(1)), "mine", AccountChange::ReplaceCredentials(vec![2]))
+            .change_account(&audit_context_at(time(1)), "mine", AccountChange::ReplaceCredentials(vec![2]))
             .await
             .unwrap();
         assert!(!store.store_token("mine", "a", b"of the old").await.unwrap());
@@ -128,11 +128,11 @@ async fn nobody_stores_a_token_for_credentials_that_are_gone() {
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         store.insert_account(&AuditContext::command(), &account).await.unwrap();
-        assert!(!store.store_token("mine", "a", b"of the last one of this name").await.unwrap());
+        assert!(!store.store_token("mine", "a", b"of the deleted account of this name").await.unwrap());
 
         assert!(claim(Arc::clone(&store), "a".to_owned()).await);
         store.delete_token("mine").await.unwrap();
         assert!(!store.store_token("mine", "a", b"forgotten").await.unwrap());
-        assert_eq!(loaded(&*store).await, None);
+        assert_eq!(load_sealed_token(&*store).await, None);
     }
 }

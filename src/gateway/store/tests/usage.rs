@@ -1,4 +1,4 @@
-//! Compares the counts by day and key with the records that they count.
+//! Tests of usage counts: they are compared with the records that they count.
 
 use super::*;
 
@@ -21,19 +21,19 @@ impl Random {
 
 type CounterKey = (String, UtcDay, String, String);
 
-/// Returns the counts of the database, for each place.
-async fn counted(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
-    let mut found = BTreeMap::new();
+/// Returns the counts that the database keeps.
+async fn stored_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
+    let mut counts = BTreeMap::new();
     let day = |day| UsageFilter { since: Some(day), until: Some(day), ..UsageFilter::default() };
     for DayCounts { day: date, .. } in store.usage_by_day(&UsageFilter::default()).await.unwrap() {
-        for of in store.usage_by_key(&day(date), None).await.unwrap() {
-            found.insert((of.key.to_string(), date, of.user.to_string(), of.group), of.counts);
+        for usage in store.usage_by_key(&day(date), None).await.unwrap() {
+            counts.insert((usage.key.to_string(), date, usage.user.to_string(), usage.group), usage.counts);
         }
     }
-    found
+    counts
 }
 
-fn add(sum: &mut UsageCounters, record: &Record) {
+fn add_record(sum: &mut UsageCounters, record: &Record) {
     let [input, output, total] = record.tokens().map(Option::unwrap_or_default);
     sum.requests += 1;
     sum.succeeded += u64::from(record.state == JobState::Succeeded);
@@ -45,11 +45,11 @@ fn add(sum: &mut UsageCounters, record: &Record) {
 }
 
 /// Returns the counts computed from the records.
-async fn recounted(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
+async fn computed_counts(store: &dyn Store) -> BTreeMap<CounterKey, UsageCounters> {
     let mut sums: BTreeMap<CounterKey, UsageCounters> = BTreeMap::new();
     for record in all(store).await {
-        let place = (record.key.to_string(), record.created_at.into(), record.user.to_string(), record.group.clone());
-        add(sums.entry(place).or_default(), &record);
+        let key = (record.key.to_string(), record.created_at.into(), record.user.to_string(), record.group.clone());
+        add_record(sums.entry(key).or_default(), &record);
     }
     sums
 }
@@ -93,8 +93,14 @@ fn outcome(random: &mut Random, open: &Record) -> Record {
     }
 }
 
-/// Returns one write that a ledger may make, or one that it should not make but that must do no harm.
-fn step(random: &mut Random, running: &mut Vec<Record>, closed: &mut Vec<Record>, number: u64) -> (bool, Record) {
+/// Returns a write that the ledger can make, or an invalid write that must have no effect: true and an intent, or false
+/// and an outcome.
+fn random_write(
+    random: &mut Random,
+    running: &mut Vec<Record>,
+    closed: &mut Vec<Record>,
+    number: u64,
+) -> (bool, Record) {
     match random.below(8) {
         0..3 => {
             let open = intent(random, &format!("r{number}"));
@@ -102,33 +108,33 @@ fn step(random: &mut Random, running: &mut Vec<Record>, closed: &mut Vec<Record>
             (true, open)
         }
         3..6 if !running.is_empty() => {
-            let place = usize::try_from(random.below(running.len() as u64)).unwrap();
-            let done = outcome(random, &running.swap_remove(place));
+            let index = usize::try_from(random.below(running.len() as u64)).unwrap();
+            let done = outcome(random, &running.swap_remove(index));
             closed.push(done.clone());
             (false, done)
         }
         // Closes the record again, perhaps with another outcome.
         6 if !closed.is_empty() => {
-            let place = usize::try_from(random.below(closed.len() as u64)).unwrap();
-            (false, outcome(random, &closed[place]))
+            let index = usize::try_from(random.below(closed.len() as u64)).unwrap();
+            (false, outcome(random, &closed[index]))
         }
-        // Closes a record that was never begun.
+        // Closes a record that was never opened.
         6 => {
-            let never = intent(random, "never");
-            (false, outcome(random, &never))
+            let unopened = intent(random, "never");
+            (false, outcome(random, &unopened))
         }
-        // An id that is taken, or an intent that is never closed.
+        // Opens a record whose id is taken, or one that is never closed.
         _ => (true, closed.last().cloned().unwrap_or_else(|| intent(random, "r0"))),
     }
 }
 
 /// Makes forty commits of one or more writes.
-async fn story(store: &dyn Store, random: &mut Random) {
+async fn write_random_batches(store: &dyn Store, random: &mut Random) {
     let (mut running, mut closed) = (Vec::new(), Vec::new());
     for round in 0..40 {
         let size = random.of(&[1, 1, 2, 7]);
         let steps: Vec<_> =
-            (0..size).map(|place| step(random, &mut running, &mut closed, round * 10 + place)).collect();
+            (0..size).map(|index| random_write(random, &mut running, &mut closed, round * 10 + index)).collect();
         let writes: Vec<_> = steps
             .iter()
             .map(|(open, record)| if *open { RowWrite::Open(record) } else { RowWrite::Close(record) })
@@ -138,27 +144,27 @@ async fn story(store: &dyn Store, random: &mut Random) {
 }
 
 #[tokio::test]
-async fn counts_are_those_of_the_records_whatever_is_written_and_however_often() {
+async fn counts_match_the_records_after_random_writes() {
     for seed in 0..8 {
         for Fixture { store, .. } in stores().await {
             let mut random = Random(seed);
-            story(&*store, &mut random).await;
-            assert_eq!(counted(&*store).await, recounted(&*store).await, "seed {seed}");
-            // The next start counts the jobs that are still running, once.
-            let left = store.interrupt_running(&NodeId::only()).await.unwrap();
-            assert!(left > 0, "seed {seed} leaves nothing open");
+            write_random_batches(&*store, &mut random).await;
+            assert_eq!(stored_counts(&*store).await, computed_counts(&*store).await, "seed {seed}");
+            // The next start counts each job that is still running once.
+            let interrupted = store.interrupt_running(&NodeId::only()).await.unwrap();
+            assert!(interrupted > 0, "seed {seed} leaves no record open");
             assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 0);
-            let after = counted(&*store).await;
-            assert_eq!(after, recounted(&*store).await, "seed {seed}");
+            let after = stored_counts(&*store).await;
+            assert_eq!(after, computed_counts(&*store).await, "seed {seed}");
             assert_eq!(after.values().map(|counts| counts.requests).sum::<u64>(), all(&*store).await.len() as u64);
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_counted_of_an_end_user_is_what_the_records_say() {
+async fn counts_of_an_end_user_match_the_records() {
     for Fixture { store, .. } in stores().await {
-        story(&*store, &mut Random(7)).await;
+        write_random_batches(&*store, &mut Random(7)).await;
         let end_user = Some("of other".to_owned());
         let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
         let listed = store.list_records(&filter).await.unwrap();
@@ -168,26 +174,29 @@ async fn what_is_counted_of_an_end_user_is_what_the_records_say() {
 
         let (mut days, mut keys, mut total) = (BTreeMap::new(), BTreeMap::new(), UsageCounters::default());
         for record in &expected {
-            add(days.entry(UtcDay::from(record.created_at)).or_default(), record);
-            add(keys.entry(record.key.to_string()).or_default(), record);
-            add(&mut total, record);
+            add_record(days.entry(UtcDay::from(record.created_at)).or_default(), record);
+            add_record(keys.entry(record.key.to_string()).or_default(), record);
+            add_record(&mut total, record);
         }
         let filter = UsageFilter { end_user, ..UsageFilter::default() };
         let by_day = store.usage_by_day(&filter).await.unwrap();
-        assert_eq!(by_day.into_iter().map(|of| (of.day, of.counts)).collect::<BTreeMap<_, _>>(), days);
+        assert_eq!(by_day.into_iter().map(|usage| (usage.day, usage.counts)).collect::<BTreeMap<_, _>>(), days);
         let by_key = store.usage_by_key(&filter, None).await.unwrap();
-        assert_eq!(by_key.into_iter().map(|of| (of.key.to_string(), of.counts)).collect::<BTreeMap<_, _>>(), keys);
+        assert_eq!(
+            by_key.into_iter().map(|usage| (usage.key.to_string(), usage.counts)).collect::<BTreeMap<_, _>>(),
+            keys
+        );
         assert_eq!(store.total_usage(&filter).await.unwrap(), total);
-        // The filter includes all of its first and last day.
+        // The filter includes the whole of its first and last day.
         for (day, counts) in days {
-            let one = UsageFilter { since: Some(day), until: Some(day), ..filter.clone() };
-            assert_eq!(store.total_usage(&one).await.unwrap(), counts, "{day}");
+            let one_day = UsageFilter { since: Some(day), until: Some(day), ..filter.clone() };
+            assert_eq!(store.total_usage(&one_day).await.unwrap(), counts, "{day}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
+async fn an_end_user_is_matched_exactly_after_truncation() {
     for Fixture { store, .. } in stores().await {
         let long = "ü".repeat(200);
         for (id, end_user) in
@@ -197,11 +206,11 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
             let closed = Record { state: JobState::Failed, ..open.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&closed)]).await;
         }
-        let cut = "ü".repeat(Record::MAX_TEXT_BYTES / 2);
+        let truncated = "ü".repeat(Record::MAX_TEXT_BYTES / 2);
         let shorter = "ü".repeat(Record::MAX_TEXT_BYTES / 2 - 1);
         let expected: [(&str, &[&str]); 8] = [
             (&long, &["long"]),
-            (&cut, &["long"]),
+            (&truncated, &["long"]),
             (&shorter, &[]),
             (" A_%", &["odd"]),
             ("A_%", &[]),
@@ -209,12 +218,12 @@ async fn an_end_user_is_found_to_the_letter_and_as_far_as_a_record_has_it() {
             ("%", &[]),
             ("", &[]),
         ];
-        for (end_user, found) in expected {
-            let (end_user, any) = (Some(end_user.to_owned()), RecordFilter::default());
-            let filter = RecordFilter { end_user: end_user.clone(), ..any };
-            assert_eq!(ids(&store.list_records(&filter).await.unwrap()), found, "{end_user:?}");
+        for (end_user, expected_ids) in expected {
+            let end_user = Some(end_user.to_owned());
+            let filter = RecordFilter { end_user: end_user.clone(), ..RecordFilter::default() };
+            assert_eq!(ids(&store.list_records(&filter).await.unwrap()), expected_ids, "{end_user:?}");
             let filter = UsageFilter { end_user, ..UsageFilter::default() };
-            assert_eq!(store.total_usage(&filter).await.unwrap().requests, found.len() as u64, "{filter:?}");
+            assert_eq!(store.total_usage(&filter).await.unwrap().requests, expected_ids.len() as u64, "{filter:?}");
         }
     }
 }
@@ -234,66 +243,69 @@ async fn an_intent_is_not_counted_before_it_is_closed() {
 }
 
 #[tokio::test]
-async fn counts_are_asked_for_by_whom_what_and_when() {
+async fn counts_are_filtered_by_user_key_group_and_day() {
     for Fixture { store, .. } in stores().await {
         let row = add_key(&*store, "one").await;
-        let with = |id: &str, day: u32, key: &KeyId, user: &UserId, group: &str| {
+        let record = |id: &str, day: u32, key: &KeyId, user: &UserId, group: &str| {
             let created_at = at(&format!("2026-11-{day:02}T12:00:00Z"));
             Record { created_at, key: key.clone(), user: user.clone(), group: group.to_owned(), ..finished_record(id) }
         };
-        let (other_key, other) = (KeyId::from("key_2"), UserId::from("usr_2"));
+        let (other_key, other_user) = (KeyId::from("key_2"), UserId::from("usr_2"));
         for record in [
-            with("a", 20, &row.id, &row.user, "default"),
-            with("b", 21, &row.id, &row.user, "other"),
-            with("c", 21, &other_key, &other, "other"),
-            with("d", 22, &other_key, &other, "default"),
+            record("a", 20, &row.id, &row.user, "default"),
+            record("b", 21, &row.id, &row.user, "other"),
+            record("c", 21, &other_key, &other_user, "other"),
+            record("d", 22, &other_key, &other_user, "default"),
         ] {
             let open = Record { state: JobState::Running, ..record.clone() };
             write(&*store, &[RowWrite::Open(&open), RowWrite::Close(&record)]).await;
         }
         let days = async |filter: UsageFilter| -> Vec<(String, u64)> {
             let days = store.usage_by_day(&filter).await.unwrap();
-            let sum: u64 = days.iter().map(|of| of.counts.requests).sum();
+            let sum: u64 = days.iter().map(|usage| usage.counts.requests).sum();
             assert_eq!(store.total_usage(&filter).await.unwrap().requests, sum);
             let by_key = store.usage_by_key(&filter, None).await.unwrap();
-            assert_eq!(by_key.iter().map(|of| of.counts.requests).sum::<u64>(), sum);
-            days.into_iter().map(|of| (of.day.to_string().split_off(8), of.counts.requests)).collect()
+            assert_eq!(by_key.iter().map(|usage| usage.counts.requests).sum::<u64>(), sum);
+            days.into_iter().map(|usage| (usage.day.to_string().split_off(8), usage.counts.requests)).collect()
         };
-        let on =
+        let expected_days =
             |pairs: &[(&str, u64)]| pairs.iter().map(|(day, count)| ((*day).to_owned(), *count)).collect::<Vec<_>>();
-        let none = UsageFilter::default;
+        let any = UsageFilter::default;
         let (first, last) = (Some("2026-11-21".parse().unwrap()), Some("2026-11-21".parse().unwrap()));
 
-        assert_eq!(days(none()).await, on(&[("20", 1), ("21", 2), ("22", 1)]));
-        assert_eq!(days(UsageFilter { since: first, ..none() }).await, on(&[("21", 2), ("22", 1)]));
-        assert_eq!(days(UsageFilter { until: last, ..none() }).await, on(&[("20", 1), ("21", 2)]));
-        assert_eq!(days(UsageFilter { since: first, until: last, ..none() }).await, on(&[("21", 2)]));
-        assert_eq!(days(UsageFilter { group: Some("other".to_owned()), ..none() }).await, on(&[("21", 2)]));
+        assert_eq!(days(any()).await, expected_days(&[("20", 1), ("21", 2), ("22", 1)]));
+        assert_eq!(days(UsageFilter { since: first, ..any() }).await, expected_days(&[("21", 2), ("22", 1)]));
+        assert_eq!(days(UsageFilter { until: last, ..any() }).await, expected_days(&[("20", 1), ("21", 2)]));
+        assert_eq!(days(UsageFilter { since: first, until: last, ..any() }).await, expected_days(&[("21", 2)]));
+        assert_eq!(days(UsageFilter { group: Some("other".to_owned()), ..any() }).await, expected_days(&[("21", 2)]));
         for handle in [row.id.as_str(), row.public_id.as_str()] {
-            let filter = UsageFilter { key: Some(handle.to_owned()), ..none() };
-            assert_eq!(days(filter).await, on(&[("20", 1), ("21", 1)]), "{handle}");
+            let filter = UsageFilter { key: Some(handle.to_owned()), ..any() };
+            assert_eq!(days(filter).await, expected_days(&[("20", 1), ("21", 1)]), "{handle}");
         }
         for handle in [row.user.as_str(), "ada"] {
-            let filter = UsageFilter { user: Some(handle.to_owned()), ..none() };
-            assert_eq!(days(filter.clone()).await, on(&[("20", 1), ("21", 1)]), "{handle}");
-            assert_eq!(days(UsageFilter { owner: Some(other.clone()), ..filter }).await, []);
+            let filter = UsageFilter { user: Some(handle.to_owned()), ..any() };
+            assert_eq!(days(filter.clone()).await, expected_days(&[("20", 1), ("21", 1)]), "{handle}");
+            assert_eq!(days(UsageFilter { owner: Some(other_user.clone()), ..filter }).await, []);
         }
-        assert_eq!(days(UsageFilter { owner: Some(other.clone()), ..none() }).await, on(&[("21", 1), ("22", 1)]));
+        assert_eq!(
+            days(UsageFilter { owner: Some(other_user.clone()), ..any() }).await,
+            expected_days(&[("21", 1), ("22", 1)])
+        );
 
-        let asked = [row.id.clone(), other_key.clone(), KeyId::from("key_3")];
-        let sums = store.total_usage_by_key(&asked).await.unwrap();
-        let requests: Vec<_> = asked.iter().map(|key| sums.get(key).map(|counts| counts.requests)).collect();
+        let keys = [row.id.clone(), other_key.clone(), KeyId::from("key_3")];
+        let sums = store.total_usage_by_key(&keys).await.unwrap();
+        let requests: Vec<_> = keys.iter().map(|key| sums.get(key).map(|counts| counts.requests)).collect();
         assert_eq!(requests, [Some(2), Some(2), None]);
         assert_eq!(store.total_usage_by_key(&[]).await.unwrap().len(), 0);
     }
 }
 
 #[tokio::test]
-async fn nobody_becomes_somebody_else_by_their_name() {
+async fn a_user_name_equal_to_another_id_does_not_match_that_user() {
     for Fixture { store, .. } in stores().await {
         let ada = store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
-        let imitator = store.ensure_user(&AuditContext::command(), ada.id.as_str()).await.unwrap();
-        for (id, user) in [("hers", &ada.id), ("his", &imitator.id)] {
+        let user_named_like_her_id = store.ensure_user(&AuditContext::command(), ada.id.as_str()).await.unwrap();
+        for (id, user) in [("hers", &ada.id), ("his", &user_named_like_her_id.id)] {
             let open = Record { user: user.clone(), ..running_record(id) };
             write(
                 &*store,
@@ -306,9 +318,9 @@ async fn nobody_becomes_somebody_else_by_their_name() {
     }
 }
 
-/// An upstream that claims the largest numbers must not destroy the outcome of its job, nor the pages of all others.
+/// An upstream that reports the largest numbers must not break the outcome of its job or the usage pages.
 #[tokio::test]
-async fn counts_end_at_the_largest_number_and_nothing_breaks() {
+async fn counts_are_limited_to_the_largest_integer() {
     for Fixture { store, .. } in stores().await {
         let huge = TokenUsage { total_tokens: Some(u64::MAX), input_tokens: Some(u64::MAX), ..TokenUsage::default() };
         for (id, key) in [("r1", "key_1"), ("r2", "key_1"), ("r3", "key_2")] {

@@ -1,18 +1,19 @@
-//! Finds the statements of an answer, wherever they are: refused, used up, unpaid, or text instead of an image.
+//! Finds what an answer states: refused, used up, unpaid, or text instead of an image.
 //!
 //! Upstreams put the same statement into many places: a code, a type, a reason, a sentence, a filter result, an error
-//! within an error, an error as text within an error. One walk reads the places that the upstream writes. It skips
-//! those that echo the request, so that no caller can cause a cooldown with the text of a request. A code decides
-//! before a sentence, because the meaning of a sentence is guessed.
+//! within an error, an error as text within an error. One pass reads the places that the upstream writes. It skips the
+//! places that echo the request, so that no caller can cause a cooldown with the text of a request. A code takes
+//! precedence over a sentence, because the meaning of a sentence is only guessed.
 
 use serde_json::{Map, Value};
 
-/// The most levels of nested errors that are read.
+/// The most levels of nested errors that are read (our choice).
 const MAX_DEPTH: u32 = 6;
-/// The longest code; a code has no spaces.
+/// The longest text that is read as a code, in bytes (our choice).
 const MAX_CODE_LENGTH: usize = 80;
 
-/// Refusals by content policy, in `code`, `type`, `reason`, `status` or `finish_reason`: letters and digits only.
+/// Codes of refusals by content policy, in `code`, `type`, `reason`, `status` or `finish_reason`. All codes here are in
+/// lower case and without separators.
 const REFUSAL_CODES: &[&str] = &[
     "blocklist",
     "contentblocked",
@@ -34,7 +35,7 @@ const REFUSAL_CODES: &[&str] = &[
     "safety",
     "usagepolicyviolation",
 ];
-/// Parts of codes that are refusals.
+/// Parts of codes of refusals.
 const REFUSAL_CODE_PARTS: &[&str] = &[
     "contentpolicy",
     "contentfilter",
@@ -44,7 +45,7 @@ const REFUSAL_CODE_PARTS: &[&str] = &[
     "sensitiveword",
     "unsafegeneration",
 ];
-/// Sentences of refusals, used if the code does not decide.
+/// Parts of sentences that refuse, used if no code decides.
 const REFUSAL_SENTENCES: &[&str] = &[
     "safety system",
     "safety_violations",
@@ -65,7 +66,7 @@ const REFUSAL_SENTENCES: &[&str] = &[
     "inappropriate content",
     "nsfw",
 ];
-/// Sentences of a model that declines to draw.
+/// Parts of sentences with which a model declines to draw.
 const DECLINED_SENTENCES: &[&str] = &[
     "i can't",
     "i can’t",
@@ -82,7 +83,7 @@ const DECLINED_SENTENCES: &[&str] = &[
     "unable to help",
     "guidelines",
 ];
-/// Sentences about the account, whatever else they mention.
+/// Parts of sentences about the account.
 const ACCOUNT_SENTENCES: &[&str] = &[
     "your account",
     "this account",
@@ -103,7 +104,7 @@ const EXHAUSTED_CODES: &[&str] = &["usagelimitreached", "usagelimitexceeded"];
 /// Codes for too many requests.
 const RATE_LIMIT_CODES: &[&str] =
     &["ratelimitexceeded", "ratelimiterror", "ratelimitreached", "toomanyrequests", "resourceexhausted"];
-/// Codes for an account that is not paid for or may not do this: no window that opens again by itself.
+/// Codes for an account that is not paid for or may not make this call: waiting does not help.
 const UNFIT_CODES: &[&str] = &[
     "accountdeactivated",
     "billinghardlimitreached",
@@ -138,22 +139,22 @@ const INVALID_REQUEST_CODES: &[&str] = &[
     "unprocessableentityerror",
     "validationerror",
 ];
-/// Sentences for a request that alone exceeds the whole window of the limit: waiting does not help, and other requests
-/// are not limited.
+/// Parts of sentences about a request that alone exceeds the whole window of the limit: waiting does not help, and
+/// other requests are not limited.
 const OVERSIZED_SENTENCES: &[&str] = &["request too large", "must be reduced"];
 
 /// The statements of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AnswerSignals {
-    /// The request was refused, by an unambiguous word or mark.
+    /// The content of the request was refused, as a code or a flag states.
     pub(super) is_refused: bool,
     /// The usage window of the account is used up.
     pub(super) exhausted: bool,
-    /// The account may not do this.
+    /// The account is not paid for, or may not make this call.
     pub(super) unfit: bool,
     /// The model is unknown, or not available to this account.
     pub(super) unknown_model: bool,
-    /// The request is wrong, by a code.
+    /// The request is invalid, as a code states.
     pub(super) invalid_request: bool,
     /// The request alone exceeds a limit.
     pub(super) oversized: bool,
@@ -170,7 +171,7 @@ pub(super) struct AnswerSignals {
 /// The author of a part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerSection {
-    /// The upstream, about the request.
+    /// The upstream, which makes statements about the request and the account.
     Error,
     /// The model, which makes no statement about an account.
     Output,
@@ -185,7 +186,7 @@ impl AnswerSignals {
         signals
     }
 
-    /// True if the statement is about the account, so that another one may succeed.
+    /// True if a limit of the account was reached, so that another account may succeed.
     pub(super) const fn is_account_limit(&self) -> bool {
         self.unfit || self.exhausted || self.is_rate_limited
     }
@@ -234,20 +235,20 @@ impl AnswerSignals {
 
     fn read_code(&mut self, value: &Value, section: AnswerSection) {
         let Some(text) = value.as_str().filter(|text| text.len() <= MAX_CODE_LENGTH) else { return };
-        let word: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-        let is = |words: &[&str]| words.contains(&word.as_str());
-        self.is_refused |= is(REFUSAL_CODES) || REFUSAL_CODE_PARTS.iter().any(|part| word.contains(part));
+        let code: String = text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+        let is_any = |codes: &[&str]| codes.contains(&code.as_str());
+        self.is_refused |= is_any(REFUSAL_CODES) || REFUSAL_CODE_PARTS.iter().any(|part| code.contains(part));
         if section == AnswerSection::Error {
-            self.exhausted |= is(EXHAUSTED_CODES);
-            self.is_rate_limited |= is(RATE_LIMIT_CODES);
-            self.unfit |= is(UNFIT_CODES);
-            self.unknown_model |= is(UNKNOWN_MODEL_CODES);
-            self.has_credentials_code |= is(CREDENTIAL_CODES);
-            self.invalid_request |= is(INVALID_REQUEST_CODES);
+            self.exhausted |= is_any(EXHAUSTED_CODES);
+            self.is_rate_limited |= is_any(RATE_LIMIT_CODES);
+            self.unfit |= is_any(UNFIT_CODES);
+            self.unknown_model |= is_any(UNKNOWN_MODEL_CODES);
+            self.has_credentials_code |= is_any(CREDENTIAL_CODES);
+            self.invalid_request |= is_any(INVALID_REQUEST_CODES);
         }
     }
 
-    /// Reads a sentence of the upstream, a code in place of a sentence, or an error that was wrapped as text.
+    /// Reads a sentence of the upstream, a code in place of a sentence, or an error as JSON in a text.
     fn read_message(&mut self, value: &Value, section: AnswerSection, depth: u32) {
         let text = value.as_str().unwrap_or_default().trim();
         if !text.contains(char::is_whitespace) {
@@ -259,21 +260,21 @@ impl AnswerSignals {
             self.read_nested(&wrapped, section, depth);
             return;
         }
-        let low = text.to_lowercase();
-        let has = |sentences: &[&str]| sentences.iter().any(|sentence| low.contains(sentence));
-        self.has_refusal_sentence |= has(REFUSAL_SENTENCES);
-        self.has_account_sentence |= has(ACCOUNT_SENTENCES);
-        self.oversized |= section == AnswerSection::Error && has(OVERSIZED_SENTENCES);
-        self.mentions_model |= section == AnswerSection::Error && low.contains("model");
-        self.has_text |= section == AnswerSection::Output && !low.is_empty();
+        let lowercase = text.to_lowercase();
+        let contains_any = |sentences: &[&str]| sentences.iter().any(|sentence| lowercase.contains(sentence));
+        self.has_refusal_sentence |= contains_any(REFUSAL_SENTENCES);
+        self.has_account_sentence |= contains_any(ACCOUNT_SENTENCES);
+        self.oversized |= section == AnswerSection::Error && contains_any(OVERSIZED_SENTENCES);
+        self.mentions_model |= section == AnswerSection::Error && lowercase.contains("model");
+        self.has_text |= section == AnswerSection::Output && !lowercase.is_empty();
     }
 
     fn read_text(&mut self, key: &str, value: &Value) {
-        let low = value.as_str().unwrap_or_default().trim().to_lowercase();
-        let has = |sentences: &[&str]| sentences.iter().any(|sentence| low.contains(sentence));
-        self.is_refused |= key == "refusal" && !low.is_empty();
-        self.has_refusal_sentence |= has(REFUSAL_SENTENCES) || has(DECLINED_SENTENCES);
-        self.has_text |= !low.is_empty();
+        let lowercase = value.as_str().unwrap_or_default().trim().to_lowercase();
+        let contains_any = |sentences: &[&str]| sentences.iter().any(|sentence| lowercase.contains(sentence));
+        self.is_refused |= key == "refusal" && !lowercase.is_empty();
+        self.has_refusal_sentence |= contains_any(REFUSAL_SENTENCES) || contains_any(DECLINED_SENTENCES);
+        self.has_text |= !lowercase.is_empty();
     }
 }
 

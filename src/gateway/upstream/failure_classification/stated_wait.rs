@@ -1,8 +1,8 @@
 //! Reads how long an account must not be asked, in all the forms that upstreams use.
 //!
 //! The module does no I/O; the time is an argument. A date is compared with the upstream's own clock if it sends one,
-//! so that a wrong clock on either side has no effect. An absurd value is ignored: the account then pauses briefly
-//! under its own rule (U16).
+//! so that a wrong clock on either side has no effect. An invalid value is ignored: the account then gets the short
+//! cooldown for answers without a wait (U16).
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
-/// The longest wait that is accepted, whatever an upstream states: a week and a day.
+/// The longest wait that is applied: a week and a day (our choice). A longer valid wait is shortened to it.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(8 * 24 * 3600);
 /// A wait above this limit is ignored as invalid (our choice): no upstream has windows of more than a year.
 const MAX_VALID_SECONDS: f64 = 400.0 * 24.0 * 3600.0;
-/// A number of seconds above this is a point in time, and above the next limit one in milliseconds.
+/// A number above this is a time in seconds since 1970 rather than a wait; above [`MIN_TIMESTAMP_MILLIS`], it is in
+/// milliseconds.
 const MIN_TIMESTAMP_SECONDS: f64 = 1e9;
 const MIN_TIMESTAMP_MILLIS: f64 = 1e11;
-/// `x-ratelimit-reset-requests`, `-tokens`, `-images`, or the name without a suffix.
+/// The start of `x-ratelimit-reset-requests`, `-tokens` and `-images`; some upstreams send it without a suffix.
 const RESET_HEADER_PREFIX: &str = "x-ratelimit-reset";
 
 /// Returns the wait that an answer states. The most exact statement takes precedence. `now` is in seconds since 1970.
@@ -27,22 +28,23 @@ pub(super) fn parse_wait(headers: &HeaderMap, body: Option<&Map<String, Value>>,
     in_body().or_else(|| wait_from_retry_after(headers, clock)).or_else(|| wait_from_rate_limits(headers, clock))
 }
 
+/// Returns the current time in seconds since 1970.
 pub(super) fn unix_now() -> f64 {
     seconds_as_float(chrono::Utc::now().timestamp())
 }
 
 /// Returns a wait in seconds, if it is valid.
 fn valid_wait(seconds: f64) -> Option<Duration> {
-    let whole = Some(seconds.ceil()).filter(|seconds| (1.0..=MAX_VALID_SECONDS).contains(seconds))?;
-    Duration::try_from_secs_f64(whole.min(MAX_WAIT.as_secs_f64())).ok()
+    let rounded = Some(seconds.ceil()).filter(|seconds| (1.0..=MAX_VALID_SECONDS).contains(seconds))?;
+    Duration::try_from_secs_f64(rounded.min(MAX_WAIT.as_secs_f64())).ok()
 }
 
 /// Reads `resets_in_seconds` or `resets_at` of the error.
 fn wait_from_body(body: &Map<String, Value>, clock: f64) -> Option<Duration> {
     let nested = ["error", "response", "detail"].into_iter().filter_map(|key| body.get(key)?.as_object());
     let stated = || {
-        let within = parse_number(body.get("resets_in_seconds")).and_then(valid_wait);
-        within.or_else(|| wait_until_moment(body.get("resets_at")?, clock))
+        let wait = parse_number(body.get("resets_in_seconds")).and_then(valid_wait);
+        wait.or_else(|| wait_until_time(body.get("resets_at")?, clock))
     };
     stated().or_else(|| nested.into_iter().find_map(|members| wait_from_body(members, clock)))
 }
@@ -53,7 +55,7 @@ fn parse_number(value: Option<&Value>) -> Option<f64> {
 }
 
 /// Reads a point in time that is a number or text.
-fn wait_until_moment(value: &Value, clock: f64) -> Option<Duration> {
+fn wait_until_time(value: &Value, clock: f64) -> Option<Duration> {
     let at = parse_number(Some(value)).map(whole_seconds).or_else(|| parse_date(value.as_str()?))?;
     valid_wait(at - clock)
 }
@@ -73,18 +75,18 @@ fn wait_from_retry_after(headers: &HeaderMap, clock: f64) -> Option<Duration> {
     milliseconds.and_then(|milliseconds| valid_wait(milliseconds / 1000.0)).or_else(|| seconds().and_then(valid_wait))
 }
 
-/// Reads `x-ratelimit-reset-*`. Returns the latest reset of the limits of which nothing is left, because all of them
-/// must be free. If no limit is used up, returns the earliest reset.
+/// Reads `x-ratelimit-reset-*`. If limits are used up, returns the latest of their resets, because all limits must
+/// allow a request. Otherwise returns the earliest reset.
 fn wait_from_rate_limits(headers: &HeaderMap, clock: f64) -> Option<Duration> {
     let resets = headers.iter().filter_map(|(name, value)| {
-        let which = name.as_str().strip_prefix(RESET_HEADER_PREFIX)?;
+        let suffix = name.as_str().strip_prefix(RESET_HEADER_PREFIX)?;
         let wait = parse_reset(value.to_str().ok()?.trim(), clock)?;
-        let remaining = headers.get(format!("x-ratelimit-remaining{which}")).and_then(|value| value.to_str().ok());
+        let remaining = headers.get(format!("x-ratelimit-remaining{suffix}")).and_then(|value| value.to_str().ok());
         Some((remaining.and_then(|text| text.trim().parse::<f64>().ok()) == Some(0.0), wait))
     });
-    let (spent, open): (Vec<_>, Vec<_>) = resets.partition(|(spent, _)| *spent);
+    let (used_up, available): (Vec<_>, Vec<_>) = resets.partition(|(is_used_up, _)| *is_used_up);
     let waits = |limits: Vec<(bool, Duration)>| limits.into_iter().map(|(_, wait)| wait);
-    waits(spent).max().or_else(|| waits(open).min())
+    waits(used_up).max().or_else(|| waits(available).min())
 }
 
 /// Reads `6m0s`, `120ms`, `17`, a point in time in seconds, or a date.
@@ -97,17 +99,17 @@ fn parse_reset(stated: &str, clock: f64) -> Option<Duration> {
     seconds.and_then(valid_wait)
 }
 
-/// Reads numbers with units, one after the other.
+/// Reads a period of numbers with units, such as `1h2m3.5s`, and returns its seconds.
 fn parse_period(stated: &str) -> Option<f64> {
-    let mut rest = stated;
+    let mut unparsed = stated;
     let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let letters = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+    while !unparsed.is_empty() {
+        let number_length = unparsed.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let number: f64 = unparsed[..number_length].parse().ok()?;
+        unparsed = &unparsed[number_length..];
+        let unit_length = unparsed.find(|character: char| character.is_ascii_digit()).unwrap_or(unparsed.len());
         total += number
-            * match &rest[..letters] {
+            * match &unparsed[..unit_length] {
                 "d" => 86_400.0,
                 "h" => 3600.0,
                 "m" => 60.0,
@@ -117,7 +119,7 @@ fn parse_period(stated: &str) -> Option<f64> {
                 "ns" => 1e-9,
                 _ => return None,
             };
-        rest = &rest[letters..];
+        unparsed = &unparsed[unit_length..];
     }
     (!stated.is_empty()).then_some(total)
 }

@@ -1,4 +1,4 @@
-//! The known forms of an upstream's error, with the class and the cause of each.
+//! Tests of the known forms of an upstream's error: the class and the cause of each.
 
 mod refusals;
 mod waits;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 fn found(code: u16, body: &str) -> AttemptFailure {
     classify_status(
-        StatusCode::from_u16(code).expect("a status"),
+        StatusCode::from_u16(code).expect("a valid status"),
         &HeaderMap::new(),
         body.as_bytes(),
         IMAGE_FAULT_SCOPE,
@@ -17,15 +17,15 @@ fn found(code: u16, body: &str) -> AttemptFailure {
 
 #[track_caller]
 fn check(code: u16, body: &Value, class: FailureClass, cause: &FailureCause) {
-    let found = found(code, &body.to_string());
-    assert_eq!((found.class, &found.cause), (class, cause), "{code} {body}");
-    assert_eq!(found.status, Some(code));
+    let failure = found(code, &body.to_string());
+    assert_eq!((failure.class, &failure.cause), (class, cause), "{code} {body}");
+    assert_eq!(failure.status, Some(code));
 }
 
 #[track_caller]
 fn check_answer(body: &Value, class: FailureClass, cause: &FailureCause) {
-    let found = classify_imageless_answer(body.as_object().expect("an object"), false);
-    assert_eq!((found.class, &found.cause), (class, cause), "{body}");
+    let failure = classify_imageless_answer(body.as_object().expect("an object"), false);
+    assert_eq!((failure.class, &failure.cause), (class, cause), "{body}");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_rejected_parameter_is_passed_on_without_control_characters() {
 }
 
 #[test]
-fn a_rejection_that_speaks_of_the_account_is_not_the_callers() {
+fn a_rejection_about_the_account_is_not_the_callers_fault() {
     for error in [
         json!({"message": "Incorrect API key provided", "code": "invalid_api_key"}),
         json!({"message": "no", "param": "organization"}),
@@ -93,29 +93,29 @@ fn a_rejection_that_speaks_of_the_account_is_not_the_callers() {
     check(400, &json!({"error": {"message": message, "param": "size"}}), FailureClass::R, &cause);
 }
 
-/// Returns the class and the cause of a failure of a request that its caller wrote.
-fn found_of_response(code: u16, body: &str) -> (FailureClass, FailureCause) {
-    let status_code = StatusCode::from_u16(code).expect("a status");
-    let found = classify_status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_FAULT_SCOPE);
-    (found.class, found.cause)
+/// Returns the class and the cause of an error to a response request, whose body the caller wrote.
+fn classify_response_error(code: u16, body: &str) -> (FailureClass, FailureCause) {
+    let status_code = StatusCode::from_u16(code).expect("a valid status");
+    let failure = classify_status(status_code, &HeaderMap::new(), body.as_bytes(), RESPONSE_FAULT_SCOPE);
+    (failure.class, failure.cause)
 }
 
 #[test]
-fn a_page_before_the_upstream_says_nothing_of_the_account() {
+fn a_page_of_a_firewall_is_not_about_the_account() {
     for body in ["<html>blocked</html>", "", "\"text\""] {
         assert_eq!(found(403, body).cause, FailureCause::Blocked, "{body}");
         assert_eq!(found(405, body).cause, FailureCause::Blocked, "{body}");
-        assert_eq!(found_of_response(403, body), (FailureClass::N, FailureCause::Blocked), "{body}");
+        assert_eq!(classify_response_error(403, body), (FailureClass::N, FailureCause::Blocked), "{body}");
     }
 }
 
 #[test]
-fn the_model_and_the_files_of_a_response_are_the_callers_choice() {
+fn an_unknown_model_or_file_of_a_response_is_not_the_accounts_fault() {
     let unknown = json!({"error": {"message": "The model `gpt-5.5-typo` does not exist or you do not have access to it.",
         "type": "invalid_request_error", "param": null, "code": "model_not_found"}});
     for code in [400, 403, 404] {
         assert_eq!(
-            found_of_response(code, &unknown.to_string()),
+            classify_response_error(code, &unknown.to_string()),
             (FailureClass::N, FailureCause::UnknownModel),
             "{code}"
         );
@@ -124,13 +124,13 @@ fn the_model_and_the_files_of_a_response_are_the_callers_choice() {
     let message = "Vector store with id [vs_1] not found.";
     let store = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
     let declined = |message: &str| (FailureClass::N, FailureCause::Declined { message: message.to_owned() });
-    assert_eq!(found_of_response(404, &store.to_string()), declined(message));
+    assert_eq!(classify_response_error(404, &store.to_string()), declined(message));
     let account = json!({"error": {"message": "No such deployment in your project.", "code": null}});
-    assert_eq!(found_of_response(404, &account.to_string()), (FailureClass::N, FailureCause::Unreachable));
+    assert_eq!(classify_response_error(404, &account.to_string()), (FailureClass::N, FailureCause::Unreachable));
 }
 
 #[test]
-fn a_request_that_is_larger_than_the_window_is_no_limit_of_the_account() {
+fn an_oversized_request_does_not_limit_the_account() {
     let error = |message: &str| json!({"error": {"message": message, "type": "tokens", "param": null, "code": "rate_limit_exceeded"}});
     let large = error(
         "Request too large for gpt-5.5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 50000. \
@@ -144,7 +144,7 @@ fn a_request_that_is_larger_than_the_window_is_no_limit_of_the_account() {
 }
 
 #[test]
-fn a_rejection_that_names_nothing_may_be_the_request() {
+fn a_rejection_without_a_parameter_is_declined() {
     let declined = |message: &str| FailureCause::Declined { message: message.to_owned() };
     for code in [400, 413, 415, 422] {
         check(code, &json!({"error": {"message": "too many pixels"}}), FailureClass::N, &declined("too many pixels"));
@@ -159,7 +159,7 @@ fn a_rejection_that_names_nothing_may_be_the_request() {
 }
 
 #[test]
-fn a_rejection_that_calls_the_request_wrong_is_asked_once() {
+fn a_rejection_with_an_invalid_request_code_is_final() {
     let error = |param: Value, kind: &str| json!({"error": {"message": "too many pixels", "type": kind, "param": param, "code": null}});
     let rejected = |param: Option<&str>| FailureCause::Rejected {
         param: param.map(str::to_owned),
@@ -174,15 +174,15 @@ fn a_rejection_that_calls_the_request_wrong_is_asked_once() {
             FailureClass::R,
             &rejected(Some("image[0].width")),
         );
-        // The gateway writes this member of the body for an account: another account gets another body.
-        let ours = FailureCause::Declined { message: "too many pixels".to_owned() };
-        check(code, &error(json!("tools[0].size"), "invalid_request_error"), FailureClass::N, &ours);
+        // The gateway writes this member of the body for each account, so another account gets another body.
+        let declined = FailureCause::Declined { message: "too many pixels".to_owned() };
+        check(code, &error(json!("tools[0].size"), "invalid_request_error"), FailureClass::N, &declined);
         check(code, &error(json!("project"), "invalid_request_error"), FailureClass::N, &FailureCause::Unreachable);
     }
 }
 
 #[test]
-fn an_unpaid_account_is_unfit_and_no_window_that_opens_again() {
+fn an_unpaid_account_is_unfit_even_if_a_wait_is_stated() {
     let wait = json!({"resets_in_seconds": 60});
     for (code, error) in [
         (429, json!({"message": "m", "type": "insufficient_quota", "param": null, "code": "insufficient_quota"})),
@@ -201,7 +201,7 @@ fn an_unpaid_account_is_unfit_and_no_window_that_opens_again() {
 }
 
 #[test]
-fn a_whole_answer_without_an_image_is_ambiguous_only_when_it_was_paid() {
+fn a_complete_answer_without_an_image_is_ambiguous_only_if_paid() {
     let class = |body: Value| classify_imageless_answer(body.as_object().expect("an object"), false).class;
     assert_eq!(class(json!({"data": []})), FailureClass::F);
     assert_eq!(class(json!({"usage": {"total_tokens": 0}})), FailureClass::F);

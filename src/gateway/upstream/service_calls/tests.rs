@@ -1,4 +1,4 @@
-//! Small calls to a service that is a socket, and that sends the text of the test.
+//! Tests of the small calls. The service is a socket that sends the text of the test.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,8 +29,8 @@ fn service(base: &str, timeout: Duration) -> ModerationConfig {
     }
 }
 
-/// Reads one request, head and body.
-async fn request(stream: &mut TcpStream) -> String {
+/// Reads one request: its head and its body.
+async fn read_request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     loop {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
@@ -39,20 +39,20 @@ async fn request(stream: &mut TcpStream) -> String {
                 return text;
             }
         }
-        let mut part = [0; 4096];
-        let count = stream.read(&mut part).await.unwrap();
+        let mut chunk = [0; 4096];
+        let count = stream.read(&mut chunk).await.unwrap();
         assert!(count > 0, "the request broke off: {text}");
-        text.push_str(std::str::from_utf8(&part[..count]).unwrap());
+        text.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
     }
 }
 
 /// Reads one request and answers it. The connection stays open until the caller drops it.
 async fn answer(listener: &TcpListener, text: &str) -> (String, TcpStream) {
     let mut stream = listener.accept().await.unwrap().0;
-    let seen = request(&mut stream).await;
-    // The client may leave before the end, when it has read enough.
+    let received = read_request(&mut stream).await;
+    // The client may close the connection before the end, if it has read enough.
     let _ = stream.write_all(text.as_bytes()).await;
-    (seen, stream)
+    (received, stream)
 }
 
 fn ok(body: &str) -> String {
@@ -63,22 +63,22 @@ fn ok(body: &str) -> String {
 async fn moderate_with_answer(text: &str) -> Result<bool, ServiceCallError> {
     let (listener, base) = listen().await;
     let (upstream, service) = (upstream(), service(&base, Duration::from_secs(10)));
-    let (_open, judged) = tokio::join!(answer(&listener, text), upstream.moderate(&service, "a red cube"));
-    judged
+    let (_open, result) = tokio::join!(answer(&listener, text), upstream.moderate(&service, "a red cube"));
+    result
 }
 
 #[tokio::test]
-async fn a_prompt_is_judged_by_what_the_service_says_of_it() {
+async fn the_flags_of_the_service_decide_about_a_prompt() {
     let (listener, base) = listen().await;
     let (upstream, service) = (upstream(), service(&base, Duration::from_secs(10)));
     let text = ok(r#"{"id":"m","model":"judge-1","results":[{"flagged":true,"categories":{}}]}"#);
-    let ((seen, _open), judged) =
+    let ((received, _open), result) =
         tokio::join!(answer(&listener, &text), upstream.moderate(&service, "a \"red\" cube\n"));
-    assert_eq!(judged, Ok(true));
-    assert!(seen.starts_with("POST /v1/moderations HTTP/1.1\r\n"), "{seen}");
-    assert!(seen.contains("\r\nauthorization: Bearer sk-judge-canary\r\n"), "{seen}");
-    assert!(seen.contains("\r\naccept-encoding: identity\r\n"), "{seen}");
-    let body: Value = serde_json::from_str(seen.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(result, Ok(true));
+    assert!(received.starts_with("POST /v1/moderations HTTP/1.1\r\n"), "{received}");
+    assert!(received.contains("\r\nauthorization: Bearer sk-judge-canary\r\n"), "{received}");
+    assert!(received.contains("\r\naccept-encoding: identity\r\n"), "{received}");
+    let body: Value = serde_json::from_str(received.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(body, json!({"model": "judge-1", "input": "a \"red\" cube\n"}));
 
     for (body, expected) in [
@@ -102,7 +102,7 @@ async fn moderate_with_body(body: &str) -> Result<bool, ServiceCallError> {
 }
 
 #[tokio::test]
-async fn whatever_is_no_judgement_is_an_error() {
+async fn an_answer_without_a_valid_result_is_an_error() {
     let good = r#"{"results":[{"flagged":false}]}"#;
     let huge = format!(r#"{{"x":"{}","results":[{{"flagged":false}}]}}"#, "x".repeat(MAX_ANSWER_BYTES));
     for (text, expected) in [
@@ -123,26 +123,26 @@ async fn whatever_is_no_judgement_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_service_that_hangs_is_given_up_in_its_time() {
+async fn a_call_to_a_hanging_service_times_out() {
     for text in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"] {
         let (listener, base) = listen().await;
         let (upstream, service) = (upstream(), service(&base, Duration::from_millis(50)));
-        let (_open, judged) = tokio::join!(answer(&listener, text), upstream.moderate(&service, "a red cube"));
-        assert_eq!(judged, Err(ServiceCallError::Timeout), "{text}");
+        let (_open, result) = tokio::join!(answer(&listener, text), upstream.moderate(&service, "a red cube"));
+        assert_eq!(result, Err(ServiceCallError::Timeout), "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_no_judgement() {
+async fn a_body_that_breaks_off_is_an_error() {
     let (listener, base) = listen().await;
     let (upstream, service) = (upstream(), service(&base, Duration::from_secs(10)));
     let server = async { drop(answer(&listener, "HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\n{\"results\"").await) };
-    let ((), judged) = tokio::join!(server, upstream.moderate(&service, "a red cube"));
-    assert_eq!(judged, Err(ServiceCallError::Unreachable));
+    let ((), result) = tokio::join!(server, upstream.moderate(&service, "a red cube"));
+    assert_eq!(result, Err(ServiceCallError::Unreachable));
 }
 
 #[tokio::test]
-async fn no_service_is_asked_twice_and_no_redirect_is_followed() {
+async fn redirects_are_not_followed() {
     let (target, base) = listen().await;
     for code in [301, 302, 307, 308] {
         let text = format!("HTTP/1.1 {code} Moved\r\nlocation: {base}/moderations\r\ncontent-length: 0\r\n\r\n");
@@ -153,47 +153,47 @@ async fn no_service_is_asked_twice_and_no_redirect_is_followed() {
 }
 
 #[tokio::test]
-async fn an_error_says_nothing_of_who_was_asked_and_with_what() {
+async fn an_error_contains_no_address_key_or_prompt() {
     let (listener, base) = listen().await;
     drop(listener);
-    let failed = upstream().moderate(&service(&base, Duration::from_secs(5)), "secret prompt").await.unwrap_err();
-    assert_eq!(failed, ServiceCallError::Unreachable);
-    for failed in [failed, ServiceCallError::Timeout, ServiceCallError::Status(401), ServiceCallError::Unusable] {
-        let said = format!("{failed} {failed:?}");
-        assert!(["127.0.0.1", KEY, "prompt"].iter().all(|word| !said.contains(word)), "{said}");
+    let error = upstream().moderate(&service(&base, Duration::from_secs(5)), "secret prompt").await.unwrap_err();
+    assert_eq!(error, ServiceCallError::Unreachable);
+    for error in [error, ServiceCallError::Timeout, ServiceCallError::Status(401), ServiceCallError::Unusable] {
+        let message = format!("{error} {error:?}");
+        assert!(["127.0.0.1", KEY, "prompt"].iter().all(|word| !message.contains(word)), "{message}");
     }
     assert!(!format!("{:?}", bearer(KEY)).contains(KEY));
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_with_a_form_and_every_status_is_an_answer() {
+async fn a_token_request_is_a_form_and_every_status_is_returned() {
     for code in [200, 400, 401, 503] {
         let (listener, base) = listen().await;
         let (upstream, url) = (upstream(), format!("{base}/token?x=1").parse::<Uri>().unwrap());
         let text = ok(r#"{"access_token":"t"}"#).replace("200", &code.to_string());
         let form = "grant_type=refresh_token&refresh_token=r%2F1".to_owned();
         let basic = Some(HeaderValue::from_static("Basic YTpi"));
-        let asked = TokenRequest { url: &url, form, authorization: basic };
-        let ((seen, _open), answered) = tokio::join!(answer(&listener, &text), upstream.exchange(asked));
-        let answered = answered.unwrap_or_else(|TokenEndpointError| panic!("{code}"));
-        assert_eq!((answered.status, &answered.body[..]), (code, &br#"{"access_token":"t"}"#[..]));
-        assert!(seen.starts_with("POST /v1/token?x=1 HTTP/1.1\r\n"), "{seen}");
-        assert!(seen.contains("\r\ncontent-type: application/x-www-form-urlencoded\r\n"), "{seen}");
-        assert!(seen.contains("\r\nauthorization: Basic YTpi\r\n"), "{seen}");
-        assert!(seen.ends_with("\r\n\r\ngrant_type=refresh_token&refresh_token=r%2F1"), "{seen}");
+        let request = TokenRequest { url: &url, form, authorization: basic };
+        let ((received, _open), response) = tokio::join!(answer(&listener, &text), upstream.exchange(request));
+        let response = response.unwrap_or_else(|TokenEndpointError| panic!("{code}"));
+        assert_eq!((response.status, &response.body[..]), (code, &br#"{"access_token":"t"}"#[..]));
+        assert!(received.starts_with("POST /v1/token?x=1 HTTP/1.1\r\n"), "{received}");
+        assert!(received.contains("\r\ncontent-type: application/x-www-form-urlencoded\r\n"), "{received}");
+        assert!(received.contains("\r\nauthorization: Basic YTpi\r\n"), "{received}");
+        assert!(received.ends_with("\r\n\r\ngrant_type=refresh_token&refresh_token=r%2F1"), "{received}");
     }
 }
 
 #[tokio::test]
-async fn an_account_is_looked_at_through_its_list_of_models() {
+async fn a_probe_requests_the_list_of_models() {
     let (listener, base) = listen().await;
     let (upstream, url) = (upstream(), format!("{base}/models"));
     let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer up"))]);
-    // The list does not end, and the call does not wait for it.
+    // The list does not end, and the call does not wait for its end.
     let text = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n{";
-    let ((seen, _open), status) = tokio::join!(answer(&listener, text), upstream.fetch_status(&url, headers));
+    let ((received, _open), status) = tokio::join!(answer(&listener, text), upstream.fetch_status(&url, headers));
     assert_eq!(status, Ok(200));
-    assert!(seen.starts_with("GET /v1/models HTTP/1.1\r\n"), "{seen}");
-    assert!(seen.contains("\r\nauthorization: Bearer up\r\n"), "{seen}");
-    assert!(!seen.contains("content-length: 1") && seen.ends_with("\r\n\r\n"), "{seen}");
+    assert!(received.starts_with("GET /v1/models HTTP/1.1\r\n"), "{received}");
+    assert!(received.contains("\r\nauthorization: Bearer up\r\n"), "{received}");
+    assert!(!received.contains("content-length: 1") && received.ends_with("\r\n\r\n"), "{received}");
 }

@@ -37,14 +37,14 @@ impl DrawingTask {
         self.state.is_none()
     }
 
-    /// Begins the next image.
+    /// Begins to draw the next image.
     pub(super) fn begin(&mut self, draw_image: impl FnOnce() -> DrawingResult + Send + 'static) {
-        let places = Arc::clone(&self.slots);
+        let slots = Arc::clone(&self.slots);
         let work = async move {
-            let place = places.acquire_owned().await.map_err(|_| ReplyError)?;
-            // A drawing in progress cannot be stopped: its slot is taken until it is done, even if the caller has left.
+            let permit = slots.acquire_owned().await.map_err(|_| ReplyError)?;
+            // A drawing in progress cannot be stopped, so it holds its slot until it is done, even if the caller has left.
             let draw = move || {
-                let _place = place;
+                let _permit = permit;
                 draw_image()
             };
             tokio::task::spawn_blocking(draw).await.unwrap_or(Err(ReplyError))
@@ -52,17 +52,18 @@ impl DrawingTask {
         self.state = Some(DrawingTaskState::Running(tokio::runtime::Handle::current().spawn(work)));
     }
 
-    /// Stores an image that was not used yet.
+    /// Stores a drawn image, which the next poll returns.
     pub(super) fn store_image(&mut self, image: String) {
         self.state = Some(DrawingTaskState::Done(image));
     }
 
+    /// Resolves when the image is drawn. Fails if no drawing has begun.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DrawingResult> {
         match self.state.take() {
             None => Poll::Ready(Err(ReplyError)),
-            Some(DrawingTaskState::Done(picture)) => Poll::Ready(Ok(picture)),
+            Some(DrawingTaskState::Done(image)) => Poll::Ready(Ok(image)),
             Some(DrawingTaskState::Running(mut task)) => match Pin::new(&mut task).poll(cx) {
-                Poll::Ready(picture) => Poll::Ready(picture.unwrap_or(Err(ReplyError))),
+                Poll::Ready(image) => Poll::Ready(image.unwrap_or(Err(ReplyError))),
                 Poll::Pending => {
                     self.state = Some(DrawingTaskState::Running(task));
                     Poll::Pending

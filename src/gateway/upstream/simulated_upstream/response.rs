@@ -18,7 +18,7 @@ use crate::gateway::rules::{ImageTool, ResponseJob};
 use crate::gateway::upstream::reply::ReplyError;
 use crate::gateway::upstream::simulator;
 
-/// The most bytes of a request's tools that the answer repeats.
+/// The most bytes of a request's tools that the answer repeats (our choice).
 const MAX_ECHOED_TOOL_BYTES: usize = 256 * 1024;
 const IMAGE_MESSAGE: &str = "Here is your image. The simulator drew it, not a model.";
 const TEXT_MESSAGE: &str = "This is an answer of the simulator: no model has read your message.";
@@ -74,7 +74,7 @@ impl SimulatedResponse {
 }
 
 fn simulator_job(job: &ResponseJob, tool: Option<&ImageTool>) -> SimulatorJob {
-    // If the disk fails, the prompt is empty; the failure has been logged.
+    // If the disk fails, the prompt is empty. The failure was logged where it occurred.
     let prompt = job.prompt().unwrap_or_default();
     let size = tool.and_then(|tool| tool.size.exact());
     let (width, height) = size.map_or_else(|| simulator::resolve_auto(&prompt), |size| (size.width(), size.height()));
@@ -98,7 +98,7 @@ fn simulator_job(job: &ResponseJob, tool: Option<&ImageTool>) -> SimulatorJob {
 impl<'a> ResponseBuilder<'a> {
     fn new(job: &'a ResponseJob, simulator_job: &'a SimulatorJob, tool: Option<&'a ImageTool>) -> Self {
         let id = |kind: &str| format!("{kind}_{}", Uuid::new_v4().simple());
-        let (image_id, message_id, placeholder) = (id("ig"), id("msg"), id("hole"));
+        let (image_id, message_id, placeholder) = (id("ig"), id("msg"), id("placeholder"));
         Self {
             job,
             simulator_job,
@@ -136,13 +136,13 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     fn push_image_events(&mut self) {
-        let call = |story: &mut Self, kind: &str, mut more: Value| {
-            more["output_index"] = 0.into();
-            more["item_id"] = story.image_id.as_str().into();
-            story.push_event(&format!("response.image_generation_call.{kind}"), more);
+        let call = |builder: &mut Self, kind: &str, mut event: Value| {
+            event["output_index"] = 0.into();
+            event["item_id"] = builder.image_id.as_str().into();
+            builder.push_event(&format!("response.image_generation_call.{kind}"), event);
         };
-        let begun = json!({"id": self.image_id, "type": "image_generation_call", "status": "in_progress"});
-        self.push_event("response.output_item.added", json!({"output_index": 0, "item": begun}));
+        let unfinished_item = json!({"id": self.image_id, "type": "image_generation_call", "status": "in_progress"});
+        self.push_event("response.output_item.added", json!({"output_index": 0, "item": unfinished_item}));
         call(self, "in_progress", json!({}));
         call(self, "generating", json!({}));
         for index in 0..self.simulator_job.partials.unwrap_or(0) {
@@ -160,23 +160,23 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     fn push_message_events(&mut self, index: u64) {
-        let place = || json!({"output_index": index, "item_id": self.message_id, "content_index": 0});
-        let with = |name: &str, value: Value| {
-            let mut event = place();
+        let event_base = || json!({"output_index": index, "item_id": self.message_id, "content_index": 0});
+        let event_with = |name: &str, value: Value| {
+            let mut event = event_base();
             event[name] = value;
             event
         };
-        let begun = json!({"id": self.message_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []});
+        let unfinished_item = json!({"id": self.message_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []});
         let (empty, text) = (text_part(""), self.message_text());
-        let said = [
-            ("output_item.added", json!({"output_index": index, "item": begun})),
-            ("content_part.added", with("part", empty)),
-            ("output_text.delta", with("delta", text.into())),
-            ("output_text.done", with("text", text.into())),
-            ("content_part.done", with("part", text_part(text))),
+        let events = [
+            ("output_item.added", json!({"output_index": index, "item": unfinished_item})),
+            ("content_part.added", event_with("part", empty)),
+            ("output_text.delta", event_with("delta", text.into())),
+            ("output_text.done", event_with("text", text.into())),
+            ("content_part.done", event_with("part", text_part(text))),
             ("output_item.done", json!({"output_index": index, "item": self.message_item()})),
         ];
-        for (kind, mut event) in said {
+        for (kind, mut event) in events {
             if kind.starts_with("output_text") {
                 event["logprobs"] = json!([]);
             }
@@ -191,24 +191,24 @@ impl<'a> ResponseBuilder<'a> {
         self.push_text(&format!("event: {kind}\ndata: {event}\n\n"));
     }
 
-    /// Adds a text with its placeholders.
+    /// Adds a text, split at its placeholders.
     fn push_text(&mut self, text: &str) {
-        for (index, piece) in text.split(&self.placeholder).enumerate() {
+        for (index, section) in text.split(&self.placeholder).enumerate() {
             if index > 0 {
                 self.segments.push_back(ResponseSegment::Image);
             }
-            self.segments.push_back(ResponseSegment::Text(piece.to_owned()));
+            self.segments.push_back(ResponseSegment::Text(section.to_owned()));
         }
     }
 
-    /// Returns the properties of the image, in the words of the contract.
+    /// Returns the properties of the image, as the contract names them.
     fn image_properties(&self) -> Map<String, Value> {
-        let mut look = match self.simulator_job.answer_members() {
-            Value::Object(look) => look,
+        let mut properties = match self.simulator_job.answer_members() {
+            Value::Object(properties) => properties,
             _ => Map::new(),
         };
-        look.remove("usage");
-        look
+        properties.remove("usage");
+        properties
     }
 
     fn image_item(&self) -> Value {
@@ -235,9 +235,9 @@ impl<'a> ResponseBuilder<'a> {
     }
 
     fn response_object(&self, status: &str, output: Vec<Value>) -> Value {
-        let echoed = |raw: Option<&[u8]>, unsaid: Value| {
-            let said = raw.and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
-            said.filter(|said| !said.is_null()).unwrap_or(unsaid)
+        let echoed = |raw: Option<&[u8]>, default: Value| {
+            let value = raw.and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
+            value.filter(|value| !value.is_null()).unwrap_or(default)
         };
         let mut response = json!({
             "id": self.id, "object": "response", "created_at": self.simulator_job.created, "status": status,
@@ -252,7 +252,7 @@ impl<'a> ResponseBuilder<'a> {
         if status == "completed" {
             response["completed_at"] = self.simulator_job.created.into();
             response["usage"] = self.usage();
-            // One strict client accepts no token usage of tools without one of images.
+            // One strict client accepts the token usage of tools only if it includes that of images.
             if self.tool.is_some() {
                 let image = self.simulator_job.answer_members()["usage"].take();
                 response["tool_usage"] = json!({"image_gen": image, "web_search": {"num_requests": 0}});
@@ -298,9 +298,9 @@ impl Body for SimulatedResponse {
         let this = &mut *self;
         loop {
             match this.segments.front_mut() {
-                Some(ResponseSegment::Draw(shot)) => {
-                    let shot = *shot;
-                    ready!(this.poll_image(cx, shot))?;
+                Some(ResponseSegment::Draw(spec)) => {
+                    let spec = *spec;
+                    ready!(this.poll_image(cx, spec))?;
                     this.segments.pop_front();
                 }
                 Some(ResponseSegment::Image) => {
@@ -337,21 +337,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plain_response_holds_the_picture_in_its_image_call() {
+    async fn a_plain_response_contains_the_image_in_its_image_call() {
         let tools =
             json!([{"type": "image_generation", "size": "1024x640", "quality": "low", "output_format": "jpeg"}]);
         let text = answer(&json!({"model": "m", "input": "a cat", "tools": tools})).await;
         let response: Value = serde_json::from_str(&text).expect("JSON");
         let call = &response["output"][0];
         assert_eq!((&call["type"], &call["size"]), (&json!("image_generation_call"), &json!("1024x640")));
-        assert!(call["result"].as_str().is_some_and(|result| result.starts_with("/9j/")), "a JPEG");
+        assert!(call["result"].as_str().is_some_and(|result| result.starts_with("/9j/")), "the image must be a JPEG");
         assert_eq!(response["output"][1]["type"], "message");
         assert_eq!(response["tools"], tools);
         assert!(response["tool_usage"]["image_gen"]["total_tokens"].is_u64());
     }
 
     #[tokio::test]
-    async fn nothing_is_drawn_without_an_image_tool_or_where_tools_are_forbidden() {
+    async fn no_image_is_drawn_without_an_allowed_image_tool() {
         let tool = json!([{"type": "image_generation"}]);
         for request in [
             json!({"model": "m", "input": "a cat", "tools": [{"type": "web_search"}]}),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_events_come_in_the_order_of_the_contract() {
+    async fn events_have_the_order_of_the_contract() {
         let tool = json!({"type": "image_generation", "size": "1024x640", "quality": "medium", "partial_images": 1});
         let text = answer(&json!({"model": "m", "input": "a cat", "stream": true, "tools": [tool]})).await;
         let frames: Vec<&str> = text.split_terminator("\n\n").collect();

@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(in super::super) const UNKNOWN_USER_REFUSALS_PER_DAY: i64 = 500;
 pub(in super::super) const USER_REFUSALS_PER_DAY: i64 = 50;
 
-/// The query whether the limit `$2` plus one is reached for the user `$1` since the time `$3`.
+/// A query that returns true if more than `$2` sign-ins of the user `$1` were refused after the time `$3`.
 pub(in super::super) const REFUSAL_LIMIT_REACHED: &str = "SELECT EXISTS (SELECT 1 FROM (SELECT at FROM audit INDEXED BY audit_refusals \
     WHERE action = 'session.refuse' AND target_id IS $1 ORDER BY seq DESC LIMIT 1 OFFSET $2) WHERE at > $3)";
 

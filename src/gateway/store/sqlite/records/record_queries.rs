@@ -81,8 +81,8 @@ pub(in super::super) fn push_key_id(query: &mut QueryBuilder<Sqlite>, key: &str)
     query.push("), ").push_bind(key.to_owned()).push(")");
 }
 
-/// Adds an SQL expression for the id of a user who is given by id or name. An id has priority, so that a user cannot pass
-/// as another by taking its id as a name.
+/// Adds an SQL expression for the id of a user who is given by id or name. An id has priority, so that no user can pass
+/// as another by using its id as a name.
 pub(in super::super) fn push_user_id(query: &mut QueryBuilder<Sqlite>, user: &str) {
     query.push("coalesce((SELECT id FROM users WHERE id = ").push_bind(user.to_owned());
     query.push("), (SELECT id FROM users WHERE name = ").push_bind(user.to_owned());

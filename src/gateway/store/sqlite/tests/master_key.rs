@@ -1,31 +1,31 @@
-//! The master key: its place, its change, and the result if it is wrong.
+//! Tests of the master key: where it is stored, its rotation, and the errors if it is wrong.
 
 use super::*;
 use crate::gateway::store::key_file::KeyFile;
 use crate::gateway::store::testing::legacy_installation;
 use crate::gateway::store::{AuditContext, KeyStore as _, NewAccount};
 
-const BESIDE: &str = "master.key.new";
+const NEXT_KEY_FILE: &str = "master.key.new";
 const CANARY: &[u8] = b"canary-credential-of-an-upstream";
-const PLACE: &str = "account mine";
+const SEALING_CONTEXT: &str = "account mine";
 
 /// Stores an account with sealed credentials, and returns the bytes of the pepper.
-async fn fill(store: &SqliteStore) -> Vec<u8> {
+async fn add_sealed_account(store: &SqliteStore) -> Vec<u8> {
     let account = NewAccount {
         name: "mine".to_owned(),
         kind: "oauth".to_owned(),
         protocol: "images".to_owned(),
         tier: "paid".to_owned(),
         settings: "{}".to_owned(),
-        sealed_credentials: Some(store.vault().seal(PLACE, CANARY).unwrap()),
+        sealed_credentials: Some(store.vault().seal(SEALING_CONTEXT, CANARY).unwrap()),
     };
     store.insert_account(&AuditContext::command(), &account).await.unwrap();
     store.pepper_key().expose().to_vec()
 }
 
-async fn check(store: &SqliteStore, pepper: &[u8]) {
+async fn assert_readable(store: &SqliteStore, pepper: &[u8]) {
     let account = store.list_accounts().await.unwrap().remove(0);
-    assert_eq!(store.vault().open(PLACE, &account.sealed_credentials.unwrap()).unwrap(), CANARY);
+    assert_eq!(store.vault().open(SEALING_CONTEXT, &account.sealed_credentials.unwrap()).unwrap(), CANARY);
     assert!(store.pepper_key().expose() == pepper);
 }
 
@@ -33,11 +33,11 @@ async fn open(dir: &TempDir) -> SqliteStore {
     SqliteStore::open(dir.path(), None).await.unwrap()
 }
 
-async fn open_given(dir: &TempDir, byte: u8) -> SqliteStore {
+async fn open_with_key(dir: &TempDir, byte: u8) -> SqliteStore {
     SqliteStore::open(dir.path(), Some(MasterKey::for_test(byte))).await.unwrap()
 }
 
-fn file(dir: &TempDir) -> Vec<u8> {
+fn key_file_bytes(dir: &TempDir) -> Vec<u8> {
     fs::read(dir.path().join(MASTER_KEY)).unwrap()
 }
 
@@ -46,34 +46,41 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn no_file_of_the_database_holds_what_is_sealed_in_it() {
+async fn no_file_contains_a_sealed_secret_in_plain_form() {
     let (dir, store) = new_store().await;
-    fill(&store).await;
-    let holds = |needle: &[u8]| {
+    add_sealed_account(&store).await;
+    let count_files_with = |needle: &[u8]| {
         let files = fs::read_dir(dir.path()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
         files.filter(|file| file.windows(needle.len()).any(|window| window == needle)).count()
     };
     assert!(dir.path().join("imagate.db-wal").metadata().unwrap().len() > 0);
-    assert_eq!(holds(CANARY), 0);
-    // A text in plain form is found, so the search works.
-    assert!(holds(b"mine") > 0);
+    assert_eq!(count_files_with(CANARY), 0);
+    // An unsealed text is found, so the search works.
+    assert!(count_files_with(b"mine") > 0);
     // Neither key is stored in plain form, and the master key is only in its own file.
-    assert_eq!((holds(store.pepper_key().expose()), holds(&file(&dir))), (0, 1));
+    assert_eq!((count_files_with(store.pepper_key().expose()), count_files_with(&key_file_bytes(&dir))), (0, 1));
     store.close().await;
-    assert_eq!((holds(CANARY), holds(store.pepper_key().expose()), holds(&file(&dir))), (0, 0, 1));
+    assert_eq!(
+        (
+            count_files_with(CANARY),
+            count_files_with(store.pepper_key().expose()),
+            count_files_with(&key_file_bytes(&dir))
+        ),
+        (0, 0, 1)
+    );
 }
 
 #[tokio::test]
-async fn a_rotation_changes_the_file_and_nothing_that_is_stored() {
+async fn a_rotation_changes_the_key_file_but_no_stored_data() {
     let (dir, store) = new_store().await;
-    let (pepper, before) = (fill(&store).await, file(&dir));
+    let (pepper, before) = (add_sealed_account(&store).await, key_file_bytes(&dir));
     store.rotate_master_key(None).await.unwrap();
-    assert!(file(&dir) != before);
-    let other = open(&dir).await;
-    check(&other, &pepper).await;
+    assert!(key_file_bytes(&dir) != before);
+    let second_store = open(&dir).await;
+    assert_readable(&second_store, &pepper).await;
 
-    // The old key opens nothing any more.
-    other.close().await;
+    // The old key no longer works.
+    second_store.close().await;
     close(store).await;
     fs::write(dir.path().join(MASTER_KEY), before).unwrap();
     let error = refused(&dir).await;
@@ -84,44 +91,44 @@ async fn a_rotation_changes_the_file_and_nothing_that_is_stored() {
 }
 
 #[tokio::test]
-async fn a_server_that_runs_beside_a_rotation_goes_on() {
+async fn a_running_server_is_not_affected_by_a_rotation() {
     let (dir, server) = new_store().await;
-    let pepper = fill(&server).await;
+    let pepper = add_sealed_account(&server).await;
     let command = open(&dir).await;
     command.rotate_master_key(None).await.unwrap();
-    check(&server, &pepper).await;
-    let sealed = server.vault().seal(PLACE, CANARY).unwrap();
+    assert_readable(&server, &pepper).await;
+    let sealed = server.vault().seal(SEALING_CONTEXT, CANARY).unwrap();
     assert!(server.claim_refresh("mine", "a", Timestamp::now(), Timestamp::now()).await.unwrap());
     assert!(server.store_token("mine", "a", &sealed).await.unwrap());
-    // Each call reads the files again, so neither disturbs the other.
+    // Each rotation reads the files again, so both processes can rotate the key.
     server.rotate_master_key(None).await.unwrap();
     command.rotate_master_key(None).await.unwrap();
     let next = open(&dir).await;
-    check(&next, &pepper).await;
+    assert_readable(&next, &pepper).await;
     assert_eq!(
-        next.vault().open(PLACE, &next.load_token("mine").await.unwrap().unwrap().sealed_token).unwrap(),
+        next.vault().open(SEALING_CONTEXT, &next.load_token("mine").await.unwrap().unwrap().sealed_token).unwrap(),
         CANARY
     );
 }
 
 #[tokio::test]
-async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
+async fn an_interrupted_rotation_leaves_a_readable_installation() {
     let (dir, store) = new_store().await;
-    let pepper = fill(&store).await;
+    let pepper = add_sealed_account(&store).await;
     let next = MasterKey::for_test(9);
     let key_file = KeyFile(&store.data_dir);
-    let beside = dir.path().join(BESIDE);
+    let next_key_path = dir.path().join(NEXT_KEY_FILE);
 
     // The process died while it wrote the next key.
-    fs::write(&beside, [1; 31]).unwrap();
-    let before = file(&dir);
-    check(&open(&dir).await, &pepper).await;
-    assert!(file(&dir) == before && !beside.exists());
+    fs::write(&next_key_path, [1; 31]).unwrap();
+    let before = key_file_bytes(&dir);
+    assert_readable(&open(&dir).await, &pepper).await;
+    assert!(key_file_bytes(&dir) == before && !next_key_path.exists());
 
     // The process died after writing it.
     key_file.write_next_key(&next).unwrap();
-    check(&open(&dir).await, &pepper).await;
-    assert!(file(&dir) == before && !beside.exists());
+    assert_readable(&open(&dir).await, &pepper).await;
+    assert!(key_file_bytes(&dir) == before && !next_key_path.exists());
 
     // The process died after wrapping the data keys.
     key_file.write_next_key(&next).unwrap();
@@ -129,60 +136,66 @@ async fn a_rotation_that_dies_at_any_point_leaves_an_installation_that_opens() {
     let keys = key_file.unlock(&wrapped).unwrap();
     key_file.write_next_key(&next).unwrap();
     data_keys::rewrap(&store.writer, &keys, &next).await.unwrap();
-    check(&open(&dir).await, &pepper).await;
-    assert!(file(&dir) == [9; 32] && !beside.exists());
+    assert_readable(&open(&dir).await, &pepper).await;
+    assert!(key_file_bytes(&dir) == [9; 32] && !next_key_path.exists());
 }
 
 #[tokio::test]
-async fn the_next_key_may_be_given_for_the_file_too() {
+async fn a_rotation_of_the_key_file_accepts_a_given_key() {
     let (dir, store) = new_store().await;
-    let pepper = fill(&store).await;
+    let pepper = add_sealed_account(&store).await;
     store.rotate_master_key(Some(MasterKey::for_test(9))).await.unwrap();
-    assert!(file(&dir) == [9; 32]);
+    assert!(key_file_bytes(&dir) == [9; 32]);
     // An operator who moves the key to the configuration writes the bytes of the file there.
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
-    check(&open_given(&dir, 9).await, &pepper).await;
+    assert_readable(&open_with_key(&dir, 9).await, &pepper).await;
 }
 
 #[tokio::test]
-async fn the_key_of_a_file_opens_as_text_in_the_configuration() {
+async fn the_key_of_the_file_works_as_text_in_the_configuration() {
     let (dir, store) = new_store().await;
-    let pepper = fill(&store).await;
-    let key = MasterKey::from_text(&hex(&file(&dir))).unwrap();
-    check(&SqliteStore::open(dir.path(), Some(key)).await.unwrap(), &pepper).await;
+    let pepper = add_sealed_account(&store).await;
+    let key = MasterKey::from_text(&hex(&key_file_bytes(&dir))).unwrap();
+    assert_readable(&SqliteStore::open(dir.path(), Some(key)).await.unwrap(), &pepper).await;
 }
 
 #[tokio::test]
 async fn a_key_of_the_configuration_needs_no_file() {
     let dir = TempDir::new().unwrap();
-    let store = open_given(&dir, 1).await;
-    let pepper = fill(&store).await;
-    let other = open_given(&dir, 1).await;
-    check(&other, &pepper).await;
+    let store = open_with_key(&dir, 1).await;
+    let pepper = add_sealed_account(&store).await;
+    let second_store = open_with_key(&dir, 1).await;
+    assert_readable(&second_store, &pepper).await;
     assert!(!dir.path().join(MASTER_KEY).exists());
-    other.close().await;
+    second_store.close().await;
     store.close().await;
-    let wrong = refused_with(&dir, Some(MasterKey::for_test(2))).await;
-    assert!(matches!(wrong, StoreError::Damaged { .. }) && wrong.to_string().contains("the setting master_key"));
-    // Without the file no other key is made in its place.
-    let none = refused(&dir).await;
-    assert!(matches!(none, StoreError::Damaged { .. }) && none.to_string().contains("master.key is missing"));
+    let wrong_key_error = refused_with(&dir, Some(MasterKey::for_test(2))).await;
+    assert!(
+        matches!(wrong_key_error, StoreError::Damaged { .. })
+            && wrong_key_error.to_string().contains("the setting master_key")
+    );
+    // Without the configured key and the file, no new key is made.
+    let missing_key_error = refused(&dir).await;
+    assert!(
+        matches!(missing_key_error, StoreError::Damaged { .. })
+            && missing_key_error.to_string().contains("master.key is missing")
+    );
     assert!(!dir.path().join(MASTER_KEY).exists());
 }
 
 #[tokio::test]
-async fn a_key_of_the_configuration_changes_only_to_one_that_is_given() {
+async fn a_configured_key_is_rotated_only_to_a_given_key() {
     let dir = TempDir::new().unwrap();
-    let (store, stale) = (open_given(&dir, 1).await, open_given(&dir, 1).await);
-    let pepper = fill(&store).await;
+    let (store, stale) = (open_with_key(&dir, 1).await, open_with_key(&dir, 1).await);
+    let pepper = add_sealed_account(&store).await;
     assert!(matches!(store.rotate_master_key(None).await, Err(StoreError::MasterKey { .. })));
     store.rotate_master_key(Some(MasterKey::for_test(2))).await.unwrap();
-    // This one still has the former key in its configuration.
+    // This process still has the former key in its configuration.
     let error = stale.rotate_master_key(Some(MasterKey::for_test(3))).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
-    check(&stale, &pepper).await;
-    check(&open_given(&dir, 2).await, &pepper).await;
-    assert!(!dir.path().join(MASTER_KEY).exists() && !dir.path().join(BESIDE).exists());
+    assert_readable(&stale, &pepper).await;
+    assert_readable(&open_with_key(&dir, 2).await, &pepper).await;
+    assert!(!dir.path().join(MASTER_KEY).exists() && !dir.path().join(NEXT_KEY_FILE).exists());
 }
 
 #[tokio::test]
@@ -198,37 +211,37 @@ async fn an_older_installation_keeps_its_pepper() {
 }
 
 #[tokio::test]
-async fn an_older_installation_without_its_master_key_is_a_loss() {
+async fn an_older_installation_without_its_master_key_is_refused() {
     let dir = legacy_installation([7; 32], &[1; 32]).await;
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
-    for given in [None, Some(MasterKey::for_test(7))] {
-        let error = SqliteStore::open(dir.path(), given).await.unwrap_err();
+    for master_key in [None, Some(MasterKey::for_test(7))] {
+        let error = SqliteStore::open(dir.path(), master_key).await.unwrap_err();
         assert!(matches!(error, StoreError::Damaged { .. }) && error.to_string().contains("master.key is missing"));
         assert!(!dir.path().join(MASTER_KEY).exists());
     }
 }
 
 #[tokio::test]
-async fn an_older_installation_may_come_with_a_key_in_its_configuration() {
+async fn an_older_installation_accepts_a_configured_key() {
     let dir = legacy_installation([7; 32], &[1; 32]).await;
-    let pepper = open_given(&dir, 1).await.pepper_key().expose().to_vec();
+    let pepper = open_with_key(&dir, 1).await.pepper_key().expose().to_vec();
     assert!(MasterKey::for_test(7).derive(b"imagate key hash v1").expose() == pepper);
     fs::remove_file(dir.path().join(MASTER_KEY)).unwrap();
-    assert!(open_given(&dir, 1).await.pepper_key().expose() == pepper);
+    assert!(open_with_key(&dir, 1).await.pepper_key().expose() == pepper);
 }
 
 #[tokio::test]
-async fn a_new_installation_has_a_pepper_that_no_master_key_tells() {
+async fn the_pepper_of_a_new_installation_is_not_derived_from_the_master_key() {
     let (dir, store) = new_store().await;
-    let master = MasterKey::from_text(&hex(&file(&dir))).unwrap();
+    let master = MasterKey::from_text(&hex(&key_file_bytes(&dir))).unwrap();
     assert!(master.derive(b"imagate key hash v1").expose() != store.pepper_key().expose());
 }
 
 #[tokio::test]
-async fn lost_data_keys_are_not_made_anew() {
+async fn lost_data_keys_are_not_replaced() {
     for sql in ["DELETE FROM data_keys", "DELETE FROM data_keys WHERE purpose = 'vault'"] {
         let (dir, store) = new_store().await;
-        fill(&store).await;
+        add_sealed_account(&store).await;
         close(store).await;
         execute(&dir, sql).await;
         let error = refused(&dir).await;
@@ -239,26 +252,26 @@ async fn lost_data_keys_are_not_made_anew() {
 const KILLS: usize = 12;
 
 #[tokio::test]
-async fn a_rotation_that_is_killed_leaves_an_installation_that_opens() {
+async fn a_killed_rotation_leaves_a_readable_installation() {
     let (dir, store) = new_store().await;
-    let pepper = fill(&store).await;
+    let pepper = add_sealed_account(&store).await;
     for round in 0..KILLS {
         let mut child = spawn_child(module_path!(), "child_that_rotates", &dir);
-        let mut told = child.stdout.take().unwrap();
+        let mut child_output = child.stdout.take().unwrap();
         let mut rotations = 0;
         while rotations <= round {
             let mut byte = [0];
-            told.read_exact(&mut byte).unwrap();
+            child_output.read_exact(&mut byte).unwrap();
             rotations += usize::from(byte[0] == b'!');
         }
-        // Every second round waits until the next key lies beside the present one.
-        while round % 2 == 1 && !dir.path().join(BESIDE).exists() {
+        // Every second round waits until the file of the next key exists.
+        while round % 2 == 1 && !dir.path().join(NEXT_KEY_FILE).exists() {
             std::thread::yield_now();
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        check(&open(&dir).await, &pepper).await;
-        assert!(!dir.path().join(BESIDE).exists());
+        assert_readable(&open(&dir).await, &pepper).await;
+        assert!(!dir.path().join(NEXT_KEY_FILE).exists());
     }
 }
 

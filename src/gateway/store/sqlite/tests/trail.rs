@@ -1,7 +1,7 @@
-//! Every change has its row of the audit trail, in its own transaction.
+//! Tests of the audit trail: every change writes its row, in the transaction of the change.
 //!
-//! Each step is done twice: once while the trail accepts no rows, so that the step must fail and leave everything
-//! unchanged, and once as usual. The list is compared with the traits, so that a new change must be added here.
+//! Each step is executed twice: once while the trail accepts no rows, so that the step must fail and change nothing,
+//! and once as usual. The list of steps is compared with the traits, so that a new change must be added here.
 
 use super::*;
 use crate::gateway::store::sqlite::people::{UNKNOWN_USER_REFUSALS_PER_DAY, USER_REFUSALS_PER_DAY};
@@ -26,7 +26,7 @@ impl Trail {
 
     async fn unblock(&self, before: &str, method: &str) {
         self.run("DROP TRIGGER block").await;
-        assert_eq!(self.dump().await, before, "{method} changes something without its row");
+        assert_eq!(self.dump().await, before, "{method} must change nothing without its audit row");
     }
 
     async fn run(&self, statement: &'static str) {
@@ -66,11 +66,11 @@ impl Trail {
 macro_rules! step {
     ($trail:ident, $method:literal, [$($action:literal),*], $call:expr) => {{
         let before = $trail.block().await;
-        assert!($call.await.is_err(), "{} does nothing without its row", $method);
+        assert!($call.await.is_err(), "{} must fail without its audit row", $method);
         $trail.unblock(&before, $method).await;
-        let done = $call.await.unwrap();
+        let result = $call.await.unwrap();
         $trail.expect($method, &[$($action),*]).await;
-        done
+        result
     }};
 }
 
@@ -96,7 +96,7 @@ fn redeemed(byte: u8, name: Option<&str>) -> LinkRedemption {
 }
 
 #[tokio::test]
-async fn every_change_has_its_row_and_none_happens_without_it() {
+async fn every_change_writes_its_audit_row_or_fails() {
     let (dir, store) = new_store().await;
     let mut trail = Trail { store: Arc::clone(&store), seen: 0, done: Vec::new(), _dir: dir };
     people(&mut trail, &store).await;
@@ -104,83 +104,92 @@ async fn every_change_has_its_row_and_none_happens_without_it() {
     accounts(&mut trail, &store).await;
 
     let traits = [include_str!("../../people.rs"), include_str!("../../keys.rs"), include_str!("../../../store.rs")];
-    let mut wanted = Vec::new();
-    for part in traits.iter().flat_map(|text| text.split("async fn ").skip(1)) {
-        let (name, rest) = part.split_once('(').unwrap();
-        if rest.split(')').next().unwrap().contains("audit: &AuditContext") {
-            wanted.push(name);
+    let mut expected = Vec::new();
+    for declaration in traits.iter().flat_map(|text| text.split("async fn ").skip(1)) {
+        let (name, signature) = declaration.split_once('(').unwrap();
+        if signature.split(')').next().unwrap().contains("audit: &AuditContext") {
+            expected.push(name);
         }
     }
-    assert!(wanted.len() > 15, "{wanted:?}");
-    for method in wanted {
-        assert!(trail.done.contains(&method), "{method} changes something and is not in this test");
+    assert!(expected.len() > 15, "{expected:?}");
+    for method in expected {
+        assert!(trail.done.contains(&method), "{method} takes an audit context but is not in this test");
     }
 }
 
 async fn people(trail: &mut Trail, store: &SqliteStore) {
-    let act = &AuditContext::command();
-    step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(act, &link(1)));
-    let ada =
-        step!(trail, "redeem_link", ["setup.done", "session.open"], store.redeem_link(act, &redeemed(1, Some("ada"))));
+    let context = &AuditContext::command();
+    step!(trail, "make_setup_link", ["setup.link"], store.make_setup_link(context, &link(1)));
+    let ada = step!(
+        trail,
+        "redeem_link",
+        ["setup.done", "session.open"],
+        store.redeem_link(context, &redeemed(1, Some("ada")))
+    );
     let ada = ada.unwrap();
-    step!(trail, "ensure_user", ["user.create"], store.ensure_user(act, "program"));
-    step!(trail, "ensure_group", ["group.create"], store.ensure_group(act, "studio"));
+    step!(trail, "ensure_user", ["user.create"], store.ensure_user(context, "program"));
+    step!(trail, "ensure_group", ["group.create"], store.ensure_group(context, "studio"));
     let bob = NewUser { name: "bob".to_owned(), role: UserRole::Member, groups: vec!["default".to_owned()] };
-    step!(trail, "invite_user", ["user.invite"], store.invite_user(act, &bob, &link(2)));
-    step!(trail, "redeem_link", ["user.join", "session.open"], store.redeem_link(act, &redeemed(2, None)));
-    step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(act, &ada.id, &link(3)));
-    step!(trail, "redeem_link", ["user.password", "session.open"], store.redeem_link(act, &redeemed(3, None)));
+    step!(trail, "invite_user", ["user.invite"], store.invite_user(context, &bob, &link(2)));
+    step!(trail, "redeem_link", ["user.join", "session.open"], store.redeem_link(context, &redeemed(2, None)));
+    step!(trail, "make_reset_link", ["user.reset"], store.make_reset_link(context, &ada.id, &link(3)));
+    step!(trail, "redeem_link", ["user.password", "session.open"], store.redeem_link(context, &redeemed(3, None)));
     let password = PasswordHash("hash 3".to_owned());
-    step!(trail, "open_session", ["session.open"], store.open_session(act, &ada.id, &password, &session(4)));
-    step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(act, None));
-    step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(act, Some(&ada)));
-    let other = PasswordHash("other".to_owned());
-    step!(trail, "set_password", ["user.password"], store.set_password(act, &ada.id, &other, &"ses_4".into()));
-    step!(trail, "end_session", ["session.close"], store.end_session(act, &"ses_4".into()));
-    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(act, &ada.id));
-    step!(trail, "change_user", ["user.role"], store.change_user(act, "bob", &[UserChange::Role(UserRole::Admin)]));
+    step!(trail, "open_session", ["session.open"], store.open_session(context, &ada.id, &password, &session(4)));
+    step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(context, None));
+    step!(trail, "record_refused_sign_in", ["session.refuse"], store.record_refused_sign_in(context, Some(&ada)));
+    let new_password = PasswordHash("other".to_owned());
+    step!(
+        trail,
+        "set_password",
+        ["user.password"],
+        store.set_password(context, &ada.id, &new_password, &"ses_4".into())
+    );
+    step!(trail, "end_session", ["session.close"], store.end_session(context, &"ses_4".into()));
+    step!(trail, "end_sessions", ["session.close_all"], store.end_sessions(context, &ada.id));
+    step!(trail, "change_user", ["user.role"], store.change_user(context, "bob", &[UserChange::Role(UserRole::Admin)]));
     let studio = [UserChange::Groups(vec!["studio".to_owned()])];
-    step!(trail, "change_user", ["user.groups"], store.change_user(act, "bob", &studio));
-    step!(trail, "change_user", ["user.disable"], store.change_user(act, "bob", &[UserChange::Disable]));
-    step!(trail, "change_user", ["user.enable"], store.change_user(act, "bob", &[UserChange::Enable]));
-    step!(trail, "change_group", ["group.change"], store.change_group(act, "studio", r#"{"delivery":"fail"}"#));
-    step!(trail, "delete_group", ["group.delete"], store.delete_group(act, "studio"));
-    step!(trail, "create_group", ["group.create"], store.create_group(act, "atelier", Some("{}")));
+    step!(trail, "change_user", ["user.groups"], store.change_user(context, "bob", &studio));
+    step!(trail, "change_user", ["user.disable"], store.change_user(context, "bob", &[UserChange::Disable]));
+    step!(trail, "change_user", ["user.enable"], store.change_user(context, "bob", &[UserChange::Enable]));
+    step!(trail, "change_group", ["group.change"], store.change_group(context, "studio", r#"{"delivery":"fail"}"#));
+    step!(trail, "delete_group", ["group.delete"], store.delete_group(context, "studio"));
+    step!(trail, "create_group", ["group.create"], store.create_group(context, "atelier", Some("{}")));
     let token = AdminTokenRow {
         id: "tok_1".into(),
         public_id: "public".into(),
         name: "ci".to_owned(),
         user: ada.id.clone(),
         user_name: ada.name.clone(),
-        created_at: act.at,
+        created_at: context.at,
         expires_at: None,
         last_used_at: None,
     };
     let hash = SecretHash([9; 32]);
-    step!(trail, "insert_admin_token", ["token.create"], store.insert_admin_token(act, &token, &hash));
-    step!(trail, "delete_admin_token", ["token.delete"], store.delete_admin_token(act, "tok_1", None));
+    step!(trail, "insert_admin_token", ["token.create"], store.insert_admin_token(context, &token, &hash));
+    step!(trail, "delete_admin_token", ["token.delete"], store.delete_admin_token(context, "tok_1", None));
 }
 
 async fn keys(trail: &mut Trail, store: &SqliteStore) {
-    let act = &AuditContext::command();
-    let made = add_key(store, "first").await;
+    let context = &AuditContext::command();
+    let first_key = add_key(store, "first").await;
     trail.expect("insert_key", &["key.create"]).await;
-    let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..made };
-    step!(trail, "insert_key", ["key.create"], store.insert_key(act, &row, None));
-    let next = SecretRotation { hash: KeyHash([8; 32]), previous_until: Some(act.at) };
-    step!(trail, "rotate_key", ["key.rotate"], store.rotate_key(act, &row.id, None, next.clone()));
+    let row = KeyRow { id: "key_2".into(), public_id: "other".into(), ..first_key };
+    step!(trail, "insert_key", ["key.create"], store.insert_key(context, &row, None));
+    let next = SecretRotation { hash: KeyHash([8; 32]), previous_until: Some(context.at) };
+    step!(trail, "rotate_key", ["key.rotate"], store.rotate_key(context, &row.id, None, next.clone()));
     let change = [KeyChange::Rename("second".to_owned())];
-    step!(trail, "change_key", ["key.rename"], store.change_key(act, "key_2", None, &change));
+    step!(trail, "change_key", ["key.rename"], store.change_key(context, "key_2", None, &change));
     let change = [KeyChange::Expire(None)];
-    step!(trail, "change_key", ["key.expire"], store.change_key(act, "key_2", None, &change));
-    step!(trail, "change_key", ["key.disable"], store.change_key(act, "key_2", None, &[KeyChange::Disable]));
-    step!(trail, "change_key", ["key.enable"], store.change_key(act, "key_2", None, &[KeyChange::Enable]));
+    step!(trail, "change_key", ["key.expire"], store.change_key(context, "key_2", None, &change));
+    step!(trail, "change_key", ["key.disable"], store.change_key(context, "key_2", None, &[KeyChange::Disable]));
+    step!(trail, "change_key", ["key.enable"], store.change_key(context, "key_2", None, &[KeyChange::Enable]));
     let both = [KeyChange::Disable, KeyChange::Delete];
-    step!(trail, "change_key", ["key.disable", "key.delete"], store.change_key(act, "key_2", None, &both));
+    step!(trail, "change_key", ["key.disable", "key.delete"], store.change_key(context, "key_2", None, &both));
 }
 
 async fn accounts(trail: &mut Trail, store: &SqliteStore) {
-    let act = &AuditContext::command();
+    let context = &AuditContext::command();
     let account = NewAccount {
         name: "mine".to_owned(),
         kind: "api_key".to_owned(),
@@ -189,67 +198,67 @@ async fn accounts(trail: &mut Trail, store: &SqliteStore) {
         settings: "{}".to_owned(),
         sealed_credentials: Some(vec![1]),
     };
-    step!(trail, "insert_account", ["account.add"], store.insert_account(act, &account));
+    step!(trail, "insert_account", ["account.add"], store.insert_account(context, &account));
     let disable = AccountChange::Disable { reason: "why".to_owned() };
-    step!(trail, "change_account", ["account.disable"], store.change_account(act, "mine", disable.clone()));
-    step!(trail, "change_account", ["account.enable"], store.change_account(act, "mine", AccountChange::Enable));
+    step!(trail, "change_account", ["account.disable"], store.change_account(context, "mine", disable.clone()));
+    step!(trail, "change_account", ["account.enable"], store.change_account(context, "mine", AccountChange::Enable));
     let reseal = AccountChange::ReplaceCredentials(vec![2]);
-    step!(trail, "change_account", ["account.rotate"], store.change_account(act, "mine", reseal.clone()));
+    step!(trail, "change_account", ["account.rotate"], store.change_account(context, "mine", reseal.clone()));
     // A cooldown is not a decision of an actor.
     let cool = AccountChange::StartCooldown { until: "2100-01-01T00:00:00Z".parse().unwrap(), cause: "429".to_owned() };
-    for learnt in [cool, AccountChange::EndCooldown] {
-        store.change_account(act, "mine", learnt).await.unwrap();
+    for change in [cool, AccountChange::EndCooldown] {
+        store.change_account(context, "mine", change).await.unwrap();
         trail.expect("change_account", &[]).await;
     }
-    step!(trail, "delete_account", ["account.delete"], store.delete_account(act, "mine"));
+    step!(trail, "delete_account", ["account.delete"], store.delete_account(context, "mine"));
 }
 
 #[tokio::test]
-async fn what_changes_nothing_leaves_no_row() {
+async fn a_change_without_effect_leaves_no_row() {
     let (_dir, store) = new_store().await;
-    let act = &AuditContext::command();
+    let context = &AuditContext::command();
     let row = add_key(&*store, "one").await;
     let count =
         async || store.list_audit_page(&AuditFilter { limit: 1, ..AuditFilter::default() }).await.unwrap().total;
     let before = count().await;
     let same = [KeyChange::Enable, KeyChange::Rename(row.name.clone()), KeyChange::Expire(row.expires_at)];
-    store.change_key(act, row.id.as_str(), None, &same).await.unwrap();
-    store.change_user(act, "ada", &[UserChange::Enable, UserChange::Role(UserRole::Member)]).await.unwrap();
-    store.ensure_user(act, "ada").await.unwrap();
-    store.ensure_group(act, "default").await.unwrap();
-    assert!(store.change_key(act, "nothing", None, &[KeyChange::Delete]).await.unwrap().done().is_none());
+    store.change_key(context, row.id.as_str(), None, &same).await.unwrap();
+    store.change_user(context, "ada", &[UserChange::Enable, UserChange::Role(UserRole::Member)]).await.unwrap();
+    store.ensure_user(context, "ada").await.unwrap();
+    store.ensure_group(context, "default").await.unwrap();
+    assert!(store.change_key(context, "nothing", None, &[KeyChange::Delete]).await.unwrap().done().is_none());
     assert_eq!(count().await, before);
 }
 
 #[tokio::test]
-async fn a_day_of_refused_sign_ins_leaves_a_bounded_number_of_rows() {
+async fn the_rows_of_refused_sign_ins_are_limited_for_each_day() {
     let (_dir, store) = new_store().await;
-    let act = |text: &str| AuditContext { at: text.parse().unwrap(), ..AuditContext::command() };
-    let ada = store.ensure_user(&act("2026-11-01T00:00:00Z"), "ada").await.unwrap();
-    let rows = async |actor: &str| {
+    let context = |text: &str| AuditContext { at: text.parse().unwrap(), ..AuditContext::command() };
+    let ada = store.ensure_user(&context("2026-11-01T00:00:00Z"), "ada").await.unwrap();
+    let rows = async |target: Option<&str>| {
         let filter = AuditFilter { action: Some("session.refuse".to_owned()), limit: 1, ..AuditFilter::default() };
-        let filter = AuditFilter { target: (actor != "anybody").then(|| actor.to_owned()), ..filter };
+        let filter = AuditFilter { target: target.map(str::to_owned), ..filter };
         i64::try_from(store.list_audit_page(&filter).await.unwrap().total).unwrap()
     };
-    let day = act("2026-11-22T10:00:00Z");
+    let day = context("2026-11-22T10:00:00Z");
     for _ in 0..UNKNOWN_USER_REFUSALS_PER_DAY + 20 {
         store.record_refused_sign_in(&day, None).await.unwrap();
     }
-    assert_eq!(rows("anybody").await, UNKNOWN_USER_REFUSALS_PER_DAY);
+    assert_eq!(rows(None).await, UNKNOWN_USER_REFUSALS_PER_DAY);
     // Attempts with unknown names cannot hide attempts on a user.
     for _ in 0..USER_REFUSALS_PER_DAY + 20 {
-        store.record_refused_sign_in(&act("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
+        store.record_refused_sign_in(&context("2026-11-22T11:00:00Z"), Some(&ada)).await.unwrap();
     }
-    assert_eq!(rows("ada").await, USER_REFUSALS_PER_DAY);
-    store.record_refused_sign_in(&act("2026-11-23T09:59:59Z"), None).await.unwrap();
-    assert_eq!(rows("anybody").await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY);
-    store.record_refused_sign_in(&act("2026-11-23T10:00:01Z"), None).await.unwrap();
-    assert_eq!(rows("anybody").await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY + 1);
+    assert_eq!(rows(Some("ada")).await, USER_REFUSALS_PER_DAY);
+    store.record_refused_sign_in(&context("2026-11-23T09:59:59Z"), None).await.unwrap();
+    assert_eq!(rows(None).await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY);
+    store.record_refused_sign_in(&context("2026-11-23T10:00:01Z"), None).await.unwrap();
+    assert_eq!(rows(None).await, UNKNOWN_USER_REFUSALS_PER_DAY + USER_REFUSALS_PER_DAY + 1);
 }
 
-/// Rows can be removed only if they are older than the stated time, and only within that transaction.
+/// Rows can be removed only if they are older than the time in `audit_removal`, and only while that row exists.
 #[tokio::test]
-async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
+async fn only_rows_older_than_the_given_time_can_be_removed() {
     let (_dir, store) = new_store().await;
     store
         .ensure_user(&AuditContext { at: "2026-01-01T00:00:00Z".parse().unwrap(), ..AuditContext::command() }, "ada")
@@ -276,7 +285,7 @@ async fn nothing_of_the_trail_goes_that_is_not_older_than_was_said() {
 }
 
 #[tokio::test]
-async fn nobody_changes_the_trail() {
+async fn rows_of_the_trail_cannot_be_changed() {
     let (_dir, store) = new_store().await;
     store.ensure_user(&AuditContext::command(), "ada").await.unwrap();
     for statement in ["UPDATE audit SET actor_name = 'eve'", "DELETE FROM audit"] {

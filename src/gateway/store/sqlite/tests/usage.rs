@@ -1,4 +1,4 @@
-//! The SQLite side of counts and records: the upgrade that begins to count, and the index that each page uses.
+//! Tests of usage counts and records in SQLite: the upgrade that introduces the counts, and the index of each query.
 
 use super::*;
 use crate::gateway::store::sqlite::people::REFUSAL_LIMIT_REACHED;
@@ -6,12 +6,13 @@ use crate::gateway::store::sqlite::{records, retention, usage};
 use crate::gateway::store::testing::at_migration;
 use crate::gateway::store::{JobState, UsageCounters, UsageFilter, UsageStore};
 
-/// The number of migrations before the one that counts.
+/// Returns the number of migrations before the one that introduces the usage counts.
 fn before_counting() -> usize {
     let all = sqlx::migrate!("src/gateway/store/migrations/sqlite");
     all.iter().position(|migration| migration.description == "usage days").unwrap()
 }
 
+/// Computes the usage counts from the records.
 const RECOUNT: &str = "SELECT key_id, substr(created_at, 1, 10), user_id, group_name, count(*), \
     sum(state = 'succeeded'), sum(state <> 'succeeded'), sum(json_array_length(delivered)), \
     sum(coalesce(input_tokens, 0)), sum(coalesce(output_tokens, 0)), sum(coalesce(total_tokens, 0)) \
@@ -20,7 +21,7 @@ const RECOUNT: &str = "SELECT key_id, substr(created_at, 1, 10), user_id, group_
 type Row = (String, String, String, String, i64, i64, i64, i64, i64, i64, i64);
 
 #[tokio::test]
-async fn records_from_before_the_counts_are_counted_by_the_upgrade() {
+async fn the_upgrade_counts_existing_records() {
     let (dir, pool) = at_migration(before_counting()).await;
     let insert = "INSERT INTO records (request_id, node, created_at, operation, stream, state, delivered, input_tokens, \
         output_tokens, total_tokens, group_name, user_id, key_id) VALUES ($1, 'only', $2, 'create_image', 0, $3, $4, $5, \
@@ -46,15 +47,15 @@ async fn records_from_before_the_counts_are_counted_by_the_upgrade() {
     pool.close().await;
 
     let store = SqliteStore::open(dir.path(), None).await.unwrap();
-    same(&store).await;
+    assert_counts_match_records(&store).await;
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 50);
-    // The jobs that were running then are counted when this start closes them.
+    // The jobs that were running during the upgrade are counted when they are closed as interrupted.
     assert_eq!(store.interrupt_running(&NodeId::only()).await.unwrap(), 10);
-    same(&store).await;
+    assert_counts_match_records(&store).await;
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().requests, 60);
 }
 
-async fn same(store: &SqliteStore) {
+async fn assert_counts_match_records(store: &SqliteStore) {
     let counted: Vec<Row> = sqlx::query_as("SELECT * FROM usage_days ORDER BY key_id, day, user_id, group_name")
         .fetch_all(&store.readers)
         .await
@@ -63,9 +64,9 @@ async fn same(store: &SqliteStore) {
     assert!(!counted.is_empty() && counted == recounted, "{counted:?}\n{recounted:?}");
 }
 
-/// A process dies between intent and outcome: the next one has only the file.
+/// A process dies between intent and outcome; the next process has only the database file.
 #[tokio::test]
-async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
+async fn an_interrupted_job_is_counted_once() {
     let (dir, store) = new_store().await;
     let (node, open) = (NodeId::only(), running_record("r1"));
     store.write_rows(&node, &[RowWrite::Open(&open)]).await.unwrap();
@@ -74,9 +75,9 @@ async fn what_a_kill_left_open_is_counted_once_by_the_next_start() {
         next.interrupt_running(&node).await.unwrap();
         let counts = next.total_usage(&UsageFilter::default()).await.unwrap();
         assert_eq!(counts, UsageCounters { requests: 1, failed: 1, ..UsageCounters::default() });
-        same(&next).await;
+        assert_counts_match_records(&next).await;
     }
-    // The outcome of the former process comes late, and changes neither the record nor the counts.
+    // A late outcome of the former process changes neither the record nor the counts.
     store.write_rows(&node, &[RowWrite::Close(&finished_record("r1"))]).await.unwrap();
     assert_eq!(store.total_usage(&UsageFilter::default()).await.unwrap().succeeded, 0);
 }
@@ -89,7 +90,7 @@ async fn plan(store: &SqliteStore, mut query: sqlx::QueryBuilder<sqlx::Sqlite>) 
 
 /// Neither the start nor the background work may depend on the number of records.
 #[tokio::test]
-async fn what_is_done_at_the_start_and_each_step_of_a_removal_walk_an_index() {
+async fn queries_of_the_start_and_of_removals_use_an_index() {
     let (_dir, store) = new_store().await;
     let plan_of = async |sql: &'static str| plan(&store, sqlx::QueryBuilder::new(sql)).await;
     for (sql, index) in [
@@ -102,17 +103,17 @@ async fn what_is_done_at_the_start_and_each_step_of_a_removal_walk_an_index() {
         assert!(steps.contains(index) && !steps.contains("TEMP B-TREE FOR ORDER BY"), "{sql}\n{steps}");
         assert!(!steps.contains("SCAN records") && !steps.contains("SCAN usage_days"), "{sql}\n{steps}");
     }
-    // The oldest rows of the trail, as many as one step removes.
+    // The query reads the oldest rows of the trail, as many as one batch removes.
     let steps = plan_of(retention::DELETE_AUDIT).await;
     assert!(steps.contains("SEARCH audit USING INTEGER PRIMARY KEY") && !steps.contains("ORDER BY"), "{steps}");
 }
 
 #[tokio::test]
-async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
+async fn a_page_of_records_is_found_by_an_index_and_not_sorted() {
     let (_dir, store) = new_store().await;
     let any = RecordFilter::default;
     let text = |text: &str| Some(text.to_owned());
-    let moment = |text: &str| Some(text.parse().unwrap());
+    let time = |text: &str| Some(text.parse().unwrap());
     let state = |state| RecordFilter { state: Some(state), ..any() };
     let filters = [
         (any(), "records_by_time"),
@@ -133,7 +134,7 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
     ];
     for (filter, index) in filters {
         let period =
-            RecordFilter { since: moment("2026-01-01T00:00:00Z"), until: moment("2027-01-01T00:00:00Z"), ..filter };
+            RecordFilter { since: time("2026-01-01T00:00:00Z"), until: time("2027-01-01T00:00:00Z"), ..filter };
         for before in [None, Some(("2026-11-21T03:00:00.123Z".to_owned(), 7))] {
             let plan = plan(&store, records::select_query(&period, before)).await;
             let search = format!("SEARCH records USING INDEX {index} (");
@@ -141,7 +142,7 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
             assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{period:?}: {plan}");
         }
     }
-    // The query follows the index from the newest record on, and stops early.
+    // The query follows the index from the newest record on, and stops at the limit.
     assert_eq!(plan(&store, records::select_query(&any(), None)).await, "SCAN records USING INDEX records_by_time\n");
     // Few records are running, however many there are in all.
     assert!(
@@ -152,7 +153,7 @@ async fn no_page_of_records_reads_those_of_others_or_sorts_them() {
 }
 
 #[tokio::test]
-async fn no_count_looks_at_records_and_each_finds_its_days() {
+async fn usage_queries_use_an_index() {
     let (_dir, store) = new_store().await;
     let (any, text) = (UsageFilter::default, |text: &str| Some(text.to_owned()));
     let (since, until) = (Some("2026-11-01".parse().unwrap()), Some("2026-11-30".parse().unwrap()));
@@ -178,13 +179,13 @@ async fn no_count_looks_at_records_and_each_finds_its_days() {
             assert!(plan.contains(search) && !plan.contains("records"), "{filter:?}: {plan}");
         }
     }
-    // The counts of an end user are made from its records alone.
+    // The counts of an end user are computed from the records of that end user only.
     let filter = UsageFilter { end_user: text("u-1"), since, until, ..any() };
     for query in [usage::by_day_query(&filter), usage::by_key_query(&filter, Some(50)), usage::total_query(&filter)] {
         let plan = plan(&store, query).await;
         let search = "SEARCH records USING INDEX records_by_end_user (end_user=? AND created_at>? AND created_at<?)";
         assert!(plan.contains(search) && !plan.contains("SCAN"), "{plan}");
     }
-    let of_keys = plan(&store, usage::total_by_key_query("[]".to_owned())).await;
-    assert!(of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{of_keys}");
+    let plan_of_keys = plan(&store, usage::total_by_key_query("[]".to_owned())).await;
+    assert!(plan_of_keys.contains("SEARCH usage_days USING PRIMARY KEY (key_id=?)"), "{plan_of_keys}");
 }

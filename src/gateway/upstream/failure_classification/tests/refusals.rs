@@ -1,4 +1,4 @@
-//! Refusals in every form, and answers that only look like refusals.
+//! Tests of refusals in every form, and of answers that only look like refusals.
 
 use super::*;
 
@@ -41,8 +41,8 @@ const REFUSALS: &str = r#"
 
 fn refusals() -> impl Iterator<Item = (u16, Value)> {
     REFUSALS.trim().lines().map(|line| {
-        let (code, body) = line.split_once(' ').expect("a status");
-        (code.parse().expect("a status"), serde_json::from_str(body).expect("JSON"))
+        let (code, body) = line.split_once(' ').expect("a valid status");
+        (code.parse().expect("a valid status"), serde_json::from_str(body).expect("JSON"))
     })
 }
 
@@ -54,16 +54,16 @@ fn a_refusal_is_known_in_every_shape_and_status() {
 }
 
 #[test]
-fn a_refusal_is_known_in_an_answer_and_in_its_events_too() {
+fn a_refusal_is_recognised_in_answers_and_events() {
     for (_, body) in refusals() {
         let Value::Object(members) = body else { continue };
-        let found = classify_imageless_answer(&members, false);
-        assert_eq!((found.class, found.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
-        // Charged tokens change nothing: the request is not paid for twice.
+        let failure = classify_imageless_answer(&members, false);
+        assert_eq!((failure.class, failure.cause), (FailureClass::R, FailureCause::Refused), "{members:?}");
+        // A refusal stays a refusal even if tokens were charged: the request must not be paid for twice.
         let mut paid = members.clone();
         paid.insert("usage".to_owned(), json!({"total_tokens": 1700}));
         assert_eq!(classify_imageless_answer(&paid, true).class, FailureClass::R, "{members:?}");
-        // The same as an event of a stream, and as the end of a response.
+        // The same error as an event of a stream, and as the end of a response.
         let mut event = members.clone();
         event.insert("type".to_owned(), "error".into());
         if !members.contains_key("type") {
@@ -77,7 +77,7 @@ fn a_refusal_is_known_in_an_answer_and_in_its_events_too() {
 }
 
 #[test]
-fn words_where_an_image_should_be_are_a_refusal() {
+fn text_instead_of_an_image_is_a_refusal() {
     let message = |part: Value| json!({"id": "resp_1", "status": "completed", "error": null, "output": [{"type": "message", "role": "assistant", "content": [part]}]});
     for body in [
         message(json!({"type": "output_text", "text": "I can’t help with that."})),
@@ -100,14 +100,18 @@ fn words_where_an_image_should_be_are_a_refusal() {
     let mut paid = paid.as_object().cloned().expect("an object");
     paid.insert("usage".to_owned(), json!({"total_tokens": 80}));
     assert_eq!(classify_imageless_answer(&paid, false).class, FailureClass::R);
-    assert_eq!(classify_imageless_answer(&paid, true).class, FailureClass::X, "an address may lead to an image");
+    assert_eq!(
+        classify_imageless_answer(&paid, true).class,
+        FailureClass::X,
+        "the answer may contain the address of an image"
+    );
 }
 
 #[test]
-fn what_only_looks_like_a_refusal_is_none() {
+fn an_answer_that_resembles_a_refusal_is_not_refused() {
     let error = |error: Value| json!({ "error": error });
     // The account is blocked, not the content.
-    for (message, forbidden) in [
+    for (message, cause) in [
         (
             "Your resource has been temporarily blocked because we detected behavior that may violate our content policy.",
             FailureCause::Unreachable,
@@ -115,7 +119,7 @@ fn what_only_looks_like_a_refusal_is_none() {
         ("Your account was suspended for violating our usage policies.", FailureCause::Unreachable),
         ("Your organization must be verified to use this model; see our content policy.", FailureCause::NotOffered),
     ] {
-        check(403, &error(json!({"code": "Forbidden", "message": message})), FailureClass::N, &forbidden);
+        check(403, &error(json!({"code": "Forbidden", "message": message})), FailureClass::N, &cause);
         check(400, &error(json!({"message": message})), FailureClass::N, &FailureCause::Unreachable);
         check(500, &error(json!({"message": message})), FailureClass::F, &FailureCause::Failed);
     }
@@ -150,23 +154,23 @@ fn what_only_looks_like_a_refusal_is_none() {
 }
 
 #[test]
-fn no_caller_puts_words_into_an_upstreams_mouth() {
-    let words = json!({"code": "usage_limit_reached", "type": "insufficient_quota", "reason": "moderation_blocked"});
-    for echo in ["metadata", "input", "instructions", "tools", "prompt", "user", "client_metadata"] {
-        let response = json!({"status": "failed", "error": {"code": "server_error", "message": "m"}, echo: words});
+fn echoed_request_fields_are_not_classified() {
+    let codes = json!({"code": "usage_limit_reached", "type": "insufficient_quota", "reason": "moderation_blocked"});
+    for field in ["metadata", "input", "instructions", "tools", "prompt", "user", "client_metadata"] {
+        let response = json!({"status": "failed", "error": {"code": "server_error", "message": "m"}, field: codes});
         check_answer(&response, FailureClass::F, &FailureCause::Failed);
         check(500, &response, FailureClass::F, &FailureCause::Failed);
     }
-    // A caller can make a model say anything, but its text is no error of the account.
-    let said = json!({"output": [{"type": "message", "content": [{"type": "usage_limit_reached", "text": words.to_string()}]}]});
-    check_answer(&said, FailureClass::R, &FailureCause::Refused);
-    // A sentence that merely contains a code is no such error either.
-    let message = format!("Invalid prompt: {words}");
+    // A caller can make a model write anything, so the text of a model is not an error of the account.
+    let output = json!({"output": [{"type": "message", "content": [{"type": "usage_limit_reached", "text": codes.to_string()}]}]});
+    check_answer(&output, FailureClass::R, &FailureCause::Refused);
+    // A sentence that merely contains a code is not classified by that code.
+    let message = format!("Invalid prompt: {codes}");
     check(500, &json!({"error": {"message": message}}), FailureClass::F, &FailureCause::Failed);
 }
 
 #[test]
-fn errors_within_errors_end_somewhere() {
+fn the_depth_of_nested_errors_is_limited() {
     let mut deep = json!({"code": "moderation_blocked"});
     for _ in 0..100 {
         deep = json!({ "error": deep, "message": "m" });

@@ -1,4 +1,4 @@
-//! Waits in every notation.
+//! Tests of stated waits in every notation.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::super::stated_wait::MAX_WAIT;
 use super::*;
 
 #[test]
-fn the_usage_limit_says_when_it_ends() {
+fn the_wait_of_a_usage_limit_is_read() {
     let limit = |key: &str, value: Value| json!({"error": {"type": "usage_limit_reached", "message": "m", key: value}});
     let exhausted = |wait: Option<u64>| FailureCause::Exhausted { wait: wait.map(Duration::from_secs) };
     for (value, wait) in [
@@ -52,7 +52,10 @@ fn the_usage_limit_says_when_it_ends() {
 const NOW: f64 = 1_795_219_200.0;
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-    pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().expect("a value"))).collect()
+    pairs
+        .iter()
+        .map(|(name, value)| (http::HeaderName::from_static(name), value.parse().expect("a valid header value")))
+        .collect()
 }
 
 #[track_caller]
@@ -62,7 +65,7 @@ fn check_wait(pairs: &[(&'static str, &str)], body: &Value, seconds: Option<u64>
 }
 
 #[test]
-fn every_way_to_state_a_wait_is_read() {
+fn every_header_form_of_a_wait_is_read() {
     for (name, value, seconds) in [
         ("retry-after", "7", Some(7)),
         ("retry-after", " 7.5 ", Some(8)),
@@ -99,7 +102,7 @@ fn every_way_to_state_a_wait_is_read() {
 }
 
 #[test]
-fn of_several_limits_the_one_that_is_used_up_counts() {
+fn a_used_up_limit_determines_the_wait() {
     let (requests, tokens) = ("x-ratelimit-reset-requests", "x-ratelimit-reset-tokens");
     let (requests_left, tokens_left) = ("x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens");
     for (pairs, seconds) in [
@@ -115,7 +118,7 @@ fn of_several_limits_the_one_that_is_used_up_counts() {
 }
 
 #[test]
-fn the_most_exact_statement_wins_and_an_absurd_one_loses() {
+fn the_most_exact_valid_wait_is_used() {
     let body = json!({"error": {"resets_in_seconds": 40, "resets_at": NOW + 50.0}});
     check_wait(&[("retry-after", "7"), ("x-ratelimit-reset", "1s")], &body, Some(40));
     let body = json!({"error": {"resets_in_seconds": -1, "resets_at": NOW + 50.0}});
@@ -127,7 +130,7 @@ fn the_most_exact_statement_wins_and_an_absurd_one_loses() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_moves_nothing() {
+fn a_wrong_clock_does_not_change_the_wait() {
     // The upstream's clock is a year behind the local one, and both of its statements use that clock.
     let behind = NOW - 365.0 * 86_400.0;
     let date = ("date", "Fri, 21 Nov 2025 00:00:00 GMT");
