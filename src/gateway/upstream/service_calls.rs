@@ -186,9 +186,11 @@ impl ServiceCall {
             tracing::warn!(what = log_name, "a service compressed an answer although the request did not allow it");
             return Err(ServiceCallError::Unusable);
         }
-        let result = timeout_at(until, read_whole_body(body, max_bytes)).await.unwrap_or(Err(ServiceCallError::Timeout));
-        let answer =
-            result.inspect_err(|error| tracing::warn!(what = log_name, failed = %error, "a service's answer could not be read"))?;
+        let result =
+            timeout_at(until, read_whole_body(body, max_bytes)).await.unwrap_or(Err(ServiceCallError::Timeout));
+        let answer = result.inspect_err(
+            |error| tracing::warn!(what = log_name, failed = %error, "a service's answer could not be read"),
+        )?;
         Ok((head.status.as_u16(), answer))
     }
 

@@ -145,10 +145,10 @@ const WIDE_WORDS: &str = "landscape panorama panoramic wide widescreen horizonta
 pub(crate) fn resolve_auto(prompt: &str) -> (u32, u32) {
     let prompt = prompt.to_lowercase();
     // An English plural also counts as its singular.
-    let contains = |list: &str, word: &str| {
-        list.split(' ').any(|entry| entry == word || Some(entry) == word.strip_suffix('s'))
-    };
-    let has_word_of = |list| prompt.split(|character: char| !character.is_alphanumeric()).any(|word| contains(list, word));
+    let contains =
+        |list: &str, word: &str| list.split(' ').any(|entry| entry == word || Some(entry) == word.strip_suffix('s'));
+    let has_word_of =
+        |list| prompt.split(|character: char| !character.is_alphanumeric()).any(|word| contains(list, word));
     if has_word_of(TALL_WORDS) {
         (1024, 1536)
     } else if has_word_of(WIDE_WORDS) {

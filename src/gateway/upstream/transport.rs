@@ -5,7 +5,7 @@
 //! redirect is followed (U27), every step before the head ends by a deadline (U01 to U03, U09), and no task is started:
 //! the task that waits for the head or reads the body polls the connection.
 //!
-//! The way in which bytes are read was measured; the reader is behind `exchange` so that it can be replaced.
+//! The way of reading was chosen by measurement. Only `exchange` knows the reader, so that it can be replaced.
 
 mod body;
 mod buffer_budget;
@@ -38,7 +38,7 @@ use exchange::{ExchangeContext, exchange};
 use origin::UpstreamOrigin;
 use pool::ConnectionPool;
 
-/// The smallest buffer with which the reader works.
+/// The smallest buffer that hyper accepts for reads, in bytes.
 const MIN_READ: usize = 8 * 1024;
 
 /// The limits of every call.
@@ -50,23 +50,23 @@ pub(crate) struct TransportSettings {
     pub(crate) tls_timeout: Duration,
     /// The longest time in which the upstream accepts no byte of the request.
     pub(crate) write_timeout: Duration,
-    /// The longest time that a connection waits for its next request, which is shorter than that of upstreams.
+    /// The longest time that an idle connection is kept. It is shorter than the idle timeout of common upstreams.
     pub(crate) idle_timeout: Duration,
     /// The most idle connections for one upstream.
     pub(crate) max_idle_per_origin: usize,
-    /// The largest buffer of the reader; one that comes back empty is doubled once.
+    /// The largest buffer of the reader, in bytes. The reader doubles a buffer once, when the buffer is free again.
     pub(crate) read_chunk: usize,
-    /// The bytes of all answers that may be unwritten before reads become small.
+    /// The most bytes of all answers that may wait for callers before reads become small.
     pub(crate) buffer_budget: usize,
-    /// The largest read above the budget, and the most that one answer then holds unwritten.
+    /// The largest read while the budget is exceeded, and the most bytes of one answer that may then wait, in bytes.
     pub(crate) small_read: usize,
-    /// The largest head of an answer.
+    /// The largest head of an answer, in bytes.
     pub(crate) max_head: usize,
     /// Certificates that are trusted in addition to the machine's own.
     pub(crate) extra_roots: Vec<CertificateDer<'static>>,
 }
 
-/// Calls upstreams; clones share connections and budget.
+/// Calls upstreams. Clones share connections and budget.
 #[derive(Clone)]
 pub(crate) struct Transport(Arc<TransportState>);
 
@@ -80,7 +80,7 @@ struct TransportState {
 // === impl TransportSettings ===
 
 impl Default for TransportSettings {
-    /// Returns the limits of the reliability catalogue and the sizes that were measured best.
+    /// Returns the limits of the failure catalogue, and the sizes that gave the best measurements.
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(5),
@@ -112,7 +112,7 @@ impl Transport {
         Ok(Self(Arc::new(TransportState { settings, budget, pool, dialer })))
     }
 
-    /// Reads the machine's certificates now, so that a start can fail instead of every https call.
+    /// Reads the machine's certificates now, so that the start fails rather than every https call.
     pub(crate) fn prepare_tls(&self) -> Result<(), TransportError> {
         self.0.dialer.tls_connector().map(drop)
     }
@@ -134,8 +134,8 @@ impl Transport {
             read_chunk: self.0.settings.read_chunk,
             max_head: self.0.settings.max_head,
         };
-        let answered = timeout_at(deadline, self.attempt(request, &context)).await;
-        answered.unwrap_or_else(|_| Err(SendError::timeout(exchange_state.send_progress())))
+        let result = timeout_at(deadline, self.attempt(request, &context)).await;
+        result.unwrap_or_else(|_| Err(SendError::timeout(exchange_state.send_progress())))
     }
 
     async fn attempt(
@@ -144,16 +144,16 @@ impl Transport {
         context: &ExchangeContext,
     ) -> Result<Response<ResponseBody>, SendError> {
         if let Some(stream) = self.0.pool.take(&context.origin) {
-            let failed = match exchange(stream, request, context).await {
+            let failure = match exchange(stream, request, context).await {
                 Ok(response) => return Ok(response),
-                Err(failed) => failed,
+                Err(failure) => failure,
             };
             // The connection became stale between the last check and the first byte.
-            request = failed.unsent.ok_or(failed.error)?;
+            request = failure.unsent.ok_or(failure.error)?;
             context.exchange_state.restart();
         }
-        let wire = self.0.dialer.dial(&context.origin).await?;
-        exchange(wire, request, context).await.map_err(|failed| failed.error)
+        let stream = self.0.dialer.dial(&context.origin).await?;
+        exchange(stream, request, context).await.map_err(|failure| failure.error)
     }
 
     /// Returns the number of bytes of answers that were passed on and not yet dropped.

@@ -42,7 +42,7 @@ impl DrawingTask {
         let slots = Arc::clone(&self.slots);
         let work = async move {
             let permit = slots.acquire_owned().await.map_err(|_| ReplyError)?;
-            // A drawing in progress cannot be stopped, so it holds its slot until it is done, even if the caller has left.
+            // A drawing in progress cannot be stopped, so it holds its slot until it ends, even if the caller has left.
             let draw = move || {
                 let _permit = permit;
                 draw_image()

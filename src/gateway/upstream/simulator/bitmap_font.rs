@@ -9,14 +9,14 @@ pub(super) const HEIGHT_CELLS: usize = 9;
 
 const WIDTH_CELLS: usize = 5;
 const LETTERS_PER_BLOCK: usize = 16;
-/// The index of the box, which stands for every character outside 32..=126.
-const BOX: usize = 95;
+/// The index of the glyph of a box, which stands for every character outside 32..=126.
+const BOX_INDEX: usize = 95;
 
-/// Returns one row of cells of a letter: `#` is ink.
+/// Returns one row of cells of a letter. `#` is a filled cell.
 pub(super) fn cells(letter: char, row: usize) -> &'static [u8] {
-    let place = (letter as usize).checked_sub(' ' as usize).filter(|&place| place < BOX).unwrap_or(BOX);
-    let line = place / LETTERS_PER_BLOCK * HEIGHT_CELLS + row;
-    let start = place % LETTERS_PER_BLOCK * (WIDTH_CELLS + 1);
+    let index = (letter as usize).checked_sub(' ' as usize).filter(|&index| index < BOX_INDEX).unwrap_or(BOX_INDEX);
+    let line = index / LETTERS_PER_BLOCK * HEIGHT_CELLS + row;
+    let start = index % LETTERS_PER_BLOCK * (WIDTH_CELLS + 1);
     GLYPHS.get(line).and_then(|line| line.as_bytes().get(start..start + WIDTH_CELLS)).unwrap_or_default()
 }
 
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn every_printable_letter_has_its_own_glyph() {
         let all: Vec<_> = (' '..='~').map(glyph).collect();
-        for (index, one) in all.iter().enumerate() {
-            assert!(one.iter().all(|row| row.len() == WIDTH_CELLS), "letter {index}");
-            assert!(!all[..index].contains(one), "letter {index} looks like an earlier one");
+        for (index, glyph_rows) in all.iter().enumerate() {
+            assert!(glyph_rows.iter().all(|row| row.len() == WIDTH_CELLS), "letter {index}");
+            assert!(!all[..index].contains(glyph_rows), "letter {index} has the glyph of an earlier letter");
         }
     }
 

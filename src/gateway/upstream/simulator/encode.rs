@@ -12,7 +12,7 @@ use super::render::{BYTES_PER_PIXEL, RowRenderer};
 use super::{DrawError, TestImage};
 use crate::image::Format;
 
-/// The mark that is written into the file if the format has a field for it.
+/// The text that is written into the file if the format has a field for it.
 pub(super) const SIMULATOR_MARK: &str = "imagate simulator";
 
 /// Returns the bytes of the file. Neither edge may be 0 or longer than the format allows.
@@ -25,7 +25,7 @@ pub(super) fn encode(image: &TestImage<'_>) -> Result<Vec<u8>, DrawError> {
     }
 }
 
-/// Returns all rows, one below the other.
+/// Returns the pixels of all rows, from top to bottom.
 pub(super) fn all_pixels(rows: &RowRenderer) -> Vec<u8> {
     let mut pixels = vec![0; rows.width * rows.height * BYTES_PER_PIXEL];
     pixels.chunks_exact_mut(rows.width * BYTES_PER_PIXEL).enumerate().for_each(|(y, row)| rows.render(y, row));
@@ -52,7 +52,7 @@ fn encode_png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>
     Ok(file)
 }
 
-/// Gives the rows to the JPEG encoder, in its color space.
+/// Gives the rows to the JPEG encoder, converted to YCbCr.
 struct JpegRows<'a>(&'a RowRenderer);
 
 impl ImageBuffer for JpegRows<'_> {
@@ -68,14 +68,14 @@ impl ImageBuffer for JpegRows<'_> {
         u16::try_from(self.0.height).unwrap_or(u16::MAX)
     }
 
-    fn fill_buffers(&self, y: u16, [luma, blue, red, _]: &mut [Vec<u8>; 4]) {
+    fn fill_buffers(&self, y: u16, [luma, cb_values, cr_values, _]: &mut [Vec<u8>; 4]) {
         let mut row = vec![0; self.0.width * BYTES_PER_PIXEL];
         self.0.render(y.into(), &mut row);
         for pixel in row.chunks_exact(BYTES_PER_PIXEL) {
             let (y, cb, cr) = rgb_to_ycbcr(pixel[0], pixel[1], pixel[2]);
             luma.push(y);
-            blue.push(cb);
-            red.push(cr);
+            cb_values.push(cb);
+            cr_values.push(cr);
         }
     }
 }
@@ -87,7 +87,7 @@ fn encode_jpeg(rows: &RowRenderer, quality: u8) -> Result<Vec<u8>, DrawError> {
     Ok(with_comment(file))
 }
 
-/// Inserts a comment segment after the first one, which must stay first (JFIF).
+/// Inserts a comment segment after the first segment, which JFIF requires to be first.
 fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
     let Some(&[high, low]) = file.get(4..6) else { return file };
     let offset = 4 + usize::from(u16::from_be_bytes([high, low]));
@@ -101,7 +101,7 @@ fn with_comment(mut file: Vec<u8>) -> Vec<u8> {
 }
 
 fn encode_webp(rows: &RowRenderer, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, DrawError> {
-    // The encoder panics on a buffer that is too small; this one is exactly large enough.
+    // The encoder panics if the buffer is too small; `all_pixels` returns exactly the required length.
     let pixels = all_pixels(rows);
     let encoder = webp::Encoder::from_rgb(&pixels, width, height);
     let file =

@@ -1,6 +1,6 @@
 //! The pixels of the test image, row by row: a gradient, a grid, a circle and colour bars, and the text over them.
 //!
-//! The module decides how the image looks. It must not know files and formats. All values are integers, so the same
+//! The module decides how the image looks. It must not know files or formats. All values are integers, so the same
 //! request gives the same image on every machine.
 
 use super::TestImage;
@@ -28,14 +28,14 @@ pub(super) struct RowRenderer {
     /// The pixels of one unit. Margins and lines are multiples or fractions of it, so that the image looks alike at
     /// every size.
     unit: usize,
-    /// The distance between the lines of the grid.
+    /// The distance between the lines of the grid, in pixels.
     grid_spacing: usize,
     /// The side length of the squares that make up an intermediate image, in pixels; 1 for a finished image.
     block_size: usize,
-    /// The gradient, twice as wide as the image. Each row of the background is a part of it; the lower the row, the
-    /// further to the right the part begins.
+    /// The gradient, twice as wide as the image. Each row of the background is a section of it, which begins further to
+    /// the right for each lower row.
     gradient: Vec<u8>,
-    /// A row through the colour bars, and one through the grey steps.
+    /// One row of pixels of the colour bars, and one of the grey steps.
     bars: [Vec<u8>; 2],
     pub(super) panel: TextPanel,
 }
@@ -47,7 +47,8 @@ impl RowRenderer {
     pub(super) fn new(image: &TestImage<'_>) -> Self {
         let (width, height) = (image.width as usize, image.height as usize);
         let short_side = width.min(height);
-        // The longest fixed line of text then fits, unless the image is too small for any.
+        // With this unit, the label (31 letters of 6 cells) and its margins fit, unless the image is too small for any
+        // text.
         let unit = (width / 222).min(height / 150).max(1);
         let hue = usize::try_from(image.seed() % HUES as u64).unwrap_or_default();
         let (first, last) = (colour_of_hue(hue, 70, 225), colour_of_hue(hue + CORNER_HUE_DISTANCE, 30, 130));
@@ -74,13 +75,13 @@ impl RowRenderer {
     /// Writes row `y`, whose length is the width of the image.
     pub(super) fn render(&self, y: usize, row: &mut [u8]) {
         let start = (y - y % self.block_size) * self.width / self.height * BYTES_PER_PIXEL;
-        if let Some(window) = self.gradient.get(start..start + row.len()) {
-            row.copy_from_slice(window);
+        if let Some(section) = self.gradient.get(start..start + row.len()) {
+            row.copy_from_slice(section);
         }
         if self.block_size > 1 {
             for square in row.chunks_mut(self.block_size * BYTES_PER_PIXEL) {
-                let (first, others) = square.split_at_mut(BYTES_PER_PIXEL);
-                others.chunks_mut(BYTES_PER_PIXEL).for_each(|pixel| pixel.copy_from_slice(first));
+                let (first, remaining) = square.split_at_mut(BYTES_PER_PIXEL);
+                remaining.chunks_mut(BYTES_PER_PIXEL).for_each(|pixel| pixel.copy_from_slice(first));
             }
         } else {
             self.draw_lines(y, row);
@@ -114,10 +115,10 @@ impl RowRenderer {
             lighten(pixels(row, centre_x + inner, centre_x + outer), 2);
         }
         let (inset, end) = (4 * self.unit, self.width.saturating_sub(4 * self.unit));
-        let from_edge = y.min(self.height - 1 - y);
-        if (inset..inset + line_width * 2).contains(&from_edge) {
+        let edge_distance = y.min(self.height - 1 - y);
+        if (inset..inset + line_width * 2).contains(&edge_distance) {
             lighten(pixels(row, inset, end), 1);
-        } else if from_edge >= inset {
+        } else if edge_distance >= inset {
             lighten(pixels(row, inset, inset + line_width * 2), 1);
             lighten(pixels(row, end.saturating_sub(line_width * 2), end), 1);
         }
@@ -130,7 +131,7 @@ pub(super) fn pixels(row: &mut [u8], start: usize, end: usize) -> &mut [u8] {
     row.get_mut(start * BYTES_PER_PIXEL..end).unwrap_or_default()
 }
 
-/// Moves every channel of the pixels towards white, by `1 / share` of its distance to it.
+/// Moves every channel of the pixels towards white, by `1 / share` of its distance to white.
 fn lighten(pixels: &mut [u8], share: u8) {
     pixels.iter_mut().for_each(|byte| *byte += (u8::MAX - *byte) / share);
 }
@@ -143,7 +144,7 @@ fn colour_of_hue(hue: usize, low: usize, high: usize) -> [usize; BYTES_PER_PIXEL
     })
 }
 
-/// Returns the colour at `part` of the way from `first` to `last`.
+/// Mixes two colours: returns the colour at `part / whole` of the way from `first` to `last`.
 fn mix_colours(
     first: [usize; BYTES_PER_PIXEL],
     last: [usize; BYTES_PER_PIXEL],

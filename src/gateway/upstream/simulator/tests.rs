@@ -1,3 +1,5 @@
+//! Tests of the simulator.
+
 use super::render::{BYTES_PER_PIXEL, RowRenderer};
 use super::*;
 
@@ -21,8 +23,8 @@ fn pixels(image: &TestImage<'_>) -> Vec<u8> {
 /// Returns the share of bytes in which two images of one size differ clearly.
 fn difference(a: &[u8], b: &[u8]) -> f32 {
     assert_eq!(a.len(), b.len());
-    let far = a.iter().zip(b).filter(|(a, b)| a.abs_diff(**b) > 8).count();
-    far as f32 / a.len() as f32
+    let differing = a.iter().zip(b).filter(|(a, b)| a.abs_diff(**b) > 8).count();
+    differing as f32 / a.len() as f32
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn every_format_has_exactly_the_requested_size() {
 }
 
 #[test]
-fn a_png_gives_back_every_pixel_and_says_who_drew_it() {
+fn a_png_is_lossless_and_names_the_simulator() {
     let request = image("night sky");
     let file = draw(&request).unwrap();
     let mut reader = png::Decoder::new(std::io::Cursor::new(&file)).read_info().unwrap();
@@ -62,7 +64,7 @@ fn a_webp_decodes_to_nearly_the_same_image() {
 }
 
 #[test]
-fn a_jpeg_says_who_drew_it_behind_its_first_segment() {
+fn a_jpeg_names_the_simulator_after_its_first_segment() {
     let file = draw(&TestImage { format: Format::Jpeg, ..image("night sky") }).unwrap();
     let comment = [&[0xff, 0xfe, 0, 19], encode::SIMULATOR_MARK.as_bytes()].concat();
     let length = usize::from(u16::from_be_bytes([file[4], file[5]]));
@@ -71,7 +73,7 @@ fn a_jpeg_says_who_drew_it_behind_its_first_segment() {
 }
 
 #[test]
-fn less_compression_value_is_a_smaller_file() {
+fn a_lower_compression_value_gives_a_smaller_file() {
     for format in [Format::Jpeg, Format::Webp] {
         let size = |compression| draw(&TestImage { format, compression, ..image("a forest") }).unwrap().len();
         let sizes = [100, 80, 60, 40, 20, 0].map(size);
@@ -86,15 +88,15 @@ fn png_is_lossless_whatever_the_compression() {
 }
 
 #[test]
-fn the_same_request_is_the_same_file() {
+fn the_same_request_gives_the_same_file() {
     for format in [Format::Png, Format::Jpeg, Format::Webp] {
         let file = || draw(&TestImage { format, ..image("a city") }).unwrap();
         assert_eq!(file(), file(), "{format:?}");
     }
 }
 
-/// Pins the pixels, which are the same on every platform and in every build. A change to the drawing changes the
-/// number; replace it then.
+/// Pins the pixels, which are the same on every platform and in every build. A change of the drawing changes the hash,
+/// which must then be replaced here.
 #[test]
 fn the_same_image_is_drawn_on_every_machine() {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -107,7 +109,7 @@ fn the_same_image_is_drawn_on_every_machine() {
 }
 
 #[test]
-fn another_prompt_index_or_quality_is_another_image() {
+fn another_prompt_index_or_quality_gives_another_image() {
     let first = image("a quiet place");
     for other in [
         image("a loud place"),
@@ -121,26 +123,24 @@ fn another_prompt_index_or_quality_is_another_image() {
 }
 
 #[test]
-fn intermediate_images_come_nearer_to_the_finished_one() {
+fn intermediate_images_approach_the_finished_image() {
     let finished = TestImage { width: 1024, height: 640, ..image("a boat") };
     let [first, second, third] = [0, 1, 2].map(|partial| pixels(&TestImage { partial: Some(partial), ..finished }));
-    let distance = |one: &[u8], other: &[u8]| -> u64 {
-        one.iter().zip(other).map(|(one, other)| u64::from(one.abs_diff(*other))).sum()
-    };
+    let distance = |a: &[u8], b: &[u8]| -> u64 { a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b))).sum() };
     let [far, near, nearest] = [&first, &second, &third].map(|partial| distance(partial, &pixels(&finished)));
     assert!(far > near && near > nearest && nearest > 0, "{far} {near} {nearest}");
     assert!(difference(&first, &second) > 0.02 && difference(&third, &pixels(&finished)) > 0.02);
 }
 
-/// Reads `length` letters back from the pixels; a character that is not in the font is a box.
-fn read(pixels: &[u8], width: usize, line: &text::TextLine, length: usize) -> String {
+/// Reads `length` letters from the pixels. A character that is not in the font is read as U+007F.
+fn read_text(pixels: &[u8], width: usize, line: &text::TextLine, length: usize) -> String {
     let is_ink = |x: usize, y: usize| pixels[(y * width + x) * BYTES_PER_PIXEL..][..BYTES_PER_PIXEL] == line.ink;
     let letter = |index: usize| {
         let (left, top) = (line.corner.0 + index * bitmap_font::ADVANCE_CELLS * line.cell, line.corner.1);
         let is_cell = |column: usize, row: usize| {
             let (x, y) = (left + column * line.cell, top + row * line.cell);
             let inks = [is_ink(x, y), is_ink(x + line.cell - 1, y + line.cell - 1)];
-            assert_eq!(inks[0], inks[1], "a cell is full or empty");
+            assert_eq!(inks[0], inks[1], "a cell must be filled or empty");
             inks[0]
         };
         let is_letter = |letter: &char| {
@@ -149,20 +149,20 @@ fn read(pixels: &[u8], width: usize, line: &text::TextLine, length: usize) -> St
                 cells.into_iter().all(|(column, cell)| is_cell(column, row) == (*cell == b'#'))
             })
         };
-        (' '..='\u{7f}').find(is_letter).expect("a letter")
+        (' '..='\u{7f}').find(is_letter).expect("the cells must form a letter")
     };
     (0..length).map(letter).collect()
 }
 
 #[test]
-fn every_image_says_what_drew_it_and_what_was_asked_for() {
+fn every_image_shows_the_simulator_and_the_request() {
     for (width, height) in [(1024, 1024), (1024, 640), (480, 1408), (1408, 480), (3840, 1280), (2160, 3840)] {
         let request = TestImage { width, height, index: 2, ..image("a red boat, é") };
         let renderer = RowRenderer::new(&request);
         let drawn = encode::all_pixels(&renderer);
         let lines = &renderer.panel.lines;
         let texts: Vec<_> =
-            lines.iter().map(|line| read(&drawn, renderer.width, line, line.text.chars().count())).collect();
+            lines.iter().map(|line| read_text(&drawn, renderer.width, line, line.text.chars().count())).collect();
         let facts = [
             format!("{width}x{height} png, quality low"),
             format!("seed {:016x}, image 3", request.seed()),
@@ -174,7 +174,7 @@ fn every_image_says_what_drew_it_and_what_was_asked_for() {
             let right = x + line.text.chars().count() * bitmap_font::ADVANCE_CELLS * line.cell;
             let bottom = y + bitmap_font::HEIGHT_CELLS * line.cell;
             assert!(right < renderer.width && bottom < renderer.height, "{line:?} at {width}x{height}");
-            // Light letters on a background that is dark on all sides.
+            // The letters are light, and the background is dark on all sides.
             let around = [(x - 1, y - 1), (right, y - 1), (x - 1, bottom), (right, bottom)];
             for (x, y) in around {
                 let pixel = &drawn[(y * renderer.width + x) * BYTES_PER_PIXEL..][..BYTES_PER_PIXEL];
@@ -189,7 +189,7 @@ fn a_prompt_of_any_length_stays_above_the_colour_bars() {
     let prompt = "a long prompt with many words ".repeat(1000);
     for (width, height) in [(1024, 1024), (480, 1408), (1408, 480), (3840, 2160)] {
         let renderer = RowRenderer::new(&TestImage { width, height, ..image(&prompt) });
-        let last = renderer.panel.lines.last().expect("lines");
+        let last = renderer.panel.lines.last().expect("the panel must have lines");
         assert!(last.text.ends_with("..."), "{}", last.text);
         assert!(last.corner.1 + bitmap_font::HEIGHT_CELLS * last.cell < renderer.height * 9 / 10);
     }
@@ -231,7 +231,7 @@ fn tokens_grow_with_quality_pixels_and_number() {
 }
 
 #[test]
-fn auto_follows_the_words() {
+fn an_auto_size_follows_the_words_of_the_prompt() {
     assert_eq!(resolve_auto("a portrait of a cat"), (1024, 1536));
     assert_eq!(resolve_auto("Panoramic landscapes"), (1536, 1024));
     assert_eq!(resolve_auto("a cat"), (1024, 1024));

@@ -1,7 +1,7 @@
-//! The text of the test image: its origin, its facts, and the prompt.
+//! The text of the test image: its origin, its properties, and the prompt.
 //!
-//! The module ensures that no test image can be taken for a model's: every image states its origin, and this cannot be
-//! disabled.
+//! The module ensures that no test image can be mistaken for an image of a model: every image states its origin, and
+//! this cannot be disabled.
 
 use super::TestImage;
 use super::bitmap_font::{ADVANCE_CELLS, HEIGHT_CELLS, cells};
@@ -10,7 +10,7 @@ use super::render::{BYTES_PER_PIXEL, pixels};
 /// The first line of every image.
 const LABEL: &str = "imagate simulator - not a model";
 
-/// The distance from the top of a line to the top of the next one, in cells.
+/// The distance from the top of a line to the top of the next line, in cells.
 const PITCH_CELLS: usize = 11;
 
 /// One line of text.
@@ -41,22 +41,22 @@ impl TextPanel {
         let (width, height) = (image.width as usize, image.height as usize);
         let (left, right) = (12 * unit, width.saturating_sub(12 * unit));
         let (small, pitch) = ((unit * 3).div_ceil(4), PITCH_CELLS * unit);
-        let facts = facts(image);
-        let fixed = pitch + facts.len() * PITCH_CELLS * small + 16 * unit;
+        let properties = image_properties(image);
+        let fixed_height = pitch + properties.len() * PITCH_CELLS * small + 16 * unit;
         // The panel ends above the colour bars.
-        let room = (height - height / 10).saturating_sub(32 * unit);
+        let available_height = (height - height / 10).saturating_sub(32 * unit);
         let columns = right.saturating_sub(left + 12 * unit) / (ADVANCE_CELLS * unit);
-        let prompt = wrap(image.prompt, columns.max(4), (room.saturating_sub(fixed) / pitch).max(1));
-        let size = fixed + prompt.len() * pitch;
-        let top = 12 * unit + room.saturating_sub(size) / 2;
+        let prompt = wrap(image.prompt, columns.max(4), (available_height.saturating_sub(fixed_height) / pitch).max(1));
+        let size = fixed_height + prompt.len() * pitch;
+        let top = 12 * unit + available_height.saturating_sub(size) / 2;
         let mut panel = Self { left, right, top, bottom: top + size, lines: Vec::new() };
         let y = panel.write([LABEL.to_owned()], top + 6 * unit, unit, [255, 255, 255]);
-        let y = panel.write(facts, y, small, [176, 190, 204]);
+        let y = panel.write(properties, y, small, [176, 190, 204]);
         panel.write(prompt, y + 6 * unit, unit, [255, 217, 138]);
         panel
     }
 
-    /// Adds lines below one another, the first one at `y`, and returns the position of the next one.
+    /// Adds lines from `y` downwards, and returns the position of the line after them.
     fn write(
         &mut self,
         texts: impl IntoIterator<Item = String>,
@@ -103,8 +103,8 @@ impl TextLine {
     }
 }
 
-/// Returns the request and its result in two lines.
-fn facts(image: &TestImage<'_>) -> [String; 2] {
+/// Returns the properties of the image in two lines.
+fn image_properties(image: &TestImage<'_>) -> [String; 2] {
     let (format, quality) = (image.format.as_str(), image.quality.as_str());
     let (kind, index) = image.partial.map_or(("image", image.index), |partial| ("partial", partial));
     [
@@ -113,17 +113,18 @@ fn facts(image: &TestImage<'_>) -> [String; 2] {
     ]
 }
 
-/// Returns the text in lines of at most `columns` letters, and at most `rows` of them; three dots stand for the rest.
+/// Returns the text in lines of at most `columns` letters, and at most `rows` of them. Three dots replace text
+/// that does not fit.
 fn wrap(text: &str, columns: usize, rows: usize) -> Vec<String> {
     let mut lines = vec![Vec::new()];
     for word in text.split_whitespace() {
-        // At most as many letters as can fit: a word can be as long as a request.
+        // No more letters than fit are copied, because a word can be as long as a request.
         let letters: Vec<char> = word.chars().take(columns * (rows + 1)).collect();
-        for piece in letters.chunks(columns) {
+        for part in letters.chunks(columns) {
             match lines.last_mut() {
-                Some(line) if line.is_empty() => line.extend(piece),
-                Some(line) if line.len() + 1 + piece.len() <= columns => line.extend([&[' '], piece].concat()),
-                _ => lines.push(piece.to_vec()),
+                Some(line) if line.is_empty() => line.extend(part),
+                Some(line) if line.len() + 1 + part.len() <= columns => line.extend([&[' '], part].concat()),
+                _ => lines.push(part.to_vec()),
             }
         }
         if lines.len() > rows {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_wrapped_at_words_and_cut_to_the_room_there_is() {
+    fn a_prompt_is_wrapped_at_words_and_truncated() {
         check("a cat", (20, 3), &["a cat"]);
         check("  a\n\tcat  ", (20, 3), &["a cat"]);
         check("a cat on a mat", (6, 3), &["a cat", "on a", "mat"]);

@@ -1,9 +1,9 @@
-//! The bodies of requests, which can be written again, and of answers, which drive their connections.
+//! The bodies of requests, which can be sent again, and of answers, which poll their connections.
 //!
 //! The module decides when a connection may carry another request. It must not know time: the reader of an answer
-//! decides how long a pause may be, and drops the body to end it. Rules: the connection is polled from the body only,
-//! so a frame crosses no task; a body that is dropped early closes its socket at once; a body that broke off never ends
-//! cleanly (U06).
+//! decides how long a pause may be, and drops the body to end it. Rules: the connection is polled only from the body,
+//! so no frame is passed between tasks; a body that is dropped early closes its socket at once; a body that broke off
+//! never ends like a complete one (U06).
 
 use std::fmt;
 use std::io;
@@ -25,45 +25,47 @@ use super::exchange::ActiveConnection;
 use crate::gateway::spool::{SpooledBytes, SpooledFile};
 use crate::image::ByteSource;
 
-/// The number of bytes of a file that are read at once: larger reads were measured to be no faster.
+/// The number of bytes of a file that are read at once. Larger reads were measured to be no faster.
 const READ_SIZE: usize = 256 * 1024;
-/// The number of bytes of a file that become one piece of base64 of that size.
+/// The number of bytes of a file whose base64 has [`READ_SIZE`] bytes.
 const BASE64_READ_SIZE: usize = READ_SIZE / 4 * 3;
 
-/// The body of a request; a clone of it writes the same bytes again.
+/// The body of a request. A clone sends the same bytes again, from the current position.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestBody {
     /// The whole body, in memory.
     InMemory(Bytes),
-    /// A sequence of pieces, some of them files.
+    /// A sequence of parts, some of them files.
     Pieces(BodyPartReader),
 }
 
-/// A piece of a request's body.
+/// A part of a request's body.
 #[derive(Clone, Debug)]
 pub(crate) enum BodyPart {
-    /// In memory.
+    /// Bytes in memory.
     Bytes(Bytes),
-    /// On disk, from its first byte to its last.
+    /// A whole file.
     File(Arc<SpooledFile>),
-    /// On disk, and written as base64.
+    /// A whole file, sent as base64.
     Base64(Arc<SpooledFile>),
-    /// In memory or on disk.
+    /// Bytes in memory or on disk.
     Spooled(SpooledBytes),
 }
 
-/// A read of a file in progress; it returns the bytes and the buffer that they were read into.
+/// A read of a file in progress. It returns the bytes and the buffer for the next read.
 type PendingFileRead = JoinHandle<io::Result<(Bytes, BytesMut)>>;
 
-/// Pieces, and the position up to which they have been read.
+/// The parts of a body, and the position up to which they have been read.
 #[derive(Debug)]
 pub(crate) struct BodyPartReader {
     parts: Arc<[BodyPart]>,
-    /// The index of the current piece; the next field is the position within it.
+    /// The index of the current part.
     index: usize,
+    /// The position in the current part; for base64, in its encoded form.
     offset: u64,
+    /// The number of bytes that are left in all parts.
     remaining: u64,
-    /// The buffer, which is reused as soon as the last frame is written.
+    /// The buffer, whose memory is reused as soon as the last frame is written.
     buffer: BytesMut,
     /// The next bytes of a file, read on a thread that may block: a stalled disk must not delay other requests.
     pending_read: Option<PendingFileRead>,
@@ -71,8 +73,9 @@ pub(crate) struct BodyPartReader {
 
 /// The body of an answer.
 ///
-/// Its frames, and slices of them, count against the budget until they are dropped. Above the budget the next frame
-/// comes only when earlier ones are dropped, so a reader that keeps bytes while it waits for more must keep a copy.
+/// Its frames, and slices of them, count against the budget until they are dropped. While the budget is exceeded, the
+/// next frame comes only after earlier frames are dropped, so a reader that keeps bytes while it waits for more must
+/// copy them.
 pub(crate) struct ResponseBody {
     incoming: Incoming,
     exchange_state: Arc<ExchangeState>,
@@ -89,13 +92,13 @@ impl From<Bytes> for RequestBody {
 }
 
 impl From<Vec<BodyPart>> for RequestBody {
-    fn from(pieces: Vec<BodyPart>) -> Self {
-        let left = pieces.iter().map(BodyPart::len).sum();
+    fn from(parts: Vec<BodyPart>) -> Self {
+        let remaining = parts.iter().map(BodyPart::len).sum();
         Self::Pieces(BodyPartReader {
-            parts: pieces.into(),
+            parts: parts.into(),
             index: 0,
             offset: 0,
-            remaining: left,
+            remaining,
             buffer: BytesMut::new(),
             pending_read: None,
         })
@@ -109,10 +112,10 @@ impl Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let data = match self.get_mut() {
             Self::InMemory(bytes) => {
-                let rest = std::mem::take(bytes);
-                Ok((!rest.is_empty()).then_some(rest))
+                let remaining = std::mem::take(bytes);
+                Ok((!remaining.is_empty()).then_some(remaining))
             }
-            Self::Pieces(pieces) => ready!(pieces.poll_next(cx)),
+            Self::Pieces(parts) => ready!(parts.poll_next(cx)),
         };
         Poll::Ready(data.transpose().map(|data| data.map(Frame::data)))
     }
@@ -130,7 +133,7 @@ impl RequestBody {
     fn remaining(&self) -> u64 {
         match self {
             Self::InMemory(bytes) => bytes.len() as u64,
-            Self::Pieces(pieces) => pieces.remaining,
+            Self::Pieces(parts) => parts.remaining,
         }
     }
 }
@@ -143,18 +146,18 @@ impl BodyPart {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
             Self::Base64(file) => file.len().div_ceil(3) * 4,
-            Self::Spooled(kept) => kept.len(),
+            Self::Spooled(bytes) => bytes.len(),
         }
     }
 
-    /// Returns the bytes at this offset; at most `most` of a file.
-    fn read(&self, buffer: &mut BytesMut, offset: u64, most: usize) -> io::Result<Bytes> {
+    /// Returns bytes from this offset on: at most `max_bytes` of a file.
+    fn read(&self, buffer: &mut BytesMut, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
-            Self::File(file) => read_bytes(buffer, &**file, offset, most),
-            // Every piece except the last is full, so each begins at a multiple of four characters.
+            Self::File(file) => read_bytes(buffer, &**file, offset, max_bytes),
+            // Every chunk of base64 except the last is full, so each chunk begins at a multiple of four characters.
             Self::Base64(file) => read_base64(file, offset / 4 * 3),
-            Self::Spooled(kept) => read_bytes(buffer, kept, offset, most),
+            Self::Spooled(bytes) => read_bytes(buffer, bytes, offset, max_bytes),
         }
     }
 }
@@ -164,23 +167,23 @@ impl BodyPart {
 impl BodyPartReader {
     /// Returns the next bytes.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        while let Some(piece) = self.parts.get(self.index) {
-            let left = piece.len() - self.offset;
-            if left == 0 {
+        while let Some(part) = self.parts.get(self.index) {
+            let remaining = part.len() - self.offset;
+            if remaining == 0 {
                 (self.index, self.offset) = (self.index + 1, 0);
                 continue;
             }
-            let most = usize::try_from(left).map_or(READ_SIZE, |left| left.min(READ_SIZE));
-            let data = match piece {
+            let max_bytes = usize::try_from(remaining).map_or(READ_SIZE, |remaining| remaining.min(READ_SIZE));
+            let data = match part {
                 BodyPart::Bytes(bytes) | BodyPart::Spooled(SpooledBytes::Memory(bytes)) => bytes.clone(),
                 BodyPart::File(_) | BodyPart::Base64(_) | BodyPart::Spooled(_) => {
                     let (offset, buffer) = (self.offset, &mut self.buffer);
-                    let reading = self
+                    let pending_read = self
                         .pending_read
-                        .get_or_insert_with(|| spawn_read(piece.clone(), std::mem::take(buffer), offset, most));
-                    let read = ready!(Pin::new(reading).poll(cx));
+                        .get_or_insert_with(|| spawn_read(part.clone(), std::mem::take(buffer), offset, max_bytes));
+                    let result = ready!(Pin::new(pending_read).poll(cx));
                     self.pending_read = None;
-                    let (data, buffer) = read.map_err(io::Error::other)??;
+                    let (data, buffer) = result.map_err(io::Error::other)??;
                     self.buffer = buffer;
                     data
                 }
@@ -193,14 +196,14 @@ impl BodyPartReader {
     }
 }
 
-fn spawn_read(piece: BodyPart, mut buffer: BytesMut, offset: u64, max_bytes: usize) -> PendingFileRead {
-    Handle::current().spawn_blocking(move || Ok((piece.read(&mut buffer, offset, max_bytes)?, buffer)))
+fn spawn_read(part: BodyPart, mut buffer: BytesMut, offset: u64, max_bytes: usize) -> PendingFileRead {
+    Handle::current().spawn_blocking(move || Ok((part.read(&mut buffer, offset, max_bytes)?, buffer)))
 }
 
-fn read_bytes(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, most: usize) -> io::Result<Bytes> {
-    // The full size is reserved also for the last piece, so that one allocation is reused.
+fn read_bytes(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, max_bytes: usize) -> io::Result<Bytes> {
+    // The full size is reserved even for the last chunk, so that one allocation is reused.
     buffer.reserve(READ_SIZE);
-    buffer.resize(most, 0);
+    buffer.resize(max_bytes, 0);
     let count = file.read_at(offset, buffer)?;
     if count == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -209,10 +212,11 @@ fn read_bytes(buffer: &mut BytesMut, file: &impl ByteSource, offset: u64, most: 
     Ok(buffer.split().freeze())
 }
 
-/// Returns the next piece of a file as base64. The read fills the whole piece, because its end is padded.
+/// Returns the next chunk of a file as base64. The read fills the whole chunk, because base64 pads the end of each
+/// chunk.
 fn read_base64(file: &SpooledFile, offset: u64) -> io::Result<Bytes> {
-    let left = usize::try_from(file.len() - offset).unwrap_or(BASE64_READ_SIZE);
-    let mut plain = vec![0; left.min(BASE64_READ_SIZE)];
+    let remaining = usize::try_from(file.len() - offset).unwrap_or(BASE64_READ_SIZE);
+    let mut plain = vec![0; remaining.min(BASE64_READ_SIZE)];
     let mut filled = 0;
     while filled < plain.len() {
         match file.read_at(offset + filled as u64, &mut plain[filled..])? {
@@ -255,12 +259,12 @@ impl ResponseBody {
     fn release_connection(&mut self) {
         self.ended = true;
         self.exchange_state.mark_complete();
-        if let Some(link) = self.connection.take() {
-            link.release();
+        if let Some(connection) = self.connection.take() {
+            connection.release();
         }
     }
 
-    /// Returns the part of an item that is passed on.
+    /// Returns the frame to pass on; `None` if there is nothing to pass on.
     fn handle_frame(
         &mut self,
         item: Option<Result<Frame<Bytes>, BodyError>>,
@@ -286,16 +290,16 @@ impl ResponseBody {
     }
 
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Frames arrive only while the connection is polled, which happens here: a waker would only wake this task
+        // Frames arrive only while the connection is polled, which happens here: a real waker would only wake this task
         // again.
-        let mut nobody = Context::from_waker(Waker::noop());
-        let mut polled = Pin::new(&mut self.incoming).poll_frame(&mut nobody);
+        let mut noop_context = Context::from_waker(Waker::noop());
+        let mut polled = Pin::new(&mut self.incoming).poll_frame(&mut noop_context);
         if polled.is_pending() {
-            let Some(link) = &mut self.connection else { return Poll::Ready(Some(Err(BodyError::truncated()))) };
-            if link.poll(cx).is_ready() {
+            let Some(connection) = &mut self.connection else { return Poll::Ready(Some(Err(BodyError::truncated()))) };
+            if connection.poll(cx).is_ready() {
                 self.connection = None;
             }
-            polled = Pin::new(&mut self.incoming).poll_frame(&mut nobody);
+            polled = Pin::new(&mut self.incoming).poll_frame(&mut noop_context);
         }
         match ready!(polled) {
             Some(frame) => Poll::Ready(Some(frame.map_err(BodyError::from_hyper))),

@@ -1,10 +1,10 @@
 //! Limits the bytes of answers that wait in this process for slow callers.
 //!
-//! The module decides how many bytes a connection may read now, from the unwritten bytes of all answers and of this
-//! one. It must not know sockets and HTTP. Rules: a frame counts from the moment it is passed on until its last copy is
-//! dropped; below the budget reads are as large as their buffer; above it one answer reads and holds little, so that
-//! many slow callers cost little each. An answer that waits for space always holds bytes of its own, and their drop
-//! wakes it: no answer waits for others.
+//! The module decides how many bytes a connection may read now, from the bytes of all answers and of this answer that
+//! wait for callers. It must not know sockets or HTTP. Rules: a frame counts from the moment it is passed on until its
+//! last copy is dropped; below the budget, reads are as large as their buffer; above it, each answer reads and holds
+//! few bytes, so that many slow callers need little memory. An answer that waits for space always holds bytes of its
+//! own, and their drop wakes it: no answer waits for another.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::error::SendProgress;
 
-/// The bytes that all answers together hold unwritten.
+/// The bytes of all answers that were read and not yet written to a caller.
 #[derive(Debug)]
 pub(super) struct BufferBudget {
     limit: usize,
@@ -63,10 +63,11 @@ impl ExchangeState {
         })
     }
 
-    /// Returns the number of bytes that may be read now; pending until frames of this answer are dropped.
+    /// Returns the number of bytes that may be read now. If there are none, waits until frames of this answer are
+    /// dropped.
     pub(super) fn poll_read_allowance(&self, cx: &mut Context<'_>) -> Poll<usize> {
-        if let Some(room) = self.read_allowance() {
-            return Poll::Ready(room);
+        if let Some(allowance) = self.read_allowance() {
+            return Poll::Ready(allowance);
         }
         *self.lock_waker() = Some(cx.waker().clone());
         // A frame dropped between the first check and the waker above would wake no task, hence the second check.
@@ -77,12 +78,12 @@ impl ExchangeState {
         if self.budget.unwritten() < self.budget.limit || self.is_complete.load(Ordering::Acquire) {
             return Some(usize::MAX);
         }
-        let room = self.budget.small_read.saturating_sub(self.unwritten.load(Ordering::Acquire));
-        // Small reads cost a system call each, so a quarter must be free.
-        (room > self.budget.small_read / 4).then_some(room)
+        let allowance = self.budget.small_read.saturating_sub(self.unwritten.load(Ordering::Acquire));
+        // Each read costs a system call, so at least a quarter of a small read must be free.
+        (allowance > self.budget.small_read / 4).then_some(allowance)
     }
 
-    /// Notes that the answer is complete: bytes that are read from now on are no part of it, so they need no space.
+    /// Marks the answer as complete. Bytes that are read from now on are not part of it, so they need no space.
     pub(super) fn mark_complete(&self) {
         self.is_complete.store(true, Ordering::Release);
     }
@@ -94,7 +95,7 @@ impl ExchangeState {
         Bytes::from_owner(CountedFrame { bytes, exchange_state: Arc::clone(self) })
     }
 
-    /// Notes that a byte was written to the upstream.
+    /// Marks that a byte was written to the upstream.
     pub(super) fn mark_written(&self) {
         self.has_written.store(true, Ordering::Release);
     }
@@ -125,8 +126,8 @@ impl Drop for CountedFrame {
     fn drop(&mut self) {
         self.exchange_state.unwritten.fetch_sub(self.bytes.len(), Ordering::AcqRel);
         self.exchange_state.budget.unwritten.fetch_sub(self.bytes.len(), Ordering::AcqRel);
-        let waiting = self.exchange_state.lock_waker().take();
-        if let Some(waker) = waiting {
+        let waker = self.exchange_state.lock_waker().take();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -136,22 +137,22 @@ impl Drop for CountedFrame {
 mod tests {
     use super::*;
 
-    fn poll_allowance(tally: &ExchangeState) -> Poll<usize> {
-        tally.poll_read_allowance(&mut Context::from_waker(Waker::noop()))
+    fn poll_allowance(exchange_state: &ExchangeState) -> Poll<usize> {
+        exchange_state.poll_read_allowance(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn reads_are_unlimited_below_the_budget_and_small_above_it() {
         let budget = Arc::new(BufferBudget::new(1000, 100));
         let (fast, slow) = (ExchangeState::new(&budget), ExchangeState::new(&budget));
-        let held = fast.count_frame(Bytes::from(vec![0; 999]));
+        let fast_frame = fast.count_frame(Bytes::from(vec![0; 999]));
         assert_eq!(poll_allowance(&slow), Poll::Ready(usize::MAX));
-        let one = slow.count_frame(Bytes::from_static(b"1"));
+        let slow_frame = slow.count_frame(Bytes::from_static(b"1"));
         assert_eq!(poll_allowance(&slow), Poll::Ready(99));
         assert_eq!(poll_allowance(&fast), Poll::Pending);
-        drop(held);
+        drop(fast_frame);
         assert_eq!(poll_allowance(&fast), Poll::Ready(usize::MAX));
-        drop(one);
+        drop(slow_frame);
         assert_eq!(budget.unwritten(), 0);
     }
 
@@ -164,20 +165,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_room_is_woken_by_the_drop_of_a_frame_of_its_own() {
-        let tally = ExchangeState::new(&Arc::new(BufferBudget::new(0, 100)));
+    fn a_waiting_answer_is_woken_when_its_own_frame_is_dropped() {
+        let exchange_state = ExchangeState::new(&Arc::new(BufferBudget::new(0, 100)));
         let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
-        let held = tally.count_frame(Bytes::from(vec![0; 100]));
-        assert_eq!(tally.poll_read_allowance(&mut Context::from_waker(&waker)), Poll::Pending);
+        let frame = exchange_state.count_frame(Bytes::from(vec![0; 100]));
+        assert_eq!(exchange_state.poll_read_allowance(&mut Context::from_waker(&waker)), Poll::Pending);
         assert!(!woken.0.load(Ordering::Acquire));
-        drop(held);
+        drop(frame);
         assert!(woken.0.load(Ordering::Acquire));
-        assert_eq!(tally.poll_read_allowance(&mut Context::from_waker(&waker)), Poll::Ready(100));
+        assert_eq!(exchange_state.poll_read_allowance(&mut Context::from_waker(&waker)), Poll::Ready(100));
     }
 
     #[test]
-    fn a_frame_counts_until_its_last_slice_is_gone() {
+    fn a_frame_counts_until_its_last_slice_is_dropped() {
         let budget = Arc::new(BufferBudget::new(10, 10));
         let frame = ExchangeState::new(&budget).count_frame(Bytes::from_static(b"0123456789"));
         let slice = frame.slice(9..);
@@ -188,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_answer_needs_no_room() {
-        let tally = ExchangeState::new(&Arc::new(BufferBudget::new(1, 1)));
-        let _held = tally.count_frame(Bytes::from_static(b"held"));
-        assert_eq!(poll_allowance(&tally), Poll::Pending);
-        tally.mark_complete();
-        assert_eq!(poll_allowance(&tally), Poll::Ready(usize::MAX));
+    fn a_complete_answer_may_read_without_limit() {
+        let exchange_state = ExchangeState::new(&Arc::new(BufferBudget::new(1, 1)));
+        let _frame = exchange_state.count_frame(Bytes::from_static(b"wait"));
+        assert_eq!(poll_allowance(&exchange_state), Poll::Pending);
+        exchange_state.mark_complete();
+        assert_eq!(poll_allowance(&exchange_state), Poll::Ready(usize::MAX));
     }
 }
