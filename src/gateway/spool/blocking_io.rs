@@ -11,7 +11,7 @@ pub(crate) fn spawn_detached(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Notes that this thread is about to access a disk.
+/// Counts a disk access of this thread in tests. Called before each access.
 pub(crate) fn note_disk_access() {
     #[cfg(test)]
     tests::COUNT.with(|count| count.set(count.get() + 1));

@@ -55,7 +55,7 @@ fn written_bytes_can_be_read_at_any_offset() {
 #[test]
 fn a_reused_file_shows_nothing_of_its_last_upload() {
     let (_folder, spool) = spool();
-    drop(spool_file(&spool, &[b"somebody else's picture"]));
+    drop(spool_file(&spool, &[b"an image of another user"]));
     assert_eq!(idle_files(&spool), 1);
     let file = spool_file(&spool, &[b"mine"]);
     assert_eq!(idle_files(&spool), 0, "the idle file must be used again, or this test proves nothing");

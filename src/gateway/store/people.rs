@@ -57,7 +57,7 @@ pub(crate) trait PeopleStore: Send + Sync {
     /// Returns true if an admin has ever had a password.
     async fn is_set_up(&self) -> Result<bool, StoreError>;
 
-    /// Creates the link for the first admin, in place of any former one. Returns `false` once an admin has had a
+    /// Creates the link for the first admin, in place of any former one. Returns `false` if an admin has ever had a
     /// password.
     async fn make_setup_link(&self, audit: &AuditContext, link: &NewLink) -> Result<bool, StoreError>;
 

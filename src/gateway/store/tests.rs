@@ -90,7 +90,7 @@ async fn group_settings_are_kept_until_the_group_is_deleted() {
             let changed = store.change_group(context, handle, "{}").await.unwrap().unwrap();
             assert_eq!((changed.id.as_str(), changed.policy.as_deref()), (created.id.as_str(), Some("{}")));
         }
-        assert_eq!(store.change_group(context, "nobody", "{}").await.unwrap(), None);
+        assert_eq!(store.change_group(context, "unknown", "{}").await.unwrap(), None);
         let listed = store.list_groups().await.unwrap();
         let policies_of: Vec<_> = listed.iter().map(|group| (group.name.as_str(), group.policy.as_deref())).collect();
         assert!(policies_of.contains(&("studio", Some("{}"))) && policies_of.contains(&("plain", None)), "{listed:?}");

@@ -35,8 +35,8 @@ impl Vault {
         Ok(Self(Arc::new(VaultKeys { sealing_key, hashing_key })))
     }
 
-    /// Hashes a value that must be recognised but not read. Without the data key, nobody can check a guess of the value
-    /// against the hash.
+    /// Hashes a value that must be recognised but not read. Without the data key, a guess of the value cannot be
+    /// checked against the hash.
     pub(crate) fn keyed_hash(&self, context: &str, plain: &[u8]) -> [u8; 32] {
         let mut hasher = hmac::Context::with_key(&self.0.hashing_key);
         hasher.update(&(context.len() as u64).to_be_bytes());

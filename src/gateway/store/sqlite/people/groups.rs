@@ -10,7 +10,7 @@ use crate::gateway::store::sqlite::decode::{optional_count, parsed, text};
 use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{AuditContext, GroupDeletionOutcome, GroupId, GroupRow};
 
-const KIND: &str = "group";
+const AUDIT_TARGET_KIND: &str = "group";
 
 macro_rules! select_groups {
     ($clauses:literal) => {
@@ -134,7 +134,7 @@ fn policy_as_json(policy: Option<&str>) -> Value {
 }
 
 fn audit_event<'a>(action: &'static str, group: &'a GroupRow) -> AuditEvent<'a> {
-    AuditEvent::new(action, KIND, group.id.as_str(), &group.name)
+    AuditEvent::new(action, AUDIT_TARGET_KIND, group.id.as_str(), &group.name)
 }
 
 fn group_from_row(row: &SqliteRow) -> sqlx::Result<GroupRow> {

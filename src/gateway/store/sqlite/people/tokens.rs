@@ -10,7 +10,7 @@ use crate::gateway::store::sqlite::decode::{hash, optional_timestamp, parsed, te
 use crate::gateway::store::sqlite::transaction::transact;
 use crate::gateway::store::{AdminTokenRow, AuditContext, PublicId, SecretHash, Timestamp, TokenId, UserId, UserRow};
 
-const KIND: &str = "token";
+const AUDIT_TARGET_KIND: &str = "token";
 
 macro_rules! select_tokens {
     ($clauses:literal) => {
@@ -29,7 +29,8 @@ pub(super) async fn insert(
     hash: &SecretHash,
 ) -> sqlx::Result<()> {
     let details = json!({"public_id": token.public_id, "user": token.user_name, "expires_at": token.expires_at});
-    let event = AuditEvent::new("token.create", KIND, token.id.as_str(), &token.name).with_details(details);
+    let event =
+        AuditEvent::new("token.create", AUDIT_TARGET_KIND, token.id.as_str(), &token.name).with_details(details);
     transact!(pool, |transaction| {
         sqlx::query(
             "INSERT INTO admin_tokens (id, public_id, name, user_id, hash, created_at, expires_at) \
@@ -92,7 +93,7 @@ pub(super) async fn delete(
         let token = token_from_row(&row)?;
         let delete = sqlx::query("DELETE FROM admin_tokens WHERE id = $1").bind(token.id.as_str());
         delete.execute(&mut *transaction).await?;
-        let event = AuditEvent::new("token.delete", KIND, token.id.as_str(), &token.name);
+        let event = AuditEvent::new("token.delete", AUDIT_TARGET_KIND, token.id.as_str(), &token.name);
         audit_trail::write(&mut transaction, audit, event.with_details(json!({"user": token.user_name}))).await?;
         Some(token)
     })
