@@ -52,7 +52,7 @@ fn encode_png(rows: &RowRenderer, (width, height): (u32, u32)) -> Result<Vec<u8>
     Ok(file)
 }
 
-/// Gives the rows to the JPEG encoder, converted to YCbCr.
+/// Gives the rows to the JPEG encoder, converted to `YCbCr`.
 struct JpegRows<'a>(&'a RowRenderer);
 
 impl ImageBuffer for JpegRows<'_> {
