@@ -19,8 +19,8 @@ use super::accounts::{AccountEndpoint, Accounts, TextModelAccount};
 use super::upstream::{ServiceCallError, UpstreamClient};
 use model_cache::{ModelCache, ModelFetchError, TextModelList};
 
-/// The longest wait of a caller if nothing is known yet (our choice): a list is short, and many programs request it when they
-/// start.
+/// The longest wait of a caller if no list is known yet (our choice): a list is short, and many programs request it when
+/// they start.
 const CALLER_WAIT: Duration = Duration::from_secs(5);
 /// The model that the simulator offers.
 const SIMULATED_MODEL: &str = "gpt-5.5";
@@ -46,7 +46,7 @@ pub(crate) struct TextModelCatalog {
 // === impl TextModelCatalog ===
 
 impl TextModelCatalog {
-    /// Creates an empty catalogue; no upstream is asked yet.
+    /// Creates an empty catalog; no upstream is asked yet.
     pub(crate) fn new(accounts: &Arc<Accounts>, upstream: &Arc<UpstreamClient>) -> Self {
         Self { accounts: Arc::clone(accounts), upstream: Arc::clone(upstream), cache: ModelCache::new() }
     }
@@ -57,9 +57,9 @@ impl TextModelCatalog {
             return chosen.iter().map(|id| TextModel::from_name(id)).collect();
         }
         let until = Instant::now() + CALLER_WAIT;
-        // All accounts are asked before any is awaited.
+        // Every account is asked before the first answer is awaited.
         let pending_lists: Vec<_> =
-            self.accounts.text_model_accounts(group).iter().map(|speaker| self.request_models(speaker)).collect();
+            self.accounts.text_model_accounts(group).iter().map(|account| self.request_models(account)).collect();
         let mut models = BTreeMap::new();
         for mut answer in pending_lists {
             let Ok(Ok(answer)) = timeout_at(until, answer.wait_for(Option::is_some)).await else { continue };
@@ -77,8 +77,8 @@ impl TextModelCatalog {
             return watch::channel(Some(known)).1;
         }
         let (accounts, upstream) = (Arc::clone(&self.accounts), Arc::clone(&self.upstream));
-        let asked = Arc::clone(account);
-        self.cache.get_or_fetch(account, async move { fetch_models(&accounts, &upstream, &asked).await })
+        let fetched_account = Arc::clone(account);
+        self.cache.get_or_fetch(account, async move { fetch_models(&accounts, &upstream, &fetched_account).await })
     }
 }
 
@@ -94,16 +94,14 @@ async fn fetch_models(
         AccountEndpoint::Simulator => return Ok(Vec::new()),
     };
     let authorization = accounts.authorization_header(account).await.map_err(|_| ModelFetchError::Temporary)?;
-    let listed = upstream.list_models(address, authorization.as_ref()).await;
-    let listed = listed.map_err(|failed| match failed {
+    let answer = upstream.list_models(address, authorization.as_ref()).await;
+    let answer = answer.map_err(|error| match error {
         ServiceCallError::Status(401 | 403) => ModelFetchError::Refused,
         _ => ModelFetchError::Temporary,
     });
-    listed.and_then(|answer| model_list::parse_models(&answer).ok_or(ModelFetchError::Temporary)).inspect_err(
-        |failed| {
-            tracing::warn!(account = account.name(), ?failed, "the models of an account could not be listed");
-        },
-    )
+    answer.and_then(|answer| model_list::parse_models(&answer).ok_or(ModelFetchError::Temporary)).inspect_err(|error| {
+        tracing::warn!(account = account.name(), ?error, "the models of an account could not be listed");
+    })
 }
 
 // === impl TextModel ===

@@ -1,7 +1,7 @@
-//! Turns the written settings into usable settings, and reports all problems at once.
+//! Reads and checks the settings, and reports all problems at once.
 //!
-//! Decides which settings exist, what their defaults are, and which source wins if several set a value: the command
-//! line before the environment before the file. It does not know how other modules use the settings. This is the only
+//! The module decides which settings exist, what their defaults are, and which source takes precedence if several set a
+//! value: first the command line, then the environment, then the file. It does not know how other modules use the settings. This is the only
 //! reader of the environment in the gateway; after [`load`] no module looks anything up again.
 //!
 //! Rules of the specification that are implemented here: the time limits of the two size classes, and the low
@@ -54,10 +54,10 @@ pub(crate) use stored_config::{account_from_json, group_from_json};
 /// The group that always exists.
 pub(crate) const DEFAULT_GROUP: &str = "default";
 
-/// The environment variable that names the file.
+/// The environment variable that holds the path of the configuration file.
 const CONFIG_VARIABLE: &str = "IMAGATE_CONFIG";
 
-/// The settings of the command line. They win over every other source.
+/// The settings of the command line. They take precedence over every other source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigOverrides {
     /// `--config FILE`.
@@ -77,7 +77,7 @@ pub(crate) struct Config {
     pub(crate) metrics_listen: Option<ListenAddress>,
     /// The address under which people and callers reach the gateway, if it is configured.
     pub(crate) public_url: Option<PublicUrl>,
-    /// The proxies whose `X-Forwarded-For` is trusted.
+    /// The proxies whose `X-Forwarded-For` header is trusted.
     pub(crate) trusted_proxies: TrustedProxies,
     /// The folder for all stored data.
     pub(crate) data_dir: PathBuf,
@@ -94,7 +94,7 @@ pub(crate) struct Config {
     pub(crate) shutdown_delay: Duration,
     /// The ids that `GET /v1/models` lists, in order, if they are configured.
     pub(crate) text_models: Option<Vec<String>>,
-    /// The image models in addition to those of the document.
+    /// The image models in addition to those of the API document.
     pub(crate) image_models: Vec<ImageModelSpec>,
     /// The limits on open connections.
     pub(crate) connections: ConnectionLimits,
@@ -102,9 +102,9 @@ pub(crate) struct Config {
     pub(crate) deadlines: DeadlineConfig,
     /// The time after which a plain request is answered even if its job is still running.
     pub(crate) answer_deadline: Duration,
-    /// The accounts; at least one.
+    /// The accounts: at least one.
     pub(crate) accounts: Vec<AccountConfig>,
-    /// The groups; at least [`DEFAULT_GROUP`].
+    /// The groups: at least [`DEFAULT_GROUP`].
     pub(crate) groups: Vec<GroupConfig>,
     /// The storage of answers for replays.
     pub(crate) replay: ReplayConfig,
@@ -112,7 +112,7 @@ pub(crate) struct Config {
     pub(crate) retention: RetentionPeriods,
     /// The bytes that requests may hold while they arrive and run.
     pub(crate) uploads: UploadLimits,
-    /// The master key of the installation, if it is not the one in `data_dir`: a text that holds 32 bytes.
+    /// The master key of the installation, if it is not the one in `data_dir`: 32 bytes as text.
     pub(crate) master_key: Option<ConfigSecret>,
     /// The token that authenticates operators, if there is one: at least 32 visible characters.
     pub(crate) admin_token: Option<ConfigSecret>,
@@ -149,7 +149,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) max_per_address: Option<usize>,
 }
 
-/// The storage of answers, so that a caller that repeats a request does not pay again.
+/// The storage of answers. With a stored answer, a caller that repeats a request does not pay again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayConfig {
     /// True if the answer is stored when the caller leaves, for a repeat of the request.
@@ -162,7 +162,7 @@ pub(crate) struct ReplayConfig {
     pub(crate) max_bytes: u64,
 }
 
-/// The time for which rows of the database are kept: at least a day, or for ever if there is no period.
+/// The time for which rows of the database are kept: at least a day, or without limit if it is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetentionPeriods {
     /// Records of requests.
@@ -178,19 +178,19 @@ pub(crate) struct RetentionPeriods {
 pub(crate) struct UploadLimits {
     /// Memory for bodies that are still arriving, for all keys together.
     pub(crate) memory: u64,
-    /// Memory for the bodies of one key; never above `memory`.
+    /// Memory for the bodies of one key; at most `memory`.
     pub(crate) memory_per_key: u64,
     /// Disk space for uploads, for all keys together.
     pub(crate) disk: u64,
-    /// Disk space for the uploads of one key; never above `disk`.
+    /// Disk space for the uploads of one key; at most `disk`.
     pub(crate) disk_per_key: u64,
     /// Free space of the file system that is reserved for the database.
     pub(crate) min_free: u64,
 }
 
 impl UploadLimits {
-    /// The defaults: one key may have four forms of the greatest size on disk, and several of the largest JSON bodies
-    /// of image generations in memory.
+    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of image
+    /// generations of the maximum size in memory.
     pub(crate) const DEFAULT: Self =
         Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
 }
@@ -243,8 +243,8 @@ fn load_with(
 // === impl Config ===
 
 impl Config {
-    /// True if the file names this variable as the source of a secret, but never of a secret for this address. The
-    /// names are compared without case, as some platforms do.
+    /// True if the file names this variable as the source of secrets, but of no secret for this address. The names are
+    /// compared without regard to case, because some platforms do so.
     fn is_secret_of_other_address(&self, variable: &str, address: Option<&Uri>) -> bool {
         let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
         let mut named = named.map(|(_, known)| known.as_ref()).peekable();
@@ -260,7 +260,7 @@ impl Config {
         self.absent_secrets.iter().filter(is_of_account).cloned().collect()
     }
 
-    /// Returns the arguments with which another command finds the same installation, each with a space before it.
+    /// Returns the arguments with which another command uses the same installation, with a space before each.
     pub(crate) fn arguments(&self) -> String {
         let is_data_dir_given =
             matches!(self.sources.get("data_dir"), Some(SettingSource::Flag(_) | SettingSource::Environment(_)));

@@ -23,13 +23,14 @@ const CHECK_PAUSE: Duration = Duration::from_secs(60);
 /// One account in use.
 #[derive(Debug)]
 pub(super) struct PoolMember {
-    /// Identifies the account. The name does not: an account that was deleted and added again is a different one.
+    /// Identifies the account. The name is not enough: an account that was deleted and added again is a different one.
     pub(super) id: u64,
     pub(super) account: Arc<UpstreamAccount>,
-    /// The row content that an account of the store was built from; `None` for an account of the configuration file.
+    /// The row content that the account was built from; `None` for an account of the configuration file.
     pub(super) origin: Option<AccountRowContent>,
     pub(super) taken_slots: usize,
     pub(super) taken_large_slots: usize,
+    /// True while the one test request of an ejected account is in flight.
     pub(super) is_probing: bool,
     pub(super) disabled_reason: Option<String>,
     pub(super) health: AccountHealth,
@@ -37,7 +38,8 @@ pub(super) struct PoolMember {
     pub(super) needs_credential_check: bool,
     /// True if the credentials are being checked.
     pub(super) is_checking_credentials: bool,
-    /// True if they are checked because of requests that may be the cause, and not because of repeated refusals.
+    /// True if the check was requested because the callers' requests may be the cause of the refusals; false if it
+    /// follows repeated refusals.
     pub(super) is_request_suspected: bool,
     /// The time of the last credential check.
     pub(super) credentials_checked_at: Option<Instant>,
@@ -108,7 +110,7 @@ impl PoolMember {
         self.cooldown.current(now)
     }
 
-    /// True if a pause for this model is remembered, even one that is over.
+    /// True if the account remembers a cooldown of this model, even one that has ended.
     pub(super) fn has_refused_model(&self, model: &str) -> bool {
         self.unfit_models.contains(model)
     }
@@ -152,11 +154,11 @@ impl PoolMember {
     pub(super) fn apply_feedback(
         &mut self,
         feedback: AccountFeedback,
-        granted: &LeaseGrant,
+        grant: &LeaseGrant,
         timing: AttemptTiming,
-        wall: DateTime<Utc>,
+        utc_now: DateTime<Utc>,
     ) {
-        let (before, model) = (self.current_cooldown(timing.now), granted.model.as_ref());
+        let (before, model) = (self.current_cooldown(timing.now), grant.model.as_ref());
         match feedback {
             AccountFeedback::Success => {
                 self.health.note_success(timing.now);
@@ -179,12 +181,12 @@ impl PoolMember {
             }
             AccountFeedback::Failed => self.health.note_failure(timing.granted_at, timing.now),
             AccountFeedback::Doubtful => {
-                let call = DoubtfulCall { caller: &granted.caller, granted: timing.granted_at };
+                let call = DoubtfulCall { caller: &grant.caller, granted: timing.granted_at };
                 self.health.note_doubtful_failure(call, timing.now);
             }
             AccountFeedback::Neutral => {}
         }
-        self.queue_cooldown_change(before, timing.now, wall);
+        self.queue_cooldown_change(before, timing.now, utc_now);
     }
 
     /// Applies changed settings. Doubts about the old credentials do not apply to new ones.
@@ -201,18 +203,19 @@ impl PoolMember {
         }
     }
 
-    /// Notes that the credentials were checked, and are known but not permitted.
-    pub(super) fn note_forbidden(&mut self, timing: AttemptTiming, wall: DateTime<Utc>) {
+    /// Notes that a credential check was answered with 403: the upstream knows the credentials, but they do not permit
+    /// the call of the check.
+    pub(super) fn note_forbidden(&mut self, timing: AttemptTiming, utc_now: DateTime<Utc>) {
         let before = self.current_cooldown(timing.now);
         self.cooldown.note_unauthorized(403, timing);
-        self.queue_cooldown_change(before, timing.now, wall);
+        self.queue_cooldown_change(before, timing.now, utc_now);
     }
 
     /// Notes that no token is available at present.
-    pub(super) fn note_missing_token(&mut self, timing: AttemptTiming, wall: DateTime<Utc>) {
+    pub(super) fn note_missing_token(&mut self, timing: AttemptTiming, utc_now: DateTime<Utc>) {
         let before = self.current_cooldown(timing.now);
         self.cooldown.note_missing_token(timing);
-        self.queue_cooldown_change(before, timing.now, wall);
+        self.queue_cooldown_change(before, timing.now, utc_now);
     }
 
     /// Notes that the credentials were checked, and refused with this status.
@@ -240,10 +243,10 @@ impl PoolMember {
         }
     }
 
-    fn queue_cooldown_change(&mut self, before: Option<CooldownPeriod>, now: Instant, wall: DateTime<Utc>) {
-        let cooldown = self.current_cooldown(now).filter(|rest| before != Some(*rest));
+    fn queue_cooldown_change(&mut self, before: Option<CooldownPeriod>, now: Instant, utc_now: DateTime<Utc>) {
+        let cooldown = self.current_cooldown(now).filter(|cooldown| before != Some(*cooldown));
         if let Some(CooldownPeriod { until, cause }) = cooldown {
-            let until = Timestamp::from(wall + (until - now));
+            let until = Timestamp::from(utc_now + (until - now));
             self.queue_change(AccountChange::StartCooldown { until, cause: cause.as_str().to_owned() });
         }
     }
@@ -253,16 +256,16 @@ impl PoolMember {
     pub(super) fn unsaved_health(
         &self,
         now: Instant,
-        wall: DateTime<Utc>,
+        utc_now: DateTime<Utc>,
     ) -> Option<(Option<Instant>, Option<StoredEjection>)> {
         let ejection = self.health.ejection();
         let until = ejection.map(|(_, until, _)| until);
-        let failing = ejection.map(|(since, until, faults)| StoredEjection {
-            since: Timestamp::from(wall - (now - since)),
-            until: Timestamp::from(wall + until.saturating_duration_since(now)),
-            reason: format!("{faults} consecutive calls have failed"),
+        let stored_ejection = ejection.map(|(since, until, failures)| StoredEjection {
+            since: Timestamp::from(utc_now - (now - since)),
+            until: Timestamp::from(utc_now + until.saturating_duration_since(now)),
+            reason: format!("{failures} consecutive calls have failed"),
         });
-        (until != self.saved_ejection_end).then_some((until, failing))
+        (until != self.saved_ejection_end).then_some((until, stored_ejection))
     }
 
     /// Notes that the store has the health.
@@ -291,13 +294,14 @@ impl PoolMember {
         }
     }
 
-    /// Returns the mark with which a later read of the store is compared; `None` if the store is behind.
+    /// Returns the id and the version with which a later read of the store is compared; `None` if a change is not stored
+    /// yet.
     pub(super) fn version_mark(&self) -> Option<(u64, u64)> {
         self.unsaved.is_none().then_some((self.id, self.version))
     }
 
-    /// Applies the changes that others have made to the account.
-    pub(super) fn apply_stored_state(&mut self, state: &StoredAccountState, now: Instant, wall: DateTime<Utc>) {
+    /// Applies the stored state of the account, which other processes may have changed.
+    pub(super) fn apply_stored_state(&mut self, state: &StoredAccountState, now: Instant, utc_now: DateTime<Utc>) {
         if self.disabled_reason.is_some() && state.disabled_reason.is_none() {
             self.cooldown.clear();
             self.unfit_models.clear();
@@ -317,8 +321,8 @@ impl PoolMember {
                 self.unfit_models.clear();
             }
             Some(until) => {
-                let left = (DateTime::<Utc>::from(until) - wall).to_std().unwrap_or(Duration::ZERO);
-                self.cooldown.adopt(CooldownCause::parse(state.cooling_cause.as_deref()), left, now);
+                let remaining = (DateTime::<Utc>::from(until) - utc_now).to_std().unwrap_or(Duration::ZERO);
+                self.cooldown.adopt(CooldownCause::parse(state.cooling_cause.as_deref()), remaining, now);
             }
         }
     }

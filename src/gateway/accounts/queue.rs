@@ -1,7 +1,7 @@
 //! The waiting requests, without any I/O: users take turns, the keys of a user take turns, and the requests of a key
 //! are served in order of arrival. A user with a thousand requests, or with a thousand keys, delays only itself.
 //!
-//! It carries C10 of the failure catalogue.
+//! Implements C10 of the failure catalogue.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -103,8 +103,8 @@ impl<W> FairQueue<W> {
         Some(waiter)
     }
 
-    /// Takes out the request whose turn it is among those that can be `served`. The other users then have their turns,
-    /// and the other keys of this user.
+    /// Takes out the request whose turn it is among those for which `is_servable` returns true. The other users, and the
+    /// other keys of this user, then have their turns before this user and this key.
     pub(super) fn take_next(&mut self, mut is_servable: impl FnMut(&W) -> bool) -> Option<W> {
         let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
             let (key, ticket) = self.users.get(user)?.first_servable(&mut is_servable)?;
@@ -119,40 +119,40 @@ impl<W> FairQueue<W> {
         self.remove(&requester, ticket)
     }
 
-    /// Calls `show` for every request.
+    /// Calls `visit` for every request.
     pub(super) fn for_each_mut(&mut self, visit: impl FnMut(&mut W)) {
-        let lines = self.users.values_mut().flat_map(|user| user.keys.values_mut());
-        lines.flat_map(BTreeMap::values_mut).for_each(visit);
+        let entries = self.users.values_mut().flat_map(|user| user.keys.values_mut());
+        entries.flat_map(BTreeMap::values_mut).for_each(visit);
     }
 
-    /// Takes out all requests that are `done`, for each user and key in order of arrival.
+    /// Takes out all requests for which `matches` returns true, for each user and key in order of arrival.
     pub(super) fn take_matching(&mut self, mut matches: impl FnMut(&W) -> bool) -> Vec<W> {
         let mut found = Vec::new();
         for user in &self.turns {
             let waiting = self.users.get(user).into_iter().flat_map(UserQueue::iter);
-            let done = waiting.filter(|(.., waiter)| matches(waiter));
-            found.extend(done.map(|(key, ticket, _)| (RequesterId { user: user.clone(), key: key.clone() }, ticket)));
+            let matching = waiting.filter(|(.., waiter)| matches(waiter));
+            found.extend(matching.map(|(key, ticket, _)| (RequesterId { user: user.clone(), key: key.clone() }, ticket)));
         }
         found.into_iter().filter_map(|(requester, ticket)| self.remove(&requester, ticket)).collect()
     }
 
-    /// Takes out the newest request of the user with the most requests, from its key with the most, if that user would
-    /// still have no fewer than this requester's user.
+    /// Takes out a request of the user with the most requests: the newest one of its key with the most requests. Does
+    /// nothing if that user would then have fewer requests than this requester's user with one more.
     pub(super) fn evict_from_longest_user(&mut self, requester: &RequesterId) -> Option<W> {
-        let (user, most) = self.users.iter().max_by_key(|(_, user)| user.total)?;
-        let (key, ticket, _) = most.newest_of_longest()?;
+        let (user, longest) = self.users.iter().max_by_key(|(_, user)| user.total)?;
+        let (key, ticket, _) = longest.newest_of_longest()?;
         let evicted = RequesterId { user: user.clone(), key };
-        (most.total > self.user_len(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
+        (longest.total > self.user_len(requester) + 1).then(|| self.remove(&evicted, ticket)).flatten()
     }
 
-    /// Takes out the newest request of the same user's key with the most, if that key would still have no fewer than
-    /// this requester's key.
+    /// Takes out the newest request of the same user's key with the most requests. Does nothing if that key would then
+    /// have fewer requests than this requester's key with one more.
     pub(super) fn evict_from_longest_key(&mut self, requester: &RequesterId) -> Option<W> {
         let user = self.users.get(&requester.user)?;
-        let own = user.keys.get(&requester.key).map_or(0, BTreeMap::len);
+        let own_len = user.keys.get(&requester.key).map_or(0, BTreeMap::len);
         let (key, ticket, length) = user.newest_of_longest()?;
         let evicted = RequesterId { user: requester.user.clone(), key };
-        (length > own + 1).then(|| self.remove(&evicted, ticket)).flatten()
+        (length > own_len + 1).then(|| self.remove(&evicted, ticket)).flatten()
     }
 }
 
@@ -167,25 +167,25 @@ impl<W> Default for UserQueue<W> {
 impl<W> UserQueue<W> {
     fn push(&mut self, key: KeyId, ticket: u64, waiter: W) {
         self.total += 1;
-        let line = self.keys.entry(key.clone()).or_default();
-        if line.is_empty() {
+        let entries = self.keys.entry(key.clone()).or_default();
+        if entries.is_empty() {
             self.turns.push_back(key);
         }
-        line.insert(ticket, waiter);
+        entries.insert(ticket, waiter);
     }
 
     fn remove(&mut self, key: &KeyId, ticket: QueueTicket) -> Option<W> {
-        let line = self.keys.get_mut(key)?;
-        let waiter = line.remove(&ticket.0)?;
+        let entries = self.keys.get_mut(key)?;
+        let waiter = entries.remove(&ticket.0)?;
         self.total -= 1;
-        if line.is_empty() {
+        if entries.is_empty() {
             self.keys.remove(key);
             self.turns.retain(|other| other != key);
         }
         Some(waiter)
     }
 
-    /// Returns the first request, in the order of the turns, that can be `served`.
+    /// Returns the first request, in the order of the turns, for which `is_servable` returns true.
     fn first_servable(&self, is_servable: &mut impl FnMut(&W) -> bool) -> Option<(KeyId, QueueTicket)> {
         let mut waiting = self.iter();
         waiting.find(|(.., waiter)| is_servable(waiter)).map(|(key, ticket, _)| (key.clone(), ticket))
@@ -197,14 +197,14 @@ impl<W> UserQueue<W> {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&KeyId, QueueTicket, &W)> {
-        let lines = self.turns.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
-        lines.flat_map(|(key, line)| line.iter().map(move |(ticket, waiter)| (key, QueueTicket(*ticket), waiter)))
+        let entries = self.turns.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
+        entries.flat_map(|(key, entries)| entries.iter().map(move |(ticket, waiter)| (key, QueueTicket(*ticket), waiter)))
     }
 
     /// Returns the newest request of the key with the most requests, and the number of its requests.
     fn newest_of_longest(&self) -> Option<(KeyId, QueueTicket, usize)> {
-        let (key, line) = self.keys.iter().max_by_key(|(_, line)| line.len())?;
-        Some((key.clone(), QueueTicket(*line.last_key_value()?.0), line.len()))
+        let (key, entries) = self.keys.iter().max_by_key(|(_, entries)| entries.len())?;
+        Some((key.clone(), QueueTicket(*entries.last_key_value()?.0), entries.len()))
     }
 }
 
@@ -212,93 +212,93 @@ impl<W> UserQueue<W> {
 mod tests {
     use super::*;
 
-    /// A key, whose first letter is its user, and a number.
-    type Named = (&'static str, u32);
+    /// The key of a request, whose first letter is its user, and the number of the request.
+    type NumberedRequest = (&'static str, u32);
 
-    fn of(key: &str) -> RequesterId {
+    fn requester_of(key: &str) -> RequesterId {
         RequesterId { user: UserId::from(&key[..1]), key: KeyId::from(key) }
     }
 
-    fn queue(waiting: &[Named]) -> FairQueue<Named> {
+    fn queue(waiting: &[NumberedRequest]) -> FairQueue<NumberedRequest> {
         let mut queue = FairQueue::default();
         for waiter in waiting {
-            queue.push(of(waiter.0), *waiter);
+            queue.push(requester_of(waiter.0), *waiter);
         }
         queue
     }
 
-    fn order(queue: &mut FairQueue<Named>) -> Vec<Named> {
+    fn drain(queue: &mut FairQueue<NumberedRequest>) -> Vec<NumberedRequest> {
         std::iter::from_fn(|| queue.take_next(|_| true)).collect()
     }
 
     #[test]
     fn users_take_turns_and_each_key_is_served_in_order() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1)]);
-        assert_eq!(order(&mut queue), [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("a", 3)]);
+        assert_eq!(drain(&mut queue), [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("a", 3)]);
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
-    fn many_keys_of_one_user_have_one_turn_among_them() {
+    fn the_keys_of_one_user_share_its_turns() {
         let mut queue = queue(&[("a1", 1), ("a2", 1), ("a3", 1), ("a1", 2), ("b", 1), ("b", 2)]);
-        assert_eq!(order(&mut queue), [("a1", 1), ("b", 1), ("a2", 1), ("b", 2), ("a3", 1), ("a1", 2)]);
+        assert_eq!(drain(&mut queue), [("a1", 1), ("b", 1), ("a2", 1), ("b", 2), ("a3", 1), ("a1", 2)]);
     }
 
     #[test]
-    fn three_hundred_keys_of_one_user_hold_up_another_user_by_one_place() {
+    fn many_keys_of_one_user_delay_another_user_by_one_request() {
         let mut queue = FairQueue::default();
         for number in 0..300 {
-            queue.push(of(&format!("a{number}")), ("a", number));
+            queue.push(requester_of(&format!("a{number}")), ("a", number));
         }
         queue.take_next(|_| true);
-        queue.push(of("b"), ("b", 0));
+        queue.push(requester_of("b"), ("b", 0));
         assert_eq!(queue.take_next(|_| true), Some(("a", 1)));
         assert_eq!(queue.take_next(|_| true), Some(("b", 0)));
     }
 
     #[test]
-    fn a_request_that_cannot_be_served_does_not_hold_up_those_behind() {
+    fn a_request_that_cannot_be_served_does_not_block_later_ones() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("b", 1)]);
         assert_eq!(queue.take_next(|(_, number)| *number == 2), Some(("a", 2)));
         assert_eq!(queue.take_next(|(_, number)| *number == 3), None);
-        assert_eq!(order(&mut queue), [("b", 1), ("a", 1)]);
+        assert_eq!(drain(&mut queue), [("b", 1), ("a", 1)]);
     }
 
     #[test]
-    fn a_request_that_leaves_is_forgotten() {
+    fn a_removed_request_leaves_no_trace() {
         let mut queue = FairQueue::default();
-        let first = queue.push(of("a1"), 1);
-        let second = queue.push(of("a2"), 2);
-        assert_eq!(queue.remove(&of("a2"), first), None);
-        assert_eq!(queue.remove(&of("a1"), first), Some(1));
-        assert_eq!(queue.remove(&of("a1"), first), None);
-        assert_eq!((queue.len(), queue.user_len(&of("a1"))), (1, 1));
-        assert_eq!(queue.remove(&of("a2"), second), Some(2));
+        let first = queue.push(requester_of("a1"), 1);
+        let second = queue.push(requester_of("a2"), 2);
+        assert_eq!(queue.remove(&requester_of("a2"), first), None);
+        assert_eq!(queue.remove(&requester_of("a1"), first), Some(1));
+        assert_eq!(queue.remove(&requester_of("a1"), first), None);
+        assert_eq!((queue.len(), queue.user_len(&requester_of("a1"))), (1, 1));
+        assert_eq!(queue.remove(&requester_of("a2"), second), Some(2));
         assert_eq!((queue.turns.len(), queue.users.len(), queue.len()), (0, 0, 0));
     }
 
     #[test]
-    fn the_hopeless_are_taken_out_together() {
+    fn take_matching_removes_all_matching_requests() {
         let mut queue = queue(&[("a", 1), ("b", 2), ("a", 3), ("b", 4)]);
         assert_eq!(queue.take_matching(|(_, number)| number % 2 == 1), [("a", 1), ("a", 3)]);
         assert_eq!((queue.len(), queue.turns.len()), (2, 1));
     }
 
     #[test]
-    fn room_is_made_at_the_cost_of_the_user_with_the_most() {
+    fn eviction_takes_from_the_user_with_the_most_requests() {
         let mut queue = queue(&[("a1", 1), ("a1", 2), ("a2", 3), ("b", 1)]);
-        assert_eq!(queue.evict_from_longest_user(&of("a3")), None);
-        assert_eq!(queue.evict_from_longest_user(&of("c")), Some(("a1", 2)));
-        assert_eq!(queue.evict_from_longest_user(&of("b")), None);
+        assert_eq!(queue.evict_from_longest_user(&requester_of("a3")), None);
+        assert_eq!(queue.evict_from_longest_user(&requester_of("c")), Some(("a1", 2)));
+        assert_eq!(queue.evict_from_longest_user(&requester_of("b")), None);
         assert_eq!(queue.len(), 3);
     }
 
     #[test]
-    fn room_within_a_user_is_made_at_the_cost_of_the_longest_key() {
+    fn eviction_within_a_user_takes_from_its_longest_key() {
         let mut queue = queue(&[("a1", 1), ("a1", 2), ("a1", 3), ("a2", 1), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]);
-        assert_eq!(queue.evict_from_longest_key(&of("a2")), Some(("a1", 3)));
-        assert_eq!(queue.evict_from_longest_key(&of("a2")), None);
-        assert_eq!(queue.evict_from_longest_key(&of("a1")), None);
+        assert_eq!(queue.evict_from_longest_key(&requester_of("a2")), Some(("a1", 3)));
+        assert_eq!(queue.evict_from_longest_key(&requester_of("a2")), None);
+        assert_eq!(queue.evict_from_longest_key(&requester_of("a1")), None);
         assert_eq!(queue.len(), 7);
     }
 }

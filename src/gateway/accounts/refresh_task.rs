@@ -1,5 +1,6 @@
-//! Updates the accounts each half second: adopts changes of commands and other nodes, stores what could not be stored
-//! before, serves requests whose wait is over, and fetches tokens that expire soon.
+//! Refreshes the accounts every half second: applies the changes that commands and other nodes have stored, stores
+//! changes that could not be stored before, serves waiting requests after cooldowns have ended, and fetches new tokens
+//! for those that expire soon.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,10 +14,11 @@ use super::account::AccountAuth;
 use super::token_cache::{TokenCache, TokenFailure};
 use crate::gateway::store::{AccountChange, AuditContext};
 
-/// The pause between two rounds: a change of keys and accounts must reach every node within a second.
+/// The interval between two refreshes: a change of keys and accounts must reach every node within a second.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
-/// The longest read of the store (our choice). After that the read is abandoned, so that the next one can be tried.
-const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit for one read or write of the store (our choice). After it the operation is abandoned, and tried again
+/// in the next refresh.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl Accounts ===
 
@@ -37,11 +39,12 @@ impl Accounts {
         }
     }
 
-    /// Runs one round. Returns true if the store works, so that a failure is logged once and not in each round.
+    /// Refreshes the accounts once. Returns true if the store was read. The next refresh takes this value as
+    /// `was_readable`, so that a continuing failure is logged once.
     pub(super) async fn refresh_once(self: Arc<Self>, was_readable: bool) -> bool {
         self.pool.serve_waiting();
         self.check_suspected_credentials();
-        let is_readable = match timeout(READ_TIMEOUT, self.reload()).await {
+        let is_readable = match timeout(STORE_TIMEOUT, self.reload()).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) if was_readable => {
                 tracing::warn!(
@@ -67,13 +70,13 @@ impl Accounts {
         is_readable
     }
 
-    /// Writes to the store which accounts this process has ejected, for commands and pages. They are written when they
-    /// change, and never while a request waits for it.
+    /// Stores which accounts this process has ejected, for commands and pages. Only changes are written, and no request
+    /// waits for them.
     async fn save_health(&self) {
-        for (member, account, until, failing) in self.pool.unsaved_health() {
-            let act = AuditContext::system();
-            let write = self.store.change_account(&act, &account, AccountChange::SetEjection(failing));
-            match timeout(READ_TIMEOUT, write).await {
+        for (member, account, until, ejection) in self.pool.unsaved_health() {
+            let audit = AuditContext::system();
+            let write = self.store.change_account(&audit, &account, AccountChange::SetEjection(ejection));
+            match timeout(STORE_TIMEOUT, write).await {
                 Ok(Ok(_)) => self.pool.mark_health_saved(member, until),
                 Ok(Err(_)) | Err(_) => {
                     tracing::warn!(account, "the health of an account could not be stored; it will be retried");
@@ -115,7 +118,8 @@ impl Accounts {
     }
 }
 
-/// Runs rounds without end, each in its own task: a panic in one is noticed, and the next one runs.
+/// Refreshes the accounts until they are dropped. Each refresh runs in its own task, so that a panic is logged and the
+/// next refresh still runs.
 async fn run_refresh_loop(accounts: Weak<Accounts>) {
     let mut ticks = interval(REFRESH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -124,7 +128,7 @@ async fn run_refresh_loop(accounts: Weak<Accounts>) {
         ticks.tick().await;
         let Some(accounts) = accounts.upgrade() else { return };
         match Handle::current().spawn(accounts.refresh_once(is_readable)).await {
-            Ok(now) => is_readable = now,
+            Ok(was_read) => is_readable = was_read,
             Err(error) => tracing::error!(%error, "the periodic check of the accounts has failed"),
         }
     }

@@ -26,21 +26,23 @@ pub(super) struct StoredAccountState {
     pub(super) cooling_cause: Option<String>,
 }
 
-/// The rows of the store. Accounts that are new or changed have been built.
+/// The account rows of the store, and the accounts that were built from the new and changed rows.
 pub(super) struct AccountRows {
     rows: Vec<AccountRow>,
     built: HashMap<String, Arc<UpstreamAccount>>,
     unusable: HashMap<String, AccountRowContent>,
 }
 
-/// The state of the pool before a read of the store. Changes made since then are newer than the result of the read.
+/// The state of the pool before a read of the store. A change that this process makes after the snapshot is newer than
+/// the result of the read.
 pub(super) struct PoolSnapshot {
+    /// The id and version of each account that had no unsaved change.
     marks: Vec<(u64, u64)>,
     origins: HashMap<String, Option<AccountRowContent>>,
 }
 
-/// Returns the context to which the credentials of an account of the store are sealed. Those of another account cannot
-/// be opened with it.
+/// Returns the context that the credentials of an account of the store are sealed with. The credentials of another
+/// account cannot be opened with it.
 pub(crate) fn credentials_context(account: &str) -> String {
     format!("credentials of account {account}")
 }
@@ -51,10 +53,10 @@ impl PoolSnapshot {
     pub(super) fn from_pool(pool: &AccountPool) -> Self {
         let inner = pool.lock();
         let known = inner.members.iter().map(|member| (member.account.name().to_owned(), member.origin.clone()));
-        let broken = inner.unusable_rows.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
+        let unusable = inner.unusable_rows.iter().map(|(name, origin)| (name.clone(), Some(origin.clone())));
         Self {
             marks: inner.members.iter().filter_map(PoolMember::version_mark).collect(),
-            origins: known.chain(broken).collect(),
+            origins: known.chain(unusable).collect(),
         }
     }
 }
@@ -62,13 +64,14 @@ impl PoolSnapshot {
 // === impl AccountRows ===
 
 impl AccountRows {
-    /// Builds new and changed accounts. An account that cannot be built is logged once and stays unchanged.
+    /// Builds the accounts of new and changed rows. A row that cannot be used is logged once, and the account that is in
+    /// use stays unchanged.
     pub(super) fn read(rows: Vec<AccountRow>, before: &PoolSnapshot, vault: &Vault) -> Self {
-        let mut read = Self { rows: Vec::new(), built: HashMap::new(), unusable: HashMap::new() };
+        let mut result = Self { rows: Vec::new(), built: HashMap::new(), unusable: HashMap::new() };
         for row in rows {
-            read.add(row, before, vault);
+            result.add(row, before, vault);
         }
-        read
+        result
     }
 
     fn add(&mut self, row: AccountRow, before: &PoolSnapshot, vault: &Vault) {
@@ -79,8 +82,8 @@ impl AccountRows {
         if row.source == STORE_SOURCE && !is_known {
             match account_from_row(&row, vault) {
                 Ok(account) => drop(self.built.insert(row.name.clone(), Arc::new(UpstreamAccount::new(&account)))),
-                Err(wrong) => {
-                    tracing::error!(account = row.name, wrong, "an account of the store cannot be used");
+                Err(reason) => {
+                    tracing::error!(account = row.name, reason, "an account of the store cannot be used");
                     self.unusable.insert(row.name.clone(), origin);
                 }
             }
@@ -88,12 +91,12 @@ impl AccountRows {
         self.rows.push(row);
     }
 
-    /// Updates the pool.
+    /// Adds, changes and removes accounts of the pool according to the rows.
     pub(super) fn apply(self, pool: &Arc<AccountPool>, before: &PoolSnapshot) {
-        let (now, wall) = (Instant::now(), Utc::now());
+        let (now, utc_now) = (Instant::now(), Utc::now());
         let mut inner = pool.lock();
-        let kept = |name: &str| self.rows.iter().any(|row| row.source == STORE_SOURCE && row.name == name);
-        inner.members.retain(|member| member.origin.is_none() || kept(member.account.name()));
+        let is_stored = |name: &str| self.rows.iter().any(|row| row.source == STORE_SOURCE && row.name == name);
+        inner.members.retain(|member| member.origin.is_none() || is_stored(member.account.name()));
         // The default simulator is removed for good with the first account of the store. Even if that account is
         // deleted again, a caller who has received images must not get a test image.
         if self.rows.iter().any(|row| row.source == STORE_SOURCE) {
@@ -106,9 +109,10 @@ impl AccountRows {
             let Some(member) = inner.members.iter_mut().find(|member| member.account.name() == row.name) else {
                 continue;
             };
-            // A state that was changed here since the read, or is not stored yet, is newer than the row, and stays.
+            // If this process has changed the state since the snapshot, or has not stored it yet, the state is newer than
+            // the row and stays.
             if is_new || member.version_mark().is_some_and(|mark| before.marks.contains(&mark)) {
-                member.apply_stored_state(&StoredAccountState::from_row(row), now, wall);
+                member.apply_stored_state(&StoredAccountState::from_row(row), now, utc_now);
             }
         }
         inner.unusable_rows.retain(|name, origin| {

@@ -24,10 +24,10 @@ pub(super) struct AccountCandidate {
     pub(super) auth_kind: AccountAuthKind,
     /// The priority that the operator has set; the higher one goes first.
     pub(super) priority: i32,
-    /// True if the request is sent without translation. A translated one also costs tokens of a text model.
+    /// True if the request is sent without translation. A translated request also costs tokens of a text model.
     pub(super) needs_no_translation: bool,
-    /// The preference of a conversation for this account, so that it returns to the account that has cached its
-    /// beginning. The value is the same for all accounts if there is no conversation.
+    /// The preference of a conversation for this account, so that the conversation returns to the account that
+    /// has cached its beginning. The value is the same for all accounts if there is no conversation.
     pub(super) affinity: u64,
     /// The taken slots, in thousandths of all slots.
     pub(super) load: u32,
@@ -65,8 +65,8 @@ pub(super) const fn pseudo_random(seed: u64, index: u64) -> u64 {
 /// computes the same value without stored state. If an account is added or removed, only the conversations that prefer
 /// it move.
 pub(super) fn affinity(session: &[u8], account: &str) -> u64 {
-    // FNV-1a over both, with a separator byte that no name contains. The result is mixed once more, because FNV-1a
-    // mixes its high bits too little.
+    // FNV-1a over the session and the name, with a separator byte that no name contains. The result is mixed once more,
+    // because FNV-1a mixes its high bits too little.
     let bytes = session.iter().copied().chain([0]).chain(account.bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_goes_before_all_that_follow() {
+    fn each_criterion_precedes_all_that_follow() {
         let worst = AccountCandidate {
             is_ejected: true,
             has_free_slot: false,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_before_a_key_only_among_the_paid() {
+    fn oauth_precedes_an_api_key_only_for_paid_accounts() {
         let free = AccountCandidate { is_paid: false, ..BASE };
         first_wins(
             AccountCandidate { priority: 1, ..free },
@@ -190,18 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn conversations_spread_and_only_those_of_a_lost_account_move() {
-        let (all, left) = (["a", "b", "c", "d"], ["a", "b", "d"]);
-        let mut homes = [0_u32; 4];
+    fn only_conversations_of_a_removed_account_move() {
+        let (all, remaining) = (["a", "b", "c", "d"], ["a", "b", "d"]);
+        let mut counts = [0_u32; 4];
         for number in 0..4_000 {
             let session = format!("{number}");
             let before = preferred_account(&session, &all, 0);
-            homes[before] += 1;
-            let after = left[preferred_account(&session, &left, 0)];
+            counts[before] += 1;
+            let after = remaining[preferred_account(&session, &remaining, 0)];
             assert!(all[before] == "c" || after == all[before], "{session} moved from {} to {after}", all[before]);
         }
         // 1000 expected, standard deviation 27.
-        assert!(homes.iter().all(|count| (860..1140).contains(count)), "{homes:?}");
+        assert!(counts.iter().all(|count| (860..1140).contains(count)), "{counts:?}");
     }
 
     #[test]

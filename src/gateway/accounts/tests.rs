@@ -1,4 +1,4 @@
-//! The accounts with a real store: state survives a restart, changes of others arrive, and tokens are fetched once.
+//! The accounts with a real store: state survives a restart, changes made by other processes arrive, and tokens are fetched once.
 
 mod state;
 mod tokens;
@@ -24,7 +24,7 @@ use crate::gateway::store::{AccountChange, AccountRow, AccountSpec, AuditContext
 const CANARY: &str = "canary";
 
 /// A token endpoint that follows a script.
-struct FakeTokens {
+struct FakeTokenEndpoint {
     exchanges: AtomicUsize,
     forms: Mutex<Vec<String>>,
     /// The answers that are left; the last one is repeated.
@@ -38,7 +38,7 @@ struct FakeTokens {
     probe_gate: Semaphore,
 }
 
-impl FakeTokens {
+impl FakeTokenEndpoint {
     /// Issues `canary-access-N` and `canary-refresh-N`.
     fn rotating() -> Arc<Self> {
         Self::scripted(Vec::new())
@@ -85,7 +85,7 @@ impl FakeTokens {
 }
 
 #[async_trait]
-impl TokenEndpoint for FakeTokens {
+impl TokenEndpoint for FakeTokenEndpoint {
     async fn exchange(&self, request: TokenRequest<'_>) -> Result<TokenResponse, TokenEndpointError> {
         self.forms.lock().unwrap().push(request.form);
         self.gate.acquire().await.unwrap().forget();
@@ -150,7 +150,7 @@ async fn start(
     store: &Arc<SqliteStore>,
     node: &str,
     accounts: &[config::AccountConfig],
-    endpoint: &Arc<FakeTokens>,
+    endpoint: &Arc<FakeTokenEndpoint>,
 ) -> Arc<Accounts> {
     for account in accounts {
         let (kind, protocol) = (account.upstream.kind(), "images");
@@ -160,16 +160,16 @@ async fn start(
     Accounts::open(accounts, shared, store.vault().clone(), endpoint, NodeId::from(node)).await.unwrap()
 }
 
-fn wanted() -> AccountRequirements {
+fn requirements() -> AccountRequirements {
     AccountRequirements { group: "default".to_owned(), ..AccountRequirements::default() }
 }
 
 async fn lease(accounts: &Arc<Accounts>) -> Result<Lease, LeaseRefusal> {
-    accounts.acquire_lease(&RequesterId::from_name("key_1"), wanted()).await
+    accounts.acquire_lease(&RequesterId::from_name("key_1"), requirements()).await
 }
 
-/// Runs the refresh task once, as happens every half second.
-async fn round(accounts: &Arc<Accounts>) {
+/// Refreshes the accounts once, as the refresh task does every half second.
+async fn refresh(accounts: &Arc<Accounts>) {
     assert!(Arc::clone(accounts).refresh_once(true).await);
 }
 
@@ -181,6 +181,6 @@ async fn change(store: &SqliteStore, name: &str, change: AccountChange) {
     store.change_account(&AuditContext::command(), name, change).await.unwrap().unwrap();
 }
 
-fn shown(lease: &Lease) -> &str {
+fn authorization_text(lease: &Lease) -> &str {
     lease.authorization().unwrap().to_str().unwrap()
 }

@@ -9,7 +9,7 @@ use super::account::{AccountAuth, UpstreamAccount};
 use super::{Accounts, TokenEndpointError, TokenFailure};
 use crate::gateway::config::UpstreamProtocol;
 
-/// An account that offers text models. A change of its settings creates a new object, so an old one keeps its settings.
+/// An account that offers text models. A change of settings creates a new object; the old one keeps the old settings.
 pub(crate) type TextModelAccount = UpstreamAccount;
 
 // === impl Accounts ===

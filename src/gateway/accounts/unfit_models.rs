@@ -1,7 +1,7 @@
-//! The models that an account is not asked for, because its upstream does not offer them to it or because they are not
-//! paid for. No I/O; the time comes as an argument.
+//! The models for which an account is in cooldown, because its upstream does not offer them to the account or because
+//! they are not paid for. No I/O; the time comes as an argument.
 //!
-//! It carries U18 of the failure catalogue. The memory is bounded, because callers choose the names of text models.
+//! Implements U18 of the failure catalogue. The number of models is bounded, because callers choose the names of text models.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use tokio::time::Instant;
 
 use super::cooldown::{AttemptTiming, FailureStreak, doubled};
 
-/// The first and the longest pause for a model (U18); each pause is twice as long as the last.
+/// The first and the longest cooldown of a model (U18); each cooldown is twice as long as the one before.
 const FIRST_COOLDOWN: Duration = Duration::from_secs(60);
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(3600);
-/// The most models that are remembered for one account (our choice). Beyond it, the one whose pause ends first is dropped.
+/// The most models that are remembered for one account (our choice). Beyond it, the model whose
+/// cooldown ends first is dropped.
 const MODELS_MAX: usize = 64;
 
-/// The models that an account is not asked for.
+/// The models that were unavailable to an account, each with its cooldown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnfitModels(HashMap<Arc<str>, ModelCooldown>);
 
@@ -32,10 +33,10 @@ struct ModelCooldown {
 impl UnfitModels {
     /// True if the account must not be asked for this model now.
     pub(super) fn is_cooling_down(&self, model: Option<&str>, now: Instant) -> bool {
-        model.and_then(|model| self.0.get(model)).is_some_and(|pause| now < pause.until)
+        model.and_then(|model| self.0.get(model)).is_some_and(|cooldown| now < cooldown.until)
     }
 
-    /// True if a pause for this model is remembered, even one that is over.
+    /// True if a cooldown of this model is remembered, even one that has ended.
     pub(super) fn contains(&self, model: &str) -> bool {
         self.0.contains_key(model)
     }
@@ -43,24 +44,24 @@ impl UnfitModels {
     /// Notes that the account does not have the model.
     pub(super) fn note_unavailable(&mut self, model: &Arc<str>, timing: AttemptTiming) {
         if !self.0.contains_key(model) && self.0.len() >= MODELS_MAX {
-            let first = self.0.iter().min_by_key(|(_, pause)| pause.until).map(|(model, _)| Arc::clone(model));
+            let first = self.0.iter().min_by_key(|(_, cooldown)| cooldown.until).map(|(model, _)| Arc::clone(model));
             let _forgotten = first.and_then(|model| self.0.remove(&model));
         }
         let new = ModelCooldown { until: timing.now, failures: FailureStreak::default() };
-        let pause = self.0.entry(Arc::clone(model)).or_insert(new);
-        let until = timing.now + doubled(FIRST_COOLDOWN, pause.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
-        pause.until = pause.until.max(until);
+        let cooldown = self.0.entry(Arc::clone(model)).or_insert(new);
+        let until = timing.now + doubled(FIRST_COOLDOWN, cooldown.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
+        cooldown.until = cooldown.until.max(until);
     }
 
     /// Notes that a call for this model, granted at this time, was answered.
     pub(super) fn note_success(&mut self, model: &str, granted: Instant) {
-        let Some(pause) = self.0.get_mut(model) else { return };
-        if pause.failures.clear_after_success(granted) {
+        let Some(cooldown) = self.0.get_mut(model) else { return };
+        if cooldown.failures.clear_after_success(granted) {
             self.0.remove(model);
         }
     }
 
-    /// Forgets all pauses after an operator has re-enabled the account.
+    /// Removes all cooldowns.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -70,18 +71,18 @@ impl UnfitModels {
 mod tests {
     use super::*;
 
-    fn moment(begin: Instant, granted: u64, now: u64) -> AttemptTiming {
+    fn timing_at(begin: Instant, granted: u64, now: u64) -> AttemptTiming {
         let at = |seconds| begin + Duration::from_secs(seconds);
         AttemptTiming { granted_at: at(granted), now: at(now), jitter: 0 }
     }
 
     #[test]
-    fn a_pause_is_for_one_model_and_doubles_up_to_an_hour() {
+    fn a_cooldown_is_for_one_model_and_doubles_up_to_an_hour() {
         let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
         let model: Arc<str> = "m".into();
         let mut now = 0;
         for expected in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
-            unfit.note_unavailable(&model, moment(begin, now, now));
+            unfit.note_unavailable(&model, timing_at(begin, now, now));
             assert!(unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + expected - 1)));
             assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(now + expected)));
             assert!(
@@ -95,18 +96,18 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_were_under_way_together_count_as_one() {
+    fn failures_of_concurrent_calls_count_once() {
         let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
-        (0..8).for_each(|_| unfit.note_unavailable(&"m".into(), moment(begin, 0, 5)));
+        (0..8).for_each(|_| unfit.note_unavailable(&"m".into(), timing_at(begin, 0, 5)));
         assert!(!unfit.is_cooling_down(Some("m"), begin + Duration::from_secs(65)));
     }
 
     #[test]
-    fn names_of_callers_do_not_fill_memory() {
+    fn the_number_of_remembered_models_is_bounded() {
         let (mut unfit, begin) = (UnfitModels::default(), Instant::now());
         (0..1000)
-            .for_each(|number| unfit.note_unavailable(&format!("m{number}").into(), moment(begin, number, number)));
+            .for_each(|number| unfit.note_unavailable(&format!("m{number}").into(), timing_at(begin, number, number)));
         assert_eq!(unfit.0.len(), MODELS_MAX);
-        assert!(unfit.is_cooling_down(Some("m999"), begin + Duration::from_secs(1000)), "the newest is kept");
+        assert!(unfit.is_cooling_down(Some("m999"), begin + Duration::from_secs(1000)), "the newest model is remembered");
     }
 }

@@ -1,10 +1,11 @@
-//! Waiting requests grouped by their needs: one verdict holds for all requests of a group, however many there are.
+//! The kinds of waiting requests. Requests of one kind have the same requirements, so one lease decision applies to all
+//! of them, however many there are.
 
 use std::collections::HashMap;
 
 use super::pool::AccountRequirements;
 
-/// The distinct needs of the waiting requests, with the number of requests for each.
+/// The distinct requirements of the waiting requests, each with its id and the number of requests.
 #[derive(Debug, Default)]
 pub(super) struct WaiterKinds {
     ids: HashMap<AccountRequirements, u64>,
@@ -15,8 +16,8 @@ pub(super) struct WaiterKinds {
 // === impl WaiterKinds ===
 
 impl WaiterKinds {
-    /// Adds a waiting request of this kind, and returns the id of the kind. The session is not part of a kind, because
-    /// it only decides which of several accounts is preferred.
+    /// Adds a waiting request of this kind, and returns the id of the kind. The caller sets the session to `None`, because
+    /// the session only decides which of several accounts is preferred.
     pub(super) fn add(&mut self, kind: AccountRequirements) -> u64 {
         if let Some(id) = self.ids.get(&kind) {
             self.waiting.entry(*id).and_modify(|(_, count)| *count += 1);
@@ -38,7 +39,7 @@ impl WaiterKinds {
         }
     }
 
-    /// Returns the kinds of waiting requests for which `of` is true; `None` if there are none.
+    /// Returns the ids of the kinds for which `matches` returns true; `None` if there are none.
     pub(super) fn matching(&self, mut matches: impl FnMut(&AccountRequirements) -> bool) -> Option<Vec<u64>> {
         let found: Vec<u64> = self.waiting.iter().filter(|(_, (kind, _))| matches(kind)).map(|(id, _)| *id).collect();
         (!found.is_empty()).then_some(found)

@@ -8,12 +8,14 @@ use serde_json::Value;
 
 use super::TextModel;
 
-/// The most models of one account (our choice). The largest known list has a tenth of that.
+/// The most models of one account (our choice). The largest known list has a tenth of it.
 const MAX_MODELS: usize = 5_000;
+/// The longest name of a model and of an owner, in bytes (our choice).
 const MAX_ID_LENGTH: usize = 128;
 const MAX_OWNER_LENGTH: usize = 64;
 
-/// The prefixes of models that draw, hear, speak, judge or embed, and hold no conversation.
+/// The prefixes of the names of models that hold no conversation: models for images, video, audio, moderation,
+/// embeddings and plain completion.
 const NON_TEXT_PREFIXES: [&str; 13] = [
     "babbage-",
     "chatgpt-image",
@@ -29,7 +31,7 @@ const NON_TEXT_PREFIXES: [&str; 13] = [
     "tts-",
     "whisper-",
 ];
-/// Parts of the names of such models.
+/// Parts of the names of further models that hold no conversation.
 const NON_TEXT_PARTS: [&str; 5] = ["-audio", "-embedding", "-realtime", "-transcribe", "-tts"];
 /// The prefixes of owner names that identify an organisation or a person.
 const PERSONAL_OWNER_PREFIXES: [&str; 2] = ["org-", "user-"];
@@ -45,7 +47,7 @@ pub(super) fn parse_models(answer: &[u8]) -> Option<Vec<TextModel>> {
     Some(list.data.iter().filter_map(parse_model).take(MAX_MODELS).collect())
 }
 
-/// Returns a text model; `None` if it has no usable name.
+/// Returns the model of an entry; `None` if the entry has no usable name or is no text model.
 fn parse_model(entry: &Value) -> Option<TextModel> {
     let id = entry["id"].as_str().filter(|id| is_text_model(id))?;
     let owner = entry["owned_by"].as_str().filter(|owner| is_plain_owner(owner));
@@ -55,13 +57,13 @@ fn parse_model(entry: &Value) -> Option<TextModel> {
 
 fn is_text_model(id: &str) -> bool {
     let is_id = !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_other = NON_TEXT_PREFIXES.iter().any(|start| id.starts_with(start))
+    let is_non_text = NON_TEXT_PREFIXES.iter().any(|start| id.starts_with(start))
         || NON_TEXT_PARTS.iter().any(|part| id.contains(part));
-    // A name is not an address.
-    is_id && !is_other && !id.contains("://")
+    // A name that contains `://` is an address, which may identify the account.
+    is_id && !is_non_text && !id.contains("://")
 }
 
-/// True if the owner is a plain word that tells nothing of the account.
+/// True if the owner is a plain word that does not identify the account.
 fn is_plain_owner(owner: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_word = !owner.is_empty() && owner.len() <= MAX_OWNER_LENGTH && owner.bytes().all(fits);
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_talks_is_listed() {
+    fn only_text_models_are_listed() {
         let data =
             ["gpt-5.5", "gpt-image-2", "text-embedding-3-large", "whisper-1", "gpt-4o-mini-tts", "o3", "dall-e-3"]
                 .map(|id| json!({"id": id, "object": "model"}));
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_none_takes_nothing_from_the_others() {
+    fn an_invalid_entry_does_not_affect_the_others() {
         let long = "x".repeat(200);
         let data = json!([null, 1, {"id": 7}, {"id": ""}, {"id": "a b"}, {"id": long}, {"id": "http://10.0.0.1/x"},
             {"name": "x"}, {"id": "gpt-5.5", "created": "soon", "owned_by": 3}]);
@@ -97,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_the_account_does_not_go_on() {
-        let told = |owner: &str| {
+    fn an_owner_that_identifies_the_account_is_left_out() {
+        let parse_owned_by = |owner: &str| {
             let answer = json!({"data": [{"id": "m", "created": 7, "owned_by": owner, "base_url": "http://10.0.0.1"}]});
             parse_models(answer.to_string().as_bytes()).unwrap().remove(0)
         };
-        let known = told("openai");
+        let known = parse_owned_by("openai");
         assert_eq!((known.created, known.owned_by.as_deref()), (Some(7), Some("openai")));
         for owner in ["org-a1b2", "user-a1b2", "https://10.0.0.1", "10.0.0.1", "gateway.example", "", "a b"] {
-            assert_eq!(told(owner).owned_by, None, "{owner}");
+            assert_eq!(parse_owned_by(owner).owned_by, None, "{owner}");
         }
     }
 
     #[test]
-    fn what_is_no_list_says_nothing() {
+    fn an_answer_that_is_no_list_is_refused() {
         for answer in ["", "[]", "{}", "null", "{\"data\": {}}", "{\"data\": [", "<html>"] {
             assert!(parse_models(answer.as_bytes()).is_none(), "{answer}");
         }

@@ -24,13 +24,13 @@ pub(crate) struct AccountConfig {
     pub(crate) concurrency: NonZeroU32,
     /// The number of concurrent large images.
     pub(crate) large_concurrency: NonZeroU32,
-    /// True if the account is not configured: it is present because there is no other, and `serve` says so.
+    /// True if the account is not configured but was added because no other exists; `serve` reports this.
     pub(crate) implicit: bool,
 }
 
 /// The upstream of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
+#[expect(clippy::large_enum_variant, reason = "there are few accounts, and each is created once")]
 pub(crate) enum UpstreamConfig {
     /// The built-in upstream, which draws images itself.
     Simulator,
@@ -41,9 +41,9 @@ pub(crate) enum UpstreamConfig {
 /// An API at an address, and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointConfig {
-    /// Scheme, host, port and path, rebuilt from checked parts; the path does not end in `/`, unless it is only `/`.
+    /// The scheme, host, port and path, rebuilt from checked parts. The path does not end in `/`, unless it is `/`.
     pub(crate) base_url: Uri,
-    /// The API that the upstream speaks.
+    /// The API that the upstream offers.
     pub(crate) protocol: UpstreamProtocol,
     /// The text model that runs the image tool, if the protocol has one.
     pub(crate) host_model: String,
@@ -55,11 +55,11 @@ pub(crate) struct EndpointConfig {
 
 /// The credentials for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there are a handful of accounts, made once")]
+#[expect(clippy::large_enum_variant, reason = "there are few accounts, and each is created once")]
 pub(crate) enum AccountCredentials {
     /// A fixed key; it fits into a header.
     ApiKey(ConfigSecret),
-    /// A token that a token endpoint issues, and issues again when it expires.
+    /// Access tokens that a token endpoint issues; each expires and is replaced by a new one.
     Oauth(OauthConfig),
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct OauthConfig {
 /// The credential that is exchanged for an access token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GrantConfig {
-    /// A refresh token: the first one, before the endpoint issues others.
+    /// The initial refresh token; the endpoint may issue others later.
     RefreshToken(ConfigSecret),
     /// The client's own credentials; `client_id` and `client_secret` are then present.
     ClientCredentials,
@@ -94,7 +94,7 @@ pub(crate) enum GrantConfig {
 // === impl UpstreamConfig ===
 
 impl UpstreamConfig {
-    /// The word for the upstream in the file.
+    /// Returns the word for the upstream in the configuration file.
     pub(crate) const fn kind(&self) -> &'static str {
         let kind = match self {
             Self::Simulator => CredentialKind::Simulator,
@@ -104,7 +104,7 @@ impl UpstreamConfig {
         kind.as_str()
     }
 
-    /// The API that the upstream speaks; `None` for the simulator.
+    /// The API that the upstream offers; `None` for the simulator.
     pub(crate) const fn protocol(&self) -> Option<UpstreamProtocol> {
         match self {
             Self::Simulator => None,
@@ -116,7 +116,7 @@ impl UpstreamConfig {
 // === impl GrantConfig ===
 
 impl GrantConfig {
-    /// The word for the grant in the file.
+    /// Returns the word for the grant in the configuration file.
     pub(crate) const fn as_str(&self) -> &'static str {
         let kind = match self {
             Self::RefreshToken(_) => GrantKind::RefreshToken,

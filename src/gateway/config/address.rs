@@ -1,4 +1,4 @@
-//! Addresses: of the gateway's listeners and of upstreams.
+//! The addresses of the gateway's listeners and of upstreams.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,13 +34,13 @@ impl FromStr for ListenAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const SHAPE: &str = "must be `host:port`, such as \"127.0.0.1:8080\"";
+        const FORMAT: &str = "must be `host:port`, such as \"127.0.0.1:8080\"";
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self::new(address.ip().to_string(), address.port()));
         }
-        let (host, port) = text.rsplit_once(':').ok_or(SHAPE)?;
-        if !is_name(host) {
-            return Err(SHAPE);
+        let (host, port) = text.rsplit_once(':').ok_or(FORMAT)?;
+        if !is_host_name(host) {
+            return Err(FORMAT);
         }
         let port = port.parse().map_err(|_| "must end in a port from 0 to 65535")?;
         Ok(Self::new(host.to_owned(), port))
@@ -57,12 +57,14 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// The address of an upstream, rebuilt from its checked parts; the path has no `/` at its end.
+/// Returns the address of an upstream, rebuilt from its checked parts; the path has no `/` at its
+/// end.
 pub(super) fn base_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
     parse_uri(check_url(text, allow_http)?.trim_end_matches('/'))
 }
 
-/// The address of a token endpoint, rebuilt from its checked parts; a `/` at the end of its path belongs to it.
+/// Returns the address of a token endpoint, rebuilt from its checked parts; a `/` at the end of
+/// its path is kept.
 pub(super) fn token_url(text: &str, allow_http: bool) -> Result<Uri, &'static str> {
     parse_uri(&check_url(text, allow_http)?)
 }
@@ -71,8 +73,8 @@ fn parse_uri(text: &str) -> Result<Uri, &'static str> {
     text.parse().map_err(|_| "must be a URL, such as \"https://api.openai.com/v1\"")
 }
 
-/// Checks an address. An address decides who gets the credentials, so text that two readers may interpret differently
-/// is refused.
+/// Checks an address, and returns it in normalized form. The address decides who gets the credentials, so text that two
+/// parsers may interpret differently is refused.
 fn check_url(text: &str, allow_http: bool) -> Result<String, &'static str> {
     if text.contains('#') {
         return Err("must not have a fragment (`#`)");
@@ -92,7 +94,7 @@ fn check_url(text: &str, allow_http: bool) -> Result<String, &'static str> {
         return Err("must not have a query (`?`)");
     }
     let host = authority.host();
-    if !is_name(host) && bracketed(host).is_none() {
+    if !is_host_name(host) && parse_bracketed_ipv6(host).is_none() {
         return Err("must name a host of letters, digits, `.` and `-`, or an IP address");
     }
     if authority.as_str().len() > host.len() && authority.port_u16().is_none_or(|port| port == 0) {
@@ -111,25 +113,25 @@ fn check_url(text: &str, allow_http: bool) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{}{path}", authority.as_str().to_ascii_lowercase()))
 }
 
-fn is_name(host: &str) -> bool {
-    let label = |label: &str| {
+fn is_host_name(host: &str) -> bool {
+    let is_label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    host.len() <= 253 && host.split('.').all(label)
+    host.len() <= 253 && host.split('.').all(is_label)
 }
 
-fn bracketed(host: &str) -> Option<Ipv6Addr> {
+fn parse_bracketed_ipv6(host: &str) -> Option<Ipv6Addr> {
     host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// True only for hosts that cannot leave this machine: a name such as `127.0.0.1.example.com` is no loopback address.
+/// True only for hosts whose connections cannot leave this machine. A name such as `127.0.0.1.example.com` is no loopback address.
 fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
-        || bracketed(host).is_some_and(|address| address.is_loopback())
+        || parse_bracketed_ipv6(host).is_some_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -178,11 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_stays_on_this_machine() {
+    fn plain_http_is_allowed_only_to_this_machine() {
         for host in ["127.0.0.1:9", "127.8.9.1", "localhost:8080", "LOCALHOST", "[::1]:80"] {
             assert!(base_url(&format!("http://{host}/v1"), false).is_ok(), "{host}");
         }
-        let elsewhere = [
+        let other_hosts = [
             "api.openai.com",
             "127.0.0.1.example.com",
             "localhost.example.com",
@@ -197,7 +199,7 @@ mod tests {
             "[fe80::1]",
             "0177.0.0.1",
         ];
-        for host in elsewhere {
+        for host in other_hosts {
             check(&format!("http://{host}/v1"), Err("plain http"));
             assert!(base_url(&format!("http://{host}/v1"), true).is_ok(), "{host}");
         }
@@ -245,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn listening_takes_an_address_or_a_name() {
+    fn a_listen_address_is_an_ip_address_or_a_name() {
         let parse = |text: &str| {
             text.parse::<ListenAddress>().map(|listen| (listen.host().to_owned(), listen.port(), listen.to_string()))
         };
-        let good = |host: &str, port, shown: &str| Ok((host.to_owned(), port, shown.to_owned()));
-        assert_eq!(parse("127.0.0.1:8080"), good("127.0.0.1", 8080, "127.0.0.1:8080"));
-        assert_eq!(parse("[::1]:0"), good("::1", 0, "[::1]:0"));
-        assert_eq!(parse("localhost:80"), good("localhost", 80, "localhost:80"));
+        let expected = |host: &str, port, shown: &str| Ok((host.to_owned(), port, shown.to_owned()));
+        assert_eq!(parse("127.0.0.1:8080"), expected("127.0.0.1", 8080, "127.0.0.1:8080"));
+        assert_eq!(parse("[::1]:0"), expected("::1", 0, "[::1]:0"));
+        assert_eq!(parse("localhost:80"), expected("localhost", 80, "localhost:80"));
         for bad in [
             "",
             "8080",

@@ -1,7 +1,7 @@
-//! Reads the file: TOML with positions, checked against the schema of the settings.
+//! Reads the configuration file: TOML with positions, checked against the schema of the settings.
 //!
-//! Decides whether names and types are right, and keeps the location of each setting. Invalid parts are removed before
-//! the types read the rest, so that one pass finds every problem.
+//! The module checks names and types, and remembers the location of each setting. Invalid parts are removed before serde
+//! reads the remaining settings, so that one pass finds every problem.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,22 +22,23 @@ pub(super) struct ConfigFile {
     pub(super) raw: RawConfig,
     /// The problems with names and types.
     pub(super) problems: Vec<ConfigProblem>,
-    /// The folder that relative paths start from.
+    /// The folder to which relative paths refer.
     pub(super) folder: PathBuf,
     name: String,
     positions: BTreeMap<String, ConfigPosition>,
+    /// The settings for which a problem was reported.
     flagged: BTreeSet<String>,
 }
 
 impl ConfigFile {
-    /// Reads the text of a file; messages call the file `file`.
+    /// Parses the text of a file; `file` is the name of the file in messages.
     pub(super) fn parse(file: &str, text: &str) -> Self {
         let mut reader = ConfigFileReader { text, file: Self { name: file.to_owned(), ..Self::default() } };
         let (mut root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             reader.report(&error.span().unwrap_or_default(), "", error.message());
         }
-        // A tree that the parser has repaired says nothing about the intended settings.
+        // After a syntax error, the tree that the parser has repaired may differ from the intended settings.
         if errors.is_empty() {
             let schema = schema::flat().schema;
             reader.check_table(root.get_mut(), &schema, "");
@@ -80,26 +81,26 @@ struct ConfigFileReader<'a> {
 }
 
 impl ConfigFileReader<'_> {
-    /// Checks the entries of a table, and removes those that are wrong.
+    /// Checks the entries of a table, reports the invalid ones, and removes them.
     fn check_table(&mut self, table: &mut DeTable<'_>, schema: &SchemaObject, path: &str) {
         let Some(object) = schema.object.as_deref() else { return };
         let names: Vec<(String, Range<usize>)> =
             table.keys().map(|key| (key.get_ref().clone().into_owned(), key.span())).collect();
         for (name, span) in &names {
-            let known = property(object, name);
-            let kept = match (known, table.get_mut(name.as_str())) {
+            let property_schema = property(object, name);
+            let is_usable = match (property_schema, table.get_mut(name.as_str())) {
                 (Some(schema), Some(value)) => self.check_value(value, schema, &join_path(path, name)),
                 _ => self.report_unknown(name, span, object, path),
             };
-            if !kept {
+            if !is_usable {
                 table.remove(name.as_str());
             }
         }
         let missing = object.required.iter().filter(|required| !names.iter().any(|(name, _)| name == *required));
         for name in missing {
             self.file.flagged.insert(join_path(path, name));
-            let place = self.file.location(path);
-            let problem = ConfigProblem::new(place, format!("`{name}` is missing in `{}`", table_path(path)));
+            let location = self.file.location(path);
+            let problem = ConfigProblem::new(location, format!("`{name}` is missing in `{}`", table_path(path)));
             self.file.problems.push(problem.with_setting(join_path(path, name)));
         }
     }
@@ -130,36 +131,36 @@ impl ConfigFileReader<'_> {
             return true;
         };
         let Schema::Object(items) = items.as_ref() else { return true };
-        let mut kept = true;
+        let mut is_usable = true;
         for (index, item) in array.iter_mut().enumerate() {
-            kept &= self.check_value(item, items, &format!("{path}[{index}]"));
+            is_usable &= self.check_value(item, items, &format!("{path}[{index}]"));
         }
-        kept
+        is_usable
     }
 
     fn report_unknown(&mut self, name: &str, span: &Range<usize>, object: &ObjectValidation, path: &str) -> bool {
         let known = object.properties.keys().map(String::as_str);
         let mut advice = did_you_mean(name, known);
-        let mut place = String::new();
+        let mut suffix = String::new();
         if !path.is_empty() {
-            place = format!(" in `{}`", table_path(path));
+            suffix = format!(" in `{}`", table_path(path));
             // In TOML a line below a table's header belongs to that table, which surprises many users.
             if advice.is_empty() && schema::flat().schema.object().properties.contains_key(name) {
                 advice = "; it belongs at the top of the file, above the first table".to_owned();
             }
         }
-        self.report(span, &join_path(path, name), &format!("unknown setting `{name}`{place}{advice}"));
+        self.report(span, &join_path(path, name), &format!("unknown setting `{name}`{suffix}{advice}"));
         false
     }
 
     fn report(&mut self, span: &Range<usize>, setting: &str, message: &str) {
         let position = ConfigPosition::from_offset(self.text, span.start);
-        let place = ConfigLocation::InFile { file: self.file.name.clone(), position };
-        self.file.problems.push(ConfigProblem::new(place, message).with_setting(setting));
+        let location = ConfigLocation::InFile { file: self.file.name.clone(), position };
+        self.file.problems.push(ConfigProblem::new(location, message).with_setting(setting));
     }
 }
 
-/// The words that a setting can have, by its path without list indexes, such as `groups.delivery`.
+/// Returns the words that a setting can have, by its path without list indexes, such as `groups.delivery`.
 pub(crate) fn allowed_words(path: &str) -> Vec<String> {
     let root = schema::flat().schema;
     let mut schema = &root;
@@ -175,7 +176,7 @@ pub(crate) fn allowed_words(path: &str) -> Vec<String> {
     words(schema).into_iter().map(str::to_owned).collect()
 }
 
-/// The words that a schema allows, if it names them.
+/// Returns the words that a schema allows; none if it does not list words.
 fn words(schema: &SchemaObject) -> Vec<&str> {
     let values = forms(schema).into_iter().filter_map(|form| form.enum_values.as_ref());
     values.flatten().filter_map(serde_json::Value::as_str).collect()
@@ -202,20 +203,20 @@ fn forms(schema: &SchemaObject) -> Vec<&SchemaObject> {
     }
 }
 
-/// The form that a value takes. If several tables are allowed, their names tell them apart.
+/// Returns the form that a value has. If several kinds of tables are allowed, the names of their settings decide.
 fn matching_form<'a>(value: &DeValue<'_>, schema: &'a SchemaObject) -> Option<&'a SchemaObject> {
     let forms = forms(schema);
     let several = forms.len() > 1;
     forms.into_iter().find(|form| {
-        let typed = form.instance_type.as_ref().is_some_and(|types| types.contains(&instance_type(value)));
-        let named = || match (value, form.object.as_deref()) {
+        let has_type = form.instance_type.as_ref().is_some_and(|types| types.contains(&instance_type(value)));
+        let has_names = || match (value, form.object.as_deref()) {
             (DeValue::Table(table), Some(object)) => {
                 table.len() == object.required.len()
                     && object.required.iter().all(|name| table.contains_key(name.as_str()))
             }
             _ => true,
         };
-        typed && (!several || named())
+        has_type && (!several || has_names())
     })
 }
 
@@ -230,7 +231,7 @@ fn instance_type(value: &DeValue<'_>) -> InstanceType {
     }
 }
 
-/// The problem with a string that must be one of a fixed set of values.
+/// Returns the problem with a string that must be one of a fixed set of words.
 fn word_fault(text: &str, schema: &SchemaObject) -> Option<String> {
     let allowed = words(schema);
     if allowed.is_empty() || allowed.contains(&text) {
@@ -241,15 +242,15 @@ fn word_fault(text: &str, schema: &SchemaObject) -> Option<String> {
 
 fn range_fault(number: &DeInteger<'_>, schema: &SchemaObject) -> Option<String> {
     let bounds = schema.number.as_deref()?;
-    let (least, most) = (bounds.minimum?, bounds.maximum?);
+    let (minimum, maximum) = (bounds.minimum?, bounds.maximum?);
     let number = i64::from_str_radix(number.as_str(), number.radix()).ok();
     // The conversion is exact: the bounds are small.
     #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 is far out of range either way")]
-    let fits = number.is_some_and(|number| (least..=most).contains(&(number as f64)));
-    (!fits).then(|| format!("must be from {least} to {most}"))
+    let fits = number.is_some_and(|number| (minimum..=maximum).contains(&(number as f64)));
+    (!fits).then(|| format!("must be from {minimum} to {maximum}"))
 }
 
-/// The description of the allowed values in a message.
+/// Returns the description of the allowed values for a message.
 fn describe_expected(schema: &SchemaObject) -> String {
     if let Some(title) = schema.metadata.as_ref().and_then(|metadata| metadata.title.as_ref()) {
         return title.clone();
@@ -258,11 +259,11 @@ fn describe_expected(schema: &SchemaObject) -> String {
     if !words.is_empty() {
         return one_of(&words);
     }
-    let types = match &schema.instance_type {
-        Some(SingleOrVec::Single(one)) => **one,
-        _ => return "something else".to_owned(),
+    let expected_type = match &schema.instance_type {
+        Some(SingleOrVec::Single(instance_type)) => **instance_type,
+        _ => return "of another type".to_owned(),
     };
-    match types {
+    match expected_type {
         InstanceType::Null => "nothing",
         InstanceType::Boolean => "true or false",
         InstanceType::Object => "a table",
@@ -295,7 +296,7 @@ fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The setting's own name, without the tables around it.
+/// Returns the last part of a path: the setting's own name, without the names of its tables.
 fn setting_name(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }

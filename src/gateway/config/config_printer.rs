@@ -1,4 +1,4 @@
-//! The effective settings for people: TOML, with the source of each value, and without secrets.
+//! Prints the effective settings as TOML, with the source of each value, and without secrets.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -92,9 +92,9 @@ impl ConfigPrinter<'_> {
             return;
         }
         self.header("[retention]");
-        for (name, kept) in [("records", retention.records), ("audit", retention.audit), ("usage", retention.usage)] {
-            if let Some(kept) = kept {
-                self.line("retention", name, &quoted_duration(kept));
+        for (name, period) in [("records", retention.records), ("audit", retention.audit), ("usage", retention.usage)] {
+            if let Some(period) = period {
+                self.line("retention", name, &quoted_duration(period));
             }
         }
     }

@@ -27,19 +27,19 @@ struct NameDifference {
 }
 
 /// Sets each of these settings back to the value in force, and lists the names of those that were different.
-macro_rules! keep {
+macro_rules! restore_settings {
     ($new:ident, $in_force:ident, $($field:ident),*) => {{
-        let mut kept = Vec::new();
+        let mut restored = Vec::new();
         $(if $new.$field != $in_force.$field {
-            kept.push(stringify!($field));
+            restored.push(stringify!($field));
             $new.$field.clone_from(&$in_force.$field);
         })*
-        kept
+        restored
     }};
 }
 
 /// Lists the names of those settings that are different.
-macro_rules! changed {
+macro_rules! changed_settings {
     ($new:ident, $in_force:ident, $($field:ident),*) => {{
         let mut changed = Vec::new();
         $(if $new.$field != $in_force.$field {
@@ -52,12 +52,12 @@ macro_rules! changed {
 // === impl Config ===
 
 impl Config {
-    /// Turns this configuration into the one that can come into force, and returns the differences. Settings that a
-    /// running process cannot change are set back to the values in force.
+    /// Changes this new configuration so that it can come into force in the running process, and returns the
+    /// differences. Settings that a running process cannot change are set back to the values in force.
     pub(crate) fn reconcile_with(&mut self, in_force: &Self) -> ConfigDifference {
         in_force.assert_settings_are_listed();
         let new = self;
-        let mut restart = keep!(
+        let mut restart = restore_settings!(
             new,
             in_force,
             listen,
@@ -77,7 +77,7 @@ impl Config {
             new.deadlines.connect = in_force.deadlines.connect;
             new.groups.iter_mut().for_each(|group| group.deadlines.connect = in_force.deadlines.connect);
         }
-        let settings = changed!(
+        let settings = changed_settings!(
             new,
             in_force,
             trusted_proxies,
@@ -100,8 +100,8 @@ impl Config {
 }
 
 impl Config {
-    /// Does nothing at run time. A new setting does not compile until it is listed here, which is the reminder to
-    /// handle it in [`Self::reconcile_with`].
+    /// Does nothing at run time. The code does not compile until a new setting is listed here, which reminds the author
+    /// to handle the setting in [`Self::reconcile_with`].
     const fn assert_settings_are_listed(&self) {
         let Self {
             listen: _,
@@ -146,10 +146,10 @@ impl ConfigDifference {
 impl fmt::Display for ConfigDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        for (what, names) in [("accounts", &self.accounts), ("groups", &self.groups), ("models", &self.models)] {
+        for (kind, names) in [("accounts", &self.accounts), ("groups", &self.groups), ("models", &self.models)] {
             let lists = [("added", &names.added), ("removed", &names.removed), ("changed", &names.changed)];
             let lists = lists.into_iter().filter(|(_, names)| !names.is_empty());
-            parts.extend(lists.map(|(how, names)| format!("{what} {how}: {}", names.join(", "))));
+            parts.extend(lists.map(|(change, names)| format!("{kind} {change}: {}", names.join(", "))));
         }
         if !self.settings.is_empty() {
             parts.push(format!("settings changed: {}", self.settings.join(", ")));
@@ -165,9 +165,9 @@ impl fmt::Display for ConfigDifference {
 
 impl NameDifference {
     fn between<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &String) -> Self {
-        let find = |all: &[T], wanted: &T| all.iter().position(|one| name(one) == name(wanted));
-        let only_in = |one: &[T], other: &[T]| {
-            one.iter().filter(|entry| find(other, entry).is_none()).map(|entry| name(entry).clone()).collect()
+        let find = |entries: &[T], wanted: &T| entries.iter().position(|entry| name(entry) == name(wanted));
+        let only_in = |first: &[T], second: &[T]| {
+            first.iter().filter(|entry| find(second, entry).is_none()).map(|entry| name(entry).clone()).collect()
         };
         let changed = now.iter().filter(|entry| find(before, entry).is_some_and(|at| before[at] != **entry));
         Self {

@@ -15,7 +15,7 @@ pub(crate) struct GroupConfig {
     pub(crate) name: String,
     /// The policy for an image that differs from the request in size or format.
     pub(crate) delivery: DeliveryPolicy,
-    /// The time limits for one call.
+    /// The time limits for one request.
     pub(crate) deadlines: DeadlineConfig,
     /// The policy for a request that no account can fulfill.
     pub(crate) fallback: FallbackPolicy,
@@ -31,33 +31,33 @@ pub(crate) struct GroupConfig {
     pub(crate) implicit: bool,
     /// The settings as written, without the name.
     pub(crate) policy: Map<String, Value>,
-    /// The reason why the settings in the store cannot be used; requests of the group are refused then.
+    /// The reason why the settings in the store cannot be used; requests of the group are then refused.
     pub(crate) problem: Option<String>,
 }
 
 /// The content that is refused. An empty filter lets every prompt pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FilterConfig {
-    /// Words that a prompt must not contain; none is empty.
+    /// Words that a prompt must not contain; no word is empty.
     pub(crate) words: Vec<String>,
     /// Regular expressions that must not match a prompt; each of them compiles.
     pub(crate) patterns: Vec<String>,
-    /// A service that judges prompts.
+    /// The service that checks prompts, if there is one.
     pub(crate) moderation: Option<ModerationConfig>,
 }
 
-/// A service that judges prompts.
+/// A service that checks prompts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModerationConfig {
     /// The address of the service, rebuilt from checked parts as in an account.
     pub(crate) base_url: Uri,
     /// The key for the service; it fits into a header.
     pub(crate) api_key: Option<ConfigSecret>,
-    /// The model that judges.
+    /// The moderation model.
     pub(crate) model: String,
-    /// The policy for a prompt that was not judged.
+    /// The policy for a prompt that the service could not check.
     pub(crate) on_error: ModerationErrorPolicy,
-    /// The time limit for a judgement.
+    /// The time limit for one check.
     pub(crate) timeout: Duration,
 }
 
@@ -73,17 +73,18 @@ impl GroupConfig {
 // === impl Config ===
 
 impl Config {
-    /// The names of the groups in the file. Only the file can change them.
+    /// Returns the names of the groups in the file. Only the file can change these groups.
     pub(crate) fn file_groups(&self) -> Vec<String> {
         self.groups.iter().filter(|group| !group.implicit).map(|group| group.name.clone()).collect()
     }
 
-    /// The same settings with these groups of the store beside those of the file, which come first.
+    /// Returns the same settings with these groups of the store after those of the file. If both define a group, the file
+    /// takes precedence.
     pub(crate) fn with_store_groups(&self, store_groups: Vec<GroupConfig>) -> Self {
         let mut config = self.clone();
-        config.groups.retain(|group| !group.implicit || store_groups.iter().all(|kept| kept.name != group.name));
+        config.groups.retain(|group| !group.implicit || store_groups.iter().all(|stored| stored.name != group.name));
         for group in store_groups {
-            if config.groups.iter().all(|known| known.name != group.name) {
+            if config.groups.iter().all(|existing| existing.name != group.name) {
                 config.groups.push(group);
             }
         }

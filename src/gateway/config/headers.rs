@@ -1,4 +1,4 @@
-//! The further headers that an account may send.
+//! The additional headers that an account may send.
 
 use http::HeaderName;
 
@@ -29,7 +29,7 @@ const GATEWAY_HEADERS: [&str; 20] = [
 /// Words in the name of a header that carries a credential.
 const SECRET_WORDS: [&str; 5] = ["auth", "cookie", "key", "secret", "token"];
 
-/// The name of a header that an account may send.
+/// Parses the name of a header that an account may send, and refuses the headers of the gateway.
 pub(super) fn parse_name(text: &str) -> Result<HeaderName, String> {
     let name: HeaderName = text.parse().map_err(|_| format!("`{}` is not a valid header name", text.escape_debug()))?;
     if GATEWAY_HEADERS.contains(&name.as_str()) {
@@ -39,7 +39,7 @@ pub(super) fn parse_name(text: &str) -> Result<HeaderName, String> {
     Ok(name)
 }
 
-/// True if the value of the header is a credential, judged by its name.
+/// True if the name of the header indicates that its value is a credential.
 pub(super) fn is_secret(name: &HeaderName) -> bool {
     name.as_str().split(['-', '_']).any(|word| SECRET_WORDS.contains(&word))
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_the_gateway_are_its_own() {
+    fn headers_of_the_gateway_cannot_be_configured() {
         assert!(parse_name("OpenAI-Organization").is_ok());
         for bad in [
             "Authorization",
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_told_by_their_name() {
+    fn credentials_are_recognized_by_the_header_name() {
         for (header, secret) in [
             ("api-key", true),
             ("x-auth-token", true),

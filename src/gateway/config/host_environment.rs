@@ -1,7 +1,7 @@
 //! The host environment: environment variables, files and the platform.
 //!
-//! This is the only place that reads the environment; all other code is handed a [`HostEnvironment`], so that tests
-//! need none.
+//! Only this module reads the environment. All other code receives a [`HostEnvironment`], so that tests do not depend on
+//! the environment of the machine.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) trait HostEnvironment {
     /// The platform, which decides the default data folder.
     fn platform(&self) -> Platform;
 
-    /// The name of a secret's place in messages.
+    /// Returns the description of a secret's source for messages.
     fn describe_source(&self, source: &SecretSource) -> String {
         match source {
             SecretSource::Env(name) => format!("environment variable {}", variable_label(name)),
@@ -33,10 +33,10 @@ pub(crate) trait HostEnvironment {
     }
 }
 
-/// The name of a variable, unless it could be a secret that was written in place of a name.
+/// Returns the name of a variable for messages. A text that could be a secret, written in place of a name, is not shown.
 pub(super) fn variable_label(name: &str) -> String {
-    let usual = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    if !name.is_empty() && name.bytes().all(usual) { format!("`{name}`") } else { "of that name".to_owned() }
+    let is_name_byte = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    if !name.is_empty() && name.bytes().all(is_name_byte) { format!("`{name}`") } else { "of that name".to_owned() }
 }
 
 /// Platforms with their own convention for the data folder.
@@ -52,7 +52,7 @@ pub(crate) enum Platform {
 pub(crate) struct SystemEnvironment;
 
 impl HostEnvironment for SystemEnvironment {
-    #[expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
+    #[expect(clippy::disallowed_methods, reason = "this is the only reader of the environment")]
     fn variable(&self, name: &str) -> Option<OsString> {
         std::env::var_os(name).filter(|value| !value.is_empty())
     }
@@ -72,13 +72,13 @@ impl HostEnvironment for SystemEnvironment {
     }
 }
 
-/// The folder for imagate in the platform's data folder.
+/// Returns the folder for imagate in the platform's data folder; `None` if the environment does not define one.
 pub(super) fn default_data_dir(host: &dyn HostEnvironment) -> Option<PathBuf> {
     let folder = |name: &str| host.variable(name).map(PathBuf::from);
     let data = match host.platform() {
         Platform::Windows => folder("LOCALAPPDATA"),
         Platform::MacOs => folder("HOME").map(|home| home.join("Library").join("Application Support")),
-        // The XDG rules say that a relative path is ignored.
+        // The XDG Base Directory Specification says that a relative path must be ignored.
         Platform::Unix => folder("XDG_DATA_HOME")
             .filter(|path| path.is_absolute())
             .or_else(|| folder("HOME").map(|home| home.join(".local").join("share"))),
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn data_belongs_where_the_platform_says() {
+    fn the_default_data_folder_follows_the_platform() {
         let home = Fake::default().variable("HOME", "/h/ada");
         check(&home, Some("/h/ada/.local/share/imagate"));
         check(&home.clone().variable("XDG_DATA_HOME", "/data"), Some("/data/imagate"));

@@ -1,10 +1,11 @@
 //! Usable image models, with the properties that can be requested from each.
 //!
-//! There are the models of the document, whose rules are fixed, and the models that the operator adds.
+//! The models of the API document have fixed rules; the operator can add further models.
 
 use crate::tables::{IMAGE_MODELS, ModelRow};
 
-/// The default model: of a tool that names none, and the source of the rules that an added model leaves out.
+/// The default model. It is used for an image tool that names no model, and it supplies the rules that an added model
+/// leaves out.
 const DEFAULT_MODEL: &ModelRow = &IMAGE_MODELS[0];
 
 /// An image model and the properties that can be requested from it.
@@ -14,15 +15,15 @@ pub(crate) struct ImageModelSpec {
     pub(crate) id: String,
     /// The name of the model; for a snapshot it differs from the id.
     pub(crate) name: String,
-    /// The words for `size`, each of which obeys the four rules; `None` if every size that obeys them is allowed.
+    /// The words for `size`, each of which obeys the four size rules; `None` if every size that obeys them is allowed.
     pub(crate) sizes: Option<Vec<String>>,
-    /// The words for `quality`; at least one.
+    /// The words for `quality`: at least one.
     pub(crate) qualities: Vec<String>,
-    /// The words for `output_format`, each a format that the gateway knows; at least one.
+    /// The words for `output_format`, at least one; each is a format that the gateway knows.
     pub(crate) formats: Vec<String>,
-    /// The words for `background`; at least one.
+    /// The words for `background`: at least one.
     pub(crate) backgrounds: Vec<String>,
-    /// The maximum number of images in one request; at least one.
+    /// The maximum number of images in one request: at least one.
     pub(crate) max_images: u32,
     /// The maximum number of partial images in a stream.
     pub(crate) max_partial_images: u32,
@@ -33,12 +34,12 @@ pub(crate) struct ImageModelSpec {
 // === impl ImageModelSpec ===
 
 impl ImageModelSpec {
-    /// The models of the document, in its order.
+    /// Returns the models of the API document, in its order.
     pub(crate) fn documented() -> impl Iterator<Item = Self> {
         IMAGE_MODELS.iter().map(Self::from)
     }
 
-    /// The first of them, which is the default model.
+    /// Returns the first model of the API document, which is the default model.
     pub(crate) fn default_model() -> Self {
         Self::from(DEFAULT_MODEL)
     }

@@ -2,12 +2,12 @@
 
 use regex::{Regex, RegexBuilder, RegexSetBuilder};
 
-/// The size limit of a compiled pattern: a handful of letters can ask for gigabytes.
+/// The size limit of a compiled pattern in bytes (our choice), because a short pattern can compile to gigabytes.
 const SIZE_MAX: usize = 1 << 20;
-/// The size limit of all compiled patterns of a group of the store together (our choice).
+/// The size limit of all compiled patterns of a group of the store together, in bytes (our choice).
 const TOGETHER_MAX: usize = 8 << 20;
 
-/// Compiles a pattern as the filter does, which has the same limit: case-insensitive, anywhere in the text.
+/// Compiles a pattern as the filter does: case-insensitive, matching anywhere in the text, with the same size limit.
 ///
 /// # Errors
 ///
@@ -26,8 +26,8 @@ pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     Ok(pattern)
 }
 
-/// True unless these patterns together are too large once compiled. Any other problem is reported for each pattern, and
-/// a single pattern has its own limit.
+/// True unless these patterns together are too large when compiled. [`compile`] reports every other problem, and checks
+/// the size of each single pattern.
 pub(super) fn fit_together<'a>(patterns: impl Iterator<Item = &'a str>) -> bool {
     let patterns: Vec<&str> = patterns.collect();
     let compiled = RegexSetBuilder::new(&patterns).case_insensitive(true).size_limit(TOGETHER_MAX).build();
@@ -44,13 +44,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_found_anywhere_in_any_case() {
+    fn a_pattern_matches_anywhere_in_any_case() {
         assert!(compile(r"\bred\s+cube\b").unwrap().is_match("a RED  cube, lit from the left"));
         assert!(!compile(r"\bred\b").unwrap().is_match("a shredded cube"));
     }
 
     #[test]
-    fn a_pattern_that_is_wrong_too_large_or_matches_everything_is_refused() {
+    fn invalid_and_too_broad_patterns_are_refused() {
         for (pattern, expected) in [
             ("(unclosed", "is not a regular expression: unclosed group"),
             (r"\w{1000}{1000}", "is too large when compiled"),
@@ -58,8 +58,8 @@ mod tests {
             ("a*", "every prompt"),
             (r"(?=look)", "is not a regular expression: look-around"),
         ] {
-            let fault = compile(pattern).map(|regex| regex.to_string()).unwrap_err();
-            assert!(fault.contains(expected) && !fault.contains('\n'), "{pattern}: {fault}");
+            let problem = compile(pattern).map(|regex| regex.to_string()).unwrap_err();
+            assert!(problem.contains(expected) && !problem.contains('\n'), "{pattern}: {problem}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A setting that cannot be used: its location, the problem, and a valid alternative.
+/// A setting that cannot be used: its location, the problem, and a valid alternative if there is one.
 ///
 /// It never holds the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -19,13 +19,13 @@ impl ConfigProblem {
         Self { place, message: message.into(), setting: None }
     }
 
-    /// A problem with a setting that is in no file.
+    /// Creates a problem with a setting that is in no file.
     pub(crate) fn for_setting(setting: &str, fault: &str) -> Self {
         let name = setting.rsplit('.').next().unwrap_or(setting);
         Self::new(ConfigLocation::Named(setting.to_owned()), format!("`{name}` {fault}")).with_setting(setting)
     }
 
-    /// The same problem with the setting that it is about.
+    /// Returns the same problem with the setting that it is about.
     pub(super) fn with_setting(self, setting: impl Into<String>) -> Self {
         Self { setting: Some(setting.into()), ..self }
     }
@@ -35,7 +35,8 @@ impl ConfigProblem {
         &self.message
     }
 
-    /// The setting that the problem is about, if it is a single one; for accounts of the store, its name there.
+    /// The setting that the problem is about, if it is a single one. For accounts of the store, the path is relative to
+    /// the account.
     pub(crate) fn setting(&self) -> Option<&str> {
         self.setting.as_deref()
     }
@@ -45,12 +46,12 @@ impl ConfigProblem {
         (&self.place, &self.message) == (&other.place, &other.message)
     }
 
-    /// The same problem with another location.
+    /// Returns the same problem with another location.
     pub(super) fn with_location(self, place: ConfigLocation) -> Self {
         Self { place, ..self }
     }
 
-    /// The same problem with the path of its setting relative to `table`.
+    /// Returns the same problem with the path of its setting relative to `table`.
     pub(super) fn with_relative_setting(self, table: &str) -> Self {
         let setting = self.setting.as_deref().and_then(|setting| setting.strip_prefix(table)).map(str::to_owned);
         Self { setting, ..self }
@@ -95,7 +96,7 @@ impl ConfigPosition {
     }
 }
 
-/// The name that is closest to a misspelt one, if any is close enough.
+/// Returns the known name that is closest to a misspelt name, if one is close enough.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = name.to_lowercase().replace('-', "_");
     // A third of the letters may differ, and one letter in very short names.
@@ -105,7 +106,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     scored.filter(|(distance, _)| *distance <= bound).min().map(|(_, candidate)| candidate)
 }
 
-/// The end of a message about a misspelt name.
+/// Returns the end of a message about a misspelt name; empty if no known name is close enough.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map_or_else(String::new, |candidate| format!("; did you mean `{candidate}`?"))
 }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_name_that_is_close_is_offered() {
+    fn only_a_close_name_is_suggested() {
         let known = ["listen", "metrics_listen", "data_dir"];
         assert_eq!(nearest("listn", known), Some("listen"));
         assert_eq!(nearest("data-dir", known), Some("data_dir"));

@@ -1,7 +1,7 @@
-//! The proxies in front of the gateway, and the callers that they name.
+//! The proxies in front of the gateway, and the client addresses that they report.
 //!
-//! A proxy appends the address that it was called from to `X-Forwarded-For`, behind whatever the caller wrote there.
-//! Therefore the header is read from its end, and only as far as trusted proxies wrote it.
+//! A proxy appends the address of its client to `X-Forwarded-For`, after the entries that the client sent. Therefore the
+//! header is read from its end, and only as far as trusted proxies wrote it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +22,7 @@ impl TrustedProxies {
         &self.0
     }
 
-    /// The address of the caller: the connected peer, or the address that a chain of trusted proxies names.
+    /// Returns the address of the client: the connected peer, or the address that a chain of trusted proxies reports.
     ///
     /// `forwarded` are the values of `X-Forwarded-For`, in their order.
     pub(crate) fn client_address<'a>(
@@ -30,22 +30,22 @@ impl TrustedProxies {
         connected: IpAddr,
         forwarded: impl DoubleEndedIterator<Item = &'a str>,
     ) -> IpAddr {
-        let mut caller = connected.to_canonical();
-        for word in forwarded.rev().flat_map(|value| value.rsplit(',')) {
-            if !self.trusts(caller) {
+        let mut client = connected.to_canonical();
+        for entry in forwarded.rev().flat_map(|value| value.rsplit(',')) {
+            if !self.trusts(client) {
                 break;
             }
             // An unreadable entry names no address, and everything before it is untrusted.
-            let Some(address) = parse_address(word.trim()) else { break };
-            caller = address;
+            let Some(address) = parse_address(entry.trim()) else { break };
+            client = address;
         }
-        caller
+        client
     }
 
-    /// Proxies in these networks.
+    /// Returns proxies in these networks.
     #[cfg(test)]
     pub(crate) fn from_networks(texts: &[&str]) -> Self {
-        Self(texts.iter().map(|text| parse_network(text).expect("a network")).collect())
+        Self(texts.iter().map(|text| parse_network(text).expect("the test gives a valid network")).collect())
     }
 
     /// True if the address belongs to a trusted proxy.
@@ -55,7 +55,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address or a network, such as `10.0.0.0/8`.
+/// Parses an address or a network, such as `10.0.0.0/8`.
 pub(super) fn parse_network(text: &str) -> Result<IpNet, &'static str> {
     let network = match text.parse::<IpAddr>() {
         Ok(address) => IpNet::from(address.to_canonical()),
@@ -68,9 +68,9 @@ pub(super) fn parse_network(text: &str) -> Result<IpNet, &'static str> {
 }
 
 /// Parses an address as proxies write it, with or without the port.
-fn parse_address(word: &str) -> Option<IpAddr> {
-    let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
-    let address = bare.parse().or_else(|_| word.parse().map(|address: SocketAddr| address.ip()));
+fn parse_address(entry: &str) -> Option<IpAddr> {
+    let bare = entry.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(entry);
+    let address = bare.parse().or_else(|_| entry.parse().map(|address: SocketAddr| address.ip()));
     address.ok().map(|address| address.to_canonical())
 }
 
@@ -83,12 +83,12 @@ mod tests {
         let proxies = TrustedProxies::new(
             ["127.0.0.1", "10.0.0.0/8", "fd00::/8"].map(|text| parse_network(text).unwrap()).to_vec(),
         );
-        let caller = proxies.client_address(connected.parse().unwrap(), forwarded.iter().copied());
-        assert_eq!(caller.to_string(), expected, "{connected} {forwarded:?}");
+        let client = proxies.client_address(connected.parse().unwrap(), forwarded.iter().copied());
+        assert_eq!(client.to_string(), expected, "{connected} {forwarded:?}");
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_believed() {
+    fn only_trusted_proxies_can_report_an_address() {
         check("203.0.113.9", &["198.51.100.1"], "203.0.113.9");
         check("127.0.0.1", &["198.51.100.1"], "198.51.100.1");
         check("::ffff:127.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_wrote_is_not_believed() {
+    fn entries_sent_by_the_client_are_ignored() {
         check("127.0.0.1", &["1.1.1.1, 198.51.100.1, 10.1.2.3"], "198.51.100.1");
         check("127.0.0.1", &["1.1.1.1", "198.51.100.1,10.1.2.3"], "198.51.100.1");
         check("127.0.0.1", &["10.9.9.9, 198.51.100.1"], "198.51.100.1");
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_left_out() {
+    fn ports_are_ignored() {
         check("127.0.0.1", &["198.51.100.1:4711"], "198.51.100.1");
         check("127.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1");
         check("127.0.0.1", &["[2001:db8::1]"], "2001:db8::1");
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn an_invalid_network_is_refused() {
         assert_eq!(parse_network("10.1.2.3/8").unwrap().to_string(), "10.0.0.0/8");
         for bad in ["", "proxy.example", "10.0.0.0/33", "0.0.0.0/0", "::/0", "10.0.0.1:80"] {
             assert!(parse_network(bad).is_err(), "{bad}");

@@ -2,7 +2,7 @@
 
 use super::address;
 
-/// Scheme, host and port, and nothing behind them.
+/// An origin: scheme, host and port, without a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PublicUrl {
     text: String,
@@ -15,16 +15,16 @@ const SEPARATOR: &str = "://";
 // === impl PublicUrl ===
 
 impl PublicUrl {
-    /// Parses the address. Plain http is allowed: a private network may have nothing else, and no credentials of ours
-    /// are sent there.
+    /// Parses the address. Plain http is allowed: a private network may have no TLS, and the gateway sends no
+    /// credentials to this address.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let uri = address::base_url(text, true)?;
         if uri.path() != "/" {
             return Err("must not have a path, because the pages are served at the root");
         }
         let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
-        let usual = if scheme == "https" { 443 } else { 80 };
-        let port = uri.port_u16().filter(|port| *port != usual);
+        let default_port = if scheme == "https" { 443 } else { 80 };
+        let port = uri.port_u16().filter(|port| *port != default_port);
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         Ok(Self { text: format!("{scheme}{SEPARATOR}{host}{port}"), scheme_end: scheme.len() })
     }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_known_by_its_scheme_host_and_port() {
+    fn a_public_url_consists_of_scheme_host_and_port() {
         check("https://Images.Example.com/", "https://images.example.com", "images.example.com", true);
         check("https://images.example.com:443", "https://images.example.com", "images.example.com", true);
         check("https://images.example.com:80", "https://images.example.com:80", "images.example.com:80", true);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn a_url_that_is_no_origin_is_refused() {
         for bad in
             ["https://a.example/images", "https://u:p@a.example", "https://a.example?x", "a.example", "ftp://a", ""]
         {

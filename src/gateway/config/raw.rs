@@ -1,7 +1,7 @@
 //! The settings as written: one type for each table of the file, with everything optional.
 //!
-//! These types are the only list of settings that exists. The reader takes its names and types from their schema,
-//! editors take it as a file, and the messages take their words from it. Nothing here decides what a value means.
+//! These types are the only list of settings. The reader of the file takes names and types from their schema, editors
+//! use the schema as a file, and messages take their words from it. The module does not decide what a value means.
 
 #![expect(unused_qualifications, reason = "schemars writes the types of required fields with their whole path")]
 

@@ -1,7 +1,7 @@
 //! Turns layers of written settings into one set of usable settings.
 //!
-//! Pure: it is handed everything that it needs of the machine. It never stops at the first problem: if a value is
-//! wrong, it continues with the default, and the result is thrown away at the end.
+//! The module reads the machine only through [`HostEnvironment`]. It does not stop at the first problem: in place of an
+//! invalid value it continues with the default, and it discards the result at the end.
 
 mod accounts;
 mod endpoint;
@@ -29,25 +29,29 @@ use crate::tables::{ANSWER_DEADLINE_SECONDS, REQUEST_TOTAL_SECONDS, UPSTREAM_CON
 const DEFAULT_PORT: u16 = 8080;
 /// The time that the drain adds to the longest call to an upstream, to send the answer and to record it.
 const DRAIN_MARGIN: Duration = Duration::from_secs(30);
-/// An upstream that takes longer to accept a connection is considered down.
+/// The default of `deadlines.connect`: an upstream that takes longer to accept a connection is considered unreachable.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
-/// The specification gives a normal image 120 s and one in 4K 300 s.
+/// The default of `deadlines.image`. The specification lets clients wait 120 s for a normal image and 300 s for one in
+/// 4K; the gateway continues for longer.
 const DEFAULT_IMAGE: Duration = Duration::from_secs(REQUEST_TOTAL_SECONDS);
+/// The default of `answer_deadline`.
 const DEFAULT_ANSWER: Duration = Duration::from_secs(ANSWER_DEADLINE_SECONDS);
-/// Clients return within minutes; with an idempotency key they may return the next day.
+/// The default of `replay` (our choice): clients retry within minutes; with an idempotency key they may retry the next
+/// day.
 const DEFAULT_REPLAY: ReplayConfig = ReplayConfig {
     orphans: true,
     orphan_window: Duration::from_secs(300),
     idempotency_window: Duration::from_secs(86_400),
     max_bytes: 1 << 30,
 };
-/// A shorter window would never give an answer again.
+/// The shortest replay window (our choice): in a shorter one, no client could retry in time.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
-/// At least a day, because counts are per day; at most a hundred years.
+/// The bounds of a retention period: at least a day, because counts are per day; at most a hundred years (our choice).
 const RETENTION: RangeInclusive<Duration> = Duration::from_secs(86_400)..=Duration::from_secs(36_500 * 86_400);
+/// The shortest deadline that can be set (our choice).
 const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 
-/// The names of a setting outside of the file.
+/// The names of a setting in the environment and on the command line.
 #[derive(Clone, Copy)]
 struct SettingNames {
     variable: &'static str,
@@ -66,7 +70,8 @@ const LOG_FORMAT: SettingNames = SettingNames { variable: "IMAGATE_LOG_FORMAT", 
 const DRAIN_TIMEOUT: SettingNames = SettingNames { variable: "IMAGATE_DRAIN_TIMEOUT", flag: "" };
 const ANSWER_DEADLINE: SettingNames = SettingNames { variable: "IMAGATE_ANSWER_DEADLINE", flag: "" };
 
-/// Enough for all programs of one person, and few enough to stop a loop that makes keys (our choice).
+/// The default of `max_keys_per_member` (our choice): enough for all programs of one person, and few enough to stop a
+/// loop that creates keys.
 const MAX_KEYS_PER_MEMBER: u32 = 50;
 
 /// The written settings of each source.
@@ -79,7 +84,7 @@ pub(crate) struct ConfigLayers {
 }
 
 impl ConfigLayers {
-    /// Reads the file that the command line or the environment names, and all other sources.
+    /// Reads the command line, the environment, and the file that one of them names.
     pub(super) fn read(overrides: ConfigOverrides, host: &dyn HostEnvironment) -> Result<Self, ConfigProblem> {
         let named = host.variable(CONFIG_VARIABLE).map(PathBuf::from);
         let written = match overrides.config.or(named) {
@@ -151,7 +156,7 @@ pub(crate) fn resolve(layers: &ConfigLayers, host: &dyn HostEnvironment) -> Resu
     resolve_with(ConfigResolver::new(layers, host))
 }
 
-/// Does the same for a command beside the gateway, which opens the store and calls no upstream: only the secrets of the
+/// Does the same as [`resolve`] for a command, which opens the store and calls no upstream: only the secrets of the
 /// store must be present.
 ///
 /// # Errors
@@ -209,7 +214,7 @@ fn resolve_with(mut resolver: ConfigResolver<'_>) -> Result<Config, Vec<ConfigPr
     resolver.finish(config)
 }
 
-/// Turns one account that is in no file into a usable one, or returns all problems.
+/// Resolves one account that is in no file, or returns all problems.
 pub(super) fn resolve_account(
     layers: &ConfigLayers,
     host: &dyn HostEnvironment,
@@ -219,20 +224,20 @@ pub(super) fn resolve_account(
     resolver.finish(account)
 }
 
-/// The default of the drain timeout.
+/// Returns the default of the drain timeout.
 pub(super) fn default_drain_timeout(groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
     let longest = groups.iter().map(|group| group.deadlines.image).fold(deadlines.image, Duration::max);
     (longest + DRAIN_MARGIN).min(duration::LONGEST)
 }
 
-/// Turns one group that is in no file into a usable one, beside these settings, or returns all problems. If no upstream
-/// is called, secrets may be absent.
+/// Resolves one group that is in no file, on the basis of `config`, or returns all problems. If `allows_absent_secrets`
+/// is true, secrets may be absent.
 pub(super) fn resolve_group(
     layers: &ConfigLayers,
     config: &Config,
-    (host, calls_nobody): (&dyn HostEnvironment, bool),
+    (host, allows_absent_secrets): (&dyn HostEnvironment, bool),
 ) -> Result<GroupConfig, Vec<ConfigProblem>> {
-    let mut resolver = ConfigResolver { allows_absent_secrets: calls_nobody, ..ConfigResolver::new(layers, host) };
+    let mut resolver = ConfigResolver { allows_absent_secrets, ..ConfigResolver::new(layers, host) };
     let group = resolver.groups(config.deadlines, config.text_models.as_deref()).swap_remove(0);
     resolver.finish(group)
 }
@@ -243,7 +248,7 @@ struct ConfigResolver<'a> {
     host: &'a dyn HostEnvironment,
     problems: Vec<ConfigProblem>,
     sources: BTreeMap<String, SettingSource>,
-    /// True if secrets for upstreams and callers may be absent.
+    /// True if all secrets except those of the store may be absent.
     allows_absent_secrets: bool,
     /// The secrets that are absent.
     absent_secrets: Vec<ConfigProblem>,
@@ -261,14 +266,15 @@ impl<'a> ConfigResolver<'a> {
         if self.problems.is_empty() {
             return Ok(result);
         }
-        // All problems are reported at once.
+        // Absent secrets alone are no problem, but they are reported together with other problems.
         self.problems.append(&mut self.absent_secrets);
         self.problems.sort();
-        self.problems.dedup_by(|one, other| one.has_same_text(other));
+        self.problems.dedup_by(|first, second| first.has_same_text(second));
         Err(self.problems)
     }
 
-    /// Records the problem with a setting at the place where it was set, at most once.
+    /// Reports a problem with a setting at the location where it was set, unless the reader of the file has already
+    /// reported one.
     fn report(&mut self, setting: &str, fault: &str) {
         if !self.layers.file.is_flagged(setting) {
             self.problems.push(self.problem(setting, fault));
@@ -276,15 +282,15 @@ impl<'a> ConfigResolver<'a> {
     }
 
     fn problem(&self, setting: &str, fault: &str) -> ConfigProblem {
-        let place = match self.sources.get(setting).copied().unwrap_or_default() {
+        let location = match self.sources.get(setting).copied().unwrap_or_default() {
             SettingSource::Environment(name) | SettingSource::Flag(name) => ConfigLocation::Named(name.to_owned()),
             SettingSource::File | SettingSource::Default => self.layers.file.location(setting),
         };
         let name = setting.rsplit('.').next().unwrap_or(setting);
-        ConfigProblem::new(place, format!("`{name}` {fault}")).with_setting(setting)
+        ConfigProblem::new(location, format!("`{name}` {fault}")).with_setting(setting)
     }
 
-    /// Returns the value that wins, and records its source.
+    /// Returns the value of the source that takes precedence, and records that source.
     fn winning_value<T>(
         &mut self,
         setting: &str,
@@ -343,7 +349,8 @@ impl<'a> ConfigResolver<'a> {
         Some(self.resolve_path("skills_dir", path))
     }
 
-    /// Resolves a path. A path in the file is relative to its folder, so that every command finds the same data.
+    /// Resolves a path. A relative path in the file starts at the folder of the file, so that every command finds the same
+    /// data.
     fn resolve_path(&mut self, setting: &str, path: &Path) -> PathBuf {
         if path.starts_with("~") {
             self.report(setting, "begins with `~`, which only a shell expands; write the full path");
@@ -354,7 +361,7 @@ impl<'a> ConfigResolver<'a> {
         }
     }
 
-    /// Checks the address of the database: SQLite in `data_dir` is the only one so far.
+    /// Checks the address of the database. Only SQLite in `data_dir` is supported.
     fn check_database_url(&mut self) {
         const SETTING: &str = "database_url";
         let source = self.winning_value(SETTING, DATABASE_URL, |raw| raw.database_url.as_ref());
@@ -388,8 +395,8 @@ impl<'a> ConfigResolver<'a> {
     }
 
     fn deadlines(&mut self) -> DeadlineConfig {
-        let none = RawDeadlines::default();
-        let raw = self.layers.file.raw.deadlines.as_ref().unwrap_or(&none);
+        let empty = RawDeadlines::default();
+        let raw = self.layers.file.raw.deadlines.as_ref().unwrap_or(&empty);
         let connect = self.duration("deadlines.connect", raw.connect.as_ref(), SHORTEST_DEADLINE);
         let image = self.image_deadline("deadlines.image", raw.image.as_ref());
         DeadlineConfig { connect: connect.unwrap_or(DEFAULT_CONNECT), image: image.unwrap_or(DEFAULT_IMAGE) }
@@ -400,8 +407,8 @@ impl<'a> ConfigResolver<'a> {
     }
 
     fn replay(&mut self) -> ReplayConfig {
-        let none = RawReplay::default();
-        let raw = self.layers.file.raw.replay.as_ref().unwrap_or(&none);
+        let empty = RawReplay::default();
+        let raw = self.layers.file.raw.replay.as_ref().unwrap_or(&empty);
         let mut window = |setting, written| self.duration(setting, written, SHORTEST_WINDOW);
         ReplayConfig {
             orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
@@ -415,16 +422,16 @@ impl<'a> ConfigResolver<'a> {
 
     fn retention(&mut self) -> RetentionPeriods {
         let Some(raw) = &self.layers.file.raw.retention else { return RetentionPeriods::default() };
-        let mut kept = |setting, written| self.duration_within(setting, written, RETENTION);
+        let mut period = |setting, written| self.duration_within(setting, written, RETENTION);
         RetentionPeriods {
-            records: kept("retention.records", raw.records.as_ref()),
-            audit: kept("retention.audit", raw.audit.as_ref()),
-            usage: kept("retention.usage", raw.usage.as_ref()),
+            records: period("retention.records", raw.records.as_ref()),
+            audit: period("retention.audit", raw.audit.as_ref()),
+            usage: period("retention.usage", raw.usage.as_ref()),
         }
     }
 
-    fn duration(&mut self, setting: &str, written: Option<&RawDuration>, least: Duration) -> Option<Duration> {
-        self.duration_within(setting, written, least..=duration::LONGEST)
+    fn duration(&mut self, setting: &str, written: Option<&RawDuration>, shortest: Duration) -> Option<Duration> {
+        self.duration_within(setting, written, shortest..=duration::LONGEST)
     }
 
     fn duration_within(
@@ -438,8 +445,8 @@ impl<'a> ConfigResolver<'a> {
             return None;
         };
         if !bounds.contains(&period) {
-            let (least, most) = (duration::format(*bounds.start()), duration::format(*bounds.end()));
-            self.report(setting, &format!("must be from {least} to {most}"));
+            let (shortest, longest) = (duration::format(*bounds.start()), duration::format(*bounds.end()));
+            self.report(setting, &format!("must be from {shortest} to {most}"));
         }
         Some(period)
     }

@@ -1,17 +1,17 @@
-//! The schema of the settings, made from the types that read them.
+//! The JSON schema of the settings, generated from the types of the settings.
 
 use schemars::r#gen::SchemaSettings;
 use schemars::schema::RootSchema;
 
 use super::raw::RawConfig;
 
-/// The schema for editors: `schemas/config.schema.json` holds this text.
+/// Returns the schema for editors: `schemas/config.schema.json` holds this text.
 pub(crate) fn schema_json() -> String {
     let text = serde_json::to_string_pretty(&root(false));
     text.map_or_else(|_| String::new(), |text| text + "\n")
 }
 
-/// The schema for the reader, without references.
+/// Returns the schema for the reader of the file, without references.
 pub(super) fn flat() -> RootSchema {
     root(true)
 }

@@ -1,8 +1,8 @@
-//! Secret values, with the place where each was found.
+//! Secret values, each with its source.
 
 use std::fmt;
 
-/// A secret value. `Debug` shows its place instead.
+/// A secret value. `Debug` shows `[redacted]` instead.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ConfigSecret {
     value: String,
@@ -10,20 +10,20 @@ pub(crate) struct ConfigSecret {
 }
 
 impl ConfigSecret {
-    /// The place of secrets that the store holds.
+    /// The source of secrets that the store holds.
     pub(super) const STORE_SOURCE: &str = "store";
 
-    /// A value and its place.
-    pub(crate) fn new(value: String, found: impl Into<String>) -> Self {
-        Self { value, source: found.into() }
+    /// Creates a secret from a value and the description of its source.
+    pub(crate) fn new(value: String, source: impl Into<String>) -> Self {
+        Self { value, source: source.into() }
     }
 
-    /// The value itself, for the one piece of code that sends it.
+    /// The value itself, for the code that sends or uses it.
     pub(crate) fn expose(&self) -> &str {
         &self.value
     }
 
-    /// The place of the value, which is no secret.
+    /// The description of the source, which is not secret.
     pub(crate) fn source(&self) -> &str {
         &self.source
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_shows_nothing_of_the_value() {
+    fn debug_does_not_show_the_value() {
         let secret = ConfigSecret::new("sk-hidden".to_owned(), "environment variable OPENAI_API_KEY");
         assert_eq!(format!("{secret:?}"), "[redacted]");
         assert_eq!(secret.expose(), "sk-hidden");

@@ -1,7 +1,7 @@
 //! Accounts and groups of the store: the same settings as in the file, checked in the same way.
 //!
-//! The settings are written as the table that they would be in the file, so that there is one reader and one list of
-//! settings.
+//! The settings are printed as the TOML table that the file would contain, and then read like the file, so that there is
+//! one reader and one list of settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,17 +17,18 @@ use super::raw::SecretSource;
 use super::resolve::{ConfigLayers, resolve_account, resolve_group};
 use super::{AccountConfig, Config, ConfigSecret, DEFAULT_GROUP, GroupConfig, address, pattern};
 
-/// The settings that hold a secret. So does every secret header, under `headers.` and its name.
+/// The settings that hold a secret.
 const SECRETS: [&str; 3] = ["api_key", "client_secret", "refresh_token"];
+/// The prefix of the setting of a secret header; the header name follows.
 const HEADER: &str = "headers.";
-/// The prefix of the path of each setting in the table that is written.
+/// The prefixes of the path of each setting in the generated table.
 const ACCOUNT_TABLE: &str = "accounts[0].";
 const GROUP_TABLE: &str = "groups[0].";
 
-/// A variable that a group of the store names must have this word in its name, which says that the secret is for this
-/// purpose. With any other name, every secret of the machine could be sent to an address of the caller's choice.
+/// The name of a variable that a group of the store uses must contain this word, which marks the secret as meant for
+/// this purpose. Without this rule, an admin could send any secret of the machine to an address of the admin's choice.
 const MODERATION_VARIABLE: &str = "MODERATION";
-/// The lists of a group, which forms show line by line.
+/// The lists of a group, as JSON pointers. Forms show one entry per line, so an entry must not contain a line break.
 const LISTS: [&str; 4] = ["/text_models", "/tools", "/filter/words", "/filter/patterns"];
 const MODERATION_KEY: &str = "/filter/moderation/api_key";
 const MODERATION_ADDRESS: &str = "/filter/moderation/base_url";
@@ -35,10 +36,10 @@ const PATTERNS: &str = "/filter/patterns";
 /// The maximum number of patterns of a group of the store (our choice).
 const PATTERNS_MAX: usize = 256;
 
-/// Builds an account from its settings as JSON, named as in `[[accounts]]`, and its secrets by the setting they belong
-/// to.
+/// Builds an account from its settings as JSON, named as in `[[accounts]]`, and from its secrets, each under the setting
+/// that it belongs to.
 ///
-/// The account may name groups that do not exist yet: groups come and go without the account.
+/// The account may name groups that do not exist, because groups are added and removed independently of accounts.
 ///
 /// # Errors
 ///
@@ -48,26 +49,26 @@ pub(crate) fn account_from_json(
     settings: &str,
     secrets: BTreeMap<String, String>,
 ) -> Result<AccountConfig, Vec<ConfigProblem>> {
-    let place = ConfigLocation::Named(format!("account {name}"));
-    let wrong = |message: String| vec![ConfigProblem::new(place.clone(), message)];
+    let location = ConfigLocation::Named(format!("account {name}"));
+    let problem = |message: String| vec![ConfigProblem::new(location.clone(), message)];
     let fields = serde_json::from_str(settings);
     let mut fields: Map<String, Value> =
-        fields.map_err(|error| wrong(format!("the settings are not a JSON object: {error}")))?;
+        fields.map_err(|error| problem(format!("the settings are not a JSON object: {error}")))?;
     if let Some(field) = misplaced_secret(&fields) {
-        return Err(wrong(format!("`{field}` is a secret and must not be part of the settings")));
+        return Err(problem(format!("`{field}` is a secret and must not be part of the settings")));
     }
     fields.retain(|_, value| !value.is_null());
     fields.insert("name".to_owned(), name.into());
     for field in secrets.keys() {
         insert_secret_reference(&mut fields, field);
     }
-    let layers = layers_of_tables(&place, &json!({ "accounts": [fields] }))?;
+    let layers = layers_of_tables(&location, &json!({ "accounts": [fields] }))?;
     resolve_account(&layers, &SecretEnvironment(secrets))
-        .map_err(|problems| relocate_problems(problems, &place, ACCOUNT_TABLE))
+        .map_err(|problems| relocate_problems(problems, &location, ACCOUNT_TABLE))
 }
 
-/// Builds a group from its settings as JSON, named as in `[[groups]]`, beside these settings. The group names the
-/// variables of its secrets; without a host environment they need not be present.
+/// Builds a group from its settings as JSON, named as in `[[groups]]`, on the basis of `config`. The group names the
+/// variables of its secrets. If `host` is `None`, the variables need not be set.
 ///
 /// # Errors
 ///
@@ -78,21 +79,21 @@ pub(crate) fn group_from_json(
     policy: &Map<String, Value>,
     host: Option<&dyn HostEnvironment>,
 ) -> Result<GroupConfig, Vec<ConfigProblem>> {
-    let place = ConfigLocation::Named(format!("group {name}"));
+    let location = ConfigLocation::Named(format!("group {name}"));
     let mut fields = policy.clone();
     without_nulls(&mut fields);
     let mut problems = store_restrictions(config, &fields);
-    // The store is less strict about names than the file is.
+    // A fixed name takes the place of the group's own name, because the store allows names that the file does not.
     if fields.insert("name".to_owned(), DEFAULT_GROUP.into()).is_some() {
         problems.push(ConfigProblem::for_setting("name", "is not a setting of a policy"));
     }
     if !problems.is_empty() {
-        return Err(relocate_problems(problems, &place, ""));
+        return Err(relocate_problems(problems, &location, ""));
     }
-    let layers = layers_of_tables(&place, &json!({ "groups": [fields] }))?;
-    let nothing = SecretEnvironment(BTreeMap::new());
-    let group = resolve_group(&layers, config, (host.unwrap_or(&nothing), host.is_none()));
-    let group = group.map_err(|problems| relocate_problems(problems, &place, GROUP_TABLE))?;
+    let layers = layers_of_tables(&location, &json!({ "groups": [fields] }))?;
+    let no_secrets = SecretEnvironment(BTreeMap::new());
+    let group = resolve_group(&layers, config, (host.unwrap_or(&no_secrets), host.is_none()));
+    let group = group.map_err(|problems| relocate_problems(problems, &location, GROUP_TABLE))?;
     Ok(GroupConfig { name: name.to_owned(), ..group })
 }
 
@@ -102,7 +103,8 @@ pub(super) fn without_nulls(fields: &mut Map<String, Value>) {
     fields.values_mut().filter_map(Value::as_object_mut).for_each(without_nulls);
 }
 
-/// The settings of a group that are allowed in the file, which the operator writes, but not in the store.
+/// Returns a problem for each setting of a group that is allowed in the file, which the operator writes, but not in the
+/// store.
 fn store_restrictions(config: &Config, policy: &Map<String, Value>) -> Vec<ConfigProblem> {
     let policy = Value::Object(policy.clone());
     let mut problems = Vec::new();
@@ -123,8 +125,8 @@ fn store_restrictions(config: &Config, policy: &Map<String, Value>) -> Vec<Confi
         Some((Some(variable), _)) => {
             let address = policy.pointer(MODERATION_ADDRESS).and_then(Value::as_str);
             let address = address.and_then(|text| address::base_url(text, true).ok());
-            let is_of_another = config.is_secret_of_other_address(variable, address.as_ref());
-            is_of_another.then_some("names a secret that the settings file uses for another address")
+            let is_of_other_address = config.is_secret_of_other_address(variable, address.as_ref());
+            is_of_other_address.then_some("names a secret that the settings file uses for another address")
         }
         _ => None,
     };
@@ -132,7 +134,8 @@ fn store_restrictions(config: &Config, policy: &Map<String, Value>) -> Vec<Confi
     problems
 }
 
-/// The problem if the patterns would take too long to compile: each reload of a policy compiles those of all groups.
+/// Returns the problem if the patterns would take too long to compile. Each reload of a policy compiles the patterns of
+/// all groups.
 fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
     let patterns = policy.pointer(PATTERNS).and_then(Value::as_array)?;
     let fault = if patterns.len() > PATTERNS_MAX {
@@ -145,23 +148,24 @@ fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
     Some(ConfigProblem::for_setting("filter.patterns", &fault))
 }
 
-/// The config layers with the tables that these settings would be in the file.
-fn layers_of_tables(place: &ConfigLocation, tables: &Value) -> Result<ConfigLayers, Vec<ConfigProblem>> {
+/// Returns the config layers of a file that contains these tables.
+fn layers_of_tables(location: &ConfigLocation, tables: &Value) -> Result<ConfigLayers, Vec<ConfigProblem>> {
     let text = toml::to_string(tables);
     let text =
-        text.map_err(|error| vec![ConfigProblem::new(place.clone(), format!("the settings cannot be read: {error}"))])?;
+        text.map_err(|error| vec![ConfigProblem::new(location.clone(), format!("the settings cannot be read: {error}"))])?;
     Ok(ConfigLayers::default().with_file(ConfigFile::parse("", &text)))
 }
 
-/// Moves the problems to another place: the operator has never seen the lines of the generated table.
-fn relocate_problems(problems: Vec<ConfigProblem>, place: &ConfigLocation, table: &str) -> Vec<ConfigProblem> {
+/// Replaces the locations of the problems, because users do not see the lines of the generated table.
+fn relocate_problems(problems: Vec<ConfigProblem>, location: &ConfigLocation, table: &str) -> Vec<ConfigProblem> {
     let mut problems: Vec<ConfigProblem> =
-        problems.into_iter().map(|problem| problem.with_location(place.clone()).with_relative_setting(table)).collect();
+        problems.into_iter().map(|problem| problem.with_location(location.clone()).with_relative_setting(table)).collect();
     problems.sort();
     problems
 }
 
-/// A secret or a reference to one among the settings: a setting could make the server read and send any secret.
+/// Returns the name of a setting that contains a secret or names a source of one. Such a setting could make the gateway
+/// read and send any secret of the machine.
 fn misplaced_secret(fields: &Map<String, Value>) -> Option<String> {
     let secret = SECRETS.into_iter().find(|field| fields.contains_key(*field)).map(str::to_owned);
     let header = || {
@@ -171,7 +175,7 @@ fn misplaced_secret(fields: &Map<String, Value>) -> Option<String> {
     secret.or_else(header)
 }
 
-/// Puts a reference to the secret at the place that the setting has in the file.
+/// Inserts a reference to the secret where the file would have the setting.
 fn insert_secret_reference(fields: &mut Map<String, Value>, field: &str) {
     let source = json!({ "env": field });
     let Some(header) = field.strip_prefix(HEADER) else {
@@ -179,13 +183,13 @@ fn insert_secret_reference(fields: &mut Map<String, Value>, field: &str) {
         return;
     };
     let headers = fields.entry("headers").or_insert_with(|| json!({}));
-    // Headers that are no table are reported as such.
+    // If `headers` is not a table, the reader reports it.
     if let Some(headers) = headers.as_object_mut() {
         headers.insert(header.to_owned(), source);
     }
 }
 
-/// Secrets that were handed over, in place of an environment that holds nothing else.
+/// A host environment that contains only the given secrets, as variables named after their settings.
 struct SecretEnvironment(BTreeMap<String, String>);
 
 impl HostEnvironment for SecretEnvironment {
@@ -217,66 +221,66 @@ mod tests {
 
     #[track_caller]
     fn check(settings: &str, secrets_given: &[(&str, &str)], expected: &[&str]) {
-        let problems = account_from_json("kept", settings, secrets(secrets_given)).map(|account| account.name);
+        let problems = account_from_json("stored", settings, secrets(secrets_given)).map(|account| account.name);
         let printed: Vec<String> = problems.unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(printed, expected, "{settings}");
     }
 
     #[test]
-    fn a_kept_account_has_the_settings_of_one_in_the_file() {
+    fn a_stored_account_has_the_same_settings_as_in_the_file() {
         let settings = r#"{"kind": "api_key", "base_url": "https://a.example/v1/", "tier": "free", "priority": 3,
             "groups": ["not-there-yet"], "headers": {"x-project": "p"}, "protocol": null}"#;
         let account =
-            account_from_json("kept", settings, secrets(&[("api_key", "sk-kept"), ("headers.x-api-key", "hidden")]));
+            account_from_json("stored", settings, secrets(&[("api_key", "sk-stored"), ("headers.x-api-key", "hidden")]));
         let account = account.unwrap();
-        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
-        assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-kept"));
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("the account has no endpoint") };
+        assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-stored"));
         assert_eq!(endpoint.base_url.to_string(), "https://a.example/v1");
         assert_eq!(
             (&endpoint.headers["x-project"], &endpoint.headers["x-api-key"]),
             (&"p".parse().unwrap(), &"hidden".parse().unwrap())
         );
-        assert_eq!((account.name.as_str(), account.priority, account.implicit), ("kept", 3, false));
+        assert_eq!((account.name.as_str(), account.priority, account.implicit), ("stored", 3, false));
         assert_eq!(account.groups, ["not-there-yet"]);
-        let seen = format!("{account:?}");
-        assert!(!seen.contains("sk-kept") && !seen.contains("hidden"), "{seen}");
+        let output = format!("{account:?}");
+        assert!(!output.contains("sk-stored") && !output.contains("hidden"), "{output}");
     }
 
     #[test]
-    fn a_kept_account_can_fetch_tokens() {
+    fn a_stored_account_can_use_oauth() {
         let settings = r#"{"kind": "oauth", "base_url": "https://a.example", "token_url": "https://a.example/token",
             "grant": "refresh_token"}"#;
-        let account = account_from_json("kept", settings, secrets(&[("refresh_token", "r1")])).unwrap();
-        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("an endpoint") };
-        let AccountCredentials::Oauth(oauth) = &endpoint.credentials else { panic!("tokens") };
+        let account = account_from_json("stored", settings, secrets(&[("refresh_token", "r1")])).unwrap();
+        let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("the account has no endpoint") };
+        let AccountCredentials::Oauth(oauth) = &endpoint.credentials else { panic!("the account has no OAuth credentials") };
         assert!(matches!(&oauth.grant, GrantConfig::RefreshToken(token) if token.expose() == "r1"));
     }
 
     #[test]
-    fn every_problem_of_a_kept_account_is_reported_without_places_nobody_has_seen() {
+    fn every_problem_of_a_stored_account_is_reported_without_lines() {
         check(
             r#"{"kind": "api_key", "base_url": "http://a.example", "concurrency": 0, "bas": 1}"#,
             &[("api_key", "line\nbreak"), ("token", "t")],
             &[
-                "account kept: `api_key` contains a character that is not allowed in a header (store)",
-                "account kept: `base_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
-                "account kept: `concurrency` must be from 1 to 10000",
-                "account kept: unknown setting `bas` in `accounts`",
-                "account kept: unknown setting `token` in `accounts`",
+                "account stored: `api_key` contains a character that is not allowed in a header (store)",
+                "account stored: `base_url` must begin with `https://`, because plain http sends credentials unencrypted (`allow_http = true` accepts that)",
+                "account stored: `concurrency` must be from 1 to 10000",
+                "account stored: unknown setting `bas` in `accounts`",
+                "account stored: unknown setting `token` in `accounts`",
             ],
         );
         check(
             "[]",
             &[],
             &[
-                "account kept: the settings are not a JSON object: invalid type: sequence, expected a map at line 1 column 0",
+                "account stored: the settings are not a JSON object: invalid type: sequence, expected a map at line 1 column 0",
             ],
         );
     }
 
     #[test]
-    fn settings_of_a_kept_account_cannot_make_the_server_read_its_own_secrets() {
-        let secret = |field: &str| format!("account kept: `{field}` is a secret and must not be part of the settings");
+    fn stored_settings_cannot_name_secrets_of_the_gateway() {
+        let secret = |field: &str| format!("account stored: `{field}` is a secret and must not be part of the settings");
         let base = r#""kind": "api_key", "base_url": "https://a.example""#;
         check(&format!(r#"{{{base}, "api_key": {{"env": "HOME"}}}}"#), &[], &[&secret("api_key")]);
         check(&format!(r#"{{{base}, "refresh_token": "literal"}}"#), &[], &[&secret("refresh_token")]);

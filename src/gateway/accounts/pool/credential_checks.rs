@@ -34,18 +34,18 @@ impl AccountPool {
     }
 
     /// Ends a credential check, and applies the status of the answer, if there was one. The status is ignored if the
-    /// account got new settings during the check.
+    /// account is no longer the one that was checked, because its settings changed during the check.
     pub(in crate::gateway::accounts) fn apply_credential_check(
         self: &Arc<Self>,
         id: u64,
-        checked: &Arc<UpstreamAccount>,
+        account_at_start: &Arc<UpstreamAccount>,
         status: Option<u16>,
     ) {
         let now = Instant::now();
         let mut inner = self.lock();
         if let Some(member) = inner.members.iter_mut().find(|member| member.id == id) {
             member.is_checking_credentials = false;
-            let status = status.filter(|_| Arc::ptr_eq(&member.account, checked));
+            let status = status.filter(|_| Arc::ptr_eq(&member.account, account_at_start));
             match status {
                 // The check lists models. Some API keys may make images but not list models, so a 403 for such a check
                 // begins a cooldown, and does not disable the account.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{AccountCandidate, AccountRequirements, LeaseRefusal, PoolMember, pick};
 use crate::gateway::accounts::cooldown::CooldownCause;
 
-/// The decision on a request at this moment.
+/// The decision on a request for a lease at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseDecision {
     Grant(usize),
@@ -17,39 +17,40 @@ pub(super) enum LeaseDecision {
 
 #[cfg(test)]
 thread_local! {
-    /// The number of verdicts on this thread, which measures the cost of granting or returning a slot.
+    /// The number of lease decisions on this thread, by which tests measure the cost of granting or returning a slot.
     pub(super) static VERDICTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// Returns the account that serves a request now, or the reason why none does.
 pub(super) fn lease_decision(
     members: &[PoolMember],
-    wanted: &AccountRequirements,
+    requirements: &AccountRequirements,
     now: Instant,
     seed: u64,
 ) -> LeaseDecision {
     #[cfg(test)]
     VERDICTS.set(VERDICTS.get() + 1);
-    let candidates: Vec<AccountCandidate> = members.iter().map(|member| member.candidate(wanted, now)).collect();
+    let candidates: Vec<AccountCandidate> = members.iter().map(|member| member.candidate(requirements, now)).collect();
     match pick(&candidates, seed) {
         Some(index) if candidates[index].has_free_slot => LeaseDecision::Grant(index),
         Some(_) => LeaseDecision::Wait,
-        None => LeaseDecision::Refuse(refusal_reason(members, wanted, now)),
+        None => LeaseDecision::Refuse(refusal_reason(members, requirements, now)),
     }
 }
 
-/// Returns the reason why no account can serve. Only a limit ends by itself, so only a limit has a wait.
+/// Returns the reason why no account can serve. The refusal states a wait only if a limit of an upstream is the cause,
+/// because only a limit ends at a known time.
 fn refusal_reason(members: &[PoolMember], requirements: &AccountRequirements, now: Instant) -> LeaseRefusal {
     let cooldowns = members
         .iter()
         .filter(|member| member.may_serve(requirements))
         .filter_map(|member| member.current_cooldown(now));
-    let limits = cooldowns.filter(|rest| matches!(rest.cause, CooldownCause::Exhausted | CooldownCause::Throttled));
+    let limits = cooldowns.filter(|limit| matches!(limit.cause, CooldownCause::Exhausted | CooldownCause::Throttled));
     let (mut exhausted, mut wait) = (true, None::<Duration>);
-    for rest in limits {
-        exhausted &= rest.cause == CooldownCause::Exhausted;
-        let left = rest.until.saturating_duration_since(now);
-        wait = Some(wait.map_or(left, |least| least.min(left)));
+    for limit in limits {
+        exhausted &= limit.cause == CooldownCause::Exhausted;
+        let remaining = limit.until.saturating_duration_since(now);
+        wait = Some(wait.map_or(remaining, |least| least.min(remaining)));
     }
     wait.map_or(LeaseRefusal::NoneLeft, |wait| LeaseRefusal::InCooldown { exhausted, wait: Some(wait) })
 }

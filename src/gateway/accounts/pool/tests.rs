@@ -10,7 +10,7 @@ use super::*;
 use crate::gateway::accounts::account::UpstreamAccount;
 use crate::gateway::config;
 
-const LONG: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 fn account(name: &str, all: u32, large: u32) -> config::AccountConfig {
     config::AccountConfig {
@@ -45,12 +45,12 @@ fn large() -> AccountRequirements {
     AccountRequirements { is_large: true, ..standard() }
 }
 
-async fn take(pool: &Arc<AccountPool>, key: &str, wanted: AccountRequirements) -> Result<AccountSlot, LeaseRefusal> {
-    pool.acquire_slot(&RequesterId::from_name(key), wanted, Instant::now() + LONG).await
+async fn acquire(pool: &Arc<AccountPool>, key: &str, wanted: AccountRequirements) -> Result<AccountSlot, LeaseRefusal> {
+    pool.acquire_slot(&RequesterId::from_name(key), wanted, Instant::now() + WAIT_LIMIT).await
 }
 
 /// Lets all tasks run until they wait.
-async fn settled() {
+async fn run_until_idle() {
     for _ in 0..20 {
         yield_now().await;
     }
@@ -59,25 +59,25 @@ async fn settled() {
 /// The name of the account, or the refusal.
 type AnswerResult = Result<String, LeaseRefusal>;
 
-/// The waiting requests and the result of each, in order.
+/// The key and the result of each answered request, in the order of the answers.
 #[derive(Clone, Default)]
 struct AnswerLog(Arc<Mutex<Vec<(String, AnswerResult)>>>);
 
 impl AnswerLog {
-    /// Adds a request to the queue; its slot is given back at once.
-    async fn join(
+    /// Adds a request to the queue; it gives its slot back as soon as it gets one.
+    async fn enqueue(
         &self,
         pool: &Arc<AccountPool>,
         key: &str,
         wanted: AccountRequirements,
     ) -> tokio::task::JoinHandle<()> {
-        let (pool, line, key) = (Arc::clone(pool), self.clone(), key.to_owned());
+        let (pool, log, key) = (Arc::clone(pool), self.clone(), key.to_owned());
         let joined = tokio::runtime::Handle::current().spawn(async move {
-            let place = take(&pool, &key, wanted).await;
-            let got = place.as_ref().map(|place| place.account().name().to_owned()).map_err(|no| *no);
-            line.0.lock().unwrap().push((key, got));
+            let slot = acquire(&pool, &key, wanted).await;
+            let result = slot.as_ref().map(|slot| slot.account().name().to_owned()).map_err(|refusal| *refusal);
+            log.0.lock().unwrap().push((key, result));
         });
-        settled().await;
+        run_until_idle().await;
         joined
     }
 
@@ -85,13 +85,13 @@ impl AnswerLog {
         self.0.lock().unwrap().iter().map(|(key, _)| key.as_str()).collect()
     }
 
-    fn got(&self) -> Vec<AnswerResult> {
-        self.0.lock().unwrap().iter().map(|(_, got)| got.clone()).collect()
+    fn results(&self) -> Vec<AnswerResult> {
+        self.0.lock().unwrap().iter().map(|(_, result)| result.clone()).collect()
     }
 }
 
 #[track_caller]
-fn is_clean(pool: &AccountPool) {
+fn assert_idle(pool: &AccountPool) {
     let inner = pool.lock();
     assert_eq!(inner.queue.len(), 0);
     for member in &inner.members {
@@ -105,293 +105,293 @@ fn is_clean(pool: &AccountPool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_frees_on_any_account_goes_to_the_first_who_waits() {
+async fn a_freed_slot_goes_to_the_first_waiting_request() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
-    let (one, two) = (take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap());
-    let line = AnswerLog::default();
-    line.join(&pool, "1", standard()).await;
-    line.join(&pool, "2", standard()).await;
-    let (a, b) = if one.account().name() == "a" { (one, two) } else { (two, one) };
+    let (first, second) = (acquire(&pool, "x", standard()).await.unwrap(), acquire(&pool, "x", standard()).await.unwrap());
+    let log = AnswerLog::default();
+    log.enqueue(&pool, "1", standard()).await;
+    log.enqueue(&pool, "2", standard()).await;
+    let (a, b) = if first.account().name() == "a" { (first, second) } else { (second, first) };
     drop(b);
-    settled().await;
-    assert_eq!(line.got(), [Ok("b".to_owned()), Ok("b".to_owned())]);
+    run_until_idle().await;
+    assert_eq!(log.results(), [Ok("b".to_owned()), Ok("b".to_owned())]);
     drop(a);
-    is_clean(&pool);
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_take_turns() {
+async fn keys_get_slots_in_turn() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    let line = AnswerLog::default();
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    let log = AnswerLog::default();
     for key in ["1", "1", "1", "1", "2", "2", "3"] {
-        line.join(&pool, key, standard()).await;
+        log.enqueue(&pool, key, standard()).await;
     }
-    drop(place);
-    settled().await;
-    assert_eq!(line.keys(), "1231211");
-    is_clean(&pool);
+    drop(slot);
+    run_until_idle().await;
+    assert_eq!(log.keys(), "1231211");
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_job_holds_up_no_standard_one_and_is_not_forgotten() {
+async fn a_waiting_large_request_does_not_block_standard_requests() {
     let pool = pool(&[account("a", 3, 1)]);
-    let first = take(&pool, "x", large()).await.unwrap();
-    let line = AnswerLog::default();
-    line.join(&pool, "L", large()).await;
-    line.join(&pool, "s", standard()).await;
-    assert_eq!(line.keys(), "s");
-    let full = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    line.join(&pool, "s", standard()).await;
-    assert_eq!(line.keys(), "s");
+    let first = acquire(&pool, "x", large()).await.unwrap();
+    let log = AnswerLog::default();
+    log.enqueue(&pool, "L", large()).await;
+    log.enqueue(&pool, "s", standard()).await;
+    assert_eq!(log.keys(), "s");
+    let full = [acquire(&pool, "x", standard()).await.unwrap(), acquire(&pool, "x", standard()).await.unwrap()];
+    log.enqueue(&pool, "s", standard()).await;
+    assert_eq!(log.keys(), "s");
     drop(first);
-    settled().await;
-    assert_eq!(line.keys(), "sLs");
+    run_until_idle().await;
+    assert_eq!(log.keys(), "sLs");
     drop(full);
-    is_clean(&pool);
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_the_line_leaves_no_gap() {
+async fn a_cancelled_request_leaves_the_queue() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    let line = AnswerLog::default();
-    let gone = line.join(&pool, "1", standard()).await;
-    line.join(&pool, "2", standard()).await;
-    gone.abort();
-    settled().await;
-    drop(place);
-    settled().await;
-    assert_eq!(line.keys(), "2");
-    is_clean(&pool);
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    let log = AnswerLog::default();
+    let cancelled = log.enqueue(&pool, "1", standard()).await;
+    log.enqueue(&pool, "2", standard()).await;
+    cancelled.abort();
+    run_until_idle().await;
+    drop(slot);
+    run_until_idle().await;
+    assert_eq!(log.keys(), "2");
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_for_one_who_leaves_in_that_moment_goes_to_the_next() {
+async fn a_slot_granted_to_a_cancelled_request_goes_to_the_next() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    let line = AnswerLog::default();
-    let gone = line.join(&pool, "1", standard()).await;
-    line.join(&pool, "2", standard()).await;
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    let log = AnswerLog::default();
+    let cancelled = log.enqueue(&pool, "1", standard()).await;
+    log.enqueue(&pool, "2", standard()).await;
     // The slot is on its way to the first request, which never receives it.
-    drop(place);
-    gone.abort();
-    settled().await;
-    assert_eq!(line.keys(), "2");
-    is_clean(&pool);
+    drop(slot);
+    cancelled.abort();
+    run_until_idle().await;
+    assert_eq!(log.keys(), "2");
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_ever() {
+async fn a_wait_ends_at_the_deadline() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    let begun = Instant::now();
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Busy));
-    assert_eq!(begun.elapsed(), LONG);
-    drop(place);
-    is_clean(&pool);
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    let started_at = Instant::now();
+    assert_eq!(acquire(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Busy));
+    assert_eq!(started_at.elapsed(), WAIT_LIMIT);
+    drop(slot);
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_has_a_line_of_bounded_length_and_a_full_house_takes_from_the_longest() {
+async fn a_full_queue_evicts_a_request_of_the_user_with_the_most() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    let mut lines: Vec<_> = (0..QUEUE_MAX)
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    let mut requests: Vec<_> = (0..QUEUE_MAX)
         .map(|number| pool.request_slot(&RequesterId::from_name(&format!("{}", number / USER_QUEUE_MAX)), standard()))
         .collect();
-    let refused = |asked: &SlotRequestOutcome| matches!(asked, SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy)));
-    assert!(!lines.iter().any(refused));
+    let refused = |outcome: &SlotRequestOutcome| matches!(outcome, SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy)));
+    assert!(!requests.iter().any(refused));
     assert!(refused(&pool.request_slot(&RequesterId::from_name("0"), standard())));
     let newcomer = pool.request_slot(&RequesterId::from_name("new"), standard());
     assert!(!refused(&newcomer));
-    let evicted = lines.iter_mut().filter_map(|asked| match asked {
+    let evicted = requests.iter_mut().filter_map(|outcome| match outcome {
         SlotRequestOutcome::Waiting(_, answer) => answer.try_recv().ok(),
         SlotRequestOutcome::Answered(_) => None,
     });
     assert_eq!(evicted.filter_map(Result::err).collect::<Vec<_>>(), [LeaseRefusal::Busy]);
     assert_eq!(pool.lock().queue.len(), QUEUE_MAX);
-    drop((newcomer, lines));
-    drop(place);
+    drop((newcomer, requests));
+    drop(slot);
     assert_eq!(pool.lock().members[0].taken_slots, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_without_hope_are_told_at_once() {
+async fn requests_that_no_account_can_serve_are_refused_at_once() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
-    let places = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    let line = AnswerLog::default();
-    line.join(&pool, "1", standard()).await;
+    let slots = [acquire(&pool, "x", standard()).await.unwrap(), acquire(&pool, "x", standard()).await.unwrap()];
+    let log = AnswerLog::default();
+    log.enqueue(&pool, "1", standard()).await;
     let wait = Some(Duration::from_secs(100));
-    pool.apply_feedback(places[0].grant(), AccountFeedback::Exhausted { wait });
-    settled().await;
-    assert_eq!(line.got(), []);
-    pool.apply_feedback(places[1].grant(), AccountFeedback::Exhausted { wait: Some(Duration::from_secs(50)) });
-    settled().await;
-    let least = Some(Duration::from_secs(50));
-    assert_eq!(line.got(), [Err(LeaseRefusal::InCooldown { exhausted: true, wait: least })]);
-    let tried = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
-    let name = places[1].account().name().to_owned();
-    assert_eq!(take(&pool, "1", tried(&name)).await.err(), Some(LeaseRefusal::InCooldown { exhausted: true, wait }));
+    pool.apply_feedback(slots[0].grant(), AccountFeedback::Exhausted { wait });
+    run_until_idle().await;
+    assert_eq!(log.results(), []);
+    pool.apply_feedback(slots[1].grant(), AccountFeedback::Exhausted { wait: Some(Duration::from_secs(50)) });
+    run_until_idle().await;
+    let shortest_wait = Some(Duration::from_secs(50));
+    assert_eq!(log.results(), [Err(LeaseRefusal::InCooldown { exhausted: true, wait: shortest_wait })]);
+    let after_trying = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
+    let name = slots[1].account().name().to_owned();
+    assert_eq!(acquire(&pool, "1", after_trying(&name)).await.err(), Some(LeaseRefusal::InCooldown { exhausted: true, wait }));
     let both = AccountRequirements { tried_accounts: vec!["a".to_owned(), "b".to_owned()], ..standard() };
-    assert_eq!(take(&pool, "1", both).await.err(), Some(LeaseRefusal::NoneLeft));
+    assert_eq!(acquire(&pool, "1", both).await.err(), Some(LeaseRefusal::NoneLeft));
     let other = AccountRequirements { group: "other".to_owned(), ..standard() };
-    assert_eq!(take(&pool, "1", other).await.err(), Some(LeaseRefusal::NoneLeft));
-    drop(places);
+    assert_eq!(acquire(&pool, "1", other).await.err(), Some(LeaseRefusal::NoneLeft));
+    drop(slots);
     tokio::time::advance(Duration::from_secs(50)).await;
-    assert_eq!(take(&pool, "1", standard()).await.unwrap().account().name(), name);
-    is_clean(&pool);
+    assert_eq!(acquire(&pool, "1", standard()).await.unwrap().account().name(), name);
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_limits_are_worth_waiting_for() {
+async fn a_refusal_states_the_wait_of_the_shortest_limit() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1), account("c", 1, 1)]);
-    let mut lessons = [
+    let mut feedback = [
         AccountFeedback::ModelUnavailable { status: 404 },
         AccountFeedback::Exhausted { wait: Some(Duration::from_secs(3600)) },
         AccountFeedback::Throttled { wait: Some(Duration::from_secs(10)) },
     ]
     .into_iter();
     let mut step = async || {
-        let place = take(&pool, "x", standard()).await.unwrap();
-        pool.apply_feedback(place.grant(), lessons.next().unwrap());
+        let slot = acquire(&pool, "x", standard()).await.unwrap();
+        pool.apply_feedback(slot.grant(), feedback.next().unwrap());
     };
     step().await;
     step().await;
     step().await;
     let wait = Some(Duration::from_secs(10));
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::InCooldown { exhausted: false, wait }));
+    assert_eq!(acquire(&pool, "1", standard()).await.err(), Some(LeaseRefusal::InCooldown { exhausted: false, wait }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_may_not_is_no_reason_to_wait() {
+async fn an_account_without_the_model_is_no_reason_to_wait() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    pool.apply_feedback(place.grant(), AccountFeedback::ModelUnavailable { status: 402 });
-    drop(place);
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::NoneLeft));
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    pool.apply_feedback(slot.grant(), AccountFeedback::ModelUnavailable { status: 402 });
+    drop(slot);
+    assert_eq!(acquire(&pool, "1", standard()).await.err(), Some(LeaseRefusal::NoneLeft));
     let other = AccountRequirements { model: Some("other".into()), ..standard() };
-    assert!(take(&pool, "1", other).await.is_ok(), "what it has not got is one model");
+    assert!(acquire(&pool, "1", other).await.is_ok(), "the account only lacks one model");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_that_ends_wakes_those_who_wait_for_another() {
+async fn the_end_of_a_cooldown_serves_waiting_requests() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
-    let places = [take(&pool, "x", standard()).await.unwrap(), take(&pool, "x", standard()).await.unwrap()];
-    pool.apply_feedback(places[0].grant(), AccountFeedback::Throttled { wait: Some(Duration::from_secs(5)) });
-    let [resting, busy] = places;
-    let name = resting.account().name().to_owned();
-    drop(resting);
-    let line = AnswerLog::default();
-    line.join(&pool, "1", standard()).await;
+    let slots = [acquire(&pool, "x", standard()).await.unwrap(), acquire(&pool, "x", standard()).await.unwrap()];
+    pool.apply_feedback(slots[0].grant(), AccountFeedback::Throttled { wait: Some(Duration::from_secs(5)) });
+    let [throttled, busy] = slots;
+    let name = throttled.account().name().to_owned();
+    drop(throttled);
+    let log = AnswerLog::default();
+    log.enqueue(&pool, "1", standard()).await;
     tokio::time::advance(Duration::from_secs(5)).await;
     pool.serve_waiting();
-    settled().await;
-    assert_eq!(line.got(), [Ok(name)]);
+    run_until_idle().await;
+    assert_eq!(log.results(), [Ok(name)]);
     drop(busy);
-    is_clean(&pool);
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_stop_there_is_nothing_for_anybody() {
+async fn a_stopped_pool_refuses_every_request() {
     let pool = pool(&[account("a", 1, 1)]);
-    let place = take(&pool, "x", standard()).await.unwrap();
-    let line = AnswerLog::default();
-    line.join(&pool, "1", standard()).await;
+    let slot = acquire(&pool, "x", standard()).await.unwrap();
+    let log = AnswerLog::default();
+    log.enqueue(&pool, "1", standard()).await;
     pool.stop();
-    settled().await;
-    assert_eq!(line.got(), [Err(LeaseRefusal::Stopping)]);
-    drop(place);
-    assert_eq!(take(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Stopping));
-    is_clean(&pool);
+    run_until_idle().await;
+    assert_eq!(log.results(), [Err(LeaseRefusal::Stopping)]);
+    drop(slot);
+    assert_eq!(acquire(&pool, "1", standard()).await.err(), Some(LeaseRefusal::Stopping));
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_account_is_left_out_then_probed_by_one_call() {
+async fn an_ejected_account_is_left_out_then_tested_with_one_call() {
     let pool = pool(&[account("a", 4, 1), account("b", 4, 1)]);
-    let not = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
+    let without = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
     for _ in 0..3 {
-        pool.apply_feedback(take(&pool, "x", not("b")).await.unwrap().grant(), AccountFeedback::Failed);
+        pool.apply_feedback(acquire(&pool, "x", without("b")).await.unwrap().grant(), AccountFeedback::Failed);
     }
-    let mut places = Vec::new();
+    let mut slots = Vec::new();
     for _ in 0..4 {
-        places.push(take(&pool, "x", standard()).await.unwrap());
+        slots.push(acquire(&pool, "x", standard()).await.unwrap());
     }
-    assert!(places.iter().all(|place| place.account().name() == "b"));
+    assert!(slots.iter().all(|slot| slot.account().name() == "b"));
     // The account is used if no other is left.
-    assert_eq!(take(&pool, "x", not("b")).await.unwrap().account().name(), "a");
+    assert_eq!(acquire(&pool, "x", without("b")).await.unwrap().account().name(), "a");
     tokio::time::advance(Duration::from_secs(11)).await;
-    let probe = take(&pool, "x", standard()).await.unwrap();
+    let probe = acquire(&pool, "x", standard()).await.unwrap();
     assert_eq!(probe.account().name(), "a");
-    let line = AnswerLog::default();
-    line.join(&pool, "1", standard()).await;
-    assert_eq!(line.got(), []);
+    let log = AnswerLog::default();
+    log.enqueue(&pool, "1", standard()).await;
+    assert_eq!(log.results(), []);
     pool.apply_feedback(probe.grant(), AccountFeedback::Success);
-    settled().await;
-    assert_eq!(line.got(), [Ok("a".to_owned())]);
-    drop((probe, places));
-    is_clean(&pool);
+    run_until_idle().await;
+    assert_eq!(log.results(), [Ok("a".to_owned())]);
+    drop((probe, slots));
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_fails_alone_goes_on_serving() {
+async fn a_single_failing_account_stays_in_use() {
     let pool = pool(&[account("a", 1, 1)]);
     for _ in 0..10 {
-        let place = take(&pool, "x", standard()).await.unwrap();
-        pool.apply_feedback(place.grant(), AccountFeedback::Failed);
+        let slot = acquire(&pool, "x", standard()).await.unwrap();
+        pool.apply_feedback(slot.grant(), AccountFeedback::Failed);
     }
-    is_clean(&pool);
+    assert_idle(&pool);
 }
 
 /// Pseudorandom numbers, the same in every run.
-struct Chance(u64);
+struct SeededRandom(u64);
 
-impl Chance {
+impl SeededRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
         pseudo_random(self.0, 0) % end
     }
 }
 
-/// One request of many: it waits, works, and ends in one of the ways in which requests end.
-async fn random_request(pool: Arc<AccountPool>, mut chance: Chance) {
-    let wanted = AccountRequirements { is_large: chance.below(4) == 0, ..standard() };
-    let key = RequesterId::from_name(&format!("{}", chance.below(5)));
-    let patience = Duration::from_millis(chance.below(200));
-    let Ok(place) = pool.acquire_slot(&key, wanted, Instant::now() + patience).await else { return };
+/// Runs one request, which waits, works, and ends at random with a panic, a failure, a throttling or a success.
+async fn random_request(pool: Arc<AccountPool>, mut random: SeededRandom) {
+    let wanted = AccountRequirements { is_large: random.below(4) == 0, ..standard() };
+    let key = RequesterId::from_name(&format!("{}", random.below(5)));
+    let wait_max = Duration::from_millis(random.below(200));
+    let Ok(slot) = pool.acquire_slot(&key, wanted, Instant::now() + wait_max).await else { return };
     within_limits(&pool);
-    tokio::time::sleep(Duration::from_millis(chance.below(20))).await;
-    match chance.below(10) {
+    tokio::time::sleep(Duration::from_millis(random.below(20))).await;
+    match random.below(10) {
         0 => std::panic::resume_unwind(Box::new("a request breaks")),
-        1 => pool.apply_feedback(place.grant(), AccountFeedback::Failed),
+        1 => pool.apply_feedback(slot.grant(), AccountFeedback::Failed),
         2 => pool.apply_feedback(
-            place.grant(),
-            AccountFeedback::Throttled { wait: Some(Duration::from_millis(chance.below(30) + 1)) },
+            slot.grant(),
+            AccountFeedback::Throttled { wait: Some(Duration::from_millis(random.below(30) + 1)) },
         ),
-        _ => pool.apply_feedback(place.grant(), AccountFeedback::Success),
+        _ => pool.apply_feedback(slot.grant(), AccountFeedback::Success),
     }
     within_limits(&pool);
 }
 
 fn within_limits(pool: &AccountPool) {
     for member in &pool.lock().members {
-        let places = member.account.slot_limits();
+        let limits = member.account.slot_limits();
         assert!(
-            member.taken_slots <= places.all && member.taken_large_slots <= places.large && member.taken_slots > 0
+            member.taken_slots <= limits.all && member.taken_large_slots <= limits.large && member.taken_slots > 0
                 || member.taken_slots == 0
         );
         assert!(member.taken_large_slots <= member.taken_slots);
     }
 }
 
-async fn storm(seed: u64, requests: u64) {
+async fn run_random_requests(seed: u64, requests: u64) {
     let pool = pool(&[account("a", 3, 1), account("b", 2, 2), account("c", 1, 1)]);
-    let mut chance = Chance(seed);
+    let mut random = SeededRandom(seed);
     let mut running = JoinSet::new();
     for number in 0..requests {
-        let request = random_request(Arc::clone(&pool), Chance(pseudo_random(seed, number)));
+        let request = random_request(Arc::clone(&pool), SeededRandom(pseudo_random(seed, number)));
         let handle = running.spawn_on(request, &tokio::runtime::Handle::current());
-        if chance.below(3) == 0 {
-            let after = Duration::from_millis(chance.below(100));
+        if random.below(3) == 0 {
+            let after = Duration::from_millis(random.below(100));
             running.spawn_on(
                 async move {
                     tokio::time::sleep(after).await;
@@ -400,7 +400,7 @@ async fn storm(seed: u64, requests: u64) {
                 &tokio::runtime::Handle::current(),
             );
         }
-        if chance.below(5) == 0 {
+        if random.below(5) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
             pool.serve_waiting();
         }
@@ -417,23 +417,23 @@ async fn storm(seed: u64, requests: u64) {
             );
         }
     }
-    is_clean(&pool);
+    assert_idle(&pool);
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_place_is_lost_whatever_becomes_of_the_requests() {
+async fn no_slot_is_lost_however_requests_end() {
     for seed in 0..20 {
-        storm(seed, 400).await;
+        run_random_requests(seed, 400).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_place_is_lost_on_many_threads() {
-    storm(99, 2000).await;
+async fn no_slot_is_lost_on_many_threads() {
+    run_random_requests(99, 2000).await;
 }
 
 #[test]
-fn a_panic_in_the_middle_leaves_the_pool_usable() {
+fn a_panic_under_the_lock_leaves_the_pool_usable() {
     let pool = pool(&[account("a", 1, 1)]);
     let broken = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let _held = pool.lock();
@@ -441,5 +441,5 @@ fn a_panic_in_the_middle_leaves_the_pool_usable() {
     }));
     assert!(broken.is_err());
     assert!(matches!(pool.request_slot(&RequesterId::from_name("x"), standard()), SlotRequestOutcome::Answered(Ok(_))));
-    is_clean(&pool);
+    assert_idle(&pool);
 }

@@ -214,7 +214,7 @@ impl ModerationErrorPolicy {
 // === impl LogFormat ===
 
 impl LogFormat {
-    /// The spelling in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",

@@ -8,13 +8,15 @@ use crate::gateway::config::problem::did_you_mean;
 use crate::gateway::config::raw::RawAccount;
 use crate::gateway::config::{AccountConfig, BillingTier, DEFAULT_GROUP, GroupConfig, UpstreamConfig};
 
-/// Own choice (our choice): standard images are cheap for an upstream; large ones are kept low as the specification asks.
+/// The default numbers of slots (our choice): standard images are cheap for an upstream; the number for large images is
+/// low, as the specification demands.
 const DEFAULT_CONCURRENCY: u32 = 8;
 const DEFAULT_LARGE_CONCURRENCY: u32 = 2;
+/// The longest name of an account or group, in bytes (our choice).
 const LONGEST_NAME: usize = 64;
 
 impl ConfigResolver<'_> {
-    /// The accounts of the file, or the simulator if it has none. If `groups` is `None`, accounts may name any group.
+    /// Resolves the accounts of the file, or returns the simulator if it has none. If `groups` is `None`, accounts may name any group.
     pub(super) fn accounts(&mut self, groups: Option<&[GroupConfig]>) -> Vec<AccountConfig> {
         let raw = self.layers.file.raw.accounts.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
@@ -39,7 +41,8 @@ impl ConfigResolver<'_> {
         accounts
     }
 
-    /// A name that logs, records and headers can carry, and that no other account or group of the list has.
+    /// Checks that logs, records and headers can carry a name, and that no other account or group of the list has the
+    /// same name.
     pub(super) fn check_name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
         let name = name.unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -58,10 +61,10 @@ impl ConfigResolver<'_> {
             self.report(setting, "must name at least one group; otherwise no key can use the account");
         }
         let Some(groups) = groups else { return names.clone() };
-        let known = || groups.iter().map(|group| group.name.as_str());
+        let group_names = || groups.iter().map(|group| group.name.as_str());
         for (index, name) in names.iter().enumerate() {
-            if !known().any(|group| group == name) {
-                let advice = did_you_mean(name, known());
+            if !group_names().any(|group| group == name) {
+                let advice = did_you_mean(name, group_names());
                 self.report(
                     &format!("{setting}[{index}]"),
                     &format!("names `{}`, which is not a group{advice}", name.escape_debug()),
@@ -72,7 +75,7 @@ impl ConfigResolver<'_> {
     }
 }
 
-/// The account that serves if none is configured.
+/// Returns the account that is used if none is configured.
 fn implicit_simulator() -> AccountConfig {
     AccountConfig {
         name: "simulator".to_owned(),
@@ -86,7 +89,7 @@ fn implicit_simulator() -> AccountConfig {
     }
 }
 
-/// The schema refuses 0 with its own message.
+/// Converts a count. The schema check has already reported a count of 0, so 1 takes its place.
 fn at_least_one(count: u32) -> NonZeroU32 {
     NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
 }

@@ -12,6 +12,7 @@ const DEFAULT_HOST_MODEL: &str = "gpt-5.5";
 const IMAGE_MODEL_PREFIX: &str = "gpt-image-";
 
 impl ConfigResolver<'_> {
+    /// Resolves the upstream of an account; `None` if a problem was reported.
     pub(super) fn upstream(&mut self, path: &str, account: &RawAccount) -> Option<UpstreamConfig> {
         let kind = account.kind?;
         self.report_unused_settings(path, account, kind);
@@ -23,8 +24,8 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Reports settings that have no effect for this kind, because the operator expects one. A simulator with an
-    /// address would be mistaken for an upstream with real images.
+    /// Reports settings that have no effect for this kind, because the operator expects an effect. For example, a
+    /// simulator with an address would be mistaken for an upstream with real images.
     fn report_unused_settings(&mut self, path: &str, account: &RawAccount, kind: CredentialKind) {
         let api = [
             ("base_url", account.base_url.is_some()),
@@ -54,7 +55,7 @@ impl ConfigResolver<'_> {
                 (vec![&key], "has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`")
             }
         };
-        for (setting, _) in settings.into_iter().flatten().filter(|(_, given)| *given) {
+        for (setting, _) in settings.into_iter().flatten().filter(|(_, is_given)| *is_given) {
             self.report(&format!("{path}.{setting}"), reason);
         }
     }
@@ -73,7 +74,8 @@ impl ConfigResolver<'_> {
         Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
     }
 
-    /// The model that runs the image tool. An image model cannot run it, because image models use no tools.
+    /// Resolves the text model that runs the image tool. An image model cannot run the tool, because image models use no
+    /// tools.
     fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
         if protocol != UpstreamProtocol::Responses {

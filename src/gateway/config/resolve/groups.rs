@@ -16,11 +16,11 @@ use crate::gateway::config::{
 /// One less than the number of tool types that the rules of a response record.
 const TOOLS_MAX: usize = 64;
 const DEFAULT_MODERATION_MODEL: &str = "omni-moderation-latest";
-/// Every request of the group waits for the judgement.
+/// The default time limit for one check (our choice): every request of the group waits for the check.
 const DEFAULT_MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ConfigResolver<'_> {
-    /// The groups of the file, and the default group.
+    /// Resolves the groups of the file, and adds the default group if the file does not define it.
     pub(super) fn groups(&mut self, deadlines: DeadlineConfig, text_models: Option<&[String]>) -> Vec<GroupConfig> {
         let raw = self.layers.file.raw.groups.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
@@ -80,7 +80,7 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Checks that the types of tools are words.
+    /// Checks that each tool type has only lower-case letters, digits and `_`.
     fn check_tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         for (index, tool) in written.iter().enumerate() {
@@ -112,7 +112,7 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Resolves the moderation service. The reader has already reported required settings that are absent.
+    /// Resolves the moderation service. The reader of the file has already reported required settings that are absent.
     fn moderation(&mut self, path: &str, raw: &RawModeration) -> Option<ModerationConfig> {
         let base_url = raw.base_url.as_ref().and_then(|text| {
             let uri = address::base_url(text, raw.allow_http.unwrap_or_default());

@@ -8,12 +8,14 @@ use crate::gateway::config::raw::RawImageModel;
 use crate::image::SizeRequest;
 use crate::tables::{FieldKind, IMAGE_GENERATION_FIELDS, IMAGE_MODELS, field};
 
-/// No API has a longer word for a quality, and an error message lists all of them.
+/// The longest word for a quality, in bytes (our choice): an error message lists all words, and no known API has a
+/// longer one.
 const LONGEST_WORD: usize = 32;
+/// The longest id of a model, in bytes (our choice).
 const LONGEST_ID: usize = 128;
 
 impl ConfigResolver<'_> {
-    /// The text models to list, if the file names them.
+    /// Resolves the text models to list, if the file names them.
     pub(super) fn text_models(&mut self) -> Option<Vec<String>> {
         let models = self.layers.file.raw.text_models.clone()?;
         Some(self.check_model_ids("text_models", &models))
@@ -31,7 +33,7 @@ impl ConfigResolver<'_> {
         models.to_vec()
     }
 
-    /// The image models that the file adds.
+    /// Resolves the image models that the file adds.
     pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModelSpec> {
         let raw = self.layers.file.raw.models.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();
@@ -60,11 +62,12 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Resolves an added image model. Settings that are left out have the values of the first model of the document.
+    /// Resolves an added image model. Settings that are left out have the values of the first model of the API
+    /// document.
     fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModelSpec {
         let base = ImageModelSpec::default_model();
         let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
-        let backgrounds = raw.backgrounds.as_ref().map(|words_of| words(words_of, |word| word.as_str()));
+        let backgrounds = raw.backgrounds.as_ref().map(|backgrounds| words(backgrounds, |background| background.as_str()));
         ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),
@@ -84,7 +87,7 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// Checks a list of words: each occurs once and is valid.
+    /// Checks that a list has at least one word, and that each word is valid and occurs once.
     fn check_list(
         &mut self,
         setting: &str,
@@ -106,7 +109,7 @@ impl ConfigResolver<'_> {
         Some(list)
     }
 
-    /// Checks that a number is within the limits that the document gives to a field.
+    /// Checks that a number is within the limits that the API document states for a field.
     fn check_count(&mut self, setting: &str, name: &str, count: Option<u32>) -> Option<u32> {
         let count = count?;
         if let Some(FieldKind::Integer { min, max }) = field(IMAGE_GENERATION_FIELDS, name).map(|field| field.kind)

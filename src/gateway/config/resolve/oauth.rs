@@ -7,6 +7,7 @@ use crate::gateway::config::raw::{ClientAuth, GrantKind, RawAccount, SecretSourc
 use crate::gateway::config::{ConfigSecret, GrantConfig, OauthConfig, address};
 
 impl ConfigResolver<'_> {
+    /// Resolves the OAuth settings; `None` if a problem was reported.
     pub(super) fn oauth(&mut self, path: &str, account: &RawAccount) -> Option<OauthConfig> {
         let token_url = self.token_url(&format!("{path}.token_url"), account);
         let grant = self.grant(path, account);

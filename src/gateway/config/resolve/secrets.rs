@@ -11,32 +11,32 @@ use crate::gateway::config::host_environment::variable_label;
 use crate::gateway::config::raw::{RawHeader, SecretSource};
 use crate::gateway::config::{ConfigSecret, address};
 
-/// Long enough that it cannot be guessed (our choice): 128 bits in hexadecimal digits.
+/// The shortest admin token, in bytes (our choice): 128 bits in hexadecimal digits, which cannot be guessed.
 const SHORTEST_ADMIN_TOKEN: usize = 32;
 
-/// Without these the store cannot be opened.
+/// The secrets without which the store cannot be opened.
 const STORE_SECRETS: [&str; 2] = ["database_url", "master_key"];
 
 impl ConfigResolver<'_> {
-    /// The secret of a setting. An absent one is recorded as a problem; a command gets an empty value for an optional
-    /// one.
+    /// Returns the secret of a setting. An absent secret is reported as a problem. If absent secrets are allowed, the
+    /// value is empty instead, except for a secret of the store.
     pub(super) fn resolve_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
-        let found = self.host.describe_source(source);
+        let source_name = self.host.describe_source(source);
         let fault = match self.read_secret(setting, source) {
             // Editors and `echo` end a file with a line end that is not part of the secret.
-            Ok(value) if value.trim().is_empty() => format!("is empty ({found})"),
-            Ok(value) => return Some(ConfigSecret::new(value.trim().to_owned(), found)),
+            Ok(value) if value.trim().is_empty() => format!("is empty ({source_name})"),
+            Ok(value) => return Some(ConfigSecret::new(value.trim().to_owned(), source_name)),
             Err(fault) => fault,
         };
         if self.allows_absent_secrets && !STORE_SECRETS.contains(&setting) {
             self.absent_secrets.push(self.problem(setting, &fault));
-            return Some(ConfigSecret::new(String::new(), found));
+            return Some(ConfigSecret::new(String::new(), source_name));
         }
         self.report(setting, &fault);
         None
     }
 
-    /// Returns the text that the setting names, or the reason why it is absent.
+    /// Returns the text from the source of a setting, or the reason why the text is absent.
     fn read_secret(&mut self, setting: &str, source: &SecretSource) -> Result<String, String> {
         match source {
             SecretSource::Env(name) => {
@@ -54,21 +54,22 @@ impl ConfigResolver<'_> {
         }
     }
 
-    /// The variables of all secrets in the file, with the address that each is sent to, if it is a base URL.
+    /// Returns the variables of all secrets that the file names, each with the base URL that its secret is sent to;
+    /// `None` if the secret is not sent to a base URL.
     pub(super) fn named_secrets(&self) -> Vec<(String, Option<Uri>)> {
         let raw = &self.layers.file.raw;
         let url = |text: Option<&String>| text.and_then(|text| address::base_url(text, true).ok());
-        let mut found: Vec<_> =
+        let mut sources: Vec<_> =
             [&raw.database_url, &raw.master_key, &raw.admin_token].map(|source| (source, None)).into();
         for account in raw.accounts.iter().flatten() {
-            found.push((&account.api_key, url(account.base_url.as_ref())));
-            found.extend([(&account.client_secret, None), (&account.refresh_token, None)]);
+            sources.push((&account.api_key, url(account.base_url.as_ref())));
+            sources.extend([(&account.client_secret, None), (&account.refresh_token, None)]);
         }
         for group in raw.groups.iter().flatten() {
             let service = group.filter.as_ref().and_then(|filter| filter.moderation.as_ref());
-            found.extend(service.map(|service| (&service.api_key, url(service.base_url.as_ref()))));
+            sources.extend(service.map(|service| (&service.api_key, url(service.base_url.as_ref()))));
         }
-        let mut named: Vec<_> = found.into_iter().filter_map(|(source, url)| Some((source.as_ref()?, url))).collect();
+        let mut named: Vec<_> = sources.into_iter().filter_map(|(source, url)| Some((source.as_ref()?, url))).collect();
         for account in raw.accounts.iter().flatten() {
             let headers = account.headers.iter().flat_map(|headers| headers.values());
             let secrets = headers.filter_map(|header| match header {
@@ -84,7 +85,7 @@ impl ConfigResolver<'_> {
         named.into_iter().filter_map(variable).collect()
     }
 
-    /// A secret that is sent in a header.
+    /// Returns a secret that is sent in a header.
     pub(super) fn header_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.resolve_secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
@@ -94,8 +95,8 @@ impl ConfigResolver<'_> {
         None
     }
 
-    /// A secret that is sent in a form. It has only the characters of the OAuth standard, which catches files with
-    /// several lines.
+    /// Returns a secret that is sent in a form. Only the characters that the OAuth standard allows are accepted, so a file
+    /// with several lines is refused.
     pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.resolve_secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
@@ -108,7 +109,7 @@ impl ConfigResolver<'_> {
         None
     }
 
-    /// The text of a master key; the vault judges its value.
+    /// Returns the text of the master key; the vault decodes it.
     pub(super) fn master_key(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "master_key";
         let source = self.winning_value(SETTING, MASTER_KEY, |raw| raw.master_key.as_ref())?;
@@ -119,25 +120,25 @@ impl ConfigResolver<'_> {
             [&STANDARD, &STANDARD_NO_PAD].iter().any(|engine| engine.decode(text).is_ok_and(|bytes| bytes.len() == 32))
         };
         if !hex && !base64() {
-            let found = key.source();
-            self.report(SETTING, &format!("must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({found})"));
+            let source_name = key.source();
+            self.report(SETTING, &format!("must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them ({source_name})"));
         }
         Some(key)
     }
 
-    /// The token that authenticates an operator.
+    /// Returns the token that authenticates an operator.
     pub(super) fn admin_token(&mut self) -> Option<ConfigSecret> {
         const SETTING: &str = "admin_token";
         let source = self.winning_value(SETTING, ADMIN_TOKEN, |raw| raw.admin_token.as_ref())?;
         let token = self.resolve_secret(SETTING, source)?;
-        let found = token.source();
+        let source_name = token.source();
         if token.expose().is_empty() {
             return None;
         }
         if token.expose().len() < SHORTEST_ADMIN_TOKEN {
-            self.report(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({found})"));
+            self.report(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({source_name})"));
         } else if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.report(SETTING, &format!("contains a character that is not allowed in a bearer token ({found})"));
+            self.report(SETTING, &format!("contains a character that is not allowed in a bearer token ({source_name})"));
         }
         Some(token)
     }

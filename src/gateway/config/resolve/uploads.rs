@@ -17,18 +17,18 @@ impl ConfigResolver<'_> {
     }
 
     pub(super) fn uploads(&mut self) -> UploadLimits {
-        let none = RawUploads::default();
-        let raw = self.layers.file.raw.uploads.as_ref().unwrap_or(&none);
+        let empty = RawUploads::default();
+        let raw = self.layers.file.raw.uploads.as_ref().unwrap_or(&empty);
         let bytes = |megabytes: Option<u32>, default| megabytes.map_or(default, |count| u64::from(count) << 20);
-        let standard = UploadLimits::DEFAULT;
-        let memory = bytes(raw.memory_megabytes, standard.memory);
-        let disk = bytes(raw.disk_megabytes, standard.disk);
+        let defaults = UploadLimits::DEFAULT;
+        let memory = bytes(raw.memory_megabytes, defaults.memory);
+        let disk = bytes(raw.disk_megabytes, defaults.disk);
         let limits = UploadLimits {
             memory,
-            memory_per_key: bytes(raw.memory_megabytes_per_key, standard.memory_per_key.min(memory)),
+            memory_per_key: bytes(raw.memory_megabytes_per_key, defaults.memory_per_key.min(memory)),
             disk,
-            disk_per_key: bytes(raw.disk_megabytes_per_key, standard.disk_per_key.min(disk)),
-            min_free: bytes(raw.min_free_megabytes, standard.min_free),
+            disk_per_key: bytes(raw.disk_megabytes_per_key, defaults.disk_per_key.min(disk)),
+            min_free: bytes(raw.min_free_megabytes, defaults.min_free),
         };
         if limits.memory_per_key > memory {
             self.report("uploads.memory_megabytes_per_key", "must not be above `memory_megabytes`");
