@@ -1,14 +1,15 @@
-//! The operations of the operators' API, for operators and for members who manage their own keys.
+//! The operations of the admin API, for admins and for members who manage their own keys.
 //!
-//! This module decides what each operation of their API document does, who may call it, what it returns, and which
-//! answer each error becomes. It does not know HTTP or pages: the API and the browser pages call the same methods,
-//! which are named like the operations and take the [`Actor`] first. Changes are written to the store, where the
-//! running gateway finds them within a second; commands use the modules behind this one: `keys`, `people` and `manage`.
+//! This module decides what each operation of the document `openapi/admin.json` does, who may call it, what it returns,
+//! and which answer each error becomes. It does not know HTTP or pages: the API and the browser pages call the same
+//! methods, which have the names of the operations and take the [`Actor`] first. Changes are written to the store, where
+//! the running gateway finds them within a second. Commands do not use this module, but the modules that it calls:
+//! `keys`, `people` and `manage`.
 //!
-//! It carries: an actor is authenticated before anything else is read; an operation for admins alone is a 403 for
-//! members, and an object of another user is a 404; no credential of an account ever leaves, and a new secret is
-//! returned once; API keys are not accepted here, and admin tokens are not accepted by the image API; an error names
-//! the refused field, and then nothing has changed.
+//! It implements these rules: an actor is authenticated before anything else is read; an operation for admins is
+//! answered with 403 for a member, and an object of another user with 404; no answer contains the credentials of an
+//! account, and a new secret is returned once; API keys are not accepted here, and admin tokens are not accepted by the
+//! image API; an error names the refused field, and a refused operation changes nothing.
 
 mod account_view;
 mod accounts;
@@ -42,7 +43,7 @@ use crate::wire::admin::types;
 use config_admin_token::ConfigAdminToken;
 use error_conversion::{ErrorSubject, from_identity_error};
 
-/// The operations of the operators' API.
+/// The operations of the admin API.
 pub(crate) struct Console {
     config: Arc<Config>,
     store: Arc<SqliteStore>,
@@ -50,11 +51,11 @@ pub(crate) struct Console {
     people: Arc<IdentityService>,
     upstream: Arc<UpstreamClient>,
     group_refresh: GroupRefreshHandle,
-    /// The token of the settings, if there is one.
+    /// The admin token of the settings, if there is one.
     token: Option<ConfigAdminToken>,
 }
 
-/// The parts of the gateway that operators change.
+/// The parts of the gateway that the console changes.
 pub(crate) struct ConsoleServices {
     /// The store of the installation.
     pub(crate) store: Arc<SqliteStore>,
@@ -67,8 +68,8 @@ pub(crate) struct ConsoleServices {
 // === impl Console ===
 
 impl Console {
-    /// Creates the console of an installation. Policies may need the upstream connections; the follower brings groups
-    /// into force.
+    /// Creates the console of an installation. The check of a policy uses `upstream`; `group_refresh` brings changed
+    /// groups into force.
     ///
     /// # Errors
     ///
@@ -98,11 +99,11 @@ impl Console {
         Self::new(config, services, Arc::clone(&self.upstream), self.group_refresh.clone())
     }
 
-    /// Checks the value of an `Authorization` header: the token of the settings, or the admin token of a user.
+    /// Checks the value of an `Authorization` header: the admin token of the settings, or the admin token of a user.
     ///
     /// # Errors
     ///
-    /// Returns the same error for everything that is neither, and 503 if the store cannot be read.
+    /// Returns the same error for every header that contains neither, and 503 if the store cannot be read.
     pub(crate) async fn authenticate(&self, authorization: Option<&[u8]>, address: IpAddr) -> Result<Actor, Error> {
         let presented = authorization.and_then(bearer_token).ok_or(Error::InvalidKey)?;
         let actor = if self.token.as_ref().is_some_and(|token| token.matches(presented)) {

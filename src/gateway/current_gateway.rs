@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Gateway;
 
-/// Holds the gateway with the settings in force, which every request takes when it begins. A request keeps the gateway
-/// that it began with, so it never sees half of a reload.
+/// Holds the gateway with the settings in force. A request uses the gateway that is in force when the request begins
+/// until its end, so a reload does not change the settings of a running request.
 #[derive(Clone)]
 pub(crate) struct CurrentGateway(Arc<RwLock<Arc<Gateway>>>);
 

@@ -30,18 +30,18 @@ use crate::wire::types;
 use admin::AdminEndpoints;
 pub(crate) use health::metrics_api_description as measuring;
 
-/// The type that implements the generated trait. It never has a value.
+/// The type that implements the generated trait of the public API. It has no values.
 pub(crate) enum GatewayEndpoints {}
 
 type ApiContext = RequestContext<CurrentGateway>;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Returns every route of the gateway: the public API, the operators' API, the pages, the health checks and the skills.
+/// Returns every route of the gateway: the public API, the admin API, the pages, the health checks and the skills.
 ///
 /// # Errors
 ///
-/// Returns an error if two routes contradict each other.
+/// Returns an error if two routes conflict.
 pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     server::register::<GatewayEndpoints>(&mut api)?;
@@ -55,7 +55,7 @@ pub(crate) fn api_description() -> Result<ApiDescription<CurrentGateway>, ApiDes
 /// Returns the IP address of the client: the forwarded one if the request came through a trusted proxy.
 fn client_address(context: &ApiContext) -> IpAddr {
     let request = &context.request;
-    // A header value that is not text counts as empty, which is no address.
+    // A header value that is not text is replaced by an empty text, which contains no address.
     let forwarded = request.headers().get_all(FORWARDED_FOR).iter().map(|value| value.to_str().unwrap_or_default());
     context.context().get().trusted_proxies().client_address(request.remote_addr().ip(), forwarded)
 }
@@ -160,7 +160,7 @@ async fn to_handler_response(
     Ok(answer.with_status(gateway_answer.head.status).with_headers(&gateway_answer.head.headers))
 }
 
-/// Reads the request, unless the gateway stops first. Nothing has been spent for the request at this point.
+/// Reads the request, unless the gateway stops first. No upstream was called for the request yet.
 async fn read_unless_stopped<T>(
     gateway: &Gateway,
     reading: impl Future<Output = Result<T, Error>>,

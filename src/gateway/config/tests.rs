@@ -1,4 +1,4 @@
-//! The settings from an operator's view: a file, an environment, and either settings or messages.
+//! Loads settings as an operator writes them, from a file and an environment, and checks the result or the messages.
 
 mod commands;
 mod filters;
@@ -6,13 +6,13 @@ mod groups;
 mod models;
 mod tokens;
 
-use super::host_environment::fake::Fake;
+use super::host_environment::host::Fake;
 use super::*;
 
 const FILE: &str = "etc/config.toml";
 
-/// The example of the README with all its parts.
-const GOOD: &str = r#"
+/// A valid configuration file with accounts and a group.
+const VALID_FILE: &str = r#"
 listen = "0.0.0.0:9000"
 metrics_listen = "127.0.0.1:9464"
 data_dir = "./data"
@@ -45,31 +45,32 @@ name = "team"
 delivery = "fail"
 "#;
 
-fn machine() -> Fake {
+fn test_host() -> Fake {
     Fake::default().variable("HOME", "/h/ada").variable("OPENAI_API_KEY", "sk-upstream").file("etc/key.txt", "hidden\n")
 }
 
-fn load_from(fake: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
+fn load_from(host: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
     let overrides = ConfigOverrides { config: Some(PathBuf::from(FILE)), ..ConfigOverrides::default() };
-    load(overrides, &fake.file(FILE, text))
+    load(overrides, &host.file(FILE, text))
 }
 
-/// Asserts that the settings give exactly these messages, in this order, as printed but without the name of the file.
+/// Asserts that loading the text fails with exactly these messages, in this order. The messages are compared without
+/// the name of the file.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    let problems = load_from(machine(), text).map(|config| config.to_annotated_toml()).unwrap_err();
+    let problems = load_from(test_host(), text).map(|config| config.to_annotated_toml()).unwrap_err();
     let printed: Vec<String> =
         problems.iter().map(ToString::to_string).map(|line| line.replace("etc/config.toml:", "")).collect();
     assert_eq!(printed, expected, "{text}");
 }
 
 #[test]
-fn nothing_at_all_is_a_simulator_on_this_machine() {
-    let config = load(ConfigOverrides::default(), &machine()).unwrap();
+fn empty_settings_start_a_local_simulator() {
+    let config = load(ConfigOverrides::default(), &test_host()).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.metrics_listen, None);
     assert_eq!(config.data_dir, PathBuf::from("/h/ada/.local/share/imagate"));
-    assert_eq!(config.drain_timeout, Duration::from_secs(630), "longer than any call");
+    assert_eq!(config.drain_timeout, Duration::from_secs(630), "longer than the longest call");
     assert_eq!((config.text_models, config.image_models), (None, Vec::new()));
     assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(600), Duration::from_secs(295)));
     assert_eq!(
@@ -88,20 +89,20 @@ fn nothing_at_all_is_a_simulator_on_this_machine() {
             problem: None,
         }]
     );
-    let [account] = &config.accounts[..] else { panic!("one account") };
+    let [account] = &config.accounts[..] else { panic!("expected one account") };
     assert!(account.implicit && matches!(account.upstream, UpstreamConfig::Simulator));
     assert_eq!(account.groups, ["default"]);
 }
 
 #[test]
-fn a_whole_file_becomes_settings() {
-    let config = load_from(machine(), GOOD).unwrap();
+fn a_whole_file_is_loaded() {
+    let config = load_from(test_host(), VALID_FILE).unwrap();
     assert_eq!(config.listen, "0.0.0.0:9000".parse().unwrap());
     assert_eq!(config.data_dir, PathBuf::from("etc/./data"));
     assert_eq!(config.drain_timeout, Duration::from_secs(90));
     assert_eq!((config.deadlines.image, config.answer_deadline), (Duration::from_secs(120), Duration::from_secs(95)));
-    let [primary, drawing] = &config.accounts[..] else { panic!("two accounts") };
-    let UpstreamConfig::Api(endpoint) = &primary.upstream else { panic!("an endpoint") };
+    let [primary, drawing] = &config.accounts[..] else { panic!("expected two accounts") };
+    let UpstreamConfig::Api(endpoint) = &primary.upstream else { panic!("expected an endpoint") };
     assert_eq!(endpoint.base_url.to_string(), "https://api.openai.com/v1");
     assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-upstream"));
     assert_eq!(endpoint.headers["openai-project"], "proj_1");
@@ -109,24 +110,24 @@ fn a_whole_file_becomes_settings() {
     assert_eq!((primary.tier, primary.priority), (BillingTier::Free, -3));
     assert_eq!((primary.concurrency.get(), primary.large_concurrency.get()), (4, 1));
     assert_eq!(primary.groups, ["default", "team"]);
-    assert_eq!((drawing.concurrency.get(), drawing.large_concurrency.get()), (8, 2), "few large ones by default");
+    assert_eq!((drawing.concurrency.get(), drawing.large_concurrency.get()), (8, 2), "the default for large images is low");
     assert!(!drawing.implicit && matches!(drawing.upstream, UpstreamConfig::Simulator));
     let names: Vec<_> = config.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
     assert_eq!(names, [("team", DeliveryPolicy::Fail), ("default", DeliveryPolicy::Report)]);
 }
 
 #[test]
-fn no_secret_is_shown_or_debugged() {
-    let config = load_from(machine(), GOOD).unwrap();
-    let seen = format!("{}{config:?}", config.to_annotated_toml());
-    assert!(!seen.contains("sk-upstream") && !seen.contains("hidden"), "{seen}");
+fn no_secret_is_printed_or_in_debug_output() {
+    let config = load_from(test_host(), VALID_FILE).unwrap();
+    let output = format!("{}{config:?}", config.to_annotated_toml());
+    assert!(!output.contains("sk-upstream") && !output.contains("hidden"), "{output}");
 }
 
 #[test]
-fn settings_are_shown_with_who_set_them() {
-    let fake = machine().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, GOOD).variable("IMAGATE_CONFIG", FILE);
+fn settings_are_printed_with_their_sources() {
+    let host = test_host().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, VALID_FILE).variable("IMAGATE_CONFIG", FILE);
     let overrides = ConfigOverrides { listen: Some("localhost:1".to_owned()), ..ConfigOverrides::default() };
-    let shown = load(overrides, &fake).unwrap().to_annotated_toml();
+    let shown = load(overrides, &host).unwrap().to_annotated_toml();
     let shown: Vec<String> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
         "listen = \"localhost:1\" # --listen",
@@ -144,27 +145,27 @@ fn settings_are_shown_with_who_set_them() {
 }
 
 #[test]
-fn the_command_line_wins_over_the_environment_over_the_file() {
+fn the_command_line_precedes_the_environment_and_the_file() {
     let text = "listen = \"f:1\"\ndata_dir = \"/f\"\ndrain_timeout = \"1s\"";
-    let fake = machine().variable("IMAGATE_LISTEN", "e:1").variable("IMAGATE_DATA_DIR", "e").file(FILE, text);
+    let host = test_host().variable("IMAGATE_LISTEN", "e:1").variable("IMAGATE_DATA_DIR", "e").file(FILE, text);
     let overrides =
         ConfigOverrides { config: Some(PathBuf::from(FILE)), listen: Some("c:1".to_owned()), data_dir: None };
-    let config = load(overrides, &fake).unwrap();
+    let config = load(overrides, &host).unwrap();
     assert_eq!(config.listen.to_string(), "c:1");
     assert_eq!(config.data_dir, PathBuf::from("e"));
     assert_eq!(config.drain_timeout, Duration::from_secs(1));
 }
 
 #[test]
-fn an_empty_variable_says_nothing() {
-    let config = load(ConfigOverrides::default(), &machine().variable("IMAGATE_LISTEN", "")).unwrap();
+fn an_empty_variable_counts_as_not_set() {
+    let config = load(ConfigOverrides::default(), &test_host().variable("IMAGATE_LISTEN", "")).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
 }
 
 #[test]
-fn retention_is_a_day_at_least_and_for_ever_where_nobody_says() {
-    assert_eq!(load_from(machine(), GOOD).unwrap().retention, RetentionPeriods::default());
-    let config = load_from(machine(), "[retention]\nrecords = \"400d\"\nusage = \"36500d\"").unwrap();
+fn retention_is_at_least_a_day_and_unlimited_by_default() {
+    assert_eq!(load_from(test_host(), VALID_FILE).unwrap().retention, RetentionPeriods::default());
+    let config = load_from(test_host(), "[retention]\nrecords = \"400d\"\nusage = \"36500d\"").unwrap();
     let days = |days: u64| Some(Duration::from_secs(days * 86_400));
     assert_eq!(config.retention, RetentionPeriods { records: days(400), audit: None, usage: days(36_500) });
     assert!(config.to_annotated_toml().contains("[retention]\nrecords = \"400d\""), "{}", config.to_annotated_toml());
@@ -172,10 +173,10 @@ fn retention_is_a_day_at_least_and_for_ever_where_nobody_says() {
 }
 
 #[test]
-fn problems_outside_of_the_file_name_their_place() {
-    let fake =
+fn problems_outside_the_file_name_their_source() {
+    let host =
         Fake::default().variable("IMAGATE_LISTEN", "8080").variable("IMAGATE_DATABASE_URL", "postgres://u:p@h/d");
-    let problems = load(ConfigOverrides { listen: None, ..ConfigOverrides::default() }, &fake).unwrap_err();
+    let problems = load(ConfigOverrides { listen: None, ..ConfigOverrides::default() }, &host).unwrap_err();
     let printed: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         printed,
@@ -185,9 +186,9 @@ fn problems_outside_of_the_file_name_their_place() {
             "data_dir: `data_dir` must be set, because the environment does not name a home folder",
         ]
     );
-    let format = load(ConfigOverrides::default(), &machine().variable("IMAGATE_LOG_FORMAT", "xml")).unwrap_err();
+    let format = load(ConfigOverrides::default(), &test_host().variable("IMAGATE_LOG_FORMAT", "xml")).unwrap_err();
     assert_eq!(format[0].to_string(), "IMAGATE_LOG_FORMAT: `log_format` must be \"text\" or \"json\"");
-    let missing = load(ConfigOverrides { config: Some(PathBuf::from("no.toml")), ..ConfigOverrides::default() }, &fake)
+    let missing = load(ConfigOverrides { config: Some(PathBuf::from("no.toml")), ..ConfigOverrides::default() }, &host)
         .unwrap_err();
     assert_eq!(missing[0].to_string(), "no.toml: cannot be read: entity not found");
 }
@@ -226,10 +227,10 @@ drain_timeout = "1s"
 
 #[test]
 fn each_mistake_has_its_own_message() {
-    let long = "must be a duration such as \"30s\", \"5m\" or \"1h 30m\"";
+    let duration_message = "must be a duration such as \"30s\", \"5m\" or \"1h 30m\"";
     check("listen = true", &["1:10: `listen` is true but must be a string"]);
     check("listen = \"8080\"", &["1:10: `listen` must be `host:port`, such as \"127.0.0.1:8080\""]);
-    check("drain_timeout = \"30\"", &[&format!("1:17: `drain_timeout` {long}")]);
+    check("drain_timeout = \"30\"", &[&format!("1:17: `drain_timeout` {duration_message}")]);
     check("drain_timeout = \"25h\"", &["1:17: `drain_timeout` must be from 0s to 1d"]);
     check("deadlines = { connect = \"1ms\" }", &["1:25: `connect` must be from 100ms to 1d"]);
     check("deadlines = { image = \"2h\" }", &["1:23: `image` must be from 100ms to 1h"]);
@@ -249,7 +250,7 @@ fn each_mistake_has_its_own_message() {
 }
 
 #[test]
-fn what_is_no_toml_says_where() {
+fn a_syntax_error_is_reported_with_its_position() {
     check(
         "listen = \nmodels = [",
         &["1:10: string values must be quoted, expected literal string", "2:11: unclosed array, expected `]`"],
@@ -257,14 +258,14 @@ fn what_is_no_toml_says_where() {
     check("listen = \"a:1\"\nlisten = \"b:1\"", &["2:1: duplicate key"]);
 }
 
-/// The messages for an account with these lines, which begin in line 4.
+/// Asserts the messages for an account with these settings, which begin in line 4.
 #[track_caller]
 fn check_account(lines: &str, expected: &[&str]) {
     check(&format!("[[accounts]]\nname = \"a\"\nkind = \"api_key\"\n{lines}"), expected);
 }
 
 #[test]
-fn an_account_says_what_it_lacks_and_what_it_cannot_have() {
+fn missing_and_forbidden_account_settings_are_reported() {
     let address = "base_url = \"https://a.example/v1\"";
     check_account(
         "",
@@ -291,9 +292,9 @@ fn an_account_says_what_it_lacks_and_what_it_cannot_have() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
+fn an_unreadable_secret_is_reported_by_its_setting_only() {
     let key = |source: &str| format!("base_url = \"https://a.example/v1\"\napi_key = {source}");
-    let shape = "{ env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets";
+    let expected_form = "{ env = \"NAME\" } or { file = \"PATH\" }, because the file itself must not contain secrets";
     check_account(
         &key("{ env = \"NOT_SET\" }"),
         &["5:11: `api_key` names the environment variable `NOT_SET`, which is not set"],
@@ -305,19 +306,19 @@ fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
     check_account(&key("{ file = \"none\" }"), &["5:11: `api_key` names a file that cannot be read: entity not found"]);
     check_account(
         &key("{ env = \"A\", file = \"b\" }"),
-        &[&format!("5:11: `api_key` is a table with other names but must be {shape}")],
+        &[&format!("5:11: `api_key` is a table with other names but must be {expected_form}")],
     );
     check_account(
         &key("{ var = \"A\" }"),
-        &[&format!("5:11: `api_key` is a table with other names but must be {shape}")],
+        &[&format!("5:11: `api_key` is a table with other names but must be {expected_form}")],
     );
-    let fake = machine().file("etc/blank", " \n").file("etc/two", "one\ntwo\n");
+    let host = test_host().file("etc/blank", " \n").file("etc/two", "one\ntwo\n");
     for (file, expected) in
         [("blank", "is empty (file)"), ("two", "contains a character that is not allowed in a header (file)")]
     {
         let text =
             format!("[[accounts]]\nname = \"a\"\nkind = \"api_key\"\n{}", key(&format!("{{ file = \"{file}\" }}")));
-        let problems = load_from(fake.clone(), &text).map(|config| config.to_annotated_toml()).unwrap_err();
+        let problems = load_from(host.clone(), &text).map(|config| config.to_annotated_toml()).unwrap_err();
         assert_eq!(
             problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [format!("etc/config.toml:5:11: `api_key` {expected}")]
@@ -326,8 +327,8 @@ fn a_secret_that_cannot_be_read_is_named_by_its_setting_only() {
 }
 
 #[test]
-fn the_database_is_the_one_in_the_data_folder() {
-    let load = |url: &str| load(ConfigOverrides::default(), &machine().variable("IMAGATE_DATABASE_URL", url));
+fn only_the_database_in_the_data_folder_is_supported() {
+    let load = |url: &str| load(ConfigOverrides::default(), &test_host().variable("IMAGATE_DATABASE_URL", url));
     assert!(load("sqlite:").is_ok());
     let cases = [
         ("sqlite:///var/lib/images.db", "set `data_dir` instead"),
@@ -341,27 +342,27 @@ fn the_database_is_the_one_in_the_data_folder() {
 }
 
 #[test]
-fn the_schema_in_the_repository_is_that_of_the_types() {
+fn the_committed_schema_matches_the_types() {
     let written = include_str!("../../../schemas/config.schema.json").replace("\r\n", "\n");
     assert!(written == schema_json(), "run `cargo run --all-features -- config schema > schemas/config.schema.json`");
 }
 
 #[test]
-fn a_group_can_have_deadlines_of_its_own() {
+fn a_group_can_have_its_own_deadline() {
     let text = "deadlines = { image = \"10s\" }\n[[groups]]\nname = \"quick\"\nimage_deadline = \"1s\"\n\
                 [[groups]]\nname = \"patient\"\nimage_deadline = \"10m\"\n";
-    let config = load_from(machine(), text).unwrap();
-    let found: Vec<_> =
+    let config = load_from(test_host(), text).unwrap();
+    let deadlines: Vec<_> =
         config.groups.iter().map(|group| (group.name.as_str(), group.deadlines.image.as_secs())).collect();
-    assert_eq!(found, [("quick", 1), ("patient", 600), ("default", 10)]);
+    assert_eq!(deadlines, [("quick", 1), ("patient", 600), ("default", 10)]);
 }
 
 #[test]
-fn connections_are_limited_by_numbers() {
-    let none = load(ConfigOverrides::default(), &machine()).unwrap();
-    assert_eq!(none.connections, ConnectionLimits::default());
-    assert!(!none.to_annotated_toml().contains("[connections]"));
-    let config = load_from(machine(), "[connections]\nmax = 500\nmax_per_address = 50").unwrap();
+fn connection_limits_are_read_and_checked() {
+    let config = load(ConfigOverrides::default(), &test_host()).unwrap();
+    assert_eq!(config.connections, ConnectionLimits::default());
+    assert!(!config.to_annotated_toml().contains("[connections]"));
+    let config = load_from(test_host(), "[connections]\nmax = 500\nmax_per_address = 50").unwrap();
     assert_eq!(config.connections, ConnectionLimits { max: Some(500), max_per_address: Some(50) });
     assert!(config.to_annotated_toml().contains("\n[connections]\nmax = 500 "), "{}", config.to_annotated_toml());
     check("[connections]\nmax = 5\nmax_per_address = 6", &["3:19: `max_per_address` must not be above `max`"]);

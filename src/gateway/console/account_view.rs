@@ -15,7 +15,8 @@ use crate::wire::admin::types;
 ///
 /// # Errors
 ///
-/// Returns an internal error for an account without a row, or with a word that the API document does not have.
+/// Returns an internal error for an account without a row, or with a word that the API document does not
+/// define.
 pub(super) fn to_wire_account(managed: &ManagedAccount) -> Result<types::Account, Error> {
     let Some(row) = &managed.row else {
         tracing::error!(account = managed.name, "an account of the settings file is not in the store");
@@ -104,7 +105,7 @@ fn with_status(account: types::Account, state: AccountStatus<'_>) -> types::Acco
     }
 }
 
-/// Converts a word of the store to one of the API document.
+/// Converts a word of the store to a value of the API document.
 fn parse_word<T: FromStr>(text: &str) -> Result<T, Error> {
     text.parse().map_err(|_| {
         tracing::error!(word = text, "the store holds a value that the API does not have");

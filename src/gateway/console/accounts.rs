@@ -34,7 +34,7 @@ pub(super) struct NewAccountRequest {
 // === impl Console ===
 
 impl Console {
-    /// Returns every account. For admins, like all operations in this file.
+    /// Returns every account. All operations of this file are for admins.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 if there is none.
+    /// 404 if there is no such account.
     pub(crate) async fn retrieve_account(&self, actor: &Actor, handle: &str) -> Result<types::Account, Error> {
         require_admin(actor)?;
         to_wire_account(&manage::find(&self.config, &self.store, handle).await.map_err(from_manage_error)?)
@@ -89,14 +89,14 @@ impl Console {
         body: &[u8],
     ) -> Result<types::Account, Error> {
         require_admin(actor)?;
-        let (change, log_text) = match parse_account_change(body)? {
+        let (change, event) = match parse_account_change(body)? {
             change @ AccountChange::Enable => (change, "an operator has enabled an account"),
             change => (change, "an operator has disabled an account"),
         };
         let account = manage::change(&self.config, &self.store, &actor.audit_context(), handle, change)
             .await
             .map_err(from_manage_error)?;
-        log_change(&account, log_text);
+        log_change(&account, event);
         to_wire_account(&account)
     }
 
@@ -116,6 +116,7 @@ impl Console {
     }
 }
 
+/// Parses the body of a request that enables or disables an account.
 pub(super) fn parse_account_change(body: &[u8]) -> Result<AccountChange, Rejection> {
     let mut fields = read_object(body)?;
     check_fields("", ACCOUNT_CHANGE_FIELDS, &mut fields)?;
@@ -131,8 +132,8 @@ pub(super) fn parse_account_change(body: &[u8]) -> Result<AccountChange, Rejecti
     }
 }
 
-fn log_change(account: &ManagedAccount, what: &str) {
-    tracing::info!(account = account.name, "{what}");
+fn log_change(account: &ManagedAccount, event: &str) {
+    tracing::info!(account = account.name, "{event}");
 }
 
 fn from_manage_error(error: ManageError) -> Error {
@@ -142,7 +143,7 @@ fn from_manage_error(error: ManageError) -> Error {
         ManageError::NameTaken(name) => Error::Conflict(ResourceConflict::Exists(name)),
         ManageError::InvalidSettings(problems) => account_rejection(&problems, &[]).into(),
         ManageError::Store(error) => from_store_error(error),
-        // These errors come only from a call to the upstream, and none is made here.
+        // Only a call to the upstream returns these errors, and the operations of this module make no such call.
         other @ (ManageError::Unusable(..)
         | ManageError::Unavailable(..)
         | ManageError::NoAnswer(..)
@@ -153,7 +154,7 @@ fn from_manage_error(error: ManageError) -> Error {
     }
 }
 
-/// Returns the first problem, with the field as the operator has spelled it.
+/// Returns the rejection for the first problem, with the name of the field in the request.
 pub(super) fn account_rejection(problems: &[ConfigProblem], secret_settings: &[String]) -> Rejection {
     let Some(problem) = problems.first() else {
         return Rejection::for_body(RejectionReason::InvalidValue, "The account cannot be used.");

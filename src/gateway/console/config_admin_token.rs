@@ -1,4 +1,4 @@
-//! The admin token of the settings, and the check of a presented one.
+//! The admin token of the settings, and the check of a presented token.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -6,10 +6,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use crate::gateway::config::ConfigSecret;
 use crate::gateway::keys::{self, BearerSecretKind};
 
-/// The admin token, kept only as a hash. The token is long and random, so a fast hash suffices.
+/// The SHA-256 hash of the admin token. The token is long and random, so a fast hash suffices.
 pub(super) struct ConfigAdminToken([u8; 32]);
 
-/// The admin token has the form of a key or of a user's admin token, so that one could be mistaken for the other.
+/// The error for an admin token that has the form of an API key or of a user's admin token, and could be mistaken for it.
 #[derive(Debug, thiserror::Error)]
 #[error("`admin_token` has the form of {what} ({found}); make another one, as `openssl rand -hex 32` does")]
 pub(crate) struct AdminTokenError {
@@ -31,7 +31,7 @@ impl ConfigAdminToken {
         Ok(Self(sha256(secret.expose().as_bytes())))
     }
 
-    /// Returns true if the presented text is the token. Takes the same time whichever byte differs.
+    /// Returns true if the presented text is the token. The time of the check does not depend on the byte that differs.
     pub(super) fn matches(&self, presented: &[u8]) -> bool {
         verify_slices_are_equal(&self.0, &sha256(presented)).is_ok()
     }
@@ -54,17 +54,17 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_itself_lets_in() {
+    fn only_the_exact_token_matches() {
         let token = token(TOKEN).unwrap();
         assert!(token.matches(TOKEN.as_bytes()));
         let other = TOKEN.replace('f', "e");
-        for wrong in ["", &TOKEN[1..], &TOKEN.to_uppercase(), &format!("{TOKEN} "), &other] {
-            assert!(!token.matches(wrong.as_bytes()), "{wrong}");
+        for invalid in ["", &TOKEN[1..], &TOKEN.to_uppercase(), &format!("{TOKEN} "), &other] {
+            assert!(!token.matches(invalid.as_bytes()), "{invalid}");
         }
     }
 
     #[test]
-    fn a_key_of_a_caller_is_no_admin_token_and_is_not_repeated() {
+    fn an_api_key_is_refused_and_the_message_does_not_show_it() {
         let key = "sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz0123452OVSXj";
         let refused = token(key).map(|_| ()).unwrap_err().to_string();
         assert!(refused.contains("`ADMIN`") && !refused.contains("abcdefghijkl"), "{refused}");

@@ -1,4 +1,4 @@
-//! Converts the errors of the store, of keys and of people to the errors of the API.
+//! Converts the errors of the modules `store`, `keys` and `people` to the errors of the admin API.
 
 use crate::error::{AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 use crate::gateway::keys::KeyError;
@@ -12,8 +12,8 @@ pub(super) fn from_store_error(error: StoreError) -> Error {
 }
 
 /// Returns the error for a field that cannot be used.
-fn field_rejection(field: &str, why: &str) -> Error {
-    Rejection::new(field, RejectionReason::InvalidValue, format!("Invalid '{field}': {why}.")).into()
+fn field_rejection(field: &str, reason: &str) -> Error {
+    Rejection::new(field, RejectionReason::InvalidValue, format!("Invalid '{field}': {reason}.")).into()
 }
 
 /// Converts an error about the key with this id or public id.
@@ -55,7 +55,7 @@ pub(super) fn from_identity_error(subject: ErrorSubject, handle: &str) -> impl F
             (IdentityError::DefinedInFile, _) => Error::Conflict(ResourceConflict::GroupReadOnly(handle)),
             (IdentityError::InUse, _) => Error::Conflict(ResourceConflict::GroupInUse(handle)),
             (IdentityError::Store(error), _) => from_store_error(error),
-            // Only signing in returns these, and the API has no sign-in.
+            // Only a sign-in returns these errors, and the admin API has no sign-in.
             (
                 error @ (IdentityError::WrongCredentials
                 | IdentityError::TooManyAttempts { .. }

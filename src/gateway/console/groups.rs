@@ -44,11 +44,11 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 403 for members, 404 if there is none.
+    /// 403 for members, 404 if there is no such group.
     pub(crate) async fn retrieve_group(&self, actor: &Actor, handle: &str) -> Result<types::Group, Error> {
         require_admin(actor)?;
-        let found = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
-        self.to_wire_group(found, actor).await
+        let group = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        self.to_wire_group(group, actor).await
     }
 
     /// Returns the group with the settings exactly as they are stored. For admins.
@@ -62,9 +62,9 @@ impl Console {
         handle: &str,
     ) -> Result<(types::Group, String), Error> {
         require_admin(actor)?;
-        let found = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
-        let stored = found.row.policy.clone().unwrap_or_else(|| "{}".to_owned());
-        Ok((self.to_wire_group(found, actor).await?, stored))
+        let group = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        let stored = group.row.policy.clone().unwrap_or_else(|| "{}".to_owned());
+        Ok((self.to_wire_group(group, actor).await?, stored))
     }
 
     /// Adds a group. For admins.
@@ -81,13 +81,13 @@ impl Console {
             None => None,
         };
         let created = self.people.make_group(&actor.audit_context(), name, policy.as_deref()).await;
-        let made = created.map_err(from_identity_error(ErrorSubject::Group, name))?;
-        // Until the group is in force, requests to a group with a policy are refused.
+        let created_group = created.map_err(from_identity_error(ErrorSubject::Group, name))?;
+        // Requests of a group with a policy are refused until the group is in force.
         self.group_refresh.refresh().await;
-        self.to_wire_group(made, actor).await
+        self.to_wire_group(created_group, actor).await
     }
 
-    /// Gives a group another policy. For admins.
+    /// Replaces the policy of a group. For admins.
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl Console {
             )
             .into());
         };
-        let found = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
-        let policy = self.check_policy(&found.row.name, policy).await?;
+        let group = self.people.find_group(handle).await.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        let policy = self.check_policy(&group.row.name, policy).await?;
         let changed = self.people.change_group(&actor.audit_context(), handle, &policy).await;
         let changed = changed.map_err(from_identity_error(ErrorSubject::Group, handle))?;
         if !self.group_refresh.refresh().await {
@@ -122,10 +122,10 @@ impl Console {
     pub(crate) async fn delete_group(&self, actor: &Actor, handle: &str) -> Result<types::DeletedGroup, Error> {
         require_admin(actor)?;
         let deleted = self.people.delete_group(&actor.audit_context(), handle).await;
-        let gone = deleted.map_err(from_identity_error(ErrorSubject::Group, handle))?;
-        // A new group with the same name starts without the policy of this one.
+        let group = deleted.map_err(from_identity_error(ErrorSubject::Group, handle))?;
+        // The refresh drops the policy, so that a new group with the same name starts without it.
         self.group_refresh.refresh().await;
-        Ok(types::DeletedGroup { name: gone.name, deleted: true, extra: Map::new() })
+        Ok(types::DeletedGroup { name: group.name, deleted: true, extra: Map::new() })
     }
 
     /// Returns the values that a setting of groups can have, such as those of `fallback`.
@@ -133,11 +133,11 @@ impl Console {
         config::allowed_words(&format!("groups.{setting}"))
     }
 
-    /// Returns a policy in the form in which it is stored, after checking it.
+    /// Checks a policy, and returns it in the form in which it is stored.
     async fn check_policy(&self, name: &str, policy: PolicySettings) -> Result<String, Error> {
         let name = name.to_owned();
         let checked = self
-            .check_on_blocking_thread(move |config, user| manage::check_policy(config, &name, &policy, user))
+            .check_on_blocking_thread(move |config, environment| manage::check_policy(config, &name, &policy, environment))
             .await?;
         match checked {
             Ok(group) => Ok(Value::Object(group.policy).to_string()),
@@ -145,7 +145,7 @@ impl Console {
         }
     }
 
-    /// Runs a check on a blocking thread, because it compiles patterns.
+    /// Runs a check on a blocking thread, because a check compiles patterns, which takes processor time.
     async fn check_on_blocking_thread<T: Send + 'static>(
         &self,
         check: impl FnOnce(&Config, PolicyEnvironment<'_>) -> T + Send + 'static,
@@ -162,13 +162,13 @@ impl Console {
     async fn to_wire_group(&self, group: KeyGroup, actor: &Actor) -> Result<types::Group, Error> {
         let KeyGroup { row, of_file } = group;
         let (policy, problem) = if actor.is_admin() {
-            let stored = row.clone();
-            let read = move |config: &Config, user: PolicyEnvironment<'_>| {
-                manage::written_policy(config, &stored, of_file, user)
+            let row_copy = row.clone();
+            let read_policy = move |config: &Config, environment: PolicyEnvironment<'_>| {
+                manage::written_policy(config, &row_copy, of_file, environment)
             };
             let (policy, problem) = match manage::policy_in_force(&self.config, &row) {
                 Some(in_force) => in_force,
-                None => self.check_on_blocking_thread(read).await?,
+                None => self.check_on_blocking_thread(read_policy).await?,
             };
             (Some(policy), problem)
         } else {
@@ -185,7 +185,8 @@ impl Console {
     }
 }
 
-/// Reads a body by the table of its fields, except the policy, whose fields the settings define.
+/// Reads a body, and checks its fields by the table. The policy is returned unchecked, because the settings define its
+/// fields.
 fn read_fields_and_policy(
     table: &'static [Field],
     body: &[u8],
@@ -203,7 +204,7 @@ fn read_fields_and_policy(
     Ok((fields, policy))
 }
 
-/// Returns the first problem, with the field as the operator has spelled it.
+/// Returns the rejection for the first problem, with the name of the field in the request.
 fn policy_rejection(problems: &[ConfigProblem]) -> Rejection {
     let Some(problem) = problems.first() else {
         return Rejection::new(POLICY_FIELD, RejectionReason::InvalidValue, "The policy cannot be used.");

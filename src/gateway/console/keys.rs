@@ -1,4 +1,4 @@
-//! The operations on API keys, for operators and for members.
+//! The operations on API keys, for admins and for members.
 
 use std::time::Duration;
 
@@ -46,12 +46,12 @@ impl Console {
         })
     }
 
-    /// Makes a key. Its secret is in this answer and in no other.
+    /// Creates a key. Only this answer contains its secret.
     ///
     /// # Errors
     ///
-    /// 400 for the first field that cannot be used, 404 for a user that does not exist, 409 for a member who has as
-    /// many keys as allowed.
+    /// 400 for the first field that cannot be used, 404 for a user that does not exist, 409 for a member who already
+    /// has the maximum number of keys.
     pub(crate) async fn create_key(&self, actor: &Actor, body: &[u8]) -> Result<types::CreatedKey, Error> {
         let new: types::NewKey = read_body(NEW_KEY_FIELDS, body)?;
         let user = self.user_for(actor, new.user.as_deref()).await?;
@@ -70,7 +70,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 if there is none, or if it belongs to another user.
+    /// 404 if there is no such key, or if it belongs to another user.
     pub(crate) async fn retrieve_key(&self, actor: &Actor, handle: &str) -> Result<types::Key, Error> {
         let key = self.keys.find(handle, actor.owner()).await.map_err(from_key_error(handle))?;
         self.key_with_usage(key).await
@@ -88,18 +88,18 @@ impl Console {
         self.key_with_usage(changed.map_err(from_key_error(handle))?).await
     }
 
-    /// Deletes a key. Its records stay.
+    /// Deletes a key. Its records are not deleted.
     ///
     /// # Errors
     ///
     /// The errors of [`Console::retrieve_key`].
     pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
         let deleted = self.keys.change(&actor.audit_context(), handle, actor.owner(), KeyChange::Delete).await;
-        let gone = deleted.map_err(from_key_error(handle))?;
-        Ok(types::DeletedKey { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
+        let deleted_key = deleted.map_err(from_key_error(handle))?;
+        Ok(types::DeletedKey { id: deleted_key.id.to_string(), name: deleted_key.name, deleted: true, extra: Map::new() })
     }
 
-    /// Gives a key another secret, which is in this answer and in no other.
+    /// Replaces the secret of a key. Only this answer contains the new secret.
     ///
     /// # Errors
     ///

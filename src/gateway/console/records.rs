@@ -1,7 +1,7 @@
 //! The operations on records: which records an actor may see, and which of their fields.
 //!
-//! A member sees the records of its own keys, without the accounts that served them; records of other users do not
-//! exist for it.
+//! A member sees the records of its own keys, without the accounts that served them; a record of another user is
+//! answered with 404, as if it did not exist.
 
 use serde_json::Map;
 
@@ -20,14 +20,14 @@ use crate::wire::admin::types;
 // === impl Console ===
 
 impl Console {
-    /// The most records of one spreadsheet: a number that fits into memory easily.
+    /// The maximum number of records in one CSV text (our choice), so that it fits into memory.
     pub(crate) const CSV_RECORDS_MAX: u32 = 10_000;
 
     /// Returns a page of records, newest first.
     ///
     /// # Errors
     ///
-    /// 400 if the page begins after a record that does not exist, 404 if the named user does not exist.
+    /// 400 if the record that `before` names does not exist, 404 if the named user does not exist.
     pub(crate) async fn list_records(
         &self,
         actor: &Actor,
@@ -38,7 +38,8 @@ impl Console {
         Ok(types::RecordList { object: list_object(), data, has_more, extra: Map::new() })
     }
 
-    /// Returns the newest records as comma-separated values, at most ten thousand; `limit` is ignored.
+    /// Returns the newest records as comma-separated values, at most [`Self::CSV_RECORDS_MAX`]; `limit` is
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -52,11 +53,11 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 if there is none, or if it belongs to another user.
+    /// 404 if there is no such record, or if it belongs to another user.
     pub(crate) async fn retrieve_record(&self, actor: &Actor, request_id: &str) -> Result<types::Record, Error> {
-        let found = self.usage().record(&request_id.into(), actor.owner()).await.map_err(from_store_error)?;
-        let found = found.ok_or_else(|| Error::NotFound(MissingResource::Record(request_id.to_owned())))?;
-        Ok(to_wire_record(redact_for_actor(found, actor)))
+        let record = self.usage().record(&request_id.into(), actor.owner()).await.map_err(from_store_error)?;
+        let record = record.ok_or_else(|| Error::NotFound(MissingResource::Record(request_id.to_owned())))?;
+        Ok(to_wire_record(redact_for_actor(record, actor)))
     }
 
     async fn page(&self, actor: &Actor, query: &ListRecordsQuery, limit: u32) -> Result<NamedRecordPage, Error> {
@@ -96,12 +97,12 @@ fn from_usage_error(error: UsageError) -> Error {
 fn redact_for_actor(mut record: NamedRecord, actor: &Actor) -> NamedRecord {
     if actor.owner().is_some() {
         record.record.account = None;
-        // No account has an empty name, so an empty name means that there is none to see.
+        // An empty name stands for a hidden account, because no account has an empty name.
         record.record.attempts.iter_mut().for_each(|attempt| {
             attempt.account.clear();
             attempt.upstream_request_id = None;
         });
-        // The upstream's words may name the account, and the text model may be a setting of the account.
+        // The upstream's message may name the account, and the text model may be a setting of the account.
         record.record.error_detail = None;
         record.record.host_model = None;
     }

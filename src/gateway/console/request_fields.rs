@@ -10,10 +10,10 @@ use crate::gateway::store::Timestamp;
 use crate::tables::Field;
 use crate::wire::admin::types;
 
-/// The rows of a page if the request names no limit.
+/// The number of rows of a page if the request names no limit.
 const DEFAULT_PAGE_SIZE: u32 = 50;
 
-/// Reads a body by the table of its fields.
+/// Reads a body, and checks its fields by the table.
 ///
 /// # Errors
 ///
@@ -40,11 +40,11 @@ pub(super) fn read_change_body<T: DeserializeOwned>(table: &'static [Field], bod
     deserialize_fields(fields)
 }
 
-/// Converts the fields. The table does not have every pattern: what only the type refuses is an error without a field
-/// name.
+/// Converts the fields to their type. The type may refuse a value that the table accepts, because the table does not
+/// contain every pattern. The error then names no field.
 fn deserialize_fields<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Error> {
-    let read = serde_json::from_value(Value::Object(fields));
-    read.map_err(|error| {
+    let parsed = serde_json::from_value(Value::Object(fields));
+    parsed.map_err(|error| {
         Rejection::for_body(RejectionReason::InvalidValue, format!("The request body cannot be used: {error}.")).into()
     })
 }
@@ -55,6 +55,6 @@ pub(super) fn page_size(limit: Option<types::PageLimit>) -> u32 {
 }
 
 /// Converts a time to the form of the store.
-pub(super) fn to_timestamp(moment: Option<DateTime<Utc>>) -> Option<Timestamp> {
-    moment.map(Timestamp::from)
+pub(super) fn to_timestamp(time: Option<DateTime<Utc>>) -> Option<Timestamp> {
+    time.map(Timestamp::from)
 }

@@ -1,4 +1,4 @@
-//! The API accepts what the settings file accepts, and names the fields that cannot be used.
+//! Checks that the admin API accepts the same accounts as the settings file, and names the fields that cannot be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +11,22 @@ use crate::gateway::store::AccountChange;
 use crate::tables::{ADMIN_OPENAPI, Field, FieldKind, NEW_ACCOUNT_FIELDS};
 
 /// Returns the fields of `[[accounts]]`, from the schema of the settings.
-fn of_the_file() -> Value {
+fn file_properties() -> Value {
     let schema: Value = serde_json::from_str(&schema_json()).unwrap();
     schema["definitions"]["RawAccount"]["properties"].clone()
 }
 
-/// The fields that only the API document has; the settings file lists secret headers among the others.
-const OURS: [&str; 1] = ["secret_headers"];
+/// The fields that only the API document has; in the settings file, secret headers are part of `headers`.
+const API_ONLY_FIELDS: [&str; 1] = ["secret_headers"];
 
+/// Returns all words that the schema lists as allowed values.
 fn words(schema: &Value) -> BTreeSet<String> {
     match schema {
         Value::Object(members) => {
-            let listed = members.get("enum").or_else(|| members.get("const"));
-            let listed = listed.map_or_else(Vec::new, |listed| listed.as_array().cloned().unwrap_or_default());
-            let own = listed.iter().filter_map(|word| word.as_str().map(str::to_owned));
-            own.chain(members.values().flat_map(words)).collect()
+            let enum_values = members.get("enum").or_else(|| members.get("const"));
+            let enum_values = enum_values.map_or_else(Vec::new, |enum_values| enum_values.as_array().cloned().unwrap_or_default());
+            let own_words = enum_values.iter().filter_map(|word| word.as_str().map(str::to_owned));
+            own_words.chain(members.values().flat_map(words)).collect()
         }
         Value::Array(items) => items.iter().flat_map(words).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => BTreeSet::new(),
@@ -33,17 +34,17 @@ fn words(schema: &Value) -> BTreeSet<String> {
 }
 
 /// Returns the words of a setting of the file, with those of the type that it refers to.
-fn words_of_the_file(name: &str) -> BTreeSet<String> {
+fn file_words(name: &str) -> BTreeSet<String> {
     let schema: Value = serde_json::from_str(&schema_json()).unwrap();
     let property = &schema["definitions"]["RawAccount"]["properties"][name];
-    let referred = property["allOf"][0]["$ref"].as_str().or_else(|| property["$ref"].as_str());
-    let target = referred.and_then(|reference| schema.pointer(reference.trim_start_matches('#')));
+    let reference_path = property["allOf"][0]["$ref"].as_str().or_else(|| property["$ref"].as_str());
+    let target = reference_path.and_then(|reference| schema.pointer(reference.trim_start_matches('#')));
     words(target.unwrap_or(property))
 }
 
 fn check_choice(field: &Field, words: &[&str]) {
     let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    assert_eq!(words, words_of_the_file(field.name), "{}", field.name);
+    assert_eq!(words, file_words(field.name), "{}", field.name);
 }
 
 fn number(schema: &Value, name: &str) -> Option<f64> {
@@ -51,14 +52,14 @@ fn number(schema: &Value, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn a_new_account_has_the_fields_of_the_file_with_their_words_and_bounds() {
-    let file = of_the_file();
+fn a_new_account_has_the_same_fields_as_the_file() {
+    let file = file_properties();
     let names: BTreeSet<&str> = file.as_object().unwrap().keys().map(String::as_str).collect();
-    let ours: BTreeSet<&str> = NEW_ACCOUNT_FIELDS.iter().map(|field| field.name).collect();
-    assert_eq!(ours.difference(&names).copied().collect::<Vec<_>>(), OURS);
-    assert_eq!(names.difference(&ours).count(), 0, "the file has more: {names:?}");
+    let api_fields: BTreeSet<&str> = NEW_ACCOUNT_FIELDS.iter().map(|field| field.name).collect();
+    assert_eq!(api_fields.difference(&names).copied().collect::<Vec<_>>(), API_ONLY_FIELDS);
+    assert_eq!(names.difference(&api_fields).count(), 0, "every field of the file is a field of the API: {names:?}");
     for field in NEW_ACCOUNT_FIELDS {
-        #[expect(clippy::cast_precision_loss, reason = "small bounds")]
+        #[expect(clippy::cast_precision_loss, reason = "the bounds are small")]
         match field.kind {
             FieldKind::Choice(words) => check_choice(field, words),
             FieldKind::Integer { min, max } => {
@@ -71,7 +72,7 @@ fn a_new_account_has_the_fields_of_the_file_with_their_words_and_bounds() {
 }
 
 #[test]
-fn every_secret_of_the_document_is_taken_out_of_the_settings() {
+fn every_secret_is_separated_from_the_settings() {
     let document: Value = serde_json::from_str(ADMIN_OPENAPI).unwrap();
     let schemas = &document["components"]["schemas"];
     let fields = schemas["NewAccount"]["properties"].as_object().unwrap();
@@ -94,61 +95,61 @@ fn check_draft(body: &Value, param: Option<&str>, reason: RejectionReason) {
 }
 
 #[test]
-fn a_field_that_cannot_be_read_is_named() {
+fn an_invalid_field_is_named() {
     check_draft(&json!([]), None, RejectionReason::InvalidJson);
     check_draft(&json!({"kind": "simulator"}), Some("name"), RejectionReason::MissingParameter);
     check_draft(&json!({"name": "a"}), Some("kind"), RejectionReason::MissingParameter);
     check_draft(&json!({"name": "a", "kind": "codex"}), Some("kind"), RejectionReason::InvalidValue);
     check_draft(&json!({"name": "a", "kind": "simulator", "bas": 1}), Some("bas"), RejectionReason::UnknownParameter);
-    let with = |name: &str, value: Value| {
+    let body_with = |name: &str, value: Value| {
         let mut body = json!({"name": "a", "kind": "api_key"});
         body[name] = value;
         body
     };
-    check_draft(&with("api_key", json!({"env": "HOME"})), Some("api_key"), RejectionReason::InvalidType);
-    check_draft(&with("api_key", json!("")), Some("api_key"), RejectionReason::StringBelowMin);
-    check_draft(&with("concurrency", json!(0)), Some("concurrency"), RejectionReason::IntegerBelowMin);
-    check_draft(&with("priority", json!(1001)), Some("priority"), RejectionReason::IntegerAboveMax);
-    check_draft(&with("allow_http", json!("yes")), Some("allow_http"), RejectionReason::InvalidType);
-    check_draft(&with("groups", json!(["a", 1])), Some("groups[1]"), RejectionReason::InvalidType);
-    check_draft(&with("groups", json!("a")), Some("groups"), RejectionReason::InvalidType);
-    check_draft(&with("headers", json!({"x": {"env": "HOME"}})), Some("headers.x"), RejectionReason::InvalidType);
-    let mut twice = with("headers", json!({"x": "1"}));
+    check_draft(&body_with("api_key", json!({"env": "HOME"})), Some("api_key"), RejectionReason::InvalidType);
+    check_draft(&body_with("api_key", json!("")), Some("api_key"), RejectionReason::StringBelowMin);
+    check_draft(&body_with("concurrency", json!(0)), Some("concurrency"), RejectionReason::IntegerBelowMin);
+    check_draft(&body_with("priority", json!(1001)), Some("priority"), RejectionReason::IntegerAboveMax);
+    check_draft(&body_with("allow_http", json!("yes")), Some("allow_http"), RejectionReason::InvalidType);
+    check_draft(&body_with("groups", json!(["a", 1])), Some("groups[1]"), RejectionReason::InvalidType);
+    check_draft(&body_with("groups", json!("a")), Some("groups"), RejectionReason::InvalidType);
+    check_draft(&body_with("headers", json!({"x": {"env": "HOME"}})), Some("headers.x"), RejectionReason::InvalidType);
+    let mut twice = body_with("headers", json!({"x": "1"}));
     twice["secret_headers"] = json!({"x": "2"});
     check_draft(&twice, Some("secret_headers.x"), RejectionReason::InvalidValue);
 }
 
 #[test]
-fn what_the_settings_find_wrong_is_named_as_the_operator_spelled_it() {
-    let named = |settings: &str, secrets: &[(&str, &str)]| {
+fn a_problem_of_the_settings_names_the_field_of_the_request() {
+    let rejected_field = |settings: &str, secrets: &[(&str, &str)]| {
         let secrets: BTreeMap<String, String> =
             secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let hidden: Vec<String> = secrets.keys().cloned().collect();
         let problems = config::account_from_json("a", settings, secrets).map(|_| ()).unwrap_err();
         let rejection = account_rejection(&problems, &hidden);
-        assert!(!rejection.message.contains("account a"), "the place means nothing here: {}", rejection.message);
+        assert!(!rejection.message.contains("account a"), "the message must not contain the location: {}", rejection.message);
         rejection.param.unwrap_or_default()
     };
-    assert_eq!(named(r#"{"kind": "api_key"}"#, &[("api_key", "k")]), "base_url");
+    assert_eq!(rejected_field(r#"{"kind": "api_key"}"#, &[("api_key", "k")]), "base_url");
     let base = r#""kind": "api_key", "base_url": "https://a.example""#;
-    assert_eq!(named(&format!("{{{base}}}"), &[]), "api_key");
-    assert_eq!(named(&format!("{{{base}}}"), &[("api_key", "line\nbreak")]), "api_key");
-    assert_eq!(named(&format!(r#"{{{base}, "groups": []}}"#), &[("api_key", "k")]), "groups");
+    assert_eq!(rejected_field(&format!("{{{base}}}"), &[]), "api_key");
+    assert_eq!(rejected_field(&format!("{{{base}}}"), &[("api_key", "line\nbreak")]), "api_key");
+    assert_eq!(rejected_field(&format!(r#"{{{base}, "groups": []}}"#), &[("api_key", "k")]), "groups");
     let header = format!(r#"{{{base}, "headers": {{"authorization": "k"}}}}"#);
-    assert_eq!(named(&header, &[("api_key", "k")]), "headers.authorization");
+    assert_eq!(rejected_field(&header, &[("api_key", "k")]), "headers.authorization");
     let hidden = [("api_key", "k"), ("headers.x-key", "line\nbreak")];
-    assert_eq!(named(&format!("{{{base}}}"), &hidden), "secret_headers.x-key");
+    assert_eq!(rejected_field(&format!("{{{base}}}"), &hidden), "secret_headers.x-key");
 }
 
 #[test]
-fn an_account_is_disabled_for_a_reason_and_enabled_without_one() {
-    let of = |body: Value| parse_account_change(body.to_string().as_bytes());
-    assert_eq!(of(json!({"enabled": true})), Ok(AccountChange::Enable));
-    assert_eq!(of(json!({"enabled": true, "reason": null})), Ok(AccountChange::Enable));
+fn only_disabling_an_account_can_state_a_reason() {
+    let parse = |body: Value| parse_account_change(body.to_string().as_bytes());
+    assert_eq!(parse(json!({"enabled": true})), Ok(AccountChange::Enable));
+    assert_eq!(parse(json!({"enabled": true, "reason": null})), Ok(AccountChange::Enable));
     let disabled = |reason: &str| Ok(AccountChange::Disable { reason: reason.to_owned() });
-    assert_eq!(of(json!({"enabled": false, "reason": "unpaid"})), disabled("unpaid"));
-    assert_eq!(of(json!({"enabled": false})), disabled("disabled by an operator"));
-    let refused = |body: Value| of(body).unwrap_err().param;
+    assert_eq!(parse(json!({"enabled": false, "reason": "unpaid"})), disabled("unpaid"));
+    assert_eq!(parse(json!({"enabled": false})), disabled("disabled by an operator"));
+    let refused = |body: Value| parse(body).unwrap_err().param;
     assert_eq!(refused(json!({})).as_deref(), Some("enabled"));
     assert_eq!(refused(json!({"enabled": null})).as_deref(), Some("enabled"));
     assert_eq!(refused(json!({"enabled": "no"})).as_deref(), Some("enabled"));

@@ -1,4 +1,4 @@
-//! The operations on admin tokens, with which programs sign in to this API.
+//! The operations on admin tokens, with which programs authenticate to the admin API.
 
 use serde_json::Map;
 
@@ -31,7 +31,7 @@ impl Console {
         })
     }
 
-    /// Makes an admin token. Its secret is in this answer and in no other.
+    /// Creates an admin token. Only this answer contains its secret.
     ///
     /// # Errors
     ///
@@ -53,11 +53,11 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 if there is none, or if it belongs to another user.
+    /// 404 if there is no such token, or if it belongs to another user.
     pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
         let deleted = self.people.revoke_token(&actor.audit_context(), handle, actor.owner()).await;
-        let gone = deleted.map_err(from_identity_error(ErrorSubject::Token, handle))?;
-        Ok(types::DeletedToken { id: gone.id.to_string(), name: gone.name, deleted: true, extra: Map::new() })
+        let deleted_token = deleted.map_err(from_identity_error(ErrorSubject::Token, handle))?;
+        Ok(types::DeletedToken { id: deleted_token.id.to_string(), name: deleted_token.name, deleted: true, extra: Map::new() })
     }
 }
 

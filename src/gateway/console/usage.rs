@@ -1,4 +1,4 @@
-//! The operations on usage counts, by day and by key: admins see all counts, members their own.
+//! The operations on usage counts, by day and by key: admins see all counts, members only their own.
 
 use chrono::NaiveDate;
 use serde_json::Map;
@@ -12,10 +12,10 @@ use crate::gateway::usage::{DayCounts, NamedCounts, UsageCounters, UsageFilter, 
 use crate::wire::admin::server::RetrieveUsageQuery;
 use crate::wire::admin::types;
 
-/// The number of days in the period if the request names no first day, including the last day.
-const DAYS: u32 = 30;
+/// The number of days in the period if the request names no first day; the last day is included.
+const DEFAULT_DAYS: u32 = 30;
 
-/// The most keys of one answer.
+/// The maximum number of keys in one answer (our choice).
 const KEYS_MAX: u32 = 1000;
 
 // === impl Console ===
@@ -79,7 +79,7 @@ impl Console {
 /// Returns the first and the last day of the period.
 fn period(query: &RetrieveUsageQuery, today: UtcDay) -> Result<(UtcDay, UtcDay), Rejection> {
     let last = query.until.map_or(today, UtcDay::from);
-    let first = query.since.map_or_else(|| last.minus(DAYS - 1), UtcDay::from);
+    let first = query.since.map_or_else(|| last.minus(DEFAULT_DAYS - 1), UtcDay::from);
     if first > last {
         let message = format!("Invalid 'since': {first} is after the last day, which is {last}.");
         return Err(Rejection::new("since", RejectionReason::InvalidValue, message));
@@ -104,15 +104,15 @@ fn to_wire_day(DayCounts { day, counts }: DayCounts) -> types::UsageDay {
     }
 }
 
-fn to_wire_key_usage(NamedCounts { name, user_name, key_counts: of }: NamedCounts) -> types::UsageKey {
+fn to_wire_key_usage(NamedCounts { name, user_name, key_counts }: NamedCounts) -> types::UsageKey {
     let UsageCounters { requests, succeeded, failed, refused, images, input_tokens, output_tokens, total_tokens } =
-        of.counts;
+        key_counts.counts;
     types::UsageKey {
-        key: of.key.to_string(),
+        key: key_counts.key.to_string(),
         name: name.unwrap_or_default(),
-        user: of.user.to_string(),
+        user: key_counts.user.to_string(),
         user_name,
-        group: of.group,
+        group: key_counts.group,
         requests,
         succeeded,
         failed,
@@ -150,9 +150,9 @@ mod tests {
         let date = |text: &str| text.parse::<NaiveDate>().unwrap();
         let (since, until) = (since.map(date), until.map(date));
         let query = RetrieveUsageQuery { since, until, end_user: None, group: None, key: None, user: None };
-        let found = period(&query, "2026-11-22".parse().unwrap());
-        let found = found.map(|(first, last)| (first.to_string(), last.to_string()));
-        match (found, expected) {
+        let result = period(&query, "2026-11-22".parse().unwrap());
+        let result = result.map(|(first, last)| (first.to_string(), last.to_string()));
+        match (result, expected) {
             (Ok((first, last)), Ok(expected)) => assert_eq!((first.as_str(), last.as_str()), expected),
             (Err(rejection), Err(param)) => assert_eq!(rejection.param.as_deref(), Some(param)),
             other => panic!("{other:?}"),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn thirty_days_up_to_today_are_counted_unless_others_are_named() {
+    fn the_default_period_is_the_last_thirty_days() {
         check(None, None, Ok(("2026-10-24", "2026-11-22")));
         check(None, Some("2026-03-01"), Ok(("2026-01-31", "2026-03-01")));
         check(Some("2025-01-01"), None, Ok(("2025-01-01", "2026-11-22")));

@@ -13,9 +13,9 @@ use crate::wire::Secret;
 use crate::wire::admin::server::ListUsersQuery;
 use crate::wire::admin::types;
 
-/// The groups of a user if the request names none.
+/// The group of a new user if the request names none.
 const DEFAULT_GROUP: &str = "default";
-/// The name of an actor who signed in with the token of the settings.
+/// The name of an actor who uses the admin token of the settings.
 const SETTINGS_ACTOR_NAME: &str = "settings";
 
 // === impl Console ===
@@ -44,7 +44,7 @@ impl Console {
         })
     }
 
-    /// Invites a user. The link is in this answer and in no other. For admins.
+    /// Invites a user. Only this answer contains the link. For admins.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// 404 if there is none, or if a member asks for another user.
+    /// 404 if there is no such user, or if a member requests another user.
     pub(crate) async fn retrieve_user(&self, actor: &Actor, handle: &str) -> Result<types::User, Error> {
         let user = self
             .people
@@ -87,12 +87,12 @@ impl Console {
         changes.extend(update.groups.map(UserChange::Groups));
         changes.extend(update.enabled.map(|enabled| if enabled { UserChange::Enable } else { UserChange::Disable }));
         let changed = self.people.apply_user_changes_with_keys(&actor.audit_context(), handle, &changes).await;
-        let (user, stopped) = changed.map_err(from_identity_error(ErrorSubject::User, handle))?;
-        let stopped_keys = self.keys_with_usage(stopped).await?;
+        let (user, stopped_rows) = changed.map_err(from_identity_error(ErrorSubject::User, handle))?;
+        let stopped_keys = self.keys_with_usage(stopped_rows).await?;
         Ok(types::User { stopped_keys, ..to_wire_user(user) })
     }
 
-    /// Makes a link to set a new password, which is in this answer and in no other. For admins.
+    /// Creates a link with which the user sets a new password. Only this answer contains the link. For admins.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// None, so far.
-    #[expect(clippy::unused_async, reason = "as every other operation")]
+    /// Returns no error at present.
+    #[expect(clippy::unused_async, reason = "every operation is async")]
     pub(crate) async fn retrieve_me(&self, actor: &Actor) -> Result<types::Me, Error> {
         let user = actor.user().cloned().map(to_wire_user);
         let name = user.as_ref().map_or_else(|| SETTINGS_ACTOR_NAME.to_owned(), |user| user.name.clone());

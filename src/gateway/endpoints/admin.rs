@@ -1,5 +1,5 @@
-//! Implements the trait of the operators' API, with the same four steps: admit, one call of the console, convert,
-//! return.
+//! Implements the generated trait of the admin API. Each method authenticates the actor, makes one call to the console,
+//! and converts the result to an HTTP response.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::wire::admin::server::{
 };
 use crate::wire::admin::types;
 
-/// The type that carries the implementation; it never has a value.
+/// The type that implements the generated trait of the admin API. It has no values.
 pub(super) enum AdminEndpoints {}
 
 type AdminContext = RequestContext<CurrentGateway>;
@@ -306,7 +306,7 @@ impl AdminApi for AdminEndpoints {
     }
 }
 
-/// Answers an authenticated actor with a result of the console. No cache on the way may store the answer.
+/// Authenticates the actor, calls the console, and returns the result with `Cache-Control: no-store`.
 async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     context: &AdminContext,
     operation: impl FnOnce(Arc<Console>, Actor) -> F,
@@ -320,7 +320,7 @@ async fn run_operation<T: Serialize, F: Future<Output = Result<T, Error>>>(
     Ok(reply.await.no_store())
 }
 
-/// Does the same for an operation with a body, which is read after authentication.
+/// Does the same as [`run_operation`] for an operation with a body, which is read after authentication.
 async fn run_operation_with_body<T: Serialize, B: DeserializeOwned, F: Future<Output = Result<T, Error>>>(
     context: &AdminContext,
     body: JsonBody<B>,

@@ -1,6 +1,6 @@
-//! The endpoints for machines: liveness, readiness and metrics.
+//! The endpoints for monitoring: liveness, readiness and metrics.
 //!
-//! The first two are on every listener and reveal nothing else. The metrics name accounts, so they are only on the
+//! Liveness and readiness are on every listener and reveal nothing else. The metrics name accounts, so they are only on the
 //! listener of `metrics_listen`.
 
 use dropshot::{
@@ -14,7 +14,7 @@ use crate::gateway::{CurrentGateway, UnreadyReason};
 
 type HealthContext = RequestContext<CurrentGateway>;
 
-/// The content type of a request body; the requests have none.
+/// The content type of request bodies, which the registration requires although these requests have no body.
 const JSON: &str = "application/json";
 const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
 const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
@@ -26,11 +26,11 @@ impl ResponseCounter for CurrentGateway {
     }
 }
 
-/// Every route of the metrics listener.
+/// Returns every route of the metrics listener.
 ///
 /// # Errors
 ///
-/// Returns an error if two routes contradict each other.
+/// Returns an error if two routes conflict.
 pub(crate) fn metrics_api_description() -> Result<ApiDescription<CurrentGateway>, ApiDescriptionRegisterError> {
     let mut api = ApiDescription::new();
     register(&mut api)?;
@@ -45,7 +45,7 @@ pub(crate) fn metrics_api_description() -> Result<ApiDescription<CurrentGateway>
 ///
 /// # Errors
 ///
-/// Returns an error if a route is taken.
+/// Returns an error if a route is already registered.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
         let (alive, ready) = (format!("healthz {method}"), format!("readyz {method}"));
@@ -61,8 +61,8 @@ async fn healthz(_context: HealthContext) -> Result<Response<Body>, HttpError> {
 }
 
 /// Answers 200 while new jobs are accepted: the store can be read and written, and the gateway is not stopping. The
-/// answer comes from memory, because a caller without a key must not be able to cause work in the store, which is
-/// checked every half second anyway.
+/// answer comes from memory, so that a client without a key cannot cause work in the store; the gateway checks the store
+/// every half second.
 async fn readyz(context: HealthContext) -> Result<Response<Body>, HttpError> {
     let unready: Vec<&str> = context.context().get().unready_reasons().into_iter().map(UnreadyReason::as_str).collect();
     Ok(if unready.is_empty() {
@@ -78,7 +78,7 @@ async fn readyz(context: HealthContext) -> Result<Response<Body>, HttpError> {
 
 async fn metrics(context: HealthContext) -> Result<Response<Body>, HttpError> {
     Ok(match context.context().get().render_metrics() {
-        Ok(counts) => text_response(StatusCode::OK, METRICS_CONTENT_TYPE, counts),
+        Ok(text) => text_response(StatusCode::OK, METRICS_CONTENT_TYPE, text),
         Err(error) => {
             tracing::error!(%error, "the metrics could not be written");
             text_response(

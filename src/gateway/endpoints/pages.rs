@@ -1,5 +1,5 @@
-//! The routes of the pages. The pages are not part of the documents, so they are registered beside the generated
-//! traits; the `pages` module decides which page a path has.
+//! The routes of the pages. The API documents do not contain the pages, so the routes are registered separately from the
+//! generated traits. The `pages` module decides which page a path has.
 
 use bytes::Bytes;
 use dropshot::{
@@ -24,10 +24,10 @@ const METHODS: [Method; 7] =
 const FORM_CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The maximum length of a browser's name in the audit trail.
+/// The maximum length of a `User-Agent` in the audit trail, in characters (our choice).
 const MAX_AGENT_CHARS: usize = 200;
 
-/// The segments after the first one.
+/// The segments of a path after the first segment.
 #[derive(Deserialize, JsonSchema)]
 struct PageSubpath {
     #[serde(rename = "rest")]
@@ -38,7 +38,7 @@ struct PageSubpath {
 ///
 /// # Errors
 ///
-/// Returns an error if a route is taken.
+/// Returns an error if a route is already registered.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in METHODS {
         for section in SECTIONS {
@@ -69,7 +69,7 @@ async fn page(
 
 async fn respond_with_page(context: PageRouteContext, body: FormBody) -> Response<Body> {
     let unread = body.unread();
-    // The rest of a path can be a one-time link, which must not be logged.
+    // Only the first segment is logged, because the following ones can be a one-time link.
     let section = context.request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
     run_page_handler(&context, &section, unread, async {
         let page_request = read_page_request(&context, body).await;
@@ -106,7 +106,8 @@ async fn read_page_request(context: &PageRouteContext, body: FormBody) -> PageRe
     }
 }
 
-/// The one host that a request names. A request with two hosts can be read in two ways, so it has none.
+/// Returns the host that a request names; `None` if it names none, or different hosts, because such a request is
+/// ambiguous.
 fn host(context: &PageRouteContext) -> Option<String> {
     let request = &context.request;
     let uri_host = request.uri().authority().map(ToString::to_string);
@@ -116,14 +117,15 @@ fn host(context: &PageRouteContext) -> Option<String> {
     named.all(|other| other == first).then_some(first)
 }
 
-/// The value of a header that occurs once; `None` if it occurs more often.
+/// Returns the value of a header that occurs once; an empty text if it occurs more than once, and `None` if it is
+/// absent.
 fn single_header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?.to_str().unwrap_or_default();
     Some(if values.next().is_none() { first.to_owned() } else { String::new() })
 }
 
-fn joined_headers(headers: &HeaderMap, name: &HeaderName, between: &str) -> String {
+fn joined_headers(headers: &HeaderMap, name: &HeaderName, separator: &str) -> String {
     let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-    values.join(between)
+    values.join(separator)
 }

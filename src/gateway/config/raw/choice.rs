@@ -116,7 +116,7 @@ pub(crate) enum BackgroundOption {
 // === impl CredentialKind ===
 
 impl CredentialKind {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::ApiKey => "api_key",
@@ -129,7 +129,7 @@ impl CredentialKind {
 // === impl UpstreamProtocol ===
 
 impl UpstreamProtocol {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Images => "images",
@@ -141,7 +141,7 @@ impl UpstreamProtocol {
 // === impl GrantKind ===
 
 impl GrantKind {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::RefreshToken => "refresh_token",
@@ -153,7 +153,7 @@ impl GrantKind {
 // === impl ClientAuth ===
 
 impl ClientAuth {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Basic => "basic",
@@ -165,7 +165,7 @@ impl ClientAuth {
 // === impl BillingTier ===
 
 impl BillingTier {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Paid => "paid",
@@ -177,7 +177,7 @@ impl BillingTier {
 // === impl DeliveryPolicy ===
 
 impl DeliveryPolicy {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Report => "report",
@@ -189,7 +189,7 @@ impl DeliveryPolicy {
 // === impl FallbackPolicy ===
 
 impl FallbackPolicy {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -202,7 +202,7 @@ impl FallbackPolicy {
 // === impl ModerationErrorPolicy ===
 
 impl ModerationErrorPolicy {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -235,7 +235,7 @@ impl FromStr for LogFormat {
 // === impl OutputFormatOption ===
 
 impl OutputFormatOption {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Png => "png",
@@ -248,7 +248,7 @@ impl OutputFormatOption {
 // === impl BackgroundOption ===
 
 impl BackgroundOption {
-    /// The word for it in the file.
+    /// Returns the word for the value in the configuration file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",

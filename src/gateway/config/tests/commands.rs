@@ -1,4 +1,4 @@
-//! Settings for a command beside the gateway, which calls no upstream.
+//! Settings for a command, which calls no upstream.
 
 use super::*;
 
@@ -29,22 +29,22 @@ api_key = { env = "JUDGE_KEY" }
 on_error = "closed"
 "#;
 
-fn of_command(fake: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
+fn load_for_test_command(host: Fake, text: &str) -> Result<Config, Vec<ConfigProblem>> {
     let overrides = ConfigOverrides { config: Some(PathBuf::from(FILE)), ..ConfigOverrides::default() };
-    load_for_command(overrides, &fake.file(FILE, text))
+    load_for_command(overrides, &host.file(FILE, text))
 }
 
-fn said(problems: &[ConfigProblem]) -> Vec<&str> {
+fn messages(problems: &[ConfigProblem]) -> Vec<&str> {
     problems.iter().map(ConfigProblem::message).collect()
 }
 
 #[test]
-fn a_command_needs_no_secret_of_an_upstream_and_the_gateway_needs_all() {
-    let config = of_command(machine(), SECRETS).unwrap();
+fn only_the_gateway_needs_the_secrets_of_upstreams() {
+    let config = load_for_test_command(test_host(), SECRETS).unwrap();
     assert_eq!(config.accounts.len(), 2);
-    assert!(config.admin_token.is_none(), "nobody is let in with nothing");
+    assert!(config.admin_token.is_none(), "an absent secret does not become an empty token");
     assert_eq!(
-        said(&config.absent_secrets_of("key")),
+        messages(&config.absent_secrets_of("key")),
         [
             "`api_key` names the environment variable `A_KEY`, which is not set",
             "`x-api-key` names a file that cannot be read: entity not found",
@@ -53,18 +53,18 @@ fn a_command_needs_no_secret_of_an_upstream_and_the_gateway_needs_all() {
     let tokens = config.absent_secrets_of("tokens");
     assert_eq!(tokens.len(), 2, "{tokens:?}");
     assert!(config.absent_secrets_of("judge").is_empty());
-    let all = load_from(machine(), SECRETS).map(|config| config.to_annotated_toml()).unwrap_err();
+    let all = load_from(test_host(), SECRETS).map(|config| config.to_annotated_toml()).unwrap_err();
     assert_eq!(all.len(), 6, "{all:?}");
 
-    let with_its_own = machine().variable("B_SECRET", "s").variable("B_TOKEN", "t");
-    let config = of_command(with_its_own, SECRETS).unwrap();
+    let host = test_host().variable("B_SECRET", "s").variable("B_TOKEN", "t");
+    let config = load_for_test_command(host, SECRETS).unwrap();
     assert_eq!((config.absent_secrets_of("tokens"), config.absent_secrets_of("key").len()), (Vec::new(), 2));
 }
 
 #[test]
-fn what_opens_the_store_is_needed_and_what_is_wrong_is_said_with_all_that_is_absent() {
+fn a_command_needs_the_secrets_of_the_store() {
     for setting in ["master_key", "database_url"] {
-        let problems = of_command(machine(), &format!("{setting} = {{ env = \"NOT_SET\" }}{SECRETS}")).unwrap_err();
+        let problems = load_for_test_command(test_host(), &format!("{setting} = {{ env = \"NOT_SET\" }}{SECRETS}")).unwrap_err();
         assert_eq!(problems.len(), 7, "{problems:?}");
         assert!(
             problems[0].to_string().contains(&format!("`{setting}` names the environment variable")),
@@ -72,6 +72,6 @@ fn what_opens_the_store_is_needed_and_what_is_wrong_is_said_with_all_that_is_abs
         );
     }
     // A secret that is present must be valid.
-    let problems = of_command(machine().variable("A_KEY", "line\nbreak"), SECRETS).unwrap_err();
-    assert!(said(&problems).iter().any(|text| text.contains("is not allowed in a header")), "{problems:?}");
+    let problems = load_for_test_command(test_host().variable("A_KEY", "line\nbreak"), SECRETS).unwrap_err();
+    assert!(messages(&problems).iter().any(|text| text.contains("is not allowed in a header")), "{problems:?}");
 }

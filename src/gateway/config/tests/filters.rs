@@ -18,9 +18,9 @@ on_error = "closed"
 "#;
 
 #[test]
-fn a_group_says_what_may_not_be_asked_for() {
-    let config = load_from(machine().variable("JUDGE_KEY", "sk-judge"), FILTERED).unwrap();
-    let [group] = &config.groups[..] else { panic!("one group") };
+fn the_filter_of_a_group_is_read_and_printed() {
+    let config = load_from(test_host().variable("JUDGE_KEY", "sk-judge"), FILTERED).unwrap();
+    let [group] = &config.groups[..] else { panic!("expected one group") };
     assert_eq!(group.fallback, FallbackPolicy::Unpaid);
     assert_eq!(group.filter.words, ["Acme Corp", "nemo"]);
     assert_eq!(group.filter.patterns, [r"\bred\b"]);
@@ -37,8 +37,8 @@ fn a_group_says_what_may_not_be_asked_for() {
 }
 
 #[test]
-fn a_group_filters_nothing_by_itself() {
-    let config = load_from(machine(), "[[groups]]\nname = \"a\"").unwrap();
+fn a_group_has_no_filter_by_default() {
+    let config = load_from(test_host(), "[[groups]]\nname = \"a\"").unwrap();
     for group in &config.groups {
         assert_eq!((group.fallback, &group.filter), (FallbackPolicy::Never, &FilterConfig::default()));
     }

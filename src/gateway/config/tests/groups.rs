@@ -4,23 +4,23 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-fn settings() -> Config {
-    load_from(machine(), "text_models = [\"m\"]\n[deadlines]\nimage = \"2m\"\n[[groups]]\nname = \"written\"\n")
+fn base_config() -> Config {
+    load_from(test_host(), "text_models = [\"m\"]\n[deadlines]\nimage = \"2m\"\n[[groups]]\nname = \"written\"\n")
         .unwrap()
 }
 
 fn policy(value: Value) -> Map<String, Value> {
-    let Value::Object(policy) = value else { panic!("an object") };
+    let Value::Object(policy) = value else { panic!("expected an object") };
     policy
 }
 
-fn kept(value: Value) -> Result<GroupConfig, Vec<ConfigProblem>> {
-    let machine = machine().variable("A_MODERATION_KEY", "sk-judge").variable("IMAGATE_MASTER_KEY", "hidden");
-    group_from_json(&settings(), "Design team", &policy(value), Some(&machine))
+fn stored_group(value: Value) -> Result<GroupConfig, Vec<ConfigProblem>> {
+    let host = test_host().variable("A_MODERATION_KEY", "sk-judge").variable("IMAGATE_MASTER_KEY", "hidden");
+    group_from_json(&base_config(), "Design team", &policy(value), Some(&host))
 }
 
 #[test]
-fn a_group_of_the_store_has_the_settings_of_one_in_the_file() {
+fn a_group_of_the_store_has_the_same_settings_as_in_the_file() {
     let text = r#"
 [[groups]]
 name = "a"
@@ -38,8 +38,8 @@ api_key = { env = "A_MODERATION_KEY" }
 on_error = "closed"
 timeout = "2s"
 "#;
-    let mut of_file =
-        load_from(machine().variable("A_MODERATION_KEY", "sk-judge"), text).unwrap().groups.swap_remove(0);
+    let mut from_file =
+        load_from(test_host().variable("A_MODERATION_KEY", "sk-judge"), text).unwrap().groups.swap_remove(0);
     let written = json!({
         "delivery": "fail", "image_deadline": "90s", "inject_image_tool": true, "text_models": ["gpt-5.5"],
         "tools": ["web_search"],
@@ -51,19 +51,19 @@ timeout = "2s"
             },
         },
     });
-    let of_store = kept(written).unwrap();
-    assert_eq!(of_store.name, "Design team");
-    of_file.name = "Design team".to_owned();
-    assert_eq!(of_store, of_file, "what is written and what is used are the same");
-    assert!(!format!("{of_store:?}").contains("sk-judge"));
-    let plain = kept(json!({"filter": null})).unwrap();
+    let from_store = stored_group(written).unwrap();
+    assert_eq!(from_store.name, "Design team");
+    from_file.name = "Design team".to_owned();
+    assert_eq!(from_store, from_file, "the stored group and the group of the file are equal");
+    assert!(!format!("{from_store:?}").contains("sk-judge"));
+    let plain = stored_group(json!({"filter": null})).unwrap();
     assert_eq!((plain.deadlines.image, plain.text_models), (Duration::from_secs(120), Some(vec!["m".to_owned()])));
     assert!(plain.policy.is_empty());
 }
 
 #[test]
-fn a_group_of_the_store_names_no_other_secret_of_the_machine() {
-    for (key, fault) in [
+fn a_group_of_the_store_cannot_name_secrets_of_the_machine() {
+    for (key, expected) in [
         (json!({"env": "IMAGATE_MASTER_KEY"}), "whose name contains `MODERATION`"),
         (json!({"env": "OPENAI_API_KEY"}), "whose name contains `MODERATION`"),
         (json!({"file": "etc/key.txt"}), "names a file of the gateway"),
@@ -72,15 +72,15 @@ fn a_group_of_the_store_names_no_other_secret_of_the_machine() {
         (json!({"env": "B_MODERATION_KEY"}), "is not set"),
     ] {
         let service = json!({"base_url": "https://judge.example", "on_error": "open", "api_key": key});
-        let problems = kept(json!({"filter": {"moderation": service}})).unwrap_err();
+        let problems = stored_group(json!({"filter": {"moderation": service}})).unwrap_err();
         assert_eq!(problems[0].setting(), Some("filter.moderation.api_key"), "{problems:?}");
-        let said = problems[0].to_string();
-        assert!(said.contains(fault) && !said.contains("literal-canary"), "{said}");
+        let message = problems[0].to_string();
+        assert!(message.contains(expected) && !message.contains("literal-canary"), "{message}");
     }
 }
 
 #[test]
-fn a_group_of_the_store_names_no_secret_that_the_file_sends_elsewhere() {
+fn a_secret_for_another_address_is_refused_in_the_store() {
     let text = r#"
 admin_token = { env = "MODERATION_ADMIN" }
 master_key = { env = "MASTER_MODERATION" }
@@ -107,17 +107,17 @@ base_url = "https://other.example/v1"
 api_key = { env = "GROUP_MODERATION" }
 on_error = "closed"
 "#;
-    let kept =
+    let other_secrets =
         ["MODERATION_ADMIN", "MASTER_MODERATION", "DATABASE_MODERATION", "REFRESH_MODERATION", "CLIENT_MODERATION"];
     let names = ["ACCOUNT_MODERATION", "HEADER_MODERATION", "GROUP_MODERATION", "ONE_MODERATION"];
     let value = "0123456789abcdef".repeat(4);
-    let machine = kept.into_iter().chain(names).fold(machine(), |machine, name| machine.variable(name, &value));
-    let machine = machine.variable("DATABASE_MODERATION", "sqlite:");
-    let config = load_from(machine.clone(), text).unwrap();
+    let host = other_secrets.into_iter().chain(names).fold(test_host(), |host, name| host.variable(name, &value));
+    let host = host.variable("DATABASE_MODERATION", "sqlite:");
+    let config = load_from(host.clone(), text).unwrap();
     let is_refused = |name: &str, address: &str| {
         let service = json!({"base_url": address, "on_error": "closed", "api_key": {"env": name}});
         let policy = policy(json!({"filter": {"moderation": service}}));
-        match group_from_json(&config, "new", &policy, Some(&machine.clone().variable("group_MODERATION", &value))) {
+        match group_from_json(&config, "new", &policy, Some(&host.clone().variable("group_MODERATION", &value))) {
             Ok(_) => false,
             Err(problems) => {
                 assert_eq!(problems[0].setting(), Some("filter.moderation.api_key"), "{problems:?}");
@@ -130,59 +130,59 @@ on_error = "closed"
     assert_eq!(refused("https://mine.example"), [true, true, true, false]);
     assert_eq!(refused("https://judge.example/v1/"), [false, false, true, false]);
     assert_eq!(refused("https://other.example/v1"), [true, true, false, false]);
-    for name in kept {
-        assert!(is_refused(name, "https://judge.example/v1"), "{name} is for no such address");
+    for name in other_secrets {
+        assert!(is_refused(name, "https://judge.example/v1"), "{name} is not sent to a base URL");
     }
-    assert!(is_refused("group_MODERATION", "https://mine.example"), "some platforms do not tell them apart");
+    assert!(is_refused("group_MODERATION", "https://mine.example"), "some platforms ignore the case of variable names");
 }
 
 #[test]
 fn the_patterns_of_a_group_of_the_store_are_bounded() {
-    let fault = |patterns: Vec<String>| {
-        let problems = kept(json!({"filter": {"patterns": patterns}})).err()?;
+    let problem = |patterns: Vec<String>| {
+        let problems = stored_group(json!({"filter": {"patterns": patterns}})).err()?;
         Some((problems[0].setting().unwrap_or_default().to_owned(), problems[0].message().to_owned()))
     };
     let many = |count: usize| (0..count).map(|index| format!("word{index}")).collect::<Vec<_>>();
-    assert_eq!(fault(many(256)), None);
-    let (setting, said) = fault(many(257)).expect("too many patterns are refused");
-    assert!(setting == "filter.patterns" && said.contains("at most 256"), "{setting}: {said}");
+    assert_eq!(problem(many(256)), None);
+    let (setting, message) = problem(many(257)).expect("too many patterns are refused");
+    assert!(setting == "filter.patterns" && message.contains("at most 256"), "{setting}: {message}");
     let large = |count: usize| (0..count).map(|index| format!(r"{index}\w{{20}}")).collect::<Vec<_>>();
-    assert_eq!(fault(large(2)), None);
-    let (setting, said) = fault(large(100)).expect("patterns that are too large are refused");
-    assert!(setting == "filter.patterns" && said.contains("together too large"), "{setting}: {said}");
+    assert_eq!(problem(large(2)), None);
+    let (setting, message) = problem(large(100)).expect("patterns that are too large are refused");
+    assert!(setting == "filter.patterns" && message.contains("together too large"), "{setting}: {message}");
 }
 
 #[test]
-fn without_surroundings_a_secret_may_be_absent_but_not_misnamed() {
+fn without_a_host_environment_a_secret_may_be_absent() {
     let check = |key: Value| {
         let service = json!({"base_url": "https://judge.example", "on_error": "open", "api_key": key});
-        group_from_json(&settings(), "new", &policy(json!({"filter": {"moderation": service}})), None)
+        group_from_json(&base_config(), "new", &policy(json!({"filter": {"moderation": service}})), None)
     };
     assert_eq!(check(json!({"env": "B_MODERATION_KEY"})).map(|group| group.name), Ok("new".to_owned()));
     assert!(check(json!({"env": "OPENAI_API_KEY"})).is_err());
 }
 
 #[test]
-fn the_file_wins_and_the_time_to_finish_grows_with_the_deadlines() {
-    let config = settings();
+fn the_file_takes_precedence_and_the_drain_timeout_grows() {
+    let config = base_config();
     assert_eq!((config.file_groups(), config.drain_timeout), (vec!["written".to_owned()], Duration::from_secs(150)));
     let group = |name: &str| {
         let policy = policy(json!({"delivery": "fail", "image_deadline": "1h"}));
-        group_from_json(&config, name, &policy, Some(&machine())).unwrap()
+        group_from_json(&config, name, &policy, Some(&test_host())).unwrap()
     };
     let both = config.with_store_groups(vec![group("written"), group("default"), group("new")]);
-    let found: Vec<_> = both.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
+    let groups: Vec<_> = both.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
     assert_eq!(
-        found,
+        groups,
         [("written", DeliveryPolicy::Report), ("default", DeliveryPolicy::Fail), ("new", DeliveryPolicy::Fail)]
     );
     assert_eq!(both.drain_timeout, Duration::from_secs(3630));
-    let chosen = load_from(machine(), "drain_timeout = \"10s\"").unwrap();
+    let chosen = load_from(test_host(), "drain_timeout = \"10s\"").unwrap();
     assert_eq!(chosen.with_store_groups(vec![group("new")]).drain_timeout, Duration::from_secs(10));
 }
 
 #[test]
-fn the_words_of_a_setting_are_those_that_are_read() {
+fn the_allowed_words_are_those_of_the_schema() {
     assert_eq!(allowed_words("groups.delivery"), ["report", "fail"]);
     assert_eq!(allowed_words("groups.filter.moderation.on_error"), ["open", "closed"]);
     assert_eq!(allowed_words("accounts.kind"), ["api_key", "oauth", "simulator"]);

@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// The rules of a model of the document under another id.
-fn like_the_first(id: &str) -> ImageModelSpec {
+/// Returns a model with this id and the rules of the default model.
+fn with_default_rules(id: &str) -> ImageModelSpec {
     ImageModelSpec { id: id.to_owned(), name: id.to_owned(), ..ImageModelSpec::default_model() }
 }
 
 #[test]
-fn an_added_model_has_the_rules_that_are_written_and_else_those_of_the_first() {
+fn an_added_model_takes_missing_rules_from_the_default_model() {
     let text = r#"
 text_models = ["b", "a"]
 [[models]]
@@ -23,7 +23,7 @@ compression = false
 [[models]]
 id = "twin"
 "#;
-    let config = load_from(machine(), text).unwrap();
+    let config = load_from(test_host(), text).unwrap();
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     assert_eq!(config.text_models, Some(words(&["b", "a"])));
     let sketch = ImageModelSpec {
@@ -37,7 +37,7 @@ id = "twin"
         max_partial_images: 0,
         compression: false,
     };
-    assert_eq!(config.image_models, [sketch, like_the_first("twin")]);
+    assert_eq!(config.image_models, [sketch, with_default_rules("twin")]);
     let shown = config.to_annotated_toml();
     assert!(shown.contains("qualities = [\"draft\", \"high\"]") && shown.contains("id = \"twin\""), "{shown}");
 }
@@ -87,7 +87,7 @@ sizes = ["big"]
 }
 
 #[test]
-fn a_list_of_text_models_in_the_wrong_place_says_where_it_belongs() {
+fn text_models_in_the_wrong_table_are_reported() {
     check(
         "models = [\"gpt-5.5\"]",
         &[

@@ -1,8 +1,8 @@
-//! Accounts that fetch tokens, the master key, and the storage of answers.
+//! OAuth accounts, the admin token, the master key, and the storage of answers.
 
 use super::*;
 
-const TOKENS: &str = r#"
+const OAUTH_FILE: &str = r#"
 [[accounts]]
 name = "rotating"
 kind = "oauth"
@@ -27,22 +27,22 @@ client_id = "svc"
 client_secret = { env = "CLIENT_SECRET" }
 "#;
 
-fn with_secrets() -> Fake {
-    machine().variable("CLIENT_SECRET", "cs-hidden").file("etc/refresh.txt", "rt-hidden\n")
+fn host_with_secrets() -> Fake {
+    test_host().variable("CLIENT_SECRET", "cs-hidden").file("etc/refresh.txt", "rt-hidden\n")
 }
 
 fn oauth(account: &AccountConfig) -> &OauthConfig {
     let UpstreamConfig::Api(EndpointConfig { credentials: AccountCredentials::Oauth(oauth), .. }) = &account.upstream
     else {
-        panic!("tokens")
+        panic!("expected OAuth credentials")
     };
     oauth
 }
 
 #[test]
-fn an_account_can_fetch_tokens() {
-    let config = load_from(with_secrets(), TOKENS).unwrap();
-    let [rotating, service] = &config.accounts[..] else { panic!("two accounts") };
+fn an_oauth_account_is_read() {
+    let config = load_from(host_with_secrets(), OAUTH_FILE).unwrap();
+    let [rotating, service] = &config.accounts[..] else { panic!("expected two accounts") };
     assert_eq!((rotating.upstream.kind(), rotating.upstream.protocol()), ("oauth", Some(UpstreamProtocol::Images)));
     let tokens = oauth(rotating);
     assert!(matches!(&tokens.grant, GrantConfig::RefreshToken(token) if token.expose() == "rt-hidden"));
@@ -57,19 +57,19 @@ fn an_account_can_fetch_tokens() {
 }
 
 #[test]
-fn tokens_are_shown_without_their_secrets() {
-    let config = load_from(with_secrets(), TOKENS).unwrap();
+fn oauth_settings_are_printed_without_secrets() {
+    let config = load_from(host_with_secrets(), OAUTH_FILE).unwrap();
     let shown = config.to_annotated_toml();
     for line in ["refresh_token = \"[redacted]\"", "client_secret = \"[redacted]\"", "grant = \"client_credentials\""] {
         assert!(shown.contains(line), "{line}: {shown}");
     }
-    let seen = format!("{shown}{config:?}");
-    assert!(!seen.contains("-hidden"), "{seen}");
+    let output = format!("{shown}{config:?}");
+    assert!(!output.contains("-hidden"), "{output}");
 }
 
-/// The messages for an account that fetches tokens with these lines, which begin in line 5.
+/// Asserts the messages for an OAuth account with these settings, which begin in line 5.
 #[track_caller]
-fn check_tokens(lines: &str, expected: &[&str]) {
+fn check_oauth(lines: &str, expected: &[&str]) {
     check(
         &format!("[[accounts]]\nname = \"a\"\nkind = \"oauth\"\nbase_url = \"https://a.example\"\n{lines}"),
         expected,
@@ -77,15 +77,15 @@ fn check_tokens(lines: &str, expected: &[&str]) {
 }
 
 #[test]
-fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
-    check_tokens(
+fn all_problems_of_an_oauth_account_are_reported_at_once() {
+    check_oauth(
         "",
         &[
             "1:1: `grant` is missing: \"refresh_token\" or \"client_credentials\"",
             "1:1: `token_url` is missing, such as \"https://auth.example.com/oauth/token\"",
         ],
     );
-    check_tokens(
+    check_oauth(
         "token_url = \"http://auth.example/token\"\ngrant = \"refresh_token\"\nclient_auth = \"body\"\nscope = \" \"\naudience = \"a\\nb\"",
         &[
             "1:1: `refresh_token` is missing, such as { env = \"REFRESH_TOKEN\" }",
@@ -95,7 +95,7 @@ fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
             "9:12: `audience` must be visible ASCII characters",
         ],
     );
-    check_tokens(
+    check_oauth(
         "token_url = \"https://auth.example/token\"\ngrant = \"client_credentials\"\nrefresh_token = { env = \"OPENAI_API_KEY\" }\napi_key = { env = \"OPENAI_API_KEY\" }",
         &[
             "1:1: `client_id` is missing for the grant \"client_credentials\"",
@@ -104,7 +104,7 @@ fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
             "8:11: `api_key` has no meaning for an account of kind \"oauth\", which gets its tokens from `token_url`",
         ],
     );
-    check_tokens(
+    check_oauth(
         "token_url = \"https://auth.example/token\"\ngrant = \"password\"\nclient_secret = \"cs-hidden\"",
         &[
             "6:9: `grant` must be \"refresh_token\" or \"client_credentials\", not \"password\"",
@@ -114,16 +114,16 @@ fn an_account_that_fetches_tokens_says_all_that_it_lacks_at_once() {
 }
 
 #[test]
-fn the_client_of_a_token_is_whole_or_not_there() {
+fn a_client_secret_needs_a_client_id() {
     let base = "token_url = \"https://auth.example/token\"\ngrant = \"refresh_token\"\nrefresh_token = { env = \"OPENAI_API_KEY\" }";
-    check_tokens(
+    check_oauth(
         &format!("{base}\nclient_secret = {{ env = \"OPENAI_API_KEY\" }}"),
         &["1:1: `client_id` is missing beside `client_secret`"],
     );
     let text = format!("[[accounts]]\nname = \"a\"\nkind = \"oauth\"\nbase_url = \"https://a.example\"\n{base}");
-    assert!(load_from(machine(), &text).is_ok());
-    let lines = machine().variable("OPENAI_API_KEY", "one\ntwo");
-    let problems = load_from(lines, &text).map(|config| config.to_annotated_toml()).unwrap_err();
+    assert!(load_from(test_host(), &text).is_ok());
+    let host = test_host().variable("OPENAI_API_KEY", "one\ntwo");
+    let problems = load_from(host, &text).map(|config| config.to_annotated_toml()).unwrap_err();
     assert_eq!(
         problems[0].to_string(),
         "etc/config.toml:7:17: `refresh_token` contains a character that is not allowed in a token request (environment variable `OPENAI_API_KEY`)"
@@ -131,11 +131,11 @@ fn the_client_of_a_token_is_whole_or_not_there() {
 }
 
 #[test]
-fn settings_of_tokens_mean_nothing_elsewhere() {
-    let meaning = "has no meaning for an account of kind \"api_key\", only for \"oauth\"";
+fn oauth_settings_are_refused_for_other_kinds() {
+    let message = "has no meaning for an account of kind \"api_key\", only for \"oauth\"";
     check_account(
         "base_url = \"https://a.example\"\napi_key = { env = \"OPENAI_API_KEY\" }\ntoken_url = \"https://a\"\nscope = \"s\"",
-        &[&format!("6:13: `token_url` {meaning}"), &format!("7:9: `scope` {meaning}")],
+        &[&format!("6:13: `token_url` {message}"), &format!("7:9: `scope` {message}")],
     );
     check(
         "[[accounts]]\nname = \"a\"\nkind = \"simulator\"\ngrant = \"refresh_token\"",
@@ -145,24 +145,24 @@ fn settings_of_tokens_mean_nothing_elsewhere() {
 
 #[test]
 fn an_admin_token_is_long_and_fits_into_a_header() {
-    let good = "0123456789abcdef".repeat(2);
-    let config = load_from(machine().variable("ADMIN", &good), "admin_token = { env = \"ADMIN\" }").unwrap();
-    assert_eq!(config.admin_token.as_ref().map(ConfigSecret::expose), Some(good.as_str()));
-    assert!(!format!("{}{config:?}", config.to_annotated_toml()).contains(&good));
+    let valid_token = "0123456789abcdef".repeat(2);
+    let config = load_from(test_host().variable("ADMIN", &valid_token), "admin_token = { env = \"ADMIN\" }").unwrap();
+    assert_eq!(config.admin_token.as_ref().map(ConfigSecret::expose), Some(valid_token.as_str()));
+    assert!(!format!("{}{config:?}", config.to_annotated_toml()).contains(&valid_token));
     assert!(config.to_annotated_toml().contains("admin_token = \"[redacted]\""));
     let problem = |token: &str| {
-        let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
+        let problems = load(ConfigOverrides::default(), &test_host().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
         problems[0].to_string()
     };
     assert_eq!(
-        problem(&good[1..]),
+        problem(&valid_token[1..]),
         "IMAGATE_ADMIN_TOKEN: `admin_token` must have at least 32 characters, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_ADMIN_TOKEN`)"
     );
     assert_eq!(
-        problem(&format!("{good} {good}")),
+        problem(&format!("{valid_token} {valid_token}")),
         "IMAGATE_ADMIN_TOKEN: `admin_token` contains a character that is not allowed in a bearer token (environment variable `IMAGATE_ADMIN_TOKEN`)"
     );
-    assert!(load(ConfigOverrides::default(), &machine()).unwrap().admin_token.is_none());
+    assert!(load(ConfigOverrides::default(), &test_host()).unwrap().admin_token.is_none());
 }
 
 #[test]
@@ -170,29 +170,29 @@ fn a_master_key_is_32_bytes_in_hex_or_base64() {
     let hex = "0123456789abcdef".repeat(4);
     let base64 = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=";
     for key in [hex.as_str(), base64, base64.trim_end_matches('=')] {
-        let config = load_from(machine().variable("MASTER", key), "master_key = { env = \"MASTER\" }").unwrap();
+        let config = load_from(test_host().variable("MASTER", key), "master_key = { env = \"MASTER\" }").unwrap();
         assert_eq!(config.master_key.as_ref().map(ConfigSecret::expose), Some(key));
         assert!(!format!("{}{config:?}", config.to_annotated_toml()).contains(key));
         assert!(config.to_annotated_toml().contains("master_key = \"[redacted]\""));
     }
     for key in [&hex[1..], "correct horse battery staple", "QUFB"] {
-        let problems = load(ConfigOverrides::default(), &machine().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
+        let problems = load(ConfigOverrides::default(), &test_host().variable("IMAGATE_MASTER_KEY", key)).unwrap_err();
         assert_eq!(
             problems[0].to_string(),
             "IMAGATE_MASTER_KEY: `master_key` must contain 64 hexadecimal digits or 32 bytes in base64, as `openssl rand -hex 32` makes them (environment variable `IMAGATE_MASTER_KEY`)"
         );
     }
-    assert!(load(ConfigOverrides::default(), &machine()).unwrap().master_key.is_none());
+    assert!(load(ConfigOverrides::default(), &test_host()).unwrap().master_key.is_none());
 }
 
 #[test]
-fn what_is_kept_of_answers_is_bounded() {
-    let replay = load(ConfigOverrides::default(), &machine()).unwrap().replay;
+fn the_limits_of_stored_answers_are_read_and_checked() {
+    let replay = load(ConfigOverrides::default(), &test_host()).unwrap().replay;
     let day = Duration::from_secs(86_400);
     assert_eq!((replay.orphans, replay.orphan_window.as_secs()), (true, 300));
     assert_eq!((replay.idempotency_window, replay.max_bytes), (day, 1 << 30));
     let text = "[replay]\norphans = false\norphan_window = \"90s\"\nidempotency_window = \"1h\"\nmax_megabytes = 5";
-    let config = load_from(machine(), text).unwrap();
+    let config = load_from(test_host(), text).unwrap();
     let (orphan_window, idempotency_window) = (Duration::from_secs(90), Duration::from_secs(3600));
     assert_eq!(config.replay, ReplayConfig { orphans: false, orphan_window, idempotency_window, max_bytes: 5 << 20 });
     assert!(config.to_annotated_toml().contains("max_megabytes = 5 "), "{}", config.to_annotated_toml());
