@@ -1,9 +1,10 @@
 //! Checks a prompt against the operator's words and patterns before anything is spent.
 //!
 //! The module decides whether a prompt matches a rule of the group, even if the text is disguised. It must not know the
-//! caller, the answer or the network: a service that judges prompts is named here and called elsewhere. It does no I/O.
-//! It repeats no prompt: a verdict names the rule by its position in the settings, because the word itself would reveal
-//! the prompt. It carries rule 3 of the specification's errors: a disallowed request is filtered before it is sent.
+//! caller, the answer or the network: it names the moderation service of a group, and another module calls that service.
+//! It does no I/O. It repeats no prompt: a verdict names the rule by its position in the settings, because the word
+//! itself would reveal the prompt. It implements rule 3 of the errors in the specification: a disallowed request is
+//! filtered before it is sent.
 
 mod letter_forms;
 mod phrase_tree;
@@ -19,7 +20,7 @@ use regex::{RegexSet, RegexSetBuilder};
 use crate::gateway::config::{FilterConfig, GroupConfig, ModerationConfig};
 use phrase_tree::{EmptyRuleError, PhraseTree};
 
-/// The largest size of one compiled pattern. The settings have the same limit.
+/// The maximum size of one compiled pattern in bytes. The check of the settings has the same limit.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// The rules of every group.
@@ -49,7 +50,7 @@ pub(crate) enum FilterVerdict {
 /// A rule that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    /// The word is empty without its spaces and invisible characters.
+    /// The word contains only spaces, separators and invisible characters.
     #[error("groups: {group}: filter.words[{index}] contains no visible character")]
     Word {
         /// The group of the filter.
@@ -75,7 +76,7 @@ impl PromptFilters {
     ///
     /// # Errors
     ///
-    /// Returns an error if a rule cannot be used. The settings have checked most of this before.
+    /// Returns an error if a rule cannot be used. The check of the settings has already found most such rules.
     pub(crate) fn new(groups: &[GroupConfig]) -> Result<Self, FilterError> {
         let rules = |group: &GroupConfig| Ok((group.name.clone(), FilterRules::new(&group.name, &group.filter)?));
         groups.iter().map(rules).collect::<Result<_, _>>().map(Self)
@@ -90,12 +91,12 @@ impl PromptFilters {
             .map_or(FilterVerdict::Pass, |rule| FilterVerdict::Refused { rule })
     }
 
-    /// True if the group has rules of its own against which a prompt can be checked.
+    /// True if the group has words or patterns.
     pub(crate) fn has_rules(&self, group: &str) -> bool {
         self.0.get(group).is_some_and(|rules| !rules.is_empty())
     }
 
-    /// Returns the service that judges the prompts of a group.
+    /// Returns the moderation service of a group, if there is one.
     pub(crate) fn moderation(&self, group: &str) -> Option<&ModerationConfig> {
         self.0.get(group)?.moderation.as_ref()
     }
@@ -105,16 +106,16 @@ impl PromptFilters {
 
 impl FilterRules {
     fn new(group: &str, filter: &FilterConfig) -> Result<Self, FilterError> {
-        let mut words = PhraseTree::default();
-        for (index, word) in filter.words.iter().enumerate() {
-            words.add(word, index).map_err(|EmptyRuleError| FilterError::Word { group: group.to_owned(), index })?;
+        let mut phrases = PhraseTree::default();
+        for (index, word) in filter.phrases.iter().enumerate() {
+            phrases.add(word, index).map_err(|EmptyRuleError| FilterError::Word { group: group.to_owned(), index })?;
         }
         let patterns = RegexSetBuilder::new(&filter.patterns)
             .case_insensitive(true)
             .size_limit(MAX_PATTERN_BYTES.saturating_mul(filter.patterns.len().max(1)))
             .build()
             .map_err(|source| FilterError::Patterns { group: group.to_owned(), source: Box::new(source) })?;
-        Ok(Self { phrases: words, patterns, moderation: filter.moderation.clone() })
+        Ok(Self { phrases, patterns, moderation: filter.moderation.clone() })
     }
 
     fn is_empty(&self) -> bool {
@@ -129,7 +130,7 @@ impl FilterRules {
         let readings = text_folding::normalized_readings(prompt);
         let word = readings.iter().find_map(|reading| self.phrases.find(reading));
         word.map(|index| format!("words[{index}]")).or_else(|| {
-            // The original text is checked too: a pattern may match a part that a reading leaves out.
+            // The original text is checked too, because a pattern may match characters that normalization removes.
             let texts = std::iter::once(prompt).chain(readings.iter().map(String::as_str));
             let pattern = texts.into_iter().find_map(|text| self.patterns.matches(text).iter().next());
             pattern.map(|index| format!("patterns[{index}]"))

@@ -1,7 +1,7 @@
 //! The order in which the other modules of the gateway handle a request. Only this module knows that order.
 //!
-//! Each operation has a file of its own. A request goes through once: `Caller` → `Job` → `Lease` → `Reply` → `Record`.
-//! The attempt loop ([`attempt`]) exists once, for every operation.
+//! Each operation has its own file. A request passes these steps once: `Caller` → `Job` → `Lease` → `Reply` → `Record`.
+//! All operations share one attempt loop ([`attempt`]).
 
 mod account_call;
 mod attempt;
@@ -45,7 +45,7 @@ use crate::error::Error;
 /// Returns 401 for every invalid key, and 503 if the store cannot be read or if the settings of the group are not in
 /// force yet.
 pub(crate) async fn admit(gateway: &Gateway, authorization: Option<&[u8]>) -> Result<Caller, Error> {
-    let caller = gateway.keys().admit(authorization).await.map_err(|denied| match denied {
+    let caller = gateway.keys().admit(authorization).await.map_err(|error| match error {
         AdmissionError::Invalid => Error::InvalidKey,
         AdmissionError::Unavailable(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "the store could not check a key");
@@ -72,11 +72,11 @@ fn unreadable_body_error(error: &std::io::Error) -> Error {
     Error::Unavailable
 }
 
-/// Passes on the result of reading a request. An unusable request leaves no record, so it is counted for its API key.
+/// Returns the result of reading a request, and counts an unusable request for its API key, because it leaves no record.
 ///
 /// # Errors
 ///
-/// The error of `read`.
+/// Returns the error of `result`.
 pub(crate) fn count_if_refused<T, E: Into<Error>>(
     gateway: &Gateway,
     caller: &Caller,

@@ -1,7 +1,7 @@
-//! The published skills: they are not part of the documents, and need no key.
+//! The published skills. They are not part of the API documents, and need no API key.
 //!
-//! Below `/skills/` there are only the manifest and the packages that it names, at the paths that it gives them. A path
-//! is looked up in this list, and never on disk.
+//! Below `/skills/` there are only the manifest and the packages that it names, at the paths that the manifest states. A
+//! path is looked up in this list, and never on disk.
 
 mod package_body;
 
@@ -26,14 +26,15 @@ const ALL_VERSIONS: ApiEndpointVersions = ApiEndpointVersions::All;
 const SKILLS_PATH: &str = "/skills/";
 /// The file name of the manifest.
 const MANIFEST: &str = "skills.json";
-/// Five minutes (our choice): a new version is not urgent, and a check by tag costs almost nothing.
+/// Clients may cache an answer for five minutes (our choice): a new version is not urgent, and a check by entity tag
+/// costs almost nothing.
 const CACHE_POLICY: &str = "public, max-age=300";
 /// The endings of package names, and their content types. Any other package is sent as binary data.
 const PACKAGE_CONTENT_TYPES: [(&str, &str); 3] =
     [(".zip", "application/zip"), (".tar.gz", "application/gzip"), (".tgz", "application/gzip")];
 
-/// The path below the folder. The router requires that a handler takes it, but drops empty segments, and names are
-/// compared exactly; so the handler reads the path itself.
+/// The path below the folder, which the router requires as a parameter of the handler. The handler does not use it,
+/// because the router drops empty segments but paths must be compared exactly; it reads the path of the URI instead.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct PackagePath {
     #[serde(rename = "path")]
@@ -44,15 +45,15 @@ struct PackagePath {
 ///
 /// # Errors
 ///
-/// Returns an error if a route is taken.
+/// Returns an error if a route is already registered.
 pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), ApiDescriptionRegisterError> {
     for method in [Method::GET, Method::HEAD] {
-        let (one, other) = (format!("skills file {method}"), format!("skills index {method}"));
+        let (file_route, index_route) = (format!("skills file {method}"), format!("skills index {method}"));
         api.register(
-            ApiEndpoint::new(one, serve_file, method.clone(), JSON, "/skills/{path:.*}", ALL_VERSIONS).visible(false),
+            ApiEndpoint::new(file_route, serve_file, method.clone(), JSON, "/skills/{path:.*}", ALL_VERSIONS).visible(false),
         )?;
         let path = "/.well-known/agent-skills/index.json";
-        api.register(ApiEndpoint::new(other, serve_index, method, JSON, path, ALL_VERSIONS).visible(false))?;
+        api.register(ApiEndpoint::new(index_route, serve_index, method, JSON, path, ALL_VERSIONS).visible(false))?;
     }
     Ok(())
 }
@@ -67,7 +68,8 @@ async fn serve_file(context: SkillsContext, _: Path<PackagePath>) -> Result<Resp
     if is_client_copy_current(&context, &package.tag) {
         return Ok(file_response(&context, &package.tag, content_type(&path), None));
     }
-    // A changed package does not match its checksum; the folder is read again within a second.
+    // A package that has changed on disk does not match its checksum and is not sent; the folder is read again within a
+    // second.
     let Some((file, length)) = package.open().await else { return not_found(context).await };
     Ok(file_response(&context, &package.tag, content_type(&path), Some(Body::wrap(PackageBody::new(file, length)))))
 }
@@ -79,7 +81,7 @@ async fn serve_index(context: SkillsContext) -> Result<Response<Body>, HttpError
     }
 }
 
-/// The path below the folder, without escapes.
+/// Returns the path below the folder with percent-escapes decoded; `None` if it is no such path.
 fn path_in_folder(path: &str) -> Option<String> {
     let path = percent_decode_str(path.strip_prefix(SKILLS_PATH)?).decode_utf8().ok()?;
     Some(path.into_owned())
@@ -89,7 +91,7 @@ fn content_type(path: &str) -> &'static str {
     PACKAGE_CONTENT_TYPES
         .iter()
         .find(|(ending, _)| path.ends_with(ending))
-        .map_or("application/octet-stream", |(_, kind)| kind)
+        .map_or("application/octet-stream", |(_, content_type)| content_type)
 }
 
 fn document_response(context: &SkillsContext, document: &PublishedDocument) -> Response<Body> {
@@ -102,7 +104,7 @@ fn is_client_copy_current(context: &SkillsContext, tag: &EntityTag) -> bool {
     tags.is_some_and(|tags| tag.is_in_list(tags))
 }
 
-/// The answer with this body; without a body, the answer that the client's copy is current.
+/// Returns the answer 200 with this body, or 304 without a body if the client's copy is current.
 fn file_response(
     context: &SkillsContext,
     tag: &EntityTag,

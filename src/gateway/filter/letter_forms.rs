@@ -1,21 +1,22 @@
 //! The letters that are read as other letters, for [`super::text_folding`], beyond those that Unicode decomposes.
 //!
-//! Unicode's compatibility decomposition has the letters with marks, of other widths and of mathematical alphabets. The
-//! tables here are small on purpose: letters with strokes, small capitals, letters in circles and squares, and the few
+//! Unicode's compatibility decomposition covers letters with marks, of other widths and of mathematical alphabets. The
+//! tables of this module are small on purpose: letters with strokes, small capitals, letters in circles and squares, and the few
 //! letters of other scripts that look like Latin ones.
 
-/// Letters with a stroke, or without their dot, which have no decomposition.
+/// Letters with a stroke or without a dot, which have no decomposition, and their plain letters.
 const STROKED: (&str, &str) = ("øđħłŧƀɨʉ", "odhltbiu");
-/// Small capitals, which are letters of their own.
+/// Small capitals, which Unicode treats as separate letters.
 const SMALL_CAPITALS: (&str, &str) = ("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz");
 /// Quotes and dashes.
 const MARKS: (&str, &str) = ("‘’‛ʼ`´“”„‐‑‒–—―−", "''''''\"\"\"-------");
 /// Letters of other scripts that look like Latin ones.
 const LOOK_ALIKE: (&str, &str) = ("авеикмнорстухіјѕһԁԛԝӏαβεικνορτυχηω", "abeukmhopctyxijshdqwlabeikvoptuxnw");
 
-/// Returns the letter in a circle, a square or parentheses, and the plain form of a quote or a dash.
+/// Returns the plain letter for a letter in a circle, a square or parentheses, and the plain form of a quote or a dash.
+/// Every other character is returned unchanged.
 ///
-/// Unicode decomposes `⒜` to three characters and `🅐` not at all.
+/// Unicode decomposes `⒜` to three characters, and does not decompose `🅐`.
 pub(super) fn plain_form(letter: char) -> char {
     let code = u32::from(letter);
     let first = match code {
@@ -29,7 +30,7 @@ pub(super) fn plain_form(letter: char) -> char {
     char::from_u32(u32::from('a') + code - first).unwrap_or(letter)
 }
 
-/// Returns the lower-case letter that a decomposed lower-case letter is a variant of.
+/// Returns the plain letter of a lower-case letter that Unicode does not decompose further.
 pub(super) fn without_marks(letter: char) -> char {
     if letter.is_ascii() { letter } else { look_up(letter, &[STROKED, SMALL_CAPITALS]).unwrap_or(letter) }
 }
@@ -51,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_letter_of_a_table_has_its_other() {
+    fn both_sides_of_each_table_have_the_same_length() {
         for (from, to) in [STROKED, SMALL_CAPITALS, MARKS, LOOK_ALIKE] {
             assert_eq!(from.chars().count(), to.chars().count(), "{from}");
         }
     }
 
     #[test]
-    fn every_plain_form_is_the_letter_it_is_named_after() {
+    fn enclosed_letters_and_quotes_have_a_plain_form() {
         for (text, expected) in [("⒜⒵", "az"), ("🄰🅉🅐🅩🅰🆉🄐🄩", "azazazaz"), ("‘—漢", "'-漢")]
         {
             assert_eq!(text.chars().map(plain_form).collect::<String>(), expected);

@@ -1,14 +1,14 @@
 //! Finds words and phrases in one pass over a text.
 //!
 //! The module decides where a word begins and ends, and that `sci-fi`, `sci_fi` and `sci fi` are the same phrase. It
-//! must not know how letters are written: its input is text as [`super::text_folding`] reads it.
+//! must not know how letters are written: its input is text that [`super::text_folding`] has normalized.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::{letter_forms, text_folding};
 
-/// This number of single letters in a row is a word that was spelled out.
+/// The number of single letters in a row that count as a spelled-out word (our choice).
 const MIN_SPELLED_LETTERS: usize = 3;
 
 /// A tree of phrases: each edge is one word.
@@ -19,7 +19,7 @@ pub(super) struct PhraseTree {
     rule: Option<usize>,
 }
 
-/// The rule has no visible character.
+/// The error for a rule without a visible character.
 #[derive(Debug)]
 pub(super) struct EmptyRuleError;
 
@@ -30,19 +30,19 @@ impl PhraseTree {
         self.children.is_empty()
     }
 
-    /// Adds a rule; of two equal ones the first is kept.
+    /// Adds a rule. If two rules are equal, the first is kept.
     pub(super) fn add(&mut self, text: &str, rule: usize) -> Result<(), EmptyRuleError> {
         let text = text_folding::normalize_rule(text);
         let tokens = tokenize(&text);
         if tokens.is_empty() {
             return Err(EmptyRuleError);
         }
-        let end = tokens.into_iter().fold(self, |words, token| words.children.entry(token.into()).or_default());
+        let end = tokens.into_iter().fold(self, |node, token| node.children.entry(token.into()).or_default());
         end.rule.get_or_insert(rule);
         Ok(())
     }
 
-    /// Returns the first rule that matches in the text.
+    /// Returns the rule that matches first in the text.
     pub(super) fn find(&self, text: &str) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -57,50 +57,51 @@ impl PhraseTree {
 
     /// Returns the shortest rule that is a prefix of the tokens.
     fn match_prefix<T: AsRef<str>>(&self, tokens: &[T]) -> Option<usize> {
-        let mut words = self;
+        let mut node = self;
         for token in tokens {
-            words = words.children.get(token.as_ref())?;
-            if words.rule.is_some() {
+            node = node.children.get(token.as_ref())?;
+            if node.rule.is_some() {
                 break;
             }
         }
-        words.rule
+        node.rule
     }
 }
 
-/// Returns the words of a text, and each sign between them that is more than a gap.
+/// Returns the words of a text, and each character between them that is not a space, `-` or `_`.
 fn tokenize(text: &str) -> Vec<Cow<'_, str>> {
     let mut tokens = Vec::new();
-    let mut begin = None;
-    for (at, letter) in text.char_indices() {
-        let alone = stands_alone(letter);
-        if !alone && is_word_character(letter) {
-            begin.get_or_insert(at);
+    let mut start = None;
+    for (offset, letter) in text.char_indices() {
+        let is_token = is_token_by_itself(letter);
+        if !is_token && is_word_character(letter) {
+            start.get_or_insert(offset);
             continue;
         }
-        tokens.extend(begin.take().map(|begin| normalize_word(&text[begin..at])));
-        if alone || !matches!(letter, ' ' | '-' | '_') {
-            tokens.push(Cow::Borrowed(&text[at..at + letter.len_utf8()]));
+        tokens.extend(start.take().map(|start| normalize_word(&text[start..offset])));
+        if is_token || !matches!(letter, ' ' | '-' | '_') {
+            tokens.push(Cow::Borrowed(&text[offset..offset + letter.len_utf8()]));
         }
     }
-    tokens.extend(begin.map(|begin| normalize_word(&text[begin..])));
+    tokens.extend(start.map(|start| normalize_word(&text[start..])));
     tokens
 }
 
 fn is_word_character(letter: char) -> bool {
-    // In the scripts of India a word contains signs that are no letters.
+    // In the scripts of India, a word contains signs that are not letters.
     letter.is_alphanumeric() || matches!(letter, '\u{900}'..='\u{dff}')
 }
 
-/// True for scripts without spaces between words: each character is a token.
-const fn stands_alone(letter: char) -> bool {
+/// True for characters of scripts without spaces between words: each such character is a token.
+const fn is_token_by_itself(letter: char) -> bool {
     matches!(letter,
         '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3005}'..='\u{3007}'
         | '\u{3040}'..='\u{312f}' | '\u{31a0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Normalizes a word: one of Latin letters and of letters that only look like them is a Latin word.
+/// Normalizes a word. If a word has a Latin letter, and all its other letters look like Latin letters, they are replaced
+/// by these.
 fn normalize_word(text: &str) -> Cow<'_, str> {
     let latin = || {
         text.chars().map(|letter| if letter.is_ascii() { Some(letter) } else { letter_forms::latin_look_alike(letter) })
@@ -114,37 +115,39 @@ fn normalize_word(text: &str) -> Cow<'_, str> {
     latin().flatten().collect()
 }
 
-/// Returns the tokens with spelled-out words joined (`l i k e`, `t.h.i.s`); `None` if there are none.
+/// Returns the tokens with each spelled-out word (`l i k e`, `t.h.i.s`) joined to one token; `None` if no word is spelled
+/// out.
 fn join_spelled_words<'a>(tokens: &[Cow<'a, str>]) -> Option<Vec<Cow<'a, str>>> {
-    let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(tokens.len());
-    let (mut at, mut any) = (0, false);
-    while at < tokens.len() {
-        let (spelled, taken) = leading_spelled_word(&tokens[at..]);
+    let mut joined: Vec<Cow<'_, str>> = Vec::with_capacity(tokens.len());
+    let (mut index, mut has_spelled_word) = (0, false);
+    while index < tokens.len() {
+        let (spelled, consumed) = leading_spelled_word(&tokens[index..]);
         if spelled.len() < MIN_SPELLED_LETTERS {
-            whole.push(tokens[at].clone());
-            at += 1;
+            joined.push(tokens[index].clone());
+            index += 1;
         } else {
-            whole.push(Cow::Owned(spelled));
-            (at, any) = (at + taken, true);
+            joined.push(Cow::Owned(spelled));
+            (index, has_spelled_word) = (index + consumed, true);
         }
     }
-    any.then_some(whole)
+    has_spelled_word.then_some(joined)
 }
 
-/// Returns the single letters at the beginning, and the number of tokens that they and the dots between them have.
+/// Returns the single letters at the beginning, and the number of tokens that the letters and the separators between
+/// them take.
 fn leading_spelled_word(tokens: &[Cow<'_, str>]) -> (String, usize) {
-    let (mut letters, mut taken) = (String::new(), 0);
+    let (mut letters, mut consumed) = (String::new(), 0);
     for (index, token) in tokens.iter().enumerate() {
         match token.as_bytes() {
             [letter] if letter.is_ascii_alphabetic() => {
                 letters.push(char::from(*letter));
-                taken = index + 1;
+                consumed = index + 1;
             }
-            [b'.' | b'*' | b'/' | b'|' | b'+' | b','] if taken == index && index > 0 => {}
+            [b'.' | b'*' | b'/' | b'|' | b'+' | b','] if consumed == index && index > 0 => {}
             _ => break,
         }
     }
-    (letters, taken)
+    (letters, consumed)
 }
 
 #[cfg(test)]
@@ -152,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_ends_where_a_reader_sees_its_end() {
+    fn text_is_split_into_words_and_separators() {
         for (text, expected) in [
             ("a red_fox, sci-fi!", vec!["a", "red", "fox", ",", "sci", "fi", "!"]),
             ("c++ & don't", vec!["c", "+", "+", "&", "don", "'", "t"]),
@@ -167,18 +170,18 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_another_script_are_read_as_latin_only_beside_latin_ones() {
+    fn look_alike_letters_are_replaced_only_beside_latin_letters() {
         assert_eq!(tokenize("pаypаl сор хор"), ["paypal", "сор", "хор"]);
         assert_eq!(tokenize("жara"), ["жara"]);
     }
 
     #[test]
-    fn letters_that_stand_alone_are_a_word_beside_the_ones_they_are() {
-        let of = |text: &str| join_spelled_words(&tokenize(text)).map(|tokens| tokens.join("|"));
-        assert_eq!(of("a b a d word").as_deref(), Some("abad|word"));
-        assert_eq!(of("say b.a.d. now").as_deref(), Some("say|bad|.|now"));
-        assert_eq!(of("b*a*d"), Some("bad".to_owned()));
-        assert_eq!(of("plan b or c"), None);
-        assert_eq!(of(". . ."), None);
+    fn spelled_out_letters_are_joined_to_a_word() {
+        let join = |text: &str| join_spelled_words(&tokenize(text)).map(|tokens| tokens.join("|"));
+        assert_eq!(join("a b a d word").as_deref(), Some("abad|word"));
+        assert_eq!(join("say b.a.d. now").as_deref(), Some("say|bad|.|now"));
+        assert_eq!(join("b*a*d"), Some("bad".to_owned()));
+        assert_eq!(join("plan b or c"), None);
+        assert_eq!(join(". . ."), None);
     }
 }

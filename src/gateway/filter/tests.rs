@@ -1,4 +1,4 @@
-//! Rules against prompts: which match, which do not, and that a disguise does not hide a word.
+//! Checks which rules match which prompts, and that a disguise does not hide a word.
 
 use super::*;
 use crate::gateway::config::{DeadlineConfig, DeliveryPolicy, FallbackPolicy};
@@ -40,7 +40,7 @@ fn check(filters: &PromptFilters, prompt: &str, expected: Option<&str>) {
 }
 
 #[test]
-fn a_word_is_found_as_a_word_and_never_inside_another() {
+fn a_word_matches_only_as_a_whole_word() {
     let filters = filters(&["ass", "Acme  Corp", "c++", "漢字", "naïve"], &[]).unwrap();
     for (prompt, expected) in [
         ("an ass in a meadow", Some("words[0]")),
@@ -65,7 +65,7 @@ fn a_word_is_found_as_a_word_and_never_inside_another() {
 }
 
 #[test]
-fn a_word_in_disguise_is_found() {
+fn a_disguised_word_matches() {
     let filters = filters(&["forbidden", "two words"], &[]).unwrap();
     for prompt in [
         "FORBIDDEN",
@@ -91,7 +91,7 @@ fn a_word_in_disguise_is_found() {
 }
 
 #[test]
-fn a_pattern_is_held_against_the_prompt_as_written_and_as_read() {
+fn patterns_match_the_original_and_the_normalized_prompt() {
     let filters = filters(&[], &[r"\bpassport\s+of\b", r"id[ -]?\d{4}", r"[\u{200b}]{3}"]).unwrap();
     check(&filters, "the Passport\n of a spy", Some("patterns[0]"));
     check(&filters, "pass\u{200b}port of", Some("patterns[0]"));
@@ -101,7 +101,7 @@ fn a_pattern_is_held_against_the_prompt_as_written_and_as_read() {
 }
 
 #[test]
-fn each_group_has_its_own_rules_and_none_is_no_rule() {
+fn each_group_has_its_own_rules() {
     let filter = |word: &str| FilterConfig { words: vec![word.to_owned()], ..FilterConfig::default() };
     let filters = PromptFilters::new(&[
         group("one", filter("red")),
@@ -116,7 +116,7 @@ fn each_group_has_its_own_rules_and_none_is_no_rule() {
 }
 
 #[test]
-fn a_service_that_judges_prompts_is_named_with_its_group() {
+fn the_moderation_service_belongs_to_its_group() {
     let service = |url: &'static str| ModerationConfig {
         base_url: http::Uri::from_static(url),
         api_key: None,
@@ -124,35 +124,35 @@ fn a_service_that_judges_prompts_is_named_with_its_group() {
         on_error: crate::gateway::config::ModerationErrorPolicy::Closed,
         timeout: Duration::from_secs(1),
     };
-    let with = |url| FilterConfig { moderation: Some(service(url)), ..FilterConfig::default() };
-    let plain = PromptFilters::new(&[group("one", with("http://127.0.0.1/v1"))]).unwrap();
+    let filter_with = |url| FilterConfig { moderation: Some(service(url)), ..FilterConfig::default() };
+    let plain = PromptFilters::new(&[group("one", filter_with("http://127.0.0.1/v1"))]).unwrap();
     assert_eq!(plain.moderation("one").map(|service| service.model.as_str()), Some("judge"));
     assert!(plain.moderation("two").is_none());
-    assert!(group("one", with("https://judge.example/v1")).needs_tls());
-    assert!(!group("one", with("http://127.0.0.1/v1")).needs_tls(), "it is called in the open");
+    assert!(group("one", filter_with("https://judge.example/v1")).needs_tls());
+    assert!(!group("one", filter_with("http://127.0.0.1/v1")).needs_tls(), "the service is called without encryption");
 }
 
 #[test]
-fn a_rule_that_can_never_match_stops_the_start() {
+fn an_unusable_rule_is_refused() {
     assert!(matches!(filters(&["red", "\u{200b} -"], &[]), Err(FilterError::Word { index: 1, .. })));
     assert!(matches!(filters(&[], &["("]), Err(FilterError::Patterns { .. })));
     assert!(matches!(filters(&[], &[r"\pL{1000}{50}"]), Err(FilterError::Patterns { .. })));
 }
 
 #[test]
-fn a_verdict_says_nothing_of_the_prompt() {
+fn a_verdict_does_not_repeat_the_prompt() {
     let filters = filters(&["forbidden"], &["secret.*plan"]).unwrap();
     for prompt in ["a forbidden thing", "a secret master plan"] {
-        let said = format!("{:?}", filters.check("default", prompt));
-        assert!(said.contains("Refused"));
-        assert!(["forbidden", "secret", "plan", "thing"].iter().all(|word| !said.contains(word)), "{said}");
+        let output = format!("{:?}", filters.check("default", prompt));
+        assert!(output.contains("Refused"));
+        assert!(["forbidden", "secret", "plan", "thing"].iter().all(|word| !output.contains(word)), "{output}");
     }
 }
 
-/// Random numbers that are the same in every run.
-struct Dice(u64);
+/// Pseudorandom numbers, the same in every run.
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn below(&mut self, count: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % count
@@ -170,71 +170,71 @@ impl Dice {
 }
 
 /// A slow reference implementation of the phrase tree.
-fn holds(text: &str, rule: &str) -> bool {
-    let spread = |text: &str| {
-        let mut out = String::from(" ");
+fn naive_match(text: &str, rule: &str) -> bool {
+    let normalized = |text: &str| {
+        let mut text_out = String::from(" ");
         for letter in text_folding::normalize_rule(text).chars() {
             match letter {
-                '漢' => out.push_str(" 漢 "),
-                '-' | '_' => out.push(' '),
-                letter => out.push(letter),
+                '漢' => text_out.push_str(" 漢 "),
+                '-' | '_' => text_out.push(' '),
+                letter => text_out.push(letter),
             }
         }
-        out.split_whitespace().collect::<Vec<_>>().join(" ")
+        text_out.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    format!(" {} ", spread(text)).contains(&format!(" {} ", spread(rule)))
+    format!(" {} ", normalized(text)).contains(&format!(" {} ", normalized(rule)))
 }
 
 #[test]
-fn the_tree_of_words_finds_what_a_search_one_by_one_finds() {
-    let mut dice = Dice(7);
-    let mut found = 0;
+fn the_phrase_tree_agrees_with_a_naive_search() {
+    let mut random = SeededRandom(7);
+    let mut match_count = 0;
     for _ in 0..3_000 {
-        let mut phrase = |most| {
-            let count = 1 + dice.below(most);
-            dice.words(count).join(dice.pick(&[" ", "-", "_", "  "]))
+        let mut phrase = |max_words| {
+            let count = 1 + random.below(max_words);
+            random.words(count).join(random.pick(&[" ", "-", "_", "  "]))
         };
         let rules: Vec<String> = (0..4).map(|_| phrase(3)).collect();
         let prompt = phrase(8);
         let filters = filters(&rules.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
-        let expected = rules.iter().any(|rule| holds(&prompt, rule));
+        let expected = rules.iter().any(|rule| naive_match(&prompt, rule));
         // The tree also finds words that were spelled out.
         let spelled =
             text_folding::normalize_rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
         let verdict = filters.check("default", &prompt) != FilterVerdict::Pass;
         assert!(verdict == expected || (verdict && spelled), "{prompt:?} against {rules:?}: {verdict}");
-        found += usize::from(expected);
+        match_count += usize::from(expected);
     }
-    assert!((300..2_700).contains(&found), "both answers were seen often: {found}");
+    assert!((300..2_700).contains(&match_count), "both results must be frequent: {match_count}");
 }
 
 #[test]
-fn a_word_dressed_up_at_random_is_found_and_its_neighbour_is_not() {
-    let mut dice = Dice(11);
+fn a_randomly_disguised_word_matches() {
+    let mut random = SeededRandom(11);
     let filters = filters(&["example"], &[]).unwrap();
     for _ in 0..2_000 {
-        let mut dressed = String::new();
+        let mut disguised = String::new();
         for letter in "example".chars() {
             let offset = u32::from(letter) - 0x61;
             let forms =
                 [letter as u32, offset + 0x41, offset + 0xff41, offset + 0x24d0, offset + 0x1d41a, offset + 0x1f130];
-            dressed.extend(char::from_u32(dice.pick(&forms)));
+            disguised.extend(char::from_u32(random.pick(&forms)));
             let marks = ["", "", "", "\u{301}", "\u{200b}", "\u{336}\u{fe0f}", "\u{ad}"];
-            dressed.push_str(dice.pick(&marks));
+            disguised.push_str(random.pick(&marks));
         }
-        let prompt = format!("{}{dressed}{}", dice.pick(&["", "an ", "(", "漢"]), dice.pick(&["", " here", "!", "_1"]));
+        let prompt = format!("{}{disguised}{}", random.pick(&["", "an ", "(", "漢"]), random.pick(&["", " here", "!", "_1"]));
         check(&filters, &prompt, Some("words[0]"));
-        check(&filters, &format!("counter{dressed}").replace('\u{200b}', ""), None);
+        check(&filters, &format!("counter{disguised}").replace('\u{200b}', ""), None);
     }
 }
 
 #[test]
-fn thousands_of_words_are_one_walk() {
+fn many_phrases_are_checked_in_one_pass() {
     let words: Vec<String> = (0..20_000).map(|index| format!("word{index} tail{}", index % 7)).collect();
     let filters = filters(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[]).unwrap();
     let prompt = "word1 tail0 word2 tail1 ".repeat(1_300);
-    let begun = std::time::Instant::now();
+    let started_at = std::time::Instant::now();
     check(&filters, &prompt, None);
-    println!("20,000 phrases against {} bytes in {:?}", prompt.len(), begun.elapsed());
+    println!("20,000 phrases against {} bytes in {:?}", prompt.len(), started_at.elapsed());
     check(&filters, &format!("{prompt} word19999 tail0"), Some("words[19999]"));
 }

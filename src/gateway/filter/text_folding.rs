@@ -1,8 +1,8 @@
-//! Converts text as written to text as read: one spelling for all the ways to write the same letters.
+//! Normalizes text as a reader sees it: all ways to write the same letters become one spelling.
 //!
-//! The module decides which characters are invisible, and which differences between letters do not count. It must not
-//! know words. Each removed difference can cost a rule its match or give it a wrong one, so only differences that a
-//! reader does not see, or ignores, are removed.
+//! The module decides which characters are invisible, and which differences between letters do not count. It does not
+//! know words. Each removed difference can make a rule miss a match or match wrongly, so only differences that a reader
+//! does not see, or ignores, are removed.
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::decompose_compatible;
@@ -12,13 +12,14 @@ use super::letter_forms;
 /// The replacement for an invisible character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InvisibleReplacement {
-    /// Nothing: the character was inside a word.
+    /// Nothing, as if the character were inside a word.
     Nothing,
-    /// A space: the character was between two words.
+    /// A space, as if the character were between two words.
     Space,
 }
 
-/// Returns the readings of a text: one, or two if the text contains an invisible character.
+/// Returns the readings of a text, which are its normalized forms: one, or two if the text contains an invisible
+/// character, which is then removed or replaced by a space.
 pub(super) fn normalized_readings(text: &str) -> Vec<String> {
     let mut readings = vec![normalize(text, InvisibleReplacement::Nothing)];
     if text.chars().any(is_invisible) {
@@ -27,44 +28,44 @@ pub(super) fn normalized_readings(text: &str) -> Vec<String> {
     readings
 }
 
-/// Returns the one reading of a rule.
+/// Returns the normalized form of a rule.
 pub(super) fn normalize_rule(text: &str) -> String {
     normalize(text, InvisibleReplacement::Nothing)
 }
 
 fn normalize(text: &str, replacement: InvisibleReplacement) -> String {
-    let mut read = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter.is_ascii_graphic() {
-            read.push(letter.to_ascii_lowercase());
+            output.push(letter.to_ascii_lowercase());
         } else if is_invisible(letter) {
             if replacement == InvisibleReplacement::Space {
-                push_space(&mut read);
+                push_space(&mut output);
             }
         } else if letter.is_whitespace() || letter.is_control() {
-            push_space(&mut read);
+            push_space(&mut output);
         } else {
-            decompose_compatible(letter_forms::plain_form(letter), |part| read_letter(part, &mut read));
+            decompose_compatible(letter_forms::plain_form(letter), |part| push_normalized(part, &mut output));
         }
     }
-    // Syllables and vowel signs of other scripts are composed again: rules are written that way.
-    if read.is_ascii() { read } else { read.nfc().collect() }
+    // Decomposed syllables and vowel signs of other scripts are composed again, for the rules and for the prompts.
+    if output.is_ascii() { output } else { output.nfc().collect() }
 }
 
-/// Reads one letter of a decomposition.
-fn read_letter(letter: char, read: &mut String) {
+/// Appends the normalized form of one letter of a decomposition.
+fn push_normalized(letter: char, output: &mut String) {
     if letter.is_whitespace() {
-        push_space(read);
+        push_space(output);
     } else {
         // First upper case, then lower case: letters that differ only in one direction become equal.
         let folded = letter.to_uppercase().flat_map(char::to_lowercase);
-        read.extend(folded.filter(|letter| !is_accent(*letter)).map(letter_forms::without_marks));
+        output.extend(folded.filter(|letter| !is_accent(*letter)).map(letter_forms::without_marks));
     }
 }
 
-fn push_space(read: &mut String) {
-    if !read.ends_with(' ') {
-        read.push(' ');
+fn push_space(output: &mut String) {
+    if !output.ends_with(' ') {
+        output.push(' ');
     }
 }
 
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ways_to_write_the_same_letters_are_read_alike() {
+    fn variants_of_the_same_letters_are_normalized_to_one_form() {
         for text in [
             "Example",
             "ＥＸＡＭＰＬＥ",
@@ -116,19 +117,19 @@ mod tests {
     }
 
     #[test]
-    fn spaces_and_line_ends_are_one_space() {
+    fn spaces_and_line_ends_become_one_space() {
         check("a \t\r\n\u{a0}\u{3000}\u{2003}b\u{0}c", &["a b c"]);
     }
 
     #[test]
-    fn what_cannot_be_seen_is_nothing_or_a_space() {
-        for unseen in "\u{200b}\u{200d}\u{feff}\u{ad}\u{2060}\u{202e}\u{fe0f}\u{e0041}\u{3164}\u{180e}".chars() {
-            check(&format!("one{unseen}two"), &["onetwo", "one two"]);
+    fn invisible_characters_are_removed_or_become_a_space() {
+        for invisible in "\u{200b}\u{200d}\u{feff}\u{ad}\u{2060}\u{202e}\u{fe0f}\u{e0041}\u{3164}\u{180e}".chars() {
+            check(&format!("one{invisible}two"), &["onetwo", "one two"]);
         }
     }
 
     #[test]
-    fn signs_that_are_part_of_a_word_stay() {
+    fn signs_that_belong_to_a_word_are_kept() {
         for text in ["क्षेत्र", "ภาษาไทย", "한국어", "漢字かな", "שָׁלוֹם", "العربية"]
         {
             check(text, &[text]);

@@ -1,4 +1,4 @@
-//! Makes one call to one account, until an image has begun in its answer.
+//! Makes one call to one account, and reads its answer until an image has begun.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::tables;
 /// The value of `quality` that leaves the choice to the model.
 const AUTO_QUALITY: &str = "auto";
 
-/// A call that gave no image, and the tokens that were charged nevertheless.
+/// A call that gave no image, and the tokens that were charged for it all the same.
 pub(super) struct FailedCall {
     pub(super) failure: AttemptFailure,
     pub(super) usage: Option<AnswerUsage>,
@@ -35,7 +35,7 @@ pub(super) struct ProvenCall {
     pub(super) request_id: Option<String>,
 }
 
-/// Makes the call. A call that is still in flight when the gateway stops is given up; it may have been paid for.
+/// Makes the call. If the gateway stops during the call, the call is given up, although it may have been paid for.
 pub(super) async fn make_call(
     context: AttemptContext<'_>,
     lease: &Lease,
@@ -58,11 +58,11 @@ async fn call_until_image(
     deadlines: &AttemptDeadlines,
 ) -> Result<ProvenCall, FailedCall> {
     let AttemptDeadlines { max_silence, complete_by: end, .. } = *deadlines;
-    let mut given_up = pin!(context.call_given_up(deadlines, fan_out));
+    let mut give_up_signal = pin!(context.call_given_up(deadlines, fan_out));
     let reply = tokio::select! {
         biased;
         reply = context.gateway.upstream().send(lease, task, end.min(Instant::now() + max_silence)) => reply?,
-        () = given_up.as_mut() => return Err(AttemptFailure::new(FailureClass::X, FailureCause::Timeout).into()),
+        () = give_up_signal.as_mut() => return Err(AttemptFailure::new(FailureClass::X, FailureCause::Timeout).into()),
     };
     // `max_silence` also limits the pauses within an image if it is shorter than the idle limit.
     let idle = Duration::from_secs(tables::UPSTREAM_IDLE_SECONDS).min(max_silence);
@@ -79,9 +79,9 @@ async fn call_until_image(
     let mut proof_result = tokio::select! {
         biased;
         result = proof.read_until_proven() => result,
-        () = given_up => Err(ProofError::Timeout),
+        () = give_up_signal => Err(ProofError::Timeout),
     };
-    // `given_up` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image that
+    // `give_up_signal` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image that
     // has begun, which state its size and format.
     if matches!(proof_result, Err(ProofError::Timeout)) && proof.has_begun() {
         proof_result = proof.read_until_proven().await;
@@ -120,9 +120,9 @@ fn classify_proof_error(error: ProofError) -> FailedCall {
 /// Classifies an image that began but broke off or could not be stored. It may have been paid for.
 pub(super) fn classify_spool_error(error: SpooledImageError) -> FailedCall {
     match error {
-        SpooledImageError::Broken(broken, usage) => {
+        SpooledImageError::Broken(error, usage) => {
             tracing::warn!(
-                error = &broken as &dyn std::error::Error,
+                error = &error as &dyn std::error::Error,
                 "one of several images was not received completely"
             );
             FailedCall { usage, ..ambiguous_failure(FailureCause::Broken) }

@@ -2,9 +2,10 @@
 //!
 //! A generation is paid for and cannot be taken back, so another attempt depends only on whether an image can already
 //! have been made. The class of the failure ([`FailureClass`](crate::gateway::upstream::FailureClass)) answers that:
-//! after class N other accounts are asked, within the budget; after class F one other account is asked; after X and R
-//! none is. If no image was made and the fallback policy allows it, a round for a smaller image follows; after class X
-//! only if the caller accepts that both images may be paid for, and still waits. No round begins without time for it. A
+//! after class N other accounts are asked, within the budget; after class F one other account is asked; after X and R no
+//! other account is asked. If no image was made and the fallback policy allows it, a round for a smaller image follows; after class X
+//! it follows only if the caller accepts that both images may be paid for, and still waits for the answer. A round begins
+//! only if there is time for it. A
 //! response that the upstream may have refused because of the injected tool is sent again without that tool.
 
 use std::pin::{Pin, pin};
@@ -47,12 +48,12 @@ pub(super) struct JobSuccess {
 pub(super) enum JobFailure {
     /// The error for the caller, and the last attempt for the record.
     Failed(Error, Option<Box<AttemptFailure>>),
-    /// The caller no longer waits for the image, and nothing was sent.
+    /// The caller no longer waits for the image, and nothing was sent to an upstream.
     Abandoned,
 }
 
-/// Asks accounts until one gives an image. If none does, follows the fallback order. If the image is no longer wanted
-/// before anything was sent, the job ends.
+/// Asks accounts until one gives an image. If none does, follows the fallback order. If the caller
+/// leaves before anything was sent to an upstream, the job ends.
 pub(super) async fn run(
     context: AttemptContext<'_>,
     original_task: TaskRef<'_>,
@@ -122,7 +123,7 @@ pub(super) async fn run(
 pub(super) struct AttemptRound<'a> {
     pub(super) context: AttemptContext<'a>,
     pub(super) task: TaskRef<'a>,
-    /// Set if the round makes one image of several.
+    /// The branch of the fan-out, if the round makes one image of several.
     pub(super) branch: Option<FanOutBranch<'a>>,
     pub(super) deadlines: AttemptDeadlines,
     pub(super) history: &'a mut AttemptHistory,
@@ -163,8 +164,8 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Asks accounts in the order of choice, that of `first_lease` first, until one gives an image or none may be
-    /// asked.
+    /// Asks accounts in the order of selection, beginning with the account of `first_lease`, until one gives an image or
+    /// no further account may be asked.
     pub(super) async fn run(
         &mut self,
         shared_record: &SharedRecord<'_>,
@@ -212,7 +213,7 @@ impl<'a> AttemptRound<'a> {
             let call = shared_record.begin_attempt(lease.account().name());
             shared_record.persist_attempts().await;
             self.call_started = Instant::now();
-            let fan_out = self.branch.as_ref().map(|part| part.progress);
+            let fan_out = self.branch.as_ref().map(|branch| branch.progress);
             let call_future =
                 Box::pin(account_call::make_call(self.context, &lease, self.task, fan_out, &self.deadlines));
             let failed_call = match call_future.await {
@@ -226,7 +227,7 @@ impl<'a> AttemptRound<'a> {
             };
             let retry_target = self.record_failure(shared_record, call, &lease, failed_call).await;
             let budget_spent =
-                self.branch.as_ref().map_or_else(|| self.history.budget_spent(), |part| part.progress.budget_spent());
+                self.branch.as_ref().map_or_else(|| self.history.budget_spent(), |branch| branch.progress.budget_spent());
             self.history.stop_reason.blames_request =
                 outcome::is_request_to_blame(&self.history.failures[failures_before..]);
             if self.history.stop_reason.blames_request || !self.history.may_try_again(budget_spent) {
@@ -239,7 +240,7 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Waits for a slot on an account. Before anything was sent, the wait ends if the image is no longer wanted.
+    /// Waits for a slot on an account. If nothing was sent to an upstream yet, the wait also ends when the caller leaves.
     async fn wait_for_lease(
         &self,
         tried_accounts: &[String],
@@ -285,8 +286,8 @@ impl<'a> AttemptRound<'a> {
         }
         let retry_target = match outcome::account_finding(&failed_call.failure) {
             AccountFinding::Certain(feedback) => self.context.gateway.accounts().apply_feedback(lease, feedback).await,
-            AccountFinding::Suspected(lesson) => {
-                self.suspected_feedback.push((lease.grant(), lesson));
+            AccountFinding::Suspected(feedback) => {
+                self.suspected_feedback.push((lease.grant(), feedback));
                 RetryTarget::OtherAccount
             }
         };

@@ -13,14 +13,14 @@ use crate::gateway::keys::Caller;
 use crate::gateway::replay::AnswerSender;
 use crate::gateway::rules::TaskRef;
 
-/// The caller of a job, and its policy if the image cannot be made.
+/// The caller of a job, and the policy that applies if the image cannot be made.
 #[derive(Clone, Copy)]
 pub(super) struct AttemptContext<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) caller: &'a Caller,
     /// The choice between a smaller image and an error.
     pub(super) fallback: FallbackPolicy,
-    /// The sending side of the answer, whose caller may leave. Without one the image is always wanted.
+    /// The sending side of the answer, which knows whether the caller has left; `None` if the image is always wanted.
     pub(super) answer_sender: Option<&'a AnswerSender<GatewayAnswer>>,
 }
 
@@ -30,12 +30,13 @@ impl AttemptContext<'_> {
     /// Resolves when the image is no longer wanted.
     pub(super) async fn abandoned(&self) {
         match self.answer_sender {
-            Some(promise) => promise.abandoned().await,
+            Some(sender) => sender.abandoned().await,
             None => pending().await,
         }
     }
 
-    /// Returns the limits of one round. They reserve time for a smaller image only if one may follow every failure.
+    /// Returns the time limits of one round. They reserve time for a smaller image only if such an image may follow every
+    /// failure.
     pub(super) fn round_deadlines(&self, task: TaskRef<'_>, request_deadlines: AttemptDeadlines) -> AttemptDeadlines {
         match task {
             TaskRef::Images(job) if self.fallback == FallbackPolicy::Always => {
@@ -50,9 +51,8 @@ impl AttemptContext<'_> {
         fallback_order::may_fall_back(self.fallback, history) && self.may_wait_for_fallback(deadlines)
     }
 
-    /// Resolves when the image of a call that is made now is given up for a smaller one: its share of the time is used
-    /// up, and a smaller image would really follow. If none would, the call keeps all of the time, because it may be
-    /// paid for.
+    /// Resolves when a call that begins now is given up in favour of a smaller image: the call has used up its share of
+    /// the time, and a smaller image may follow. Otherwise the call keeps all of the time, because it may be paid for.
     pub(super) fn call_given_up(
         &self,
         deadlines: &AttemptDeadlines,
@@ -61,13 +61,14 @@ impl AttemptContext<'_> {
         let share_is_over = deadlines.call_share_elapsed();
         async move {
             share_is_over.await;
-            if !self.may_wait_for_fallback(deadlines) || fan_out.is_some_and(|siblings| !siblings.may_fall_back()) {
+            if !self.may_wait_for_fallback(deadlines) || fan_out.is_some_and(|progress| !progress.may_fall_back()) {
                 pending::<()>().await;
             }
         }
     }
 
-    /// True if there is time for a smaller image. A caller that accepts paying for both must still wait for it.
+    /// True if there is time for a smaller image. If both images may be paid for, the caller must also still wait for the
+    /// answer.
     fn may_wait_for_fallback(&self, deadlines: &AttemptDeadlines) -> bool {
         let is_wanted = || self.answer_sender.is_none_or(AnswerSender::is_wanted);
         deadlines.has_time_for_fallback() && (self.fallback != FallbackPolicy::Always || is_wanted())

@@ -8,9 +8,9 @@ use super::outcome::{self, StopReason};
 use crate::gateway::relay::{self, AnswerUsage};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 
-/// The most calls of one request that may give no image without being refused by a status of class N (our choice). Clients
-/// multiply this number by their own retries. The calls of several images share the budget. The first call of a
-/// fallback round is made even if the budget is used up.
+/// The maximum number of calls of one request that fail in a way that may have cost something (our choice); see
+/// [`counts_against_budget`]. Clients multiply this number by their own retries. The calls of several images share the
+/// budget. The first call of a fallback round is made even if the budget is used up.
 pub(super) const FAILED_CALL_BUDGET: usize = 4;
 
 /// All failures so far, and the reason why no further account was asked.
@@ -31,8 +31,9 @@ impl AttemptHistory {
         self.failures.push(failed_call.failure);
     }
 
-    /// Applies the money rules to the last failure: after class N another account may be asked, after class F one
-    /// other, after X and R none. All attempts must be within the budget, of which `budget_spent` calls are used.
+    /// Applies the money rules to the last failure: after class N other accounts may be asked, after class F one other
+    /// account, after X and R no account. All attempts must be within the budget, of which `budget_spent` calls are
+    /// used.
     pub(super) fn may_try_again(&self, budget_spent: usize) -> bool {
         let allowed = match self.failures.last().map(|failure| failure.class) {
             None | Some(FailureClass::N) => true,
@@ -42,17 +43,17 @@ impl AttemptHistory {
         allowed && budget_spent < FAILED_CALL_BUDGET
     }
 
-    /// True if one of the calls may have made an image that is lost.
+    /// True if one of the calls may have made an image that was not received.
     pub(super) fn may_be_paid(&self) -> bool {
         self.failures.iter().any(|failure| failure.class == FailureClass::X)
     }
 
     /// True if a response may be accepted without the injected tool: an upstream has rejected its tools or an unnamed
-    /// part of it, and every other failure was of class N. Nothing was made of a request that is refused like this.
+    /// part of it, and every other failure was of class N. No image is made for a request that is refused in this way.
     pub(super) fn may_pass_without_tool(&self) -> bool {
-        let is_rejected_unread =
+        let is_always_rejected =
             self.failures.iter().all(|failure| failure.class == FailureClass::N || rejects_tools(failure));
-        is_rejected_unread
+        is_always_rejected
             && self.failures.iter().any(|failure| rejects_tools(failure) || rejects_unnamed_part(failure))
     }
 
@@ -65,8 +66,9 @@ impl AttemptHistory {
         self.failures.iter().filter(|failure| counts_against_budget(failure)).count()
     }
 
-    /// Returns the error for the caller, and the last attempt for the record. A call that may have been paid for counts
-    /// as the last one: the caller must learn of it before paying for another image, even if a smaller one failed.
+    /// Returns the error for the caller, and the last attempt for the record. A call that may have been paid for
+    /// takes precedence over later failures, because the error must tell the caller about it before the caller pays for
+    /// another image.
     pub(super) fn into_failure(mut self) -> JobFailure {
         self.failures.sort_by_key(|failure| failure.class == FailureClass::X);
         let error = outcome::caller_error(&self.failures, self.stop_reason, Utc::now());
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_tried_again_depends_on_the_class_alone() {
+    fn the_failure_class_decides_on_another_attempt() {
         let (n, f, x, r) = (
             (FailureClass::N, Some(429)),
             (FailureClass::F, Some(500)),
@@ -131,30 +133,30 @@ mod tests {
             let cause = FailureCause::Rejected { param: Some(param.to_owned()), message: message.to_owned() };
             AttemptFailure::new(FailureClass::R, cause).with_status(400)
         };
-        let turned_away =
+        let declined =
             |status| AttemptFailure { status, ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
-        let blames = |failures: &[AttemptFailure]| {
+        let may_pass = |failures: &[AttemptFailure]| {
             AttemptHistory { failures: failures.to_vec(), ..AttemptHistory::default() }.may_pass_without_tool()
         };
-        assert!(blames(&[rejected("tools[3].type", "no")]));
-        assert!(blames(&[rejected("model", "This model has no image_generation tool.")]));
-        assert!(blames(&[turned_away(Some(429)), turned_away(Some(400))]));
-        assert!(blames(&[turned_away(Some(422)), turned_away(None)]));
-        assert!(!blames(&[rejected("input[3].id", "no such item")]));
-        assert!(!blames(&[turned_away(Some(429)), turned_away(None)]));
+        assert!(may_pass(&[rejected("tools[3].type", "no")]));
+        assert!(may_pass(&[rejected("model", "This model has no image_generation tool.")]));
+        assert!(may_pass(&[declined(Some(429)), declined(Some(400))]));
+        assert!(may_pass(&[declined(Some(422)), declined(None)]));
+        assert!(!may_pass(&[rejected("input[3].id", "no such item")]));
+        assert!(!may_pass(&[declined(Some(429)), declined(None)]));
         let (failed, broken, refused) =
             ((FailureClass::F, Some(500)), (FailureClass::X, None), (FailureClass::R, Some(400)));
         for class in [failed, broken, refused] {
             let AttemptHistory { failures, .. } = history_of(&[class]);
-            assert!(!blames(&[&[turned_away(Some(400))][..], &failures].concat()), "{class:?}");
+            assert!(!may_pass(&[&[declined(Some(400))][..], &failures].concat()), "{class:?}");
         }
-        assert!(!blames(&[]));
+        assert!(!may_pass(&[]));
     }
 
     #[test]
     fn the_budget_counts_calls_that_may_have_cost_something() {
-        let turned_away = [(FailureClass::N, Some(429)); 20];
-        assert!(may_try_again(history_of(&turned_away)));
+        let refusals = [(FailureClass::N, Some(429)); 20];
+        assert!(may_try_again(history_of(&refusals)));
         assert!(!may_try_again(history_of(&[(FailureClass::N, None); FAILED_CALL_BUDGET])));
     }
 
@@ -162,7 +164,7 @@ mod tests {
     fn a_call_that_may_be_paid_for_decides_the_error() {
         let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
         for classes in [&[x, n][..], &[n, x, n], &[x]] {
-            let JobFailure::Failed(error, last) = history_of(classes).into_failure() else { panic!("it has failed") };
+            let JobFailure::Failed(error, last) = history_of(classes).into_failure() else { panic!("expected JobFailure::Failed") };
             assert!(!error.should_retry(), "{classes:?}: {error:?}");
             assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
         }

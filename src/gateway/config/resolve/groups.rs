@@ -13,8 +13,10 @@ use crate::gateway::config::{
     DEFAULT_GROUP, DeadlineConfig, DeliveryPolicy, FallbackPolicy, FilterConfig, GroupConfig, ModerationConfig, address,
 };
 
-/// One less than the number of tool types that the rules of a response record.
+/// The maximum number of tool types that a group can name: one less than `HOSTED_MAX` of the module `rules::response`,
+/// the number of types that are remembered for a request. So at least one type that is not allowed is always seen.
 const TOOLS_MAX: usize = 64;
+/// The moderation model if the settings name none.
 const DEFAULT_MODERATION_MODEL: &str = "omni-moderation-latest";
 /// The default time limit for one check (our choice): every request of the group waits for the check.
 const DEFAULT_MODERATION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! The body of a package, sent in pieces: a caller may be slow, and many callers may download at once.
+//! The body of a package, read from disk in chunks: clients may be slow, and many clients may download at once.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead as _, ReadBuf};
 
-/// The size of the piece that is in memory for each caller (our choice).
+/// The size of the chunk that is in memory for each download, in bytes (our choice).
 const CHUNK_SIZE: usize = 64 << 10;
 
-/// The rest of a file.
+/// The part of a file that was not sent yet.
 pub(super) struct PackageBody {
     file: tokio::fs::File,
     remaining: u64,
@@ -21,9 +21,9 @@ pub(super) struct PackageBody {
 // === impl PackageBody ===
 
 impl PackageBody {
-    /// The body of a file of this length.
+    /// Creates the body of a file of this length in bytes.
     pub(super) fn new(file: File, length: u64) -> Self {
-        Self { file: file.into(), remaining: length }
+        Self { file: file.buffer(), remaining: length }
     }
 }
 
@@ -35,17 +35,17 @@ impl Body for PackageBody {
         if self.remaining == 0 {
             return Poll::Ready(None);
         }
-        let mut piece = vec![0; usize::try_from(self.remaining).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE)];
-        let mut into = ReadBuf::new(&mut piece);
-        ready!(Pin::new(&mut self.file).poll_read(cx, &mut into))?;
-        let read = into.filled().len();
+        let mut chunk = vec![0; usize::try_from(self.remaining).unwrap_or(CHUNK_SIZE).min(CHUNK_SIZE)];
+        let mut buffer = ReadBuf::new(&mut chunk);
+        ready!(Pin::new(&mut self.file).poll_read(cx, &mut buffer))?;
+        let read = buffer.filled().len();
         if read == 0 {
-            // The length was announced, so the caller must notice that bytes are missing.
-            return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into())));
+            // The length was announced in the header, so the client must notice that bytes are missing.
+            return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.buffer())));
         }
-        piece.truncate(read);
+        chunk.truncate(read);
         self.remaining -= read as u64;
-        Poll::Ready(Some(Ok(Frame::data(piece.into()))))
+        Poll::Ready(Some(Ok(Frame::data(chunk.buffer()))))
     }
 
     fn is_end_stream(&self) -> bool {
