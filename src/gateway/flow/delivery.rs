@@ -29,12 +29,12 @@ enum DeliveryComparison {
     Match,
     /// The image has another size or format.
     Mismatch,
-    /// The head of the image did not state its size and format, or the request did not ask for any.
+    /// The header of the image file did not state its size and format, or the request did not ask for an image.
     Unknown,
 }
 
-/// The properties of the images that are expected: those of the task, or of its fallback. `None` stands for a property
-/// that the request leaves open.
+/// The requested properties of the images: those of the task, or of its fallback. `None` stands for a property that the
+/// request leaves open.
 #[derive(Default)]
 struct RequestedImages<'a> {
     size_and_format: Option<(SizeRequest, Format)>,
@@ -49,8 +49,9 @@ struct ClosingContext {
     gateway: Arc<Gateway>,
     /// The number of images that were requested.
     requested_count: usize,
-    /// The requested model and quality, if the request names them.
+    /// The requested model, if the request names it.
     model: Option<String>,
+    /// The requested quality, if the request names it.
     quality: Option<String>,
     /// The tokens that were charged for failed calls.
     failed_call_usage: Option<AnswerUsage>,
@@ -58,7 +59,7 @@ struct ClosingContext {
     is_refused: bool,
     /// The span of the request in the log.
     span: tracing::Span,
-    /// The job itself, because an answer that breaks off is remembered for its retries.
+    /// The job itself, because an answer that breaks off is remembered for retries of the job.
     job_context: Arc<JobContext>,
 }
 
@@ -74,7 +75,8 @@ pub(super) async fn run_image_job(
     options: RequestOptions,
     job: Job,
 ) -> Result<GatewayAnswer, Error> {
-    // With an idempotency key, the key alone identifies a repeated request, and the agent's turn is ignored.
+    // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
+    // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
@@ -100,7 +102,7 @@ pub(super) async fn deliver(
     };
     record.mark_first_byte();
     let fallback = success.fallback_job.as_ref().map(fallback_order::size_and_quality);
-    fallback.iter().for_each(|made| record.set_fallback(made.clone()));
+    fallback.iter().for_each(|size_and_quality| record.set_fallback(size_and_quality.clone()));
     let requested = RequestedImages::new(&context.task, &success);
     let comparison = requested.compare(success.proven.first_image());
     let is_refused = comparison == DeliveryComparison::Mismatch
@@ -119,8 +121,8 @@ pub(super) async fn deliver(
     let (lease, proven) = (success.lease, success.proven);
     let on_end =
         Box::new(move |relay_outcome, summary| close_delivery(record, lease, relay_outcome, summary, closing_context));
-    let broken = Error::Upstream(UpstreamFault::Broken).event();
-    let body = RelayBody::new(proven, broken, on_end).with_cutoff(context.gateway.cutoff());
+    let broken_event = Error::Upstream(UpstreamFault::Broken).event();
+    let body = RelayBody::new(proven, broken_event, on_end).with_cutoff(context.gateway.cutoff());
     if is_refused {
         // The caller gets an error instead of the answer. If the answer is not a stream, it is still read to its end
         // after the body is dropped, so that its tokens are recorded.
@@ -138,14 +140,14 @@ async fn run_attempts(
     answer_sender: Option<&AnswerSender<GatewayAnswer>>,
 ) -> Result<JobSuccess, JobFailure> {
     let (gateway, group) = (&context.gateway, context.caller.group_name());
-    let screened = match &context.task {
+    let screening = match &context.task {
         SharedTask::Images(job) => prompt_screening::check_prompt(gateway, group, job.prompt()).await,
         SharedTask::Response(job) if job.image_tool().is_some() => {
             prompt_screening::check_response(gateway, group, job).await
         }
         SharedTask::Response(_) => Ok(()),
     };
-    screened.map_err(|error| JobFailure::Failed(error, None))?;
+    screening.map_err(|error| JobFailure::Failed(error, None))?;
     attempt::run(context.attempt_context(answer_sender), TaskRef::from(&context.task), record).await
 }
 
@@ -160,20 +162,20 @@ fn answer_headers(
         DeliveryComparison::Mismatch => Some("mismatch"),
         DeliveryComparison::Unknown => None,
     };
-    let known = [
+    let headers = [
         ("x-imagate-simulated", success.is_simulated.then(|| "true".to_owned())),
         (
             "x-imagate-delivered",
-            success.proven.first_image().map(|facts| format!("{}x{} {}", facts.width, facts.height, facts.format)),
+            success.proven.first_image().map(|properties| format!("{}x{} {}", properties.width, properties.height, properties.format)),
         ),
         ("x-imagate-delivery", delivery.map(str::to_owned)),
         ("x-imagate-fallback", fallback),
         ("x-imagate-missing", (success.missing_images > 0).then(|| success.missing_images.to_string())),
     ];
-    known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// Returns the intent of a job.
+/// Returns the draft of a job's record, which is stored as the intent.
 pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
     let (caller, task) = (&context.caller, &context.task);
     let (image, tool) = match task {
@@ -204,8 +206,8 @@ pub(super) fn record_draft(context: &JobContext) -> RecordDraft {
     }
 }
 
-/// Records the outcome durably before the caller gets the last byte. The slot is released first, because the upstream
-/// is done.
+/// Records the outcome durably before the caller gets the last byte. The slot is released before that, because the
+/// upstream has finished.
 fn close_delivery(
     mut record: OpenRecord,
     lease: Option<Lease>,
@@ -219,7 +221,7 @@ fn close_delivery(
         if let Some(lease) = lease {
             gateway.accounts().apply_feedback(&lease, feedback_for_outcome(relay_outcome)).await;
         }
-        // If no image was made, the record names no image model.
+        // If no image was delivered, the record names no image model.
         let model = summary.image_model.or(model).filter(|_| !summary.delivered.is_empty());
         record.set_models(model, summary.host_model);
         let count = summary.delivered.len();
@@ -247,25 +249,25 @@ fn close_delivery(
                 JobOutcome::succeeded()
             }
             RelayOutcome::CallerLeft => JobOutcome::cancelled(),
-            RelayOutcome::Broken(broken) => {
+            RelayOutcome::Broken(error) => {
                 record.fail_last_attempt(ledger::AttemptClass::O);
                 job_context.remember_broken_answer().await;
-                tracing::warn!(error = &broken as &dyn std::error::Error, "an answer broke off after it had begun");
+                tracing::warn!(error = &error as &dyn std::error::Error, "an answer broke off after it had begun");
                 JobOutcome::interrupted(Some(code.to_owned()))
-                    .with_reason(failure_reason::from_relay_error(broken), None)
+                    .with_reason(failure_reason::from_relay_error(error), None)
             }
         };
         close_record(record, outcome).await;
     };
-    // The closing may run long after the request was answered; its log lines still have the request id.
+    // The record may be closed long after the request was answered; the log lines still carry the request id.
     Box::pin(closing.instrument(span))
 }
 
-/// Returns the feedback about the account that the end of an answer gives.
+/// Returns the account feedback for the end of an answer.
 const fn feedback_for_outcome(relay_outcome: RelayOutcome) -> AccountFeedback {
     match relay_outcome {
         RelayOutcome::Complete => AccountFeedback::Success,
-        // None of these is a failure of the account: the caller left or was too slow, the gateway stopped, a spooled
+        // None of these outcomes is a failure of the account: the caller left or was too slow, the gateway stopped, a spooled
         // image could not be read back, or the upstream ended the answer itself because it refuses the content or
         // because the conversation is too long.
         RelayOutcome::CallerLeft
@@ -278,8 +280,8 @@ const fn feedback_for_outcome(relay_outcome: RelayOutcome) -> AccountFeedback {
     }
 }
 
-/// Closes a record. An image that was paid for reaches its caller even if the database does not take the row, or takes
-/// too long: the intent is recorded, and the next start finds it.
+/// Closes a record. If the database fails or takes too long, the error is only logged, so that an image that was paid
+/// for still reaches its caller. The intent stays in the store, and the next start finds it.
 async fn close_record(record: OpenRecord, outcome: JobOutcome) {
     if let Err(error) = record.close(outcome).with_timeout().await {
         tracing::error!(error = &error as &dyn std::error::Error, "an outcome could not be recorded");
@@ -289,8 +291,8 @@ async fn close_record(record: OpenRecord, outcome: JobOutcome) {
 fn delivered_image_entry(image: DeliveredImage, requested_quality: Option<&String>) -> ledger::DeliveredImageEntry {
     let DeliveredImage { properties, quality } = image;
     ledger::DeliveredImageEntry {
-        size: properties.map(|facts| format!("{}x{}", facts.width, facts.height)),
-        output_format: properties.map(|facts| facts.format.as_str().to_owned()),
+        size: properties.map(|properties| format!("{}x{}", properties.width, properties.height)),
+        output_format: properties.map(|properties| properties.format.as_str().to_owned()),
         quality: quality.or_else(|| requested_quality.cloned()),
     }
 }
@@ -310,7 +312,7 @@ impl<'a> RequestedImages<'a> {
                 }
             }
             // The model and the count stay open: the answer names the image model, and the host model chooses the
-            // number.
+            // number of images.
             SharedTask::Response(job) => {
                 job.image_tool().filter(|_| !success.was_tool_removed).map_or_else(Self::default, |tool| Self {
                     size_and_format: Some((tool.size, tool.format)),

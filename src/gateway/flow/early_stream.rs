@@ -1,7 +1,8 @@
-//! A stream that begins before its answer: heartbeats, until the answer has begun or failed.
+//! A stream that begins before its answer: it sends heartbeats until the answer has begun or failed.
 //!
-//! A proxy between the gateway and its caller cuts a connection that is silent for long, so a stream begins at the
-//! latest when its first heartbeat is due. Until then a failure keeps its own status; after that it is an event.
+//! A proxy between the gateway and its caller closes a connection that is silent for too long, so a stream begins at the
+//! latest when its first heartbeat is due. A failure before that moment is answered with its own status; a later failure
+//! is sent as an event.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,10 +21,10 @@ use crate::tables::HEARTBEAT_SECONDS;
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(HEARTBEAT_SECONDS);
 const STATUS_OK: u16 = 200;
 
-/// The job whose answer has not begun.
+/// The future of a job whose answer has not begun.
 type PendingAnswer = Pin<Box<dyn Future<Output = Result<GatewayAnswer, Error>> + Send>>;
 
-/// The body of a stream that begins before its answer. If it is dropped, so is the job.
+/// The body of a stream that begins before its answer. Dropping it drops the job as well.
 pub(crate) struct EarlyStream {
     state: EarlyStreamState,
     heartbeat: Pin<Box<Sleep>>,
@@ -32,12 +33,13 @@ pub(crate) struct EarlyStream {
 enum EarlyStreamState {
     PendingAnswer(PendingAnswer),
     Answer(Box<GatewayAnswerBody>),
-    /// An earlier request with the same idempotency key was refused: the refusal, as far as it has been read.
+    /// The stored answer to an earlier request with the same idempotency key is an error. It is read completely before
+    /// it is sent as an event; the bytes are those read so far.
     Refusal(Box<GatewayAnswerBody>, Vec<u8>),
     Ended,
 }
 
-/// Returns the answer to a request for a stream, or a stream that waits for it.
+/// Returns the answer to a request for a stream, or a stream that waits for the answer.
 ///
 /// # Errors
 ///
@@ -47,7 +49,7 @@ pub(super) async fn begin_stream(
 ) -> Result<GatewayAnswer, Error> {
     let mut answer: PendingAnswer = Box::pin(answer);
     match timeout(HEARTBEAT_INTERVAL, &mut answer).await {
-        Ok(made) => made,
+        Ok(result) => result,
         Err(_) => Ok(GatewayAnswer::from_early_stream(EarlyStream {
             state: EarlyStreamState::PendingAnswer(answer),
             heartbeat: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -58,13 +60,13 @@ pub(super) async fn begin_stream(
 // === impl EarlyStream ===
 
 impl EarlyStream {
-    /// Returns the next piece; `None` if only the state has changed.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerBodyError>>> {
+    /// Returns the next frame; `None` if only the state has changed.
+    fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerBodyError>>> {
         match &mut self.state {
             EarlyStreamState::PendingAnswer(answer) => match answer.as_mut().poll(cx) {
-                Poll::Ready(Ok(made)) => {
-                    let body = Box::new(made.body);
-                    self.state = if made.head.status == STATUS_OK {
+                Poll::Ready(Ok(answer)) => {
+                    let body = Box::new(answer.body);
+                    self.state = if answer.head.status == STATUS_OK {
                         EarlyStreamState::Answer(body)
                     } else {
                         EarlyStreamState::Refusal(body, Vec::new())
@@ -85,16 +87,16 @@ impl EarlyStream {
                 }
                 Poll::Ready(frame)
             }
-            EarlyStreamState::Refusal(body, read) => {
+            EarlyStreamState::Refusal(body, bytes) => {
                 match ready!(Pin::new(body).poll_frame(cx)) {
-                    Some(Ok(frame)) => read.extend_from_slice(frame.data_ref().map_or(&[], AsRef::as_ref)),
+                    Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map_or(&[], AsRef::as_ref)),
                     Some(Err(error)) => {
                         tracing::warn!(%error, "the error of a request could not be read for its event stream");
                         let unknown = Error::Upstream(UpstreamFault::Unknown).event();
                         return Poll::Ready(Some(Ok(self.end_with_error(&unknown))));
                     }
                     None => {
-                        let event = refusal_event(read);
+                        let event = refusal_event(bytes);
                         return Poll::Ready(Some(Ok(self.end_with_error(&event))));
                     }
                 }
@@ -111,13 +113,14 @@ impl EarlyStream {
     }
 }
 
-/// Returns the event for a refusal that was an answer. If it cannot be read, it may have been paid for.
+/// Returns the error event for a stored error answer. If the answer cannot be parsed, the event reports an unknown
+/// outcome, because the job may have been paid for.
 fn refusal_event(body: &[u8]) -> String {
-    let refusal = serde_json::from_slice::<Value>(body);
-    match refusal.as_ref().map(|refusal| &refusal["error"]) {
+    let parsed = serde_json::from_slice::<Value>(body);
+    match parsed.as_ref().map(|parsed| &parsed["error"]) {
         Ok(detail) if detail.is_object() => error_event(detail),
-        read => {
-            tracing::warn!(error = ?read.err(), "the error of a request does not have the format of the API");
+        other => {
+            tracing::warn!(error = ?other.err(), "the error of a request does not have the format of the API");
             Error::Upstream(UpstreamFault::Unknown).event()
         }
     }
@@ -132,7 +135,7 @@ impl Body for EarlyStream {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AnswerBodyError>>> {
         loop {
-            match ready!(self.poll_piece(cx)) {
+            match ready!(self.poll_next_frame(cx)) {
                 Some(frame) => return Poll::Ready(Some(frame)),
                 None if matches!(self.state, EarlyStreamState::Ended) => return Poll::Ready(None),
                 None => {}

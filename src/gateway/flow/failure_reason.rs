@@ -4,7 +4,7 @@ use crate::error::{Error, UpstreamFault};
 use crate::gateway::relay::RelayError;
 use crate::gateway::upstream::{AttemptFailure, FailureCause};
 
-/// Returns the reason, from the error for the caller and the last attempt, if there was one.
+/// Returns the reason for the error that the caller gets. `last` is the failure of the last attempt, if one was made.
 pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'static str {
     match error {
         // No account was asked: the operator's word filter or moderation service refused the request.
@@ -22,8 +22,8 @@ pub(super) fn from_error(error: &Error, last: Option<&AttemptFailure>) -> &'stat
 }
 
 /// Returns the reason for an answer that broke off after it had begun.
-pub(super) const fn from_relay_error(broken: RelayError) -> &'static str {
-    match broken {
+pub(super) const fn from_relay_error(error: RelayError) -> &'static str {
+    match error {
         RelayError::Connection => "network",
         RelayError::Timeout => "timeout",
         RelayError::Cutoff => "outcome_unknown",

@@ -1,10 +1,11 @@
-//! Several images at an upstream that makes one for each call: as many calls as images, one record, one answer.
+//! Several images at an upstream that makes one image for each call: as many calls as images, one record, one answer.
 //!
-//! The calls run side by side, as far as the accounts have slots; a call without a slot yields to those that have one.
-//! Each image is kept on disk as soon as it comes, so its slot is free when the image is drawn. The answer begins when
-//! every call is decided: some images are an answer, which states their number; without any image the worst failure is
-//! the answer. A call is repeated only by the money rules, whose budget all of them share. No call begins after another
-//! one was refused, or if an image takes longer than the time left: it would be paid for and then cut off.
+//! The calls run concurrently, as far as the accounts have slots. If a call gets no slot, a running call of the job makes
+//! its image later. Each image is stored on disk as it arrives, so its slot is free as soon as the image is complete. The
+//! answer begins when every call has ended: if at least one image was made, the answer states how many are missing;
+//! otherwise the answer is the error of the most severe failure. Whether a call is repeated depends on the money rules,
+//! and all calls share their budget. No call begins after a call was refused, or if an image is expected to take longer
+//! than the remaining time, because it would be paid for and then cut off.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,8 +33,9 @@ struct FanOut<'a, 'r> {
     job: &'a Job,
     deadlines: AttemptDeadlines,
     shared_record: &'a SharedRecord<'r>,
-    /// The number of images that no call makes yet, and the number of calls under way.
+    /// The number of images that no call makes yet.
     unreserved_images: AtomicUsize,
+    /// The number of calls in flight.
     running_calls: AtomicUsize,
     progress: FanOutProgress,
     state: Mutex<FanOutState>,
@@ -46,31 +48,31 @@ struct FanOutState {
     is_simulated: bool,
 }
 
-/// The parts of a round that makes one image of several.
+/// The additional state of a round that makes one image of several.
 pub(super) struct FanOutBranch<'a> {
     pub(super) progress: &'a FanOutProgress,
-    /// The file for the image, opened before anything is paid for.
+    /// The writer of the image's spool file, which is opened before the call.
     writer: Option<SpoolWriter>,
 }
 
-/// The result of one image.
+/// The result of the calls for one image.
 enum BranchOutcome {
     Made { kept: SpooledImage, simulated: bool },
     Failed(AttemptHistory),
 }
 
-/// Makes each image with a call of its own, the first one with this lease. Returns `None` if no image was made; the
-/// failures have then been added to the round, the worst last.
+/// Makes each image with its own call, the first with this lease. Returns `None` if no image was made; the failures have
+/// then been added to the history of the round, the most severe last.
 pub(super) async fn make_images(
     round: &mut AttemptRound<'_>,
     job: &Job,
     shared_record: &SharedRecord<'_>,
     first: Lease,
 ) -> Option<JobSuccess> {
-    let (alone, count) = (job.for_single_image(), usize::try_from(job.count()).unwrap_or(1));
+    let (single_image_job, count) = (job.for_single_image(), usize::try_from(job.count()).unwrap_or(1));
     let fan_out = FanOut {
         context: round.context,
-        job: &alone,
+        job: &single_image_job,
         deadlines: round.deadlines,
         shared_record,
         unreserved_images: AtomicUsize::new(count),
@@ -80,21 +82,21 @@ pub(super) async fn make_images(
     };
     let mut lease = Some(first);
     run_all((0..count).map(|_| Box::pin(fan_out.run_worker(lease.take())) as WorkerFuture<'_>).collect()).await;
-    let FanOutState { images: made, mut history, is_simulated: simulated, .. } =
+    let FanOutState { images, mut history, is_simulated: simulated, .. } =
         fan_out.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     history.failures.sort_by_key(|failure| severity(failure.class));
-    if made.is_empty() {
+    if images.is_empty() {
         if history.failures.is_empty() {
             history.stop_reason.refusal.get_or_insert(LeaseRefusal::Busy);
         }
         round.history.merge(history);
         return None;
     }
-    let missing = job.count().saturating_sub(u32::try_from(made.len()).unwrap_or(u32::MAX));
+    let missing = job.count().saturating_sub(u32::try_from(images.len()).unwrap_or(u32::MAX));
     if missing > 0 {
-        tracing::warn!(asked = count, delivered = made.len(), "some of several images were not made");
+        tracing::warn!(asked = count, delivered = images.len(), "some of several images were not made");
     }
-    let proven = combine_images(made, account_call::requested_answer(job, false), history.charged_usage);
+    let proven = combine_images(images, account_call::requested_answer(job, false), history.charged_usage);
     Some(JobSuccess {
         proven,
         lease: None,
@@ -106,7 +108,7 @@ pub(super) async fn make_images(
     })
 }
 
-/// Returns the rank of a failure: the caller gets the error of the call that may have cost the most.
+/// Returns the severity of a failure class: the caller gets the error of the call that may have cost the most.
 const fn severity(class: FailureClass) -> u8 {
     match class {
         FailureClass::N => 0,
@@ -119,28 +121,28 @@ const fn severity(class: FailureClass) -> u8 {
 // === impl FanOut ===
 
 impl FanOut<'_, '_> {
-    /// Makes images as long as any are left to make.
+    /// Makes images as long as there are unreserved ones.
     async fn run_worker(&self, mut lease: Option<Lease>) {
         while self.reserve_image() {
             let branch_outcome = self.make_image(lease.take()).await;
             let has_other_calls = self.running_calls.fetch_sub(1, Ordering::Relaxed) > 1;
             match branch_outcome {
-                // Every slot is taken, some of them by the other calls of this job: they go on with this image.
+                // Every slot is taken, some of them by other calls of this job, which make this image later.
                 BranchOutcome::Failed(history) if has_other_calls && history.is_only_busy() => {
                     self.unreserved_images.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                part => self.add_branch_outcome(part),
+                outcome => self.add_branch_outcome(outcome),
             }
         }
     }
 
-    /// Takes one of the images that no call makes yet, unless there is no point in it any more.
+    /// Reserves one of the images that no call makes yet. Returns false if none is left or no further call may begin.
     fn reserve_image(&self) -> bool {
         if !self.progress.may_begin_image() || self.unreserved_images.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        // All calls are polled by one task, so nothing can change in between.
+        // All calls are polled by one task, so the number cannot change between the check and the subtraction.
         self.unreserved_images.fetch_sub(1, Ordering::Relaxed);
         self.running_calls.fetch_add(1, Ordering::Relaxed);
         true
@@ -162,32 +164,32 @@ impl FanOut<'_, '_> {
         }
     }
 
-    /// Makes one image, by the money rules.
+    /// Makes one image; the money rules decide how often it is tried.
     async fn make_image(&self, lease: Option<Lease>) -> BranchOutcome {
         let mut history = AttemptHistory::default();
         let mut round = AttemptRound::new(self.context, TaskRef::from(self.job), self.deadlines, &mut history);
         round.branch = Some(FanOutBranch { progress: &self.progress, writer: None });
-        // Something was sent for this job, so it goes on even if its caller leaves.
+        // Requests of this job may already be at an upstream, so the job continues even if its caller leaves.
         let round_outcome = round.run(self.shared_record, lease, std::pin::pin!(std::future::pending())).await;
         let Ok(RoundOutcome::ImageBegun { proven, lease, call, simulated }) = round_outcome else {
             return BranchOutcome::Failed(history);
         };
-        let Some(writer) = round.branch.as_mut().and_then(|part| part.writer.take()) else {
+        let Some(writer) = round.branch.as_mut().and_then(|branch| branch.writer.take()) else {
             return BranchOutcome::Failed(history);
         };
-        let kept = tokio::select! {
+        let spooled = tokio::select! {
             biased;
-            kept = spool_image(proven, writer) => kept.map_err(account_call::classify_spool_error),
+            spooled = spool_image(proven, writer) => spooled.map_err(account_call::classify_spool_error),
             () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
         };
-        match kept {
+        match spooled {
             Ok(kept) => {
                 self.progress.note_image_made(round.call_started.elapsed());
                 self.context.gateway.accounts().apply_feedback(&lease, AccountFeedback::Success).await;
                 BranchOutcome::Made { kept, simulated }
             }
-            Err(lost) => {
-                round.record_failure(self.shared_record, call, &lease, lost).await;
+            Err(failed_call) => {
+                round.record_failure(self.shared_record, call, &lease, failed_call).await;
                 round.weaken_suspected_feedback().await;
                 BranchOutcome::Failed(history)
             }
@@ -195,7 +197,7 @@ impl FanOut<'_, '_> {
     }
 }
 
-/// True if the next image would fail in the same way: the content is refused, or our own disk is full.
+/// True if the next image would fail in the same way, because the content is refused or the disk of the gateway is full.
 fn would_repeat(failure: &AttemptFailure) -> bool {
     failure.class == FailureClass::R || failure.cause == FailureCause::SpoolFailed
 }
@@ -203,8 +205,8 @@ fn would_repeat(failure: &AttemptFailure) -> bool {
 // === impl FanOutBranch ===
 
 impl FanOutBranch<'_> {
-    /// Prepares a call, however long the wait for its slot was. Returns true if the other calls allow it, there is time
-    /// for an image, and a file for it is open.
+    /// Prepares a call after the wait for its slot. Returns true if the other calls allow it, there is time for an image,
+    /// and a spool file for the image is open.
     pub(super) async fn prepare_call(&mut self, gateway: &Gateway, history: &mut AttemptHistory) -> bool {
         if !self.progress.has_time_for_image() {
             history.stop_reason.refusal = Some(LeaseRefusal::Busy);
@@ -229,12 +231,12 @@ impl FanOutBranch<'_> {
 // === impl AttemptHistory ===
 
 impl AttemptHistory {
-    /// True if nothing was tried because every slot is taken.
+    /// True if no attempt was made because every slot is taken.
     fn is_only_busy(&self) -> bool {
         self.failures.is_empty() && self.stop_reason.refusal == Some(LeaseRefusal::Busy)
     }
 
-    /// Adds the other failures.
+    /// Adds the failures of another history.
     fn merge(&mut self, other: Self) {
         self.charged_usage = crate::gateway::relay::sum_usage(self.charged_usage, other.charged_usage);
         self.failures.extend(other.failures);
@@ -245,10 +247,10 @@ impl AttemptHistory {
 
 type WorkerFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Drives all futures until the last one is done.
+/// Polls all futures until each has completed.
 async fn run_all(mut workers: Vec<WorkerFuture<'_>>) {
     std::future::poll_fn(|cx| {
-        workers.retain_mut(|work| work.as_mut().poll(cx).is_pending());
+        workers.retain_mut(|worker| worker.as_mut().poll(cx).is_pending());
         if workers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;

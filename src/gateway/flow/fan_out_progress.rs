@@ -1,5 +1,5 @@
 //! The state that the calls of one job share if each of them makes one image: the time that an image takes, the number
-//! of failed calls, and the decision whether one more is worth paying for. Pure but for a lock.
+//! of failed calls, and the decision whether another call is worth paying for. No I/O, except for a lock and the clock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::attempt_history::{FAILED_CALL_BUDGET, counts_against_budget};
 use super::fallback_order;
 use crate::gateway::upstream::{AttemptFailure, FailureClass};
 
-/// Before the first image, one is expected to take this share of the time for a request (our choice): a call that is cut off
-/// at the end of that time is paid for and thrown away.
+/// Before the first image is made, an image is expected to take the time limit divided by this number (our choice). A
+/// call that is cut off at the end of the time is paid for, and its image is lost.
 const EXPECTED_SHARE: u32 = 4;
-/// The next image may exceed the longest time so far by this share of it (our choice).
+/// The next image is expected to exceed the longest time so far by that time divided by this number (our choice).
 const MARGIN_SHARE: u32 = 4;
 
 /// The state that the calls of one job share.
@@ -25,9 +25,11 @@ pub(super) struct FanOutProgress {
 /// The observations of the calls so far.
 #[derive(Clone, Copy, Debug)]
 struct FanOutProgressState {
+    /// The longest silence of an upstream during a call.
     max_silence: Duration,
-    /// The longest time of a call that gave an image, and of one that may have been paid for without giving any.
+    /// The longest time of a call that gave an image.
     longest_success: Option<Duration>,
+    /// The longest time of a call that gave no image but may have been paid for.
     longest_loss: Duration,
     /// The number of calls that gave no image and may have cost something.
     budget_spent: usize,
@@ -46,18 +48,18 @@ impl FanOutProgress {
         Self { deadlines, state: Mutex::new(FanOutProgressState::new(deadlines.max_silence)) }
     }
 
-    /// True if another image is worth a call: no failure forbids it, the shared budget allows it, and there is time to
-    /// make one.
+    /// True if another image is worth a call: no failure forbids it, the shared budget allows it, and there is time for
+    /// the image.
     pub(super) fn may_begin_image(&self) -> bool {
-        let FanOutProgressState { budget_spent: spent, is_closed: closed, .. } = *self.lock();
-        !closed && spent < FAILED_CALL_BUDGET && self.has_time_for_image()
+        let FanOutProgressState { budget_spent, is_closed, .. } = *self.lock();
+        !is_closed && budget_spent < FAILED_CALL_BUDGET && self.has_time_for_image()
     }
 
-    /// True if an image that is begun now can be expected in time.
+    /// True if an image whose call begins now can be expected in time.
     pub(super) fn has_time_for_image(&self) -> bool {
-        let seen = *self.lock();
-        let time = if seen.has_begun { self.deadlines.time_left() } else { self.deadlines.time_to_begin() };
-        time >= seen.expected_time()
+        let state = *self.lock();
+        let time = if state.has_begun { self.deadlines.time_left() } else { self.deadlines.time_to_begin() };
+        time >= state.expected_time()
     }
 
     /// Returns the number of all calls that gave no image and may have cost something.
@@ -70,25 +72,25 @@ impl FanOutProgress {
         self.lock().has_begun = true;
     }
 
-    /// True if smaller images would follow if the calls under way fail. An image that has begun is not made again.
+    /// True if smaller images may follow after the calls in flight have failed. If an image has begun, none follow.
     pub(super) fn may_fall_back(&self) -> bool {
-        let FanOutProgressState { has_begun: begun, is_fallback_barred: barred, is_closed: closed, .. } = *self.lock();
-        !begun && !barred && !closed
+        let FanOutProgressState { has_begun, is_fallback_barred, is_closed, .. } = *self.lock();
+        !has_begun && !is_fallback_barred && !is_closed
     }
 
-    /// Notes the time in which an image was made.
+    /// Notes that an image was made, and the time of its call.
     pub(super) fn note_image_made(&self, elapsed: Duration) {
-        let mut seen = self.lock();
-        seen.longest_success = seen.longest_success.max(Some(elapsed));
+        let mut state = self.lock();
+        state.longest_success = state.longest_success.max(Some(elapsed));
     }
 
-    /// Notes the time after which a call failed.
+    /// Notes that a call failed, and the time after which it failed.
     pub(super) fn note_call_failed(&self, failure: &AttemptFailure, elapsed: Duration) {
-        let mut seen = self.lock();
-        seen.budget_spent += usize::from(counts_against_budget(failure));
-        seen.is_fallback_barred |= !fallback_order::allows_fallback(failure);
+        let mut state = self.lock();
+        state.budget_spent += usize::from(counts_against_budget(failure));
+        state.is_fallback_barred |= !fallback_order::allows_fallback(failure);
         if failure.class == FailureClass::X {
-            seen.longest_loss = seen.longest_loss.max(elapsed);
+            state.longest_loss = state.longest_loss.max(elapsed);
         }
     }
 
@@ -134,75 +136,75 @@ mod tests {
 
     const TOTAL: Duration = Duration::from_secs(295);
 
-    fn progress(patience: u64) -> FanOutProgress {
-        let (patience, end) = (Duration::from_secs(patience), Instant::now() + TOTAL);
+    fn new_progress(max_silence: u64) -> FanOutProgress {
+        let (max_silence, end) = (Duration::from_secs(max_silence), Instant::now() + TOTAL);
         FanOutProgress::new(AttemptDeadlines {
-            max_silence: patience,
-            full_time: patience,
+            max_silence,
+            full_time: max_silence,
             complete_by: end,
             has_fallback: false,
         })
     }
 
-    /// Returns the number of images that are begun one after the other, and of those that exist when the time is over.
-    async fn one_by_one(patience: u64, seconds: u64, count: usize) -> (usize, usize) {
-        let (siblings, took) = (progress(patience), Duration::from_secs(seconds));
-        let (mut begun, mut made) = (0, 0);
-        while begun < count && siblings.may_begin_image() {
-            begun += 1;
-            tokio::time::advance(took).await;
-            if siblings.deadlines.complete_by >= Instant::now() {
-                siblings.note_image_made(took);
-                made += 1;
+    /// Begins images one after the other, and returns the number of images that were begun and that were made in time.
+    async fn images_in_sequence(max_silence: u64, seconds: u64, count: usize) -> (usize, usize) {
+        let (progress, elapsed) = (new_progress(max_silence), Duration::from_secs(seconds));
+        let (mut begun_count, mut made_count) = (0, 0);
+        while begun_count < count && progress.may_begin_image() {
+            begun_count += 1;
+            tokio::time::advance(elapsed).await;
+            if progress.deadlines.complete_by >= Instant::now() {
+                progress.note_image_made(elapsed);
+                made_count += 1;
             }
         }
-        (begun, made)
+        (begun_count, made_count)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_image_is_begun_that_cannot_be_there_in_time() {
-        assert_eq!(one_by_one(120, 40, 10).await, (7, 7), "an eighth would be cut off at its fifteenth second");
-        assert_eq!(one_by_one(120, 20, 10).await, (10, 10));
-        assert_eq!(one_by_one(300, 60, 10).await, (4, 4));
-        assert_eq!(one_by_one(300, 290, 10).await, (1, 1));
+    async fn no_image_begins_without_enough_time() {
+        assert_eq!(images_in_sequence(120, 40, 10).await, (7, 7), "an eighth image would be cut off after fifteen seconds");
+        assert_eq!(images_in_sequence(120, 20, 10).await, (10, 10));
+        assert_eq!(images_in_sequence(300, 60, 10).await, (4, 4));
+        assert_eq!(images_in_sequence(300, 290, 10).await, (1, 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn before_an_image_is_there_a_share_of_the_patience_is_expected() {
-        for (patience, late) in [(120, 30), (300, 75)] {
-            let siblings = progress(patience);
-            tokio::time::advance(TOTAL - Duration::from_secs(late)).await;
-            assert!(siblings.has_time_for_image());
+    async fn before_the_first_image_a_share_of_the_limit_is_expected() {
+        for (max_silence, remaining) in [(120, 30), (300, 75)] {
+            let progress = new_progress(max_silence);
+            tokio::time::advance(TOTAL - Duration::from_secs(remaining)).await;
+            assert!(progress.has_time_for_image());
             tokio::time::advance(Duration::from_millis(1)).await;
-            assert!(!siblings.has_time_for_image(), "{patience}");
+            assert!(!progress.has_time_for_image(), "{max_silence}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn until_one_has_begun_the_time_of_smaller_images_is_left_to_them() {
-        let (patience, end) = (Duration::from_secs(60), Instant::now() + TOTAL);
-        let siblings = FanOutProgress::new(AttemptDeadlines {
-            max_silence: patience,
-            full_time: patience,
+    async fn the_time_for_fallbacks_is_reserved_until_an_image_begins() {
+        let (max_silence, end) = (Duration::from_secs(60), Instant::now() + TOTAL);
+        let progress = FanOutProgress::new(AttemptDeadlines {
+            max_silence,
+            full_time: max_silence,
             complete_by: end,
             has_fallback: true,
         });
-        tokio::time::advance(TOTAL - patience / 2).await;
-        assert!(siblings.has_time_for_image());
+        tokio::time::advance(TOTAL - max_silence / 2).await;
+        assert!(progress.has_time_for_image());
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!siblings.has_time_for_image());
-        siblings.note_image_begun();
-        assert!(siblings.has_time_for_image());
+        assert!(!progress.has_time_for_image());
+        progress.note_image_begun();
+        assert!(progress.has_time_for_image());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn smaller_images_follow_only_if_none_has_begun_and_none_was_refused() {
+    async fn fallbacks_follow_only_if_no_image_began_or_was_refused() {
         let after = |classes: &[FailureClass]| {
-            let siblings = progress(120);
+            let progress = new_progress(120);
             let fail =
-                |class| siblings.note_call_failed(&AttemptFailure::new(class, FailureCause::Timeout), Duration::ZERO);
+                |class| progress.note_call_failed(&AttemptFailure::new(class, FailureCause::Timeout), Duration::ZERO);
             classes.iter().copied().for_each(fail);
-            siblings
+            progress
         };
         for classes in [&[][..], &[FailureClass::N], &[FailureClass::F, FailureClass::X]] {
             assert!(after(classes).may_fall_back(), "{classes:?}");
@@ -215,24 +217,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waited_in_vain_waits_as_long_again_or_not_at_all() {
-        let (timeout, siblings) = (AttemptFailure::new(FailureClass::X, FailureCause::Timeout), progress(120));
-        siblings.note_image_made(Duration::from_secs(10));
-        siblings.note_call_failed(&timeout, Duration::from_secs(120));
+    async fn a_timeout_raises_the_expected_time_of_an_image() {
+        let (timeout, progress) = (AttemptFailure::new(FailureClass::X, FailureCause::Timeout), new_progress(120));
+        progress.note_image_made(Duration::from_secs(10));
+        progress.note_call_failed(&timeout, Duration::from_secs(120));
         tokio::time::advance(TOTAL - Duration::from_secs(100)).await;
-        assert!(!siblings.may_begin_image());
+        assert!(!progress.may_begin_image());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_of_them_share_one_budget() {
-        let siblings = progress(120);
-        let turned_away =
+    async fn all_calls_share_one_budget() {
+        let progress = new_progress(120);
+        let refused =
             AttemptFailure { status: Some(429), ..AttemptFailure::new(FailureClass::N, FailureCause::Unreachable) };
-        (0..20).for_each(|_| siblings.note_call_failed(&turned_away, Duration::ZERO));
-        assert!(siblings.may_begin_image());
+        (0..20).for_each(|_| progress.note_call_failed(&refused, Duration::ZERO));
+        assert!(progress.may_begin_image());
         (0..FAILED_CALL_BUDGET).for_each(|_| {
-            siblings.note_call_failed(&AttemptFailure::new(FailureClass::F, FailureCause::Failed), Duration::ZERO);
+            progress.note_call_failed(&AttemptFailure::new(FailureClass::F, FailureCause::Failed), Duration::ZERO);
         });
-        assert_eq!((siblings.may_begin_image(), siblings.budget_spent()), (false, FAILED_CALL_BUDGET));
+        assert_eq!((progress.may_begin_image(), progress.budget_spent()), (false, FAILED_CALL_BUDGET));
     }
 }

@@ -1,4 +1,4 @@
-//! An answer that has begun, with any source of its bytes.
+//! An answer that has begun, whatever the source of its bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,9 +19,9 @@ const REPLAYED_HEADER: &str = "x-imagate-replayed";
 
 /// An answer that has begun.
 pub(crate) struct GatewayAnswer {
-    /// Its status, content type, and headers.
+    /// The status, content type, and headers.
     pub(crate) head: AnswerHead,
-    /// Its body, which is still incomplete.
+    /// The body, which may still be incomplete.
     pub(crate) body: GatewayAnswerBody,
 }
 
@@ -29,13 +29,13 @@ pub(crate) struct GatewayAnswer {
 pub(crate) enum GatewayAnswerBody {
     /// The upstream.
     Live(Box<RelayBody>),
-    /// A stored answer, complete or still being written. Its reader must keep the minimum rate.
+    /// A stored answer, complete or still being written. The client must read it at the minimum rate.
     Stored(PacedBody<AnswerReader>),
-    /// Heartbeats, and then one of the other two.
+    /// Heartbeats, followed by a body of one of the other two kinds or an error event.
     Early(EarlyStream),
 }
 
-/// The error of an answer that broke off. The cause is logged at the place that knows it.
+/// The error of an answer that broke off. The module that detects the cause logs it.
 #[derive(Debug)]
 pub(crate) struct AnswerBodyError(Box<dyn std::error::Error + Send + Sync>);
 
@@ -48,7 +48,7 @@ impl GatewayAnswer {
         Self { head: AnswerHead { status: 200, content_type, headers }, body: GatewayAnswerBody::Live(Box::new(body)) }
     }
 
-    /// Returns the answer to the first of several requests, for any of them, until shortly after `cutoff` is cancelled.
+    /// Returns a stored answer, which several requests may read. The body ends shortly after `cutoff` is cancelled.
     pub(super) fn from_stored_answer(head: AnswerHead, reader: AnswerReader, cutoff: &CancellationToken) -> Self {
         Self { head, body: GatewayAnswerBody::Stored(PacedBody::new(reader, cutoff)) }
     }
@@ -59,7 +59,7 @@ impl GatewayAnswer {
         Self { head, body: GatewayAnswerBody::Early(stream) }
     }
 
-    /// Marks the answer as one that was not paid for again.
+    /// Marks the answer as a replay, which was not paid for again.
     pub(super) fn into_replayed(mut self) -> Self {
         self.head.headers.insert(REPLAYED_HEADER.to_owned(), "true".to_owned());
         self

@@ -1,4 +1,4 @@
-//! Checks the text models and the hosted tools that a group may ask for.
+//! Checks the text models and the hosted tools that the requests of a group may use.
 
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 use crate::gateway::Gateway;
@@ -8,8 +8,8 @@ use crate::gateway::rules::ResponseJob;
 ///
 /// # Errors
 ///
-/// Returns 404 for a model that is not on the list, and 400 for a tool that is not on the list or a prompt that is kept
-/// at the upstream.
+/// Returns 404 for a model that is not on the list, and 400 for a tool that is not on the list or a prompt that is
+/// stored at the upstream.
 pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result<(), Error> {
     if gateway.allowed_text_models(group).is_some_and(|models| models.iter().all(|model| model != job.model())) {
         return Err(Error::NotFound(MissingResource::Model(shorten_for_message(job.model()))));
@@ -29,5 +29,5 @@ pub(super) fn check(gateway: &Gateway, group: &str, job: &ResponseJob) -> Result
 
 /// Shortens a name that a caller wrote, and removes its control characters, for a message.
 fn shorten_for_message(name: &str) -> String {
-    name.chars().filter(|letter| !letter.is_control()).take(100).collect()
+    name.chars().filter(|character| !character.is_control()).take(100).collect()
 }

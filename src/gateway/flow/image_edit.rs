@@ -1,4 +1,4 @@
-//! The operation for edits, from the form to the body of the answer.
+//! Handles an edit: checks the form and runs the job.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::gateway::spool::EditForm;
 ///
 /// # Errors
 ///
-/// Returns the broken rule before anything is spent, later the error to which the money rules reduce the failures.
+/// Returns an error if the form breaks a rule; nothing is charged then. Otherwise returns the error that the money rules
+/// select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
 pub(crate) async fn edit_image(
     gateway: &Arc<Gateway>,
     caller: Caller,

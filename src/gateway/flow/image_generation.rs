@@ -14,7 +14,7 @@ use crate::gateway::keys::Caller;
 ///
 /// # Errors
 ///
-/// Returns an error if the request breaks a rule; nothing is spent then. Otherwise returns the error that the money
+/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise returns the error that the money
 /// rules select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
 pub(crate) async fn create_image(
     gateway: &Arc<Gateway>,

@@ -1,4 +1,4 @@
-//! One request of either kind, with everything that is needed to answer it.
+//! The context of a job of either kind, with everything that is needed to answer its request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,13 +13,13 @@ use crate::gateway::ledger::{JobOutcome, OpenRecord};
 use crate::gateway::replay::{AnswerSender, JobRegistration};
 use crate::gateway::rules::SharedTask;
 
-/// One request, with everything that is needed to answer it.
+/// A job, with everything that is needed to answer its request.
 pub(super) struct JobContext {
     pub(super) gateway: Arc<Gateway>,
     pub(super) caller: Caller,
     pub(super) options: RequestOptions,
     pub(super) task: SharedTask,
-    /// The hash by which a client's own retry is recognized.
+    /// The hash by which a retry that the client makes by itself is recognized.
     fingerprint: OnceLock<[u8; 32]>,
 }
 
@@ -30,12 +30,12 @@ impl JobContext {
         Self { gateway: Arc::clone(gateway), caller, options, task, fingerprint: OnceLock::new() }
     }
 
-    /// Returns the facts by which a client's own retry is recognized, also after a restart. Must be called before the
+    /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be called before the
     /// job begins.
     pub(super) async fn job_registration(&self) -> JobRegistration {
         let marks_retries = self.options.marks_retries();
-        let found = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
-        let fingerprint = found.map(|found| *self.fingerprint.get_or_init(|| found));
+        let fingerprint = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
+        let fingerprint = fingerprint.map(|fingerprint| *self.fingerprint.get_or_init(|| fingerprint));
         JobRegistration { request_id: self.options.request_id.clone(), marks_retries, fingerprint }
     }
 
@@ -44,8 +44,8 @@ impl JobContext {
         self.fingerprint.get().copied()
     }
 
-    /// Runs the whole job, beginning with its intent. The promise knows if the caller still wants the job; a job
-    /// without one is always wanted.
+    /// Runs the whole job, beginning with its intent. `answer_sender` knows if the caller still waits; without it,
+    /// the job is never abandoned.
     pub(super) async fn run(
         self: &Arc<Self>,
         answer_sender: Option<&AnswerSender<GatewayAnswer>>,
@@ -54,15 +54,14 @@ impl JobContext {
         self.make_answer(record, answer_sender).await
     }
 
-    /// Runs the whole job for a caller whose departure cancels it, whenever this future is dropped.
+    /// Runs the whole job for a caller whose departure cancels it. Dropping this future records the job as cancelled.
     pub(super) async fn run_until_caller_leaves(self: &Arc<Self>) -> Result<GatewayAnswer, Error> {
         let mut record = self.open_record().await?;
         record.set_drop_outcome(JobOutcome::cancelled());
         self.make_answer(record, None).await
     }
 
-    /// Returns the choice between a smaller image and an error: the caller's, or else the group's. A response has no
-    /// smaller form.
+    /// Returns the fallback policy: that of the request, or else that of the group. A response has no fallback.
     fn fallback_policy(&self) -> FallbackPolicy {
         match self.task {
             SharedTask::Images(_) => {
@@ -79,15 +78,16 @@ impl JobContext {
         AttemptContext { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback_policy(), answer_sender }
     }
 
-    /// Remembers a broken answer, because some clients send such a request again although they are told not to.
+    /// Remembers that the answer broke off, because some clients repeat such a request although the error advises against
+    /// a retry.
     pub(super) async fn remember_broken_answer(&self) {
         if !self.task.is_stream() && self.options.idempotency_key.is_none() {
-            let broken = Error::Upstream(UpstreamFault::Broken);
-            self.gateway.replay().remember(&self.caller, self.task.clone(), &broken).await;
+            let error = Error::Upstream(UpstreamFault::Broken);
+            self.gateway.replay().remember(&self.caller, self.task.clone(), &error).await;
         }
     }
 
-    /// Records the intent durably before the first byte goes upstream.
+    /// Records the intent durably, before the first byte is sent upstream.
     async fn open_record(&self) -> Result<OpenRecord, Error> {
         let group = self.caller.group_name();
         if self.gateway.is_group_unusable(group) {

@@ -1,4 +1,5 @@
-//! The models: text models from the catalogue. An image model can be retrieved although the list omits it.
+//! Lists and retrieves models. The list contains the text models of the catalog; an image model can be retrieved although
+//! the list omits it.
 
 use super::count_if_refused;
 use crate::error::{Error, MissingResource};
@@ -7,8 +8,9 @@ use crate::gateway::catalog::TextModel;
 use crate::gateway::keys::Caller;
 use crate::wire::types;
 
-/// The day on which the service began to serve models, in Unix seconds: clients only need a number here.
+/// The time of creation of a model whose upstream states none, in Unix seconds (our choice): clients only need a number.
 const DEFAULT_CREATED: i64 = 1_776_729_600;
+/// The owner of a model whose upstream states none.
 const DEFAULT_OWNER: &str = "imagate";
 
 /// Handles `GET /v1/models`, in a stable order.
@@ -26,12 +28,12 @@ pub(crate) async fn retrieve_model(gateway: &Gateway, caller: &Caller, id: &str)
     if gateway.image_models().contains(id) {
         return Ok(to_wire_model(id.to_owned(), None, None));
     }
-    let found = list_text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
-    let found = found.map(to_wire_text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
-    count_if_refused(gateway, caller, found)
+    let model = list_text_models(gateway, caller).await.into_iter().find(|model| model.id == id);
+    let model = model.map(to_wire_text_model).ok_or_else(|| Error::NotFound(MissingResource::Model(id.to_owned())));
+    count_if_refused(gateway, caller, model)
 }
 
-/// Lists the text models. An upstream also lists image models, possibly those that the operator has added.
+/// Lists the text models, without image models that an upstream lists or the operator has added.
 async fn list_text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> {
     let group = caller.group_name();
     let mut models = gateway.catalog().models_for_group(group, gateway.allowed_text_models(group)).await;
@@ -39,8 +41,8 @@ async fn list_text_models(gateway: &Gateway, caller: &Caller) -> Vec<TextModel> 
     models
 }
 
-fn to_wire_text_model(found: TextModel) -> types::Model {
-    to_wire_model(found.id, found.created, found.owned_by)
+fn to_wire_text_model(model: TextModel) -> types::Model {
+    to_wire_model(model.id, model.created, model.owned_by)
 }
 
 fn to_wire_model(id: String, created: Option<i64>, owned_by: Option<String>) -> types::Model {
