@@ -1,9 +1,10 @@
-//! The HTTP layer: connections, extractors and answers.
+//! The HTTP layer: connections, extractors and responses.
 //!
-//! dropshot's own body extractors read a whole body, past its limit, before the key is checked; the ones here hold it
-//! unread until a [`Caller`](crate::gateway::keys::Caller) asks for it, then read with a limit and a deadline. They
-//! describe themselves to dropshot, so the served description stays that of the document. Only this module and
-//! `endpoints` name dropshot.
+//! dropshot's own body extractors read a whole body, even beyond its limit, before the API key is checked. The extractors
+//! of this module keep the body unread until the request is authenticated
+//! ([`Caller`](crate::gateway::keys::Caller)), and then read it with a limit and a deadline. They provide dropshot with
+//! the same metadata as its own extractors, so the generated API description matches the document. Only this module and
+//! `endpoints` use dropshot.
 
 mod api_error;
 mod body;

@@ -131,7 +131,9 @@ impl<W> FairQueue<W> {
         for user in &self.turns {
             let waiting = self.users.get(user).into_iter().flat_map(UserQueue::iter);
             let matching = waiting.filter(|(.., waiter)| matches(waiter));
-            found.extend(matching.map(|(key, ticket, _)| (RequesterId { user: user.clone(), key: key.clone() }, ticket)));
+            found.extend(
+                matching.map(|(key, ticket, _)| (RequesterId { user: user.clone(), key: key.clone() }, ticket)),
+            );
         }
         found.into_iter().filter_map(|(requester, ticket)| self.remove(&requester, ticket)).collect()
     }
@@ -198,7 +200,8 @@ impl<W> UserQueue<W> {
 
     fn iter(&self) -> impl Iterator<Item = (&KeyId, QueueTicket, &W)> {
         let entries = self.turns.iter().filter_map(|key| Some((key, self.keys.get(key)?)));
-        entries.flat_map(|(key, entries)| entries.iter().map(move |(ticket, waiter)| (key, QueueTicket(*ticket), waiter)))
+        entries
+            .flat_map(|(key, entries)| entries.iter().map(move |(ticket, waiter)| (key, QueueTicket(*ticket), waiter)))
     }
 
     /// Returns the newest request of the key with the most requests, and the number of its requests.

@@ -49,7 +49,8 @@ impl UnfitModels {
         }
         let new = ModelCooldown { until: timing.now, failures: FailureStreak::default() };
         let cooldown = self.0.entry(Arc::clone(model)).or_insert(new);
-        let until = timing.now + doubled(FIRST_COOLDOWN, cooldown.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
+        let until =
+            timing.now + doubled(FIRST_COOLDOWN, cooldown.failures.record_failure(timing)).min(LONGEST_COOLDOWN);
         cooldown.until = cooldown.until.max(until);
     }
 
@@ -108,6 +109,9 @@ mod tests {
         (0..1000)
             .for_each(|number| unfit.note_unavailable(&format!("m{number}").into(), timing_at(begin, number, number)));
         assert_eq!(unfit.0.len(), MODELS_MAX);
-        assert!(unfit.is_cooling_down(Some("m999"), begin + Duration::from_secs(1000)), "the newest model is remembered");
+        assert!(
+            unfit.is_cooling_down(Some("m999"), begin + Duration::from_secs(1000)),
+            "the newest model is remembered"
+        );
     }
 }

@@ -151,15 +151,17 @@ fn pattern_limit_problem(policy: &Value) -> Option<ConfigProblem> {
 /// Returns the config layers of a file that contains these tables.
 fn layers_of_tables(location: &ConfigLocation, tables: &Value) -> Result<ConfigLayers, Vec<ConfigProblem>> {
     let text = toml::to_string(tables);
-    let text =
-        text.map_err(|error| vec![ConfigProblem::new(location.clone(), format!("the settings cannot be read: {error}"))])?;
+    let text = text
+        .map_err(|error| vec![ConfigProblem::new(location.clone(), format!("the settings cannot be read: {error}"))])?;
     Ok(ConfigLayers::default().with_file(ConfigFile::parse("", &text)))
 }
 
 /// Replaces the locations of the problems, because users do not see the lines of the generated table.
 fn relocate_problems(problems: Vec<ConfigProblem>, location: &ConfigLocation, table: &str) -> Vec<ConfigProblem> {
-    let mut problems: Vec<ConfigProblem> =
-        problems.into_iter().map(|problem| problem.with_location(location.clone()).with_relative_setting(table)).collect();
+    let mut problems: Vec<ConfigProblem> = problems
+        .into_iter()
+        .map(|problem| problem.with_location(location.clone()).with_relative_setting(table))
+        .collect();
     problems.sort();
     problems
 }
@@ -230,8 +232,11 @@ mod tests {
     fn a_stored_account_has_the_same_settings_as_in_the_file() {
         let settings = r#"{"kind": "api_key", "base_url": "https://a.example/v1/", "tier": "free", "priority": 3,
             "groups": ["not-there-yet"], "headers": {"x-project": "p"}, "protocol": null}"#;
-        let account =
-            account_from_json("stored", settings, secrets(&[("api_key", "sk-stored"), ("headers.x-api-key", "hidden")]));
+        let account = account_from_json(
+            "stored",
+            settings,
+            secrets(&[("api_key", "sk-stored"), ("headers.x-api-key", "hidden")]),
+        );
         let account = account.unwrap();
         let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("the account has no endpoint") };
         assert!(matches!(&endpoint.credentials, AccountCredentials::ApiKey(key) if key.expose() == "sk-stored"));
@@ -252,7 +257,9 @@ mod tests {
             "grant": "refresh_token"}"#;
         let account = account_from_json("stored", settings, secrets(&[("refresh_token", "r1")])).unwrap();
         let UpstreamConfig::Api(endpoint) = &account.upstream else { panic!("the account has no endpoint") };
-        let AccountCredentials::Oauth(oauth) = &endpoint.credentials else { panic!("the account has no OAuth credentials") };
+        let AccountCredentials::Oauth(oauth) = &endpoint.credentials else {
+            panic!("the account has no OAuth credentials")
+        };
         assert!(matches!(&oauth.grant, GrantConfig::RefreshToken(token) if token.expose() == "r1"));
     }
 
@@ -280,7 +287,8 @@ mod tests {
 
     #[test]
     fn stored_settings_cannot_name_secrets_of_the_gateway() {
-        let secret = |field: &str| format!("account stored: `{field}` is a secret and must not be part of the settings");
+        let secret =
+            |field: &str| format!("account stored: `{field}` is a secret and must not be part of the settings");
         let base = r#""kind": "api_key", "base_url": "https://a.example""#;
         check(&format!(r#"{{{base}, "api_key": {{"env": "HOME"}}}}"#), &[], &[&secret("api_key")]);
         check(&format!(r#"{{{base}, "refresh_token": "literal"}}"#), &[], &[&secret("refresh_token")]);

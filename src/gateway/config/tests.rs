@@ -110,7 +110,11 @@ fn a_whole_file_is_loaded() {
     assert_eq!((primary.tier, primary.priority), (BillingTier::Free, -3));
     assert_eq!((primary.concurrency.get(), primary.large_concurrency.get()), (4, 1));
     assert_eq!(primary.groups, ["default", "team"]);
-    assert_eq!((drawing.concurrency.get(), drawing.large_concurrency.get()), (8, 2), "the default for large images is low");
+    assert_eq!(
+        (drawing.concurrency.get(), drawing.large_concurrency.get()),
+        (8, 2),
+        "the default for large images is low"
+    );
     assert!(!drawing.implicit && matches!(drawing.upstream, UpstreamConfig::Simulator));
     let names: Vec<_> = config.groups.iter().map(|group| (group.name.as_str(), group.delivery)).collect();
     assert_eq!(names, [("team", DeliveryPolicy::Fail), ("default", DeliveryPolicy::Report)]);
@@ -125,7 +129,8 @@ fn no_secret_is_printed_or_in_debug_output() {
 
 #[test]
 fn settings_are_printed_with_their_sources() {
-    let host = test_host().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, VALID_FILE).variable("IMAGATE_CONFIG", FILE);
+    let host =
+        test_host().variable("IMAGATE_DRAIN_TIMEOUT", "5s").file(FILE, VALID_FILE).variable("IMAGATE_CONFIG", FILE);
     let overrides = ConfigOverrides { listen: Some("localhost:1".to_owned()), ..ConfigOverrides::default() };
     let shown = load(overrides, &host).unwrap().to_annotated_toml();
     let shown: Vec<String> = shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();

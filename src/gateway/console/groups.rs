@@ -137,7 +137,9 @@ impl Console {
     async fn check_policy(&self, name: &str, policy: PolicySettings) -> Result<String, Error> {
         let name = name.to_owned();
         let checked = self
-            .check_on_blocking_thread(move |config, environment| manage::check_policy(config, &name, &policy, environment))
+            .check_on_blocking_thread(move |config, environment| {
+                manage::check_policy(config, &name, &policy, environment)
+            })
             .await?;
         match checked {
             Ok(group) => Ok(Value::Object(group.policy).to_string()),

@@ -96,7 +96,12 @@ impl Console {
     pub(crate) async fn delete_key(&self, actor: &Actor, handle: &str) -> Result<types::DeletedKey, Error> {
         let deleted = self.keys.change(&actor.audit_context(), handle, actor.owner(), KeyChange::Delete).await;
         let deleted_key = deleted.map_err(from_key_error(handle))?;
-        Ok(types::DeletedKey { id: deleted_key.id.to_string(), name: deleted_key.name, deleted: true, extra: Map::new() })
+        Ok(types::DeletedKey {
+            id: deleted_key.id.to_string(),
+            name: deleted_key.name,
+            deleted: true,
+            extra: Map::new(),
+        })
     }
 
     /// Replaces the secret of a key. Only this answer contains the new secret.

@@ -24,7 +24,8 @@ fn words(schema: &Value) -> BTreeSet<String> {
     match schema {
         Value::Object(members) => {
             let enum_values = members.get("enum").or_else(|| members.get("const"));
-            let enum_values = enum_values.map_or_else(Vec::new, |enum_values| enum_values.as_array().cloned().unwrap_or_default());
+            let enum_values =
+                enum_values.map_or_else(Vec::new, |enum_values| enum_values.as_array().cloned().unwrap_or_default());
             let own_words = enum_values.iter().filter_map(|word| word.as_str().map(str::to_owned));
             own_words.chain(members.values().flat_map(words)).collect()
         }
@@ -127,7 +128,11 @@ fn a_problem_of_the_settings_names_the_field_of_the_request() {
         let hidden: Vec<String> = secrets.keys().cloned().collect();
         let problems = config::account_from_json("a", settings, secrets).map(|_| ()).unwrap_err();
         let rejection = account_rejection(&problems, &hidden);
-        assert!(!rejection.message.contains("account a"), "the message must not contain the location: {}", rejection.message);
+        assert!(
+            !rejection.message.contains("account a"),
+            "the message must not contain the location: {}",
+            rejection.message
+        );
         rejection.param.unwrap_or_default()
     };
     assert_eq!(rejected_field(r#"{"kind": "api_key"}"#, &[("api_key", "k")]), "base_url");

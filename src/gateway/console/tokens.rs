@@ -57,7 +57,12 @@ impl Console {
     pub(crate) async fn delete_token(&self, actor: &Actor, handle: &str) -> Result<types::DeletedToken, Error> {
         let deleted = self.people.revoke_token(&actor.audit_context(), handle, actor.owner()).await;
         let deleted_token = deleted.map_err(from_identity_error(ErrorSubject::Token, handle))?;
-        Ok(types::DeletedToken { id: deleted_token.id.to_string(), name: deleted_token.name, deleted: true, extra: Map::new() })
+        Ok(types::DeletedToken {
+            id: deleted_token.id.to_string(),
+            name: deleted_token.name,
+            deleted: true,
+            extra: Map::new(),
+        })
     }
 }
 

@@ -50,7 +50,8 @@ pub(super) fn register(api: &mut ApiDescription<CurrentGateway>) -> Result<(), A
     for method in [Method::GET, Method::HEAD] {
         let (file_route, index_route) = (format!("skills file {method}"), format!("skills index {method}"));
         api.register(
-            ApiEndpoint::new(file_route, serve_file, method.clone(), JSON, "/skills/{path:.*}", ALL_VERSIONS).visible(false),
+            ApiEndpoint::new(file_route, serve_file, method.clone(), JSON, "/skills/{path:.*}", ALL_VERSIONS)
+                .visible(false),
         )?;
         let path = "/.well-known/agent-skills/index.json";
         api.register(ApiEndpoint::new(index_route, serve_index, method, JSON, path, ALL_VERSIONS).visible(false))?;

@@ -222,7 +222,8 @@ fn a_randomly_disguised_word_matches() {
             let marks = ["", "", "", "\u{301}", "\u{200b}", "\u{336}\u{fe0f}", "\u{ad}"];
             disguised.push_str(random.pick(&marks));
         }
-        let prompt = format!("{}{disguised}{}", random.pick(&["", "an ", "(", "漢"]), random.pick(&["", " here", "!", "_1"]));
+        let prompt =
+            format!("{}{disguised}{}", random.pick(&["", "an ", "(", "漢"]), random.pick(&["", " here", "!", "_1"]));
         check(&filters, &prompt, Some("words[0]"));
         check(&filters, &format!("counter{disguised}").replace('\u{200b}', ""), None);
     }

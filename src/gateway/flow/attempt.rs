@@ -226,8 +226,10 @@ impl<'a> AttemptRound<'a> {
                 Err(failure) => failure,
             };
             let retry_target = self.record_failure(shared_record, call, &lease, failed_call).await;
-            let budget_spent =
-                self.branch.as_ref().map_or_else(|| self.history.budget_spent(), |branch| branch.progress.budget_spent());
+            let budget_spent = self
+                .branch
+                .as_ref()
+                .map_or_else(|| self.history.budget_spent(), |branch| branch.progress.budget_spent());
             self.history.stop_reason.blames_request =
                 outcome::is_request_to_blame(&self.history.failures[failures_before..]);
             if self.history.stop_reason.blames_request || !self.history.may_try_again(budget_spent) {

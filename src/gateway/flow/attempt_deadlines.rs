@@ -113,7 +113,10 @@ mod tests {
         for has_fallback in [true, true, false] {
             assert!(request_deadlines.has_time_for_fallback());
             let deadlines = request_deadlines.for_round(has_fallback);
-            assert_eq!(deadlines.complete_by, request_deadlines.complete_by, "an image that has begun may take all of the time");
+            assert_eq!(
+                deadlines.complete_by, request_deadlines.complete_by,
+                "an image that has begun may take all of the time"
+            );
             assert_eq!(deadlines.max_silence, request_deadlines.time_left());
             let silent = timeout(deadlines.max_silence, deadlines.call_share_elapsed()).await;
             assert_eq!(silent.is_ok(), has_fallback);

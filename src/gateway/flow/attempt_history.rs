@@ -164,7 +164,9 @@ mod tests {
     fn a_call_that_may_be_paid_for_decides_the_error() {
         let (n, x) = ((FailureClass::N, Some(429)), (FailureClass::X, Some(504)));
         for classes in [&[x, n][..], &[n, x, n], &[x]] {
-            let JobFailure::Failed(error, last) = history_of(classes).into_failure() else { panic!("expected JobFailure::Failed") };
+            let JobFailure::Failed(error, last) = history_of(classes).into_failure() else {
+                panic!("expected JobFailure::Failed")
+            };
             assert!(!error.should_retry(), "{classes:?}: {error:?}");
             assert_eq!(last.map(|last| last.class), Some(FailureClass::X), "{classes:?}");
         }

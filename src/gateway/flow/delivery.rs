@@ -166,7 +166,10 @@ fn answer_headers(
         ("x-imagate-simulated", success.is_simulated.then(|| "true".to_owned())),
         (
             "x-imagate-delivered",
-            success.proven.first_image().map(|properties| format!("{}x{} {}", properties.width, properties.height, properties.format)),
+            success
+                .proven
+                .first_image()
+                .map(|properties| format!("{}x{} {}", properties.width, properties.height, properties.format)),
         ),
         ("x-imagate-delivery", delivery.map(str::to_owned)),
         ("x-imagate-fallback", fallback),

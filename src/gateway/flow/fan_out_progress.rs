@@ -163,7 +163,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_image_begins_without_enough_time() {
-        assert_eq!(images_in_sequence(120, 40, 10).await, (7, 7), "an eighth image would be cut off after fifteen seconds");
+        assert_eq!(
+            images_in_sequence(120, 40, 10).await,
+            (7, 7),
+            "an eighth image would be cut off after fifteen seconds"
+        );
         assert_eq!(images_in_sequence(120, 20, 10).await, (10, 10));
         assert_eq!(images_in_sequence(300, 60, 10).await, (4, 4));
         assert_eq!(images_in_sequence(300, 290, 10).await, (1, 1));

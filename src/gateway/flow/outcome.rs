@@ -14,50 +14,53 @@ use crate::gateway::relay::{self, TokenCounts};
 use crate::gateway::upstream::{AttemptFailure, FailureCause, FailureClass};
 use crate::tables::RETRY_AFTER_MAX_SECONDS;
 
-/// The time that a throttled caller is told to wait if the upstream does not state one (our choice).
+/// The `Retry-After` of a throttled caller if the upstream states no wait (our choice).
 const THROTTLED_WAIT: Duration = Duration::from_secs(5);
 /// The message for a response whose model the upstream does not know.
 const UNKNOWN_MODEL: &str = "The upstream does not know this model or denies access to it.";
-/// The seconds that a caller is told to wait if every slot is taken (our choice).
+/// The `Retry-After` of a caller if every slot is taken, in seconds (our choice).
 const BUSY_WAIT: u32 = 2;
 
-/// The feedback of one failure about its account.
+/// The feedback about an account that one failure gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccountFinding {
-    /// The feedback holds regardless of the request.
+    /// The feedback applies whatever the request was.
     Certain(AccountFeedback),
-    /// The feedback holds only if another account does better with the same request; otherwise the request may be the
-    /// cause.
+    /// The feedback applies only if another account accepts the same request; otherwise the request may be the cause.
     Suspected(AccountFeedback),
 }
 
 /// The reason why the attempts ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StopReason {
-    /// The accounts that were not asked are in a cooldown or have no free slot.
+    /// The refusal of the last lease, if there was one: the accounts that were not asked are in a cooldown, or have no
+    /// free slot, or the gateway stops.
     pub(super) refusal: Option<LeaseRefusal>,
     /// Two accounts rejected the request in the same way, so the request is the cause.
     pub(super) blames_request: bool,
 }
 
-/// Returns the error for the caller. Of several failures the last one counts; but if no attempt did any work, the error
-/// names the shortest wait for an account.
+/// Returns the error for the caller. Of several failures, the last one decides. But if it is of class N and the request
+/// is not the cause, or if nothing was tried, the reason why no account is left decides; a limit gives the shortest wait.
 pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: DateTime<Utc>) -> Error {
-    let StopReason { refusal: shut, blames_request } = stop;
+    let StopReason { refusal, blames_request } = stop;
     match failures.last() {
         Some(last) if last.class != FailureClass::N || blames_request => error_for_cause(&last.cause, last.class),
-        last => match shut {
+        last => match refusal {
             Some(LeaseRefusal::Busy) => Error::RateLimited { retry_after: BUSY_WAIT },
             Some(LeaseRefusal::Stopping) => Error::Unavailable,
-            Some(LeaseRefusal::NoneLeft | LeaseRefusal::InCooldown { .. }) | None => limit_error(failures, shut, now)
-                .or_else(|| operator_fault(failures))
-                .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| error_for_cause(&last.cause, last.class))),
+            Some(LeaseRefusal::NoneLeft | LeaseRefusal::InCooldown { .. }) | None => {
+                limit_error(failures, refusal, now)
+                    .or_else(|| operator_fault(failures))
+                    .unwrap_or_else(|| last.map_or(Error::NoAccounts, |last| error_for_cause(&last.cause, last.class)))
+            }
         },
     }
 }
 
-/// Returns the limit that ends first, of the accounts that were asked and of those in a cooldown. The usage window is
-/// exhausted only if it is so for every one of them: if one is only throttled, waiting a little helps.
+/// Returns the error for the limit that ends first, of the accounts that were asked and of those in a cooldown. The error
+/// is an exhausted usage window only if every one of these accounts is exhausted; if one is only throttled, a short wait
+/// is enough.
 fn limit_error(failures: &[AttemptFailure], refusal: Option<LeaseRefusal>, now: DateTime<Utc>) -> Option<Error> {
     let asked_accounts = failures.iter().filter_map(|failure| match failure.cause {
         FailureCause::Exhausted { wait } => Some((true, wait)),
@@ -68,14 +71,16 @@ fn limit_error(failures: &[AttemptFailure], refusal: Option<LeaseRefusal>, now: 
         Some(LeaseRefusal::InCooldown { exhausted, wait }) => Some((exhausted, wait)),
         _ => None,
     };
-    let first =
-        asked_accounts.chain(cooling_accounts).reduce(|one, other| (one.0 && other.0, shorter_wait(one.1, other.1)));
-    first.map(
+    let earliest = asked_accounts
+        .chain(cooling_accounts)
+        .reduce(|first, second| (first.0 && second.0, shorter_wait(first.1, second.1)));
+    earliest.map(
         |(exhausted, wait)| if exhausted { Error::UsageLimit(usage_reset(wait, now)) } else { throttled_error(wait) },
     )
 }
 
-/// Returns the error if each account that was asked needs its operator: it is unpaid, or its credentials are refused.
+/// Returns the error if only the operator can help with every account that was asked: each is unpaid, or its credentials
+/// are refused.
 fn operator_fault(failures: &[AttemptFailure]) -> Option<Error> {
     let fault = |failure: &AttemptFailure| match (&failure.cause, failure.status) {
         (FailureCause::Unfit, _) => Some(UpstreamFault::Quota),
@@ -91,8 +96,9 @@ fn throttled_error(wait: Option<Duration>) -> Error {
     Error::RateLimited { retry_after: u32::try_from(seconds).unwrap_or(1) }
 }
 
-/// Returns the feedback of a failed attempt about its account. A caller must not be able to put an account into a
-/// cooldown by sending nonsense: a failure that a request can cause is only suspected; a refusal gives no feedback.
+/// Returns the feedback about the account of a failed attempt. A caller must not be able to put an account into a
+/// cooldown with invalid requests, so a failure that a request can cause is only suspected, and a refusal gives neutral
+/// feedback.
 pub(super) fn account_finding(failure: &AttemptFailure) -> AccountFinding {
     let feedback = match (&failure.cause, failure.class, failure.status) {
         (FailureCause::Exhausted { wait }, ..) => AccountFeedback::Exhausted { wait: *wait },
@@ -108,7 +114,7 @@ pub(super) fn account_finding(failure: &AttemptFailure) -> AccountFinding {
             AccountFeedback::Unauthorized { status }
         }
         (_, FailureClass::F, _) => return AccountFinding::Suspected(AccountFeedback::Failed),
-        // No other account is asked, so only other requests can show the cause.
+        // After class X no other account is asked, so only other requests can show the cause.
         (FailureCause::Timeout, FailureClass::X, _) => AccountFeedback::Doubtful,
         (FailureCause::SpoolFailed | FailureCause::Cutoff, ..)
         | (_, FailureClass::R, _)
@@ -126,14 +132,15 @@ const fn may_be_caused_by_request(failure: &AttemptFailure) -> bool {
     )
 }
 
-/// True if two of the failures have the same cause, and it may be the request.
+/// True if two of the failures have the same cause, which may be the request.
 pub(super) fn is_request_to_blame(failures: &[AttemptFailure]) -> bool {
     let mut causes = HashSet::new();
     let mut blamed = failures.iter().filter(|failure| may_be_caused_by_request(failure));
     blamed.any(|failure| !causes.insert(mem::discriminant(&failure.cause)))
 }
 
-/// Returns the outcome of a record whose caller gets an error: interrupted if an image may have been made all the same.
+/// Returns the outcome of a record whose caller gets an error. The outcome is interrupted if an image may have been made
+/// all the same.
 pub(super) fn failed_outcome(error: &Error, last: Option<Box<AttemptFailure>>) -> JobOutcome {
     let (code, last) = (error.code().as_str(), last.as_deref());
     let outcome = match (error, last.map(|last| last.class)) {
@@ -144,7 +151,7 @@ pub(super) fn failed_outcome(error: &Error, last: Option<Box<AttemptFailure>>) -
     outcome.with_reason(failure_reason::from_error(error, last), last.and_then(|last| last.upstream_message.clone()))
 }
 
-/// Converts the class to the words of the record.
+/// Converts the class to that of the record.
 pub(super) const fn attempt_class(class: FailureClass) -> ledger::AttemptClass {
     match class {
         FailureClass::N => ledger::AttemptClass::N,
@@ -154,7 +161,7 @@ pub(super) const fn attempt_class(class: FailureClass) -> ledger::AttemptClass {
     }
 }
 
-/// Converts token counts to the words of the record.
+/// Converts token counts to the form of the record.
 pub(super) fn model_usage(usage: relay::AnswerUsage) -> ModelUsage {
     ModelUsage { image: usage.image.map(image_token_usage), host: usage.host.map(text_token_usage) }
 }
@@ -168,7 +175,7 @@ fn image_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
     }
 }
 
-/// Converts the tokens of a text model, which does not count images apart from text.
+/// Converts the tokens of a text model, which does not count image tokens separately.
 fn text_token_usage(tokens: TokenCounts) -> ledger::TokenUsage {
     ledger::TokenUsage {
         input_tokens: Some(tokens.input),
@@ -210,16 +217,16 @@ fn error_for_cause(cause: &FailureCause, class: FailureClass) -> Error {
     }
 }
 
-fn shorter_wait(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (known, None) | (None, known) => known,
+fn shorter_wait(first: Option<Duration>, second: Option<Duration>) -> Option<Duration> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first.min(second)),
+        (wait, None) | (None, wait) => wait,
     }
 }
 
 fn usage_reset(wait: Option<Duration>, now: DateTime<Utc>) -> UsageReset {
     let at = wait.and_then(|wait| now.checked_add_signed(TimeDelta::from_std(wait).ok()?)).map(|at| at.timestamp());
-    // Rounded up, so that a caller that comes back after this time finds the window open.
+    // Rounded up, so that the window is open for a caller that retries after this time.
     UsageReset { at, seconds: wait.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)) }
 }
 
@@ -231,107 +238,126 @@ mod tests {
         AttemptFailure::new(class, cause)
     }
 
-    fn shut(shut: Option<LeaseRefusal>) -> StopReason {
-        StopReason { refusal: shut, ..StopReason::default() }
+    fn stopped_by(refusal: Option<LeaseRefusal>) -> StopReason {
+        StopReason { refusal, ..StopReason::default() }
     }
 
     fn caller_error_of(failures: &[AttemptFailure]) -> Error {
-        caller_error(failures, shut(Some(LeaseRefusal::NoneLeft)), Utc::now())
+        caller_error(failures, stopped_by(Some(LeaseRefusal::NoneLeft)), Utc::now())
     }
 
     #[test]
-    fn without_any_account_that_is_said() {
+    fn without_any_account_the_error_is_no_accounts() {
         assert_eq!(caller_error_of(&[]), Error::NoAccounts);
     }
 
     #[test]
-    fn the_earliest_reset_of_all_accounts_is_told() {
+    fn the_error_states_the_earliest_reset_of_all_accounts() {
         let wait =
             |seconds| failure(FailureClass::N, FailureCause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
         let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(2)) });
-        let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let found =
-            caller_error(&[wait(3600), wait(60), failure(FailureClass::N, FailureCause::Unreachable)], shut(None), now);
-        assert_eq!(found, Error::UsageLimit(UsageReset { at: Some(1_060), seconds: Some(60) }));
-        assert_eq!(caller_error(&[wait(3600), throttled], shut(None), now), Error::RateLimited { retry_after: 2 });
-    }
-
-    #[test]
-    fn accounts_that_rest_say_when_to_come_back() {
-        let now = DateTime::from_timestamp(1_000, 0).expect("a time");
-        let resting = |exhausted| LeaseRefusal::InCooldown { exhausted, wait: Some(Duration::from_secs(90)) };
-        let limit = Error::UsageLimit(UsageReset { at: Some(1_090), seconds: Some(90) });
-        assert_eq!(caller_error(&[], shut(Some(resting(true))), now), limit);
-        assert_eq!(
-            caller_error(&[failure(FailureClass::N, FailureCause::Unreachable)], shut(Some(resting(true))), now),
-            limit
+        let now = DateTime::from_timestamp(1_000, 0).expect("the timestamp is valid");
+        let error = caller_error(
+            &[wait(3600), wait(60), failure(FailureClass::N, FailureCause::Unreachable)],
+            stopped_by(None),
+            now,
         );
-        assert_eq!(caller_error(&[], shut(Some(resting(false))), now), Error::RateLimited { retry_after: 60 });
-        let second = FailureCause::Throttled { wait: Some(Duration::from_secs(6)) };
-        let found = caller_error(&[failure(FailureClass::N, second)], shut(Some(resting(true))), now);
-        assert_eq!(found, Error::RateLimited { retry_after: 6 }, "one is only throttled");
-        let hour = FailureCause::Exhausted { wait: Some(Duration::from_secs(3600)) };
-        let resting = |seconds| LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
-        let found = caller_error(&[failure(FailureClass::N, hour.clone())], shut(Some(resting(9))), now);
-        assert_eq!(found, Error::RateLimited { retry_after: 9 }, "one that was not asked is only throttled");
+        assert_eq!(error, Error::UsageLimit(UsageReset { at: Some(1_060), seconds: Some(60) }));
         assert_eq!(
-            caller_error(&[failure(FailureClass::N, hour)], shut(Some(LeaseRefusal::Busy)), now),
+            caller_error(&[wait(3600), throttled], stopped_by(None), now),
             Error::RateLimited { retry_after: 2 }
         );
-        let resting = LeaseRefusal::InCooldown { exhausted: true, wait: None };
-        let failed = caller_error(&[failure(FailureClass::F, FailureCause::Failed)], shut(Some(resting)), now);
-        assert_eq!(failed, Error::Upstream(UpstreamFault::Unreachable), "what was tried says more than who rests");
     }
 
     #[test]
-    fn each_failure_teaches_what_it_says_of_the_account() {
-        let taught = |class, cause, status| match account_finding(&AttemptFailure {
+    fn accounts_in_a_cooldown_determine_the_retry_after() {
+        let now = DateTime::from_timestamp(1_000, 0).expect("the timestamp is valid");
+        let in_cooldown = |exhausted| LeaseRefusal::InCooldown { exhausted, wait: Some(Duration::from_secs(90)) };
+        let limit = Error::UsageLimit(UsageReset { at: Some(1_090), seconds: Some(90) });
+        assert_eq!(caller_error(&[], stopped_by(Some(in_cooldown(true))), now), limit);
+        assert_eq!(
+            caller_error(
+                &[failure(FailureClass::N, FailureCause::Unreachable)],
+                stopped_by(Some(in_cooldown(true))),
+                now
+            ),
+            limit
+        );
+        assert_eq!(
+            caller_error(&[], stopped_by(Some(in_cooldown(false))), now),
+            Error::RateLimited { retry_after: 60 }
+        );
+        let second = FailureCause::Throttled { wait: Some(Duration::from_secs(6)) };
+        let error = caller_error(&[failure(FailureClass::N, second)], stopped_by(Some(in_cooldown(true))), now);
+        assert_eq!(error, Error::RateLimited { retry_after: 6 }, "one account is only throttled");
+        let hour = FailureCause::Exhausted { wait: Some(Duration::from_secs(3600)) };
+        let in_cooldown =
+            |seconds| LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
+        let error = caller_error(&[failure(FailureClass::N, hour.clone())], stopped_by(Some(in_cooldown(9))), now);
+        assert_eq!(error, Error::RateLimited { retry_after: 9 }, "an account that was not asked is only throttled");
+        assert_eq!(
+            caller_error(&[failure(FailureClass::N, hour)], stopped_by(Some(LeaseRefusal::Busy)), now),
+            Error::RateLimited { retry_after: 2 }
+        );
+        let in_cooldown = LeaseRefusal::InCooldown { exhausted: true, wait: None };
+        let failed =
+            caller_error(&[failure(FailureClass::F, FailureCause::Failed)], stopped_by(Some(in_cooldown)), now);
+        assert_eq!(
+            failed,
+            Error::Upstream(UpstreamFault::Unreachable),
+            "an attempt decides before an account in a cooldown"
+        );
+    }
+
+    #[test]
+    fn each_failure_gives_the_feedback_for_its_account() {
+        let feedback_for = |class, cause, status| match account_finding(&AttemptFailure {
             status,
             ..AttemptFailure::new(class, cause)
         }) {
-            AccountFinding::Certain(lesson) => lesson,
-            AccountFinding::Suspected(lesson) => panic!("only a suspicion: {lesson:?}"),
+            AccountFinding::Certain(feedback) => feedback,
+            AccountFinding::Suspected(feedback) => panic!("the feedback is only suspected: {feedback:?}"),
         };
         let wait = Some(Duration::from_secs(7));
         assert_eq!(
-            taught(FailureClass::N, FailureCause::Exhausted { wait }, Some(429)),
+            feedback_for(FailureClass::N, FailureCause::Exhausted { wait }, Some(429)),
             AccountFeedback::Exhausted { wait }
         );
         assert_eq!(
-            taught(FailureClass::N, FailureCause::Throttled { wait }, Some(429)),
+            feedback_for(FailureClass::N, FailureCause::Throttled { wait }, Some(429)),
             AccountFeedback::Throttled { wait }
         );
         assert_eq!(
-            taught(FailureClass::N, FailureCause::Unreachable, Some(401)),
+            feedback_for(FailureClass::N, FailureCause::Unreachable, Some(401)),
             AccountFeedback::Unauthorized { status: 401 }
         );
         assert_eq!(
-            taught(FailureClass::N, FailureCause::Unfit, Some(429)),
+            feedback_for(FailureClass::N, FailureCause::Unfit, Some(429)),
             AccountFeedback::ModelUnavailable { status: 429 }
         );
-        assert_eq!(taught(FailureClass::N, FailureCause::Unreachable, Some(400)), AccountFeedback::Neutral);
-        assert_eq!(taught(FailureClass::N, FailureCause::Blocked, Some(403)), AccountFeedback::Neutral);
+        assert_eq!(feedback_for(FailureClass::N, FailureCause::Unreachable, Some(400)), AccountFeedback::Neutral);
+        assert_eq!(feedback_for(FailureClass::N, FailureCause::Blocked, Some(403)), AccountFeedback::Neutral);
         assert_eq!(
-            taught(FailureClass::N, FailureCause::Declined { message: String::new() }, Some(413)),
+            feedback_for(FailureClass::N, FailureCause::Declined { message: String::new() }, Some(413)),
             AccountFeedback::Neutral
         );
-        assert_eq!(taught(FailureClass::N, FailureCause::Unreachable, None), AccountFeedback::Failed);
+        assert_eq!(feedback_for(FailureClass::N, FailureCause::Unreachable, None), AccountFeedback::Failed);
         assert_eq!(
-            taught(FailureClass::N, FailureCause::Unreachable, Some(403)),
+            feedback_for(FailureClass::N, FailureCause::Unreachable, Some(403)),
             AccountFeedback::Unauthorized { status: 403 }
         );
-        assert_eq!(taught(FailureClass::X, FailureCause::Timeout, None), AccountFeedback::Doubtful);
-        assert_eq!(taught(FailureClass::X, FailureCause::Broken, Some(502)), AccountFeedback::Failed);
-        assert_eq!(taught(FailureClass::R, FailureCause::Refused, Some(400)), AccountFeedback::Neutral);
+        assert_eq!(feedback_for(FailureClass::X, FailureCause::Timeout, None), AccountFeedback::Doubtful);
+        assert_eq!(feedback_for(FailureClass::X, FailureCause::Broken, Some(502)), AccountFeedback::Failed);
+        assert_eq!(feedback_for(FailureClass::R, FailureCause::Refused, Some(400)), AccountFeedback::Neutral);
         assert_eq!(
-            taught(FailureClass::X, FailureCause::SpoolFailed, Some(200)),
+            feedback_for(FailureClass::X, FailureCause::SpoolFailed, Some(200)),
             AccountFeedback::Neutral,
-            "our own disk"
+            "the disk of the gateway failed"
         );
     }
 
     #[test]
-    fn what_a_caller_can_bring_about_is_only_suspected() {
+    fn a_failure_that_a_caller_can_cause_is_only_suspected() {
         let suspected =
             |cause, status| account_finding(&AttemptFailure::new(FailureClass::N, cause).with_status(status));
         for cause in [FailureCause::NotOffered, FailureCause::UnknownModel] {
@@ -357,7 +383,7 @@ mod tests {
             FailureCause::Blocked,
             FailureCause::Forbidden
         ])));
-        assert!(is_request_to_blame(&failures(&[declined("one"), declined("other")])), "in other words");
+        assert!(is_request_to_blame(&failures(&[declined("one"), declined("other")])), "the messages may differ");
         assert!(!is_request_to_blame(&failures(&[
             FailureCause::Forbidden,
             FailureCause::Blocked,
@@ -368,9 +394,9 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_two_accounts_blame_is_not_to_be_sent_again() {
+    fn a_request_that_two_accounts_reject_must_not_be_retried() {
         let stop = StopReason { refusal: None, blames_request: true };
-        let resting = failure(FailureClass::N, FailureCause::Throttled { wait: None });
+        let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: None });
         let declined = failure(FailureClass::N, FailureCause::Declined { message: "no".to_owned() });
         for (cause, code) in [
             (declined.cause.clone(), "invalid_request_error"),
@@ -378,14 +404,14 @@ mod tests {
             (FailureCause::Blocked, "upstream_error"),
             (FailureCause::Forbidden, "upstream_error"),
         ] {
-            let found =
-                caller_error(&[resting.clone(), declined.clone(), failure(FailureClass::N, cause)], stop, Utc::now());
-            assert_eq!((found.code().as_str(), found.should_retry()), (code, false));
+            let error =
+                caller_error(&[throttled.clone(), declined.clone(), failure(FailureClass::N, cause)], stop, Utc::now());
+            assert_eq!((error.code().as_str(), error.should_retry()), (code, false));
         }
     }
 
     #[test]
-    fn accounts_that_need_their_operator_are_no_trouble_of_the_network() {
+    fn unpaid_and_refused_accounts_have_their_own_errors() {
         let unpaid = failure(FailureClass::N, FailureCause::Unfit);
         let refused = failure(FailureClass::N, FailureCause::Unreachable).with_status(401);
         assert_eq!(caller_error_of(std::slice::from_ref(&unpaid)), Error::Upstream(UpstreamFault::Quota));
@@ -394,21 +420,21 @@ mod tests {
         assert_eq!(
             caller_error_of(&[unpaid, dead, refused]),
             Error::Upstream(UpstreamFault::Unreachable),
-            "one may be back soon"
+            "one account may be available again soon"
         );
     }
 
     #[test]
-    fn trouble_with_our_own_disk_is_told_by_what_it_has_cost() {
+    fn a_disk_failure_may_be_retried_only_before_the_call() {
         let (before, after) =
             (failure(FailureClass::N, FailureCause::SpoolFailed), failure(FailureClass::X, FailureCause::SpoolFailed));
-        assert_eq!(caller_error(&[before], shut(None), Utc::now()), Error::Unavailable);
+        assert_eq!(caller_error(&[before], stopped_by(None), Utc::now()), Error::Unavailable);
         assert_eq!(caller_error_of(&[after]), Error::Upstream(UpstreamFault::Broken));
         assert!(!caller_error_of(&[failure(FailureClass::X, FailureCause::SpoolFailed)]).should_retry());
     }
 
     #[test]
-    fn an_ambiguous_end_wins_over_what_came_before() {
+    fn an_ambiguous_failure_takes_precedence_over_earlier_ones() {
         let before = failure(FailureClass::N, FailureCause::Exhausted { wait: None });
         assert_eq!(
             caller_error_of(&[before, failure(FailureClass::X, FailureCause::Timeout)]),
@@ -417,18 +443,18 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_the_upstream_admits_may_be_sent_again() {
+    fn a_failure_reported_by_the_upstream_may_be_retried() {
         assert!(caller_error_of(&[failure(FailureClass::F, FailureCause::Failed)]).should_retry());
         assert!(!caller_error_of(&[failure(FailureClass::F, FailureCause::NoImage)]).should_retry());
         assert!(!caller_error_of(&[failure(FailureClass::X, FailureCause::NoImage)]).should_retry());
     }
 
     #[test]
-    fn advice_for_throttled_callers_is_short() {
-        let found = caller_error_of(&[failure(
+    fn the_retry_after_of_a_throttled_caller_is_limited() {
+        let error = caller_error_of(&[failure(
             FailureClass::N,
             FailureCause::Throttled { wait: Some(Duration::from_secs(86_400)) },
         )]);
-        assert_eq!(found.retry_after(), Some(60));
+        assert_eq!(error.retry_after(), Some(60));
     }
 }

@@ -1,4 +1,4 @@
-//! Checks a prompt against the operator's content rules, and refuses it before anything is spent.
+//! Checks a prompt against the operator's content rules, and refuses it before an upstream is called.
 
 use std::sync::Arc;
 
@@ -9,29 +9,31 @@ use crate::gateway::config::ModerationErrorPolicy;
 use crate::gateway::filter::FilterVerdict;
 use crate::gateway::rules::ResponseJob;
 
-/// Checks a prompt of one text: first the operator's own rules, then the moderation endpoint, if the group has one.
+/// Checks a prompt that is one text: first against the words and patterns of the group, then with its moderation service,
+/// if it has one.
 ///
 /// # Errors
 ///
-/// A refusal looks like one of the upstream. If the endpoint does not answer, the operator's setting decides.
+/// Returns the same error as a refusal by the upstream. If the moderation service fails, the setting `on_error` decides
+/// between no error and 503.
 pub(super) async fn check_prompt(gateway: &Gateway, group: &str, prompt: &str) -> Result<(), Error> {
     apply_rules(gateway, group, prompt)?;
     moderate(gateway, group, async { Ok(prompt.to_owned()) }).await
 }
 
-/// Checks the task of a text model that may draw: the rules are applied to everything that may get into an image, and
-/// the last text of the user goes to the moderation endpoint.
+/// Checks a response job with an image tool. The words and patterns are applied to every text that may get into an image,
+/// and the last text of the user is sent to the moderation service.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`check_prompt`], and an error if the task cannot be read back from disk.
+/// Returns the errors of [`check_prompt`], and an error if the job cannot be read back from disk.
 pub(super) async fn check_response(gateway: &Arc<Gateway>, group: &str, job: &Arc<ResponseJob>) -> Result<(), Error> {
     if gateway.filters().has_rules(group) {
         let (gateway, group) = (Arc::clone(gateway), group.to_owned());
         read_job(job, move |job| {
             let mut verdict = Ok(());
-            job.visit_texts(|words| {
-                verdict = apply_rules(&gateway, &group, words);
+            job.visit_texts(|text| {
+                verdict = apply_rules(&gateway, &group, text);
                 verdict.is_err()
             })?;
             verdict
@@ -41,7 +43,7 @@ pub(super) async fn check_response(gateway: &Arc<Gateway>, group: &str, job: &Ar
     moderate(gateway, group, read_job(job, ResponseJob::prompt)).await
 }
 
-/// Reads a task from memory or disk.
+/// Reads a job from memory or disk.
 async fn read_job<T: Send + 'static>(
     job: &Arc<ResponseJob>,
     read: impl FnOnce(&ResponseJob) -> Result<T, Error> + Send + 'static,
@@ -58,7 +60,7 @@ fn apply_rules(gateway: &Gateway, group: &str, text: &str) -> Result<(), Error> 
     Ok(())
 }
 
-/// Asks the moderation endpoint. The prompt is read only if the group has one.
+/// Calls the moderation service. The prompt is read only if the group has such a service.
 async fn moderate(
     gateway: &Gateway,
     group: &str,

@@ -1,4 +1,4 @@
-//! Requests that may have been sent before: with an idempotency key, or as a retry of a client that had left.
+//! Answers requests that may have been sent before: with an idempotency key, or as a retry by a client that had left.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use crate::error::{Error, Rejection, RejectionReason, UpstreamFault};
 use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
 
-/// Answers a request. A plain job continues after its caller leaves, because it may have been paid for, and after its
-/// caller was asked to come back. A stream ends with its caller, unless an idempotency key lets the caller ask for it
-/// again.
+/// Answers a request. A plain job continues after its caller has left, because it may have been paid for, and after its
+/// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an idempotency
+/// key, with which the caller can request the answer again.
 ///
 /// # Errors
 ///
-/// Returns the error to which the money rules reduce the failed attempts, and [`Error::InProgress`] for a plain request
+/// Returns the error that the money rules select from the failed attempts, and [`Error::InProgress`] for a plain request
 /// whose answer has not begun at the answer deadline.
 pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.task.is_stream() {
         return early_stream::begin_stream(answer_stream(context)).await;
     }
-    let until = Instant::now() + context.gateway.answer_deadline();
+    let deadline = Instant::now() + context.gateway.answer_deadline();
     if context.options.idempotency_key.is_none() {
-        return answer_without_key(context, until).await;
+        return answer_without_key(context, deadline).await;
     }
-    timeout_at(until, answer_with_key(context)).await.unwrap_or(Err(Error::InProgress))
+    timeout_at(deadline, answer_with_key(context)).await.unwrap_or(Err(Error::InProgress))
 }
 
 async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
@@ -39,9 +39,10 @@ async fn answer_stream(context: Arc<JobContext>) -> Result<GatewayAnswer, Error>
     }
 }
 
-/// Answers a request with an idempotency key: the first one makes the answer, and every other one gets the same.
+/// Answers a request with an idempotency key: the first request with the key runs the job, and every other request with
+/// it gets the same answer.
 ///
-/// The job runs on a task of its own, so the answer is there for the next request even if a caller leaves.
+/// The job runs in its own task, so the next request gets the answer even if the caller leaves.
 async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     let key = context.options.idempotency_key.as_deref().unwrap_or_default();
     let claim_outcome = context
@@ -57,18 +58,18 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
             drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
             read_stored_answer(&gateway, reader).await
         }
-        ClaimOutcome::Follow(follower) => {
-            read_stored_answer(&context.gateway, follower).await.map(GatewayAnswer::into_replayed)
+        ClaimOutcome::Follow(reader) => {
+            read_stored_answer(&context.gateway, reader).await.map(GatewayAnswer::into_replayed)
         }
         ClaimOutcome::Conflict => count_if_refused(&context.gateway, &context.caller, Err(reused_key_error())),
         ClaimOutcome::AnswerLost => Err(Error::Upstream(UpstreamFault::Unknown)),
     }
 }
 
-/// Answers a plain request without an idempotency key. A client's own retry gets the answer of the earlier request, and
-/// so does a request that comes back because it was asked to. Any other request begins a new job on a task of its own,
-/// so that the answer that is paid for is there for such a retry.
-async fn answer_without_key(context: Arc<JobContext>, until: Instant) -> Result<GatewayAnswer, Error> {
+/// Answers a plain request without an idempotency key. A retry that the client makes by itself gets the answer to the
+/// earlier request, and so does a retry after `image_in_progress`. Any other request begins a new job in its own task, so
+/// that a later retry gets the answer that was paid for.
+async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
     let earlier_answer = if context.options.may_be_retry() {
         replay
@@ -78,8 +79,8 @@ async fn answer_without_key(context: Arc<JobContext>, until: Instant) -> Result<
     } else {
         replay.find_answer_in_progress(&context.caller, &context.task).await
     };
-    if let Some(follower) = earlier_answer {
-        let answer = timeout_at(until, read_stored_answer(&context.gateway, follower)).await;
+    if let Some(reader) = earlier_answer {
+        let answer = timeout_at(deadline, read_stored_answer(&context.gateway, reader)).await;
         return answer.unwrap_or(Err(Error::InProgress)).map(GatewayAnswer::into_replayed);
     }
     let (receiver, sender) = replay.register_job(&context.caller, context.task.clone(), registration);
@@ -89,9 +90,9 @@ async fn answer_without_key(context: Arc<JobContext>, until: Instant) -> Result<
         sender.complete(result).await;
     };
     drop(tokio::runtime::Handle::current().spawn(job.in_current_span()));
-    match receiver.answer(until).await? {
-        AnswerSource::Direct(made) => Ok(made),
-        AnswerSource::Stored(follower) => read_stored_answer(&gateway, follower).await,
+    match receiver.answer(deadline).await? {
+        AnswerSource::Direct(answer) => Ok(answer),
+        AnswerSource::Stored(reader) => read_stored_answer(&gateway, reader).await,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The options that a request states outside its body: its headers, read once and checked.
+//! The options that a request states in its headers, which are read and checked once.
 
 use http::HeaderMap;
 
@@ -8,28 +8,29 @@ use crate::tables::IDEMPOTENCY_KEY_MAX_CHARACTERS;
 
 const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 const FALLBACK_HEADER: &str = "x-imagate-fallback";
-/// The official clients count their own retries in this header, from 0.
+/// The header in which the official clients state the number of their retries, from 0.
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
-/// The image tool of Codex repeats a call up to four times without saying so, but it names the turn of the call.
+/// The header in which Codex names the conversation turn of an image call. Its image tool repeats a call up to four times
+/// without marking the repeats.
 const AGENT_TURN_HEADER: &str = "x-codex-image-turn-id";
-/// The most bytes in the name of a turn. A longer value is ignored.
+/// The longest name of a turn, in bytes (our choice). A longer value is ignored.
 const AGENT_TURN_MAX_BYTES: usize = 256;
-/// The greatest length of an idempotency key.
-#[expect(clippy::cast_possible_truncation, reason = "a few hundred")]
+/// The longest idempotency key, in characters.
+#[expect(clippy::cast_possible_truncation, reason = "the limit is a few hundred")]
 const IDEMPOTENCY_KEY_MAX: usize = IDEMPOTENCY_KEY_MAX_CHARACTERS as usize;
 
-/// The options that a request states outside its body.
+/// The options that a request states in its headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestOptions {
     /// The id of the request.
     pub(crate) request_id: String,
-    /// The idempotency key. Requests with the same key are one request.
+    /// The idempotency key. Requests of a caller with the same key get the same answer.
     pub(super) idempotency_key: Option<String>,
-    /// The number of earlier tries, if the client states it.
+    /// The number of earlier attempts of the client, if the client states it.
     pub(super) retry_count: Option<u32>,
-    /// The turn of an agent, which may have sent this request before, in the same turn, without saying so.
+    /// The conversation turn of an agent, which may have sent this request before in the same turn without marking it.
     pub(super) agent_turn: Option<String>,
-    /// The choice between a smaller image and an error; `None` leaves it to the group.
+    /// The fallback policy of the request; `None` if that of the group applies.
     pub(super) fallback: Option<FallbackPolicy>,
 }
 
@@ -40,12 +41,12 @@ impl RequestOptions {
     ///
     /// # Errors
     ///
-    /// Returns 400, with the name of the header, if one of our own headers has an invalid value.
+    /// Returns 400, with the name of the header, if a header that the gateway defines has an invalid value.
     pub(crate) fn from_headers(request_id: &str, headers: &HeaderMap) -> Result<Self, Error> {
         Ok(Self {
             request_id: request_id.to_owned(),
             idempotency_key: read_idempotency_key(headers)?,
-            // This is not one of our headers, so an unreadable value is ignored.
+            // The gateway does not define this header, so an unreadable value is ignored.
             retry_count: headers
                 .get(RETRY_COUNT_HEADER)
                 .and_then(|value| value.to_str().ok())
@@ -55,13 +56,12 @@ impl RequestOptions {
         })
     }
 
-    /// True if the client marks each request as a first try or a retry, or if it is of a kind that is known to send
-    /// requests again.
+    /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat requests.
     pub(super) fn marks_retries(&self) -> bool {
         self.agent_turn.is_some() || self.retry_count.is_some()
     }
 
-    /// True if the client states that it has sent this request before, or if it is of a kind that may have done so.
+    /// True if the client states that the request is a retry, or is an agent that may have sent the request before.
     pub(super) fn may_be_retry(&self) -> bool {
         self.agent_turn.is_some() || self.retry_count.is_some_and(|count| count > 0)
     }
@@ -92,13 +92,13 @@ fn read_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rejection
     }
 }
 
-/// Reads the turn of an agent. This is not one of our headers, so an unusable value is ignored.
+/// Reads the turn of an agent. The gateway does not define this header, so an unusable value is ignored.
 fn read_agent_turn(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(AGENT_TURN_HEADER)?.to_str().ok()?;
     (1..=AGENT_TURN_MAX_BYTES).contains(&text.len()).then(|| text.to_owned())
 }
 
-/// Reads the fallback header, which takes the words of the configuration and two older ones of its own.
+/// Reads the fallback header, which accepts the words of the configuration and two older words.
 fn read_fallback(headers: &HeaderMap) -> Result<Option<FallbackPolicy>, Rejection> {
     match headers.get(FALLBACK_HEADER).map(http::HeaderValue::as_bytes) {
         None => Ok(None),
@@ -120,7 +120,7 @@ mod tests {
 
     fn read(headers: &[(&'static str, &str)]) -> Result<RequestOptions, Error> {
         let pairs = headers.iter().map(|(name, value)| {
-            let value = HeaderValue::from_bytes(value.as_bytes()).expect("a value");
+            let value = HeaderValue::from_bytes(value.as_bytes()).expect("the value is valid");
             (HeaderName::from_static(name), value)
         });
         let mut map = HeaderMap::new();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn without_headers_nothing_is_asked() {
+    fn without_headers_no_option_is_set() {
         let plain = RequestOptions { request_id: "r1".to_owned(), ..RequestOptions::default() };
         assert_eq!(read(&[]), Ok(plain.clone()));
         assert_eq!(read(&[("x-stainless-retry-count", "many")]), Ok(plain));
@@ -139,41 +139,48 @@ mod tests {
 
     #[test]
     fn each_header_is_read() {
-        let ask =
+        let options =
             read(&[("idempotency-key", " k-1 "), ("x-stainless-retry-count", "2"), ("x-imagate-fallback", "off")])
-                .expect("all of it is legal");
+                .expect("the headers are valid");
         let off = Some(FallbackPolicy::Never);
-        assert_eq!((ask.idempotency_key.as_deref(), ask.retry_count, ask.fallback), (Some("k-1"), Some(2), off));
-        assert!(ask.may_be_retry());
-        let first = read(&[("x-stainless-retry-count", "0")]).expect("legal");
+        assert_eq!(
+            (options.idempotency_key.as_deref(), options.retry_count, options.fallback),
+            (Some("k-1"), Some(2), off)
+        );
+        assert!(options.may_be_retry());
+        let first = read(&[("x-stainless-retry-count", "0")]).expect("the headers are valid");
         assert!(first.marks_retries() && !first.may_be_retry());
-        assert!(!read(&[]).expect("legal").marks_retries());
+        assert!(!read(&[]).expect("the headers are valid").marks_retries());
     }
 
     #[test]
-    fn a_fallback_has_the_words_of_the_configuration_and_two_older_ones() {
-        for (word, choice) in [
+    fn the_fallback_header_accepts_configured_and_older_words() {
+        for (value, choice) in [
             ("never", FallbackPolicy::Never),
             ("off", FallbackPolicy::Never),
             ("unpaid", FallbackPolicy::Unpaid),
             ("ladder", FallbackPolicy::Unpaid),
             ("always", FallbackPolicy::Always),
         ] {
-            assert_eq!(read(&[(FALLBACK_HEADER, word)]).expect("legal").fallback, Some(choice), "{word}");
+            assert_eq!(
+                read(&[(FALLBACK_HEADER, value)]).expect("the headers are valid").fallback,
+                Some(choice),
+                "{value}"
+            );
         }
     }
 
     #[test]
-    fn a_turn_of_an_agent_is_known_by_its_name() {
-        let ask = read(&[(AGENT_TURN_HEADER, "turn-1")]).expect("legal");
-        assert_eq!((ask.agent_turn.as_deref(), ask.may_be_retry()), (Some("turn-1"), true));
-        for nothing in ["", &"t".repeat(AGENT_TURN_MAX_BYTES + 1)] {
-            assert!(!read(&[(AGENT_TURN_HEADER, nothing)]).expect("legal").may_be_retry(), "{nothing}");
+    fn an_agent_turn_is_read_if_it_is_short_enough() {
+        let options = read(&[(AGENT_TURN_HEADER, "turn-1")]).expect("the headers are valid");
+        assert_eq!((options.agent_turn.as_deref(), options.may_be_retry()), (Some("turn-1"), true));
+        for ignored in ["", &"t".repeat(AGENT_TURN_MAX_BYTES + 1)] {
+            assert!(!read(&[(AGENT_TURN_HEADER, ignored)]).expect("the headers are valid").may_be_retry(), "{ignored}");
         }
     }
 
     #[test]
-    fn a_header_of_ours_that_means_nothing_is_named() {
+    fn an_invalid_header_of_the_gateway_is_named() {
         let long = "k".repeat(IDEMPOTENCY_KEY_MAX + 1);
         for (headers, param, reason) in [
             (&[("idempotency-key", "")][..], "Idempotency-Key", RejectionReason::StringBelowMin),
@@ -185,7 +192,7 @@ mod tests {
             let Err(Error::Invalid(rejection)) = read(headers) else { panic!("{headers:?} was accepted") };
             assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(reason)), "{headers:?}");
         }
-        read(&[("idempotency-key", &long[1..])]).expect("the longest");
-        read(&[("idempotency-key", "a"), ("idempotency-key", "a")]).expect("twice the same");
+        read(&[("idempotency-key", &long[1..])]).expect("the longest key is valid");
+        read(&[("idempotency-key", "a"), ("idempotency-key", "a")]).expect("two equal values are valid");
     }
 }

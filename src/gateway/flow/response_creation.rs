@@ -1,4 +1,4 @@
-//! The operation for responses, from the body of the request to the body of the answer.
+//! Handles a request for a response: checks the body and runs the job.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::gateway::spool::SpooledBytes;
 ///
 /// # Errors
 ///
-/// Returns the broken rule before anything is spent, later the error to which the money rules reduce the failures.
+/// Returns an error if the request breaks a rule; nothing is charged then. Otherwise returns the error that the money
+/// rules select from the failed attempts, or [`Error::InProgress`] if the answer deadline has passed.
 pub(crate) async fn create_response(
     gateway: &Arc<Gateway>,
     caller: Caller,
@@ -33,32 +34,34 @@ pub(crate) async fn create_response(
     let injects = gateway.injects_image_tool(caller.group_name()) && job.may_inject_image_tool();
     let job = if injects { job.with_image_tool() } else { job };
     tracing::debug!(key = %caller.public_id(), images = job.image_tool().is_some(), injects, "a response begins");
-    // An idempotency key alone decides which requests are the same, so the turn does not count then.
+    // With an idempotency key, the key alone identifies a repeated request, and the conversation turn of the agent is
+    // ignored.
     let turn = options.agent_turn.clone().filter(|_| options.idempotency_key.is_none());
     let task = SharedTask::from(job.with_turn(turn));
     repeated_request::answer_request(Arc::new(JobContext::new(gateway, caller, options, task))).await
 }
 
-/// Checks a request against the rules, which reads all of its body.
+/// Checks a request against the rules, for which its whole body is read.
 async fn check_request(gateway: &Arc<Gateway>, headers: &HeaderMap, body: SpooledBytes) -> Result<ResponseJob, Error> {
-    let (received, whole) = (Utc::now(), body.clone());
+    let (received, body_reader) = (Utc::now(), body.clone());
     let (rules, headers) = (Arc::clone(gateway), headers.clone());
     let check = move || rules.image_models().check_response(body, &headers, received);
-    whole.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
+    body_reader.read_with(check).await.map_err(|error| unreadable_body_error(&error))?
 }
 
-/// Restricts a request that continues an earlier response to the account that made that response: no other has it.
+/// Restricts a request that continues an earlier response to the account that made that response, because only
+/// that account has it.
 async fn bind_to_previous_account(gateway: &Gateway, caller: &Caller, job: ResponseJob) -> Result<ResponseJob, Error> {
     let Some(id) = job.previous_response_id() else { return Ok(job) };
-    let maker = gateway.accounts().account_of_response(id, caller).await.map_err(|error| {
+    let account = gateway.accounts().account_of_response(id, caller).await.map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "the account of a response could not be looked up");
         Error::Unavailable
     })?;
-    let refuse = |why| {
-        let message = format!("{why} Send the conversation as 'input' instead.");
+    let refuse = |reason| {
+        let message = format!("{reason} Send the conversation as 'input' instead.");
         Rejection::new("previous_response_id", RejectionReason::InvalidValue, message)
     };
-    match maker {
+    match account {
         ResponseAccount::Serves(account) => Ok(job.for_account(account)),
         ResponseAccount::Gone => {
             Err(refuse("The account that made the response in 'previous_response_id' is no longer available.").into())

@@ -1,4 +1,4 @@
-//! The record of a job while its calls are under way, several of them at once.
+//! The record of a job, shared by its concurrent calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,13 @@ use tokio::time::timeout;
 
 use crate::gateway::ledger::{AttemptHandle, OpenRecord};
 
-/// The time that a job waits for the note of its next attempt (our choice).
+/// The time for which a job waits until its next attempt is stored (our choice).
 const PERSIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The record of a job, shared by its concurrent calls.
 pub(super) struct SharedRecord<'a> {
     record: Mutex<&'a mut OpenRecord>,
-    /// True if a larger image may have been paid for, so that any further call may be paid for as well.
+    /// True if a larger image may have been paid for, so that a further call may be paid for in addition.
     maybe_paid: AtomicBool,
 }
 
@@ -40,8 +40,8 @@ impl<'a> SharedRecord<'a> {
         })
     }
 
-    /// Records the accounts that are about to be asked, so that the record names them even if the process is killed. If
-    /// that fails, the job continues: its intent is recorded.
+    /// Stores the attempts that are about to begin, so that the record names their accounts even if the process is
+    /// killed. If that fails, the job continues, because its intent is stored.
     pub(super) async fn persist_attempts(&self) {
         let Some(commit) = self.with_record(|record| record.persist_attempts()) else { return };
         match timeout(PERSIST_TIMEOUT, commit).await {
@@ -53,7 +53,7 @@ impl<'a> SharedRecord<'a> {
         }
     }
 
-    pub(super) fn with_record<T>(&self, note: impl FnOnce(&mut OpenRecord) -> T) -> T {
-        note(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn with_record<T>(&self, change: impl FnOnce(&mut OpenRecord) -> T) -> T {
+        change(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,7 +1,7 @@
-//! dropshot's error type in the gateway's shape.
+//! The error type of handlers for dropshot, with the error body of the API.
 //!
-//! Errors of handlers are sent as answers, because dropshot's errors cannot carry headers. This type exists so that the
-//! served description names the error body, and for requests that dropshot itself refuses.
+//! Handlers send their errors as responses, because the errors of dropshot cannot carry headers. This type exists so that
+//! the generated API description contains the error body, and for requests that dropshot itself refuses.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::wire::types;
 
-/// An error that dropshot renders; described as a `T`, so that each document describes its own.
+/// An error that dropshot sends. `T` is the schema of the error body, because each API document has its own.
 pub(crate) struct ApiError<T = types::ErrorResponse> {
     error: Error,
     described: PhantomData<fn() -> T>,

@@ -28,15 +28,17 @@ use crate::gateway::people::Actor;
 use crate::gateway::spool::{BudgetExceeded, Spool, SpooledBytes};
 use crate::tables::{CLIENT_BODY_BYTES_PER_SECOND, CLIENT_BODY_WINDOW_SECONDS};
 
-/// The minimum rate of a body, averaged over this window, from its first byte on.
+/// The minimum rate of a body in bytes per second, averaged over [`RATE_WINDOW`].
 const MIN_BYTES_PER_SECOND: u64 = CLIENT_BODY_BYTES_PER_SECOND;
+/// The window over which the rate is averaged, from the first byte on.
 const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 
-/// The size that any compressed body may unpack to (our choice): the window of a decoder may hold as much anyway.
+/// The size in bytes to which any compressed body may be decoded (our choice): the window of a decoder may already need
+/// as much.
 const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
-/// Above that size, a body may unpack to at most this multiple of its compressed size (our choice). Otherwise a few
-/// kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below: compression reduces long,
-/// repetitive conversations to a thirtieth of their size, and images hardly at all.
+/// Above [`ALWAYS_ALLOWED_BYTES`], the decoded size of a body may be at most this multiple of its compressed size (our
+/// choice). Otherwise a few kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below this
+/// ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at all.
 const EXPANSION_RATIO_MAX: u64 = 200;
 
 /// The authenticated party for which a body is read.
@@ -65,25 +67,25 @@ pub(crate) struct JsonBody<T> {
     described: PhantomData<fn() -> T>,
 }
 
-/// A request body while it is read: unpacked, counted, and held to a minimum rate.
+/// A request body while it is read: decoded, counted, and held to a minimum rate.
 pub(super) struct IncomingBody {
     body: Body,
     decoder: Option<BodyDecoder>,
-    /// The limit on the received bytes, and on the unpacked ones.
+    /// The limit on the received bytes, and also on the decoded bytes.
     max_bytes: u64,
     received: u64,
     decoded: u64,
-    /// The time until which further bytes are awaited. Every byte extends it, but never beyond one window from now.
+    /// The moment until which further bytes are awaited. Every byte extends it, to at most one window from now.
     deadline: Instant,
     timer: Pin<Box<Sleep>>,
-    /// The reason that is reported if the body does not arrive.
+    /// The reason in the error if the body does not arrive completely or cannot be decoded.
     error_reason: RejectionReason,
 }
 
 // === impl JsonBody ===
 
 impl<T> JsonBody<T> {
-    /// Returns the handle that gets the rest of the body if the body is not read to its end.
+    /// Returns the handle that receives the unread part of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
@@ -93,8 +95,8 @@ impl<T> JsonBody<T> {
     /// # Errors
     ///
     /// Returns 415 for a content type other than JSON or an unknown content encoding, 413 above the limit, 400 if the
-    /// body does not arrive completely, and 429 or 503 if the memory for arriving bodies is used up, for this API key
-    /// or for all.
+    /// body does not arrive completely, and 429 or 503 if the memory for arriving bodies is used up: 429 for
+    /// this API key, 503 for all keys together.
     pub(crate) async fn read(self, principal: &impl AuthPrincipal, spool: &Spool) -> Result<Bytes, Error> {
         let mut incoming = self.into_incoming()?;
         let (mut body, mut memory) = (BytesMut::new(), spool.owned_by(principal.key()).memory());
@@ -105,11 +107,11 @@ impl<T> JsonBody<T> {
         Ok(body.freeze())
     }
 
-    /// Reads a body that may be large: all but the beginning goes to the spool as it comes.
+    /// Reads a body that may be large: all but its beginning is written to the spool as it arrives.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`JsonBody::read`], and 503 if the disk does not take the body.
+    /// Returns the errors of [`JsonBody::read`], and 503 if the body cannot be written to disk.
     pub(crate) async fn read_to_spool(
         self,
         principal: &impl AuthPrincipal,
@@ -134,7 +136,7 @@ impl<T> JsonBody<T> {
 // === impl IncomingBody ===
 
 impl IncomingBody {
-    /// Checks the head of the request; the body is not read yet.
+    /// Checks the headers of the request; the body is not read yet.
     ///
     /// # Errors
     ///
@@ -146,9 +148,9 @@ impl IncomingBody {
     ) -> Result<Self, Error> {
         let headers = request.headers();
         let decoder = BodyDecoder::from_headers(headers)?;
-        let announced =
+        let announced_length =
             headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|value| value.parse().ok());
-        if announced.is_some_and(|length: u64| length > max_bytes) {
+        if announced_length.is_some_and(|length: u64| length > max_bytes) {
             return Err(too_large(max_bytes));
         }
         let deadline = Instant::now() + RATE_WINDOW;
@@ -165,27 +167,27 @@ impl IncomingBody {
         })
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next decoded bytes; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Returns 413 above the limit, 400 if the body breaks off, comes too slowly or cannot be unpacked.
+    /// Returns 413 above the limit, 400 if the body breaks off, arrives too slowly or cannot be decoded.
     pub(super) async fn next_data(&mut self) -> Result<Option<Bytes>, Error> {
         poll_fn(|cx| self.poll_data(cx)).await.transpose()
     }
 
-    /// Returns the next piece, like [`IncomingBody::next_data`].
+    /// Returns the next decoded bytes, like [`IncomingBody::next_data`].
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
-            if let Some(piece) = ready!(self.poll_decode(cx)) {
-                return Poll::Ready(Some(piece));
+            if let Some(data) = ready!(self.poll_decode(cx)) {
+                return Poll::Ready(Some(data));
             }
             let data = match ready!(self.poll_receive(cx)) {
                 Some(Ok(data)) => data,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => {
-                    let rest = self.decoder.take().map_or(Ok(None), BodyDecoder::finish);
-                    return Poll::Ready(self.check_decoded(rest).transpose());
+                    let last_data = self.decoder.take().map_or(Ok(None), BodyDecoder::finish);
+                    return Poll::Ready(self.check_decoded(last_data).transpose());
                 }
             };
             match &mut self.decoder {
@@ -195,21 +197,21 @@ impl IncomingBody {
         }
     }
 
-    /// The next unpacked bytes; `None` if more must arrive first.
+    /// Returns the next decoded bytes; `None` if more bytes must arrive first.
     fn poll_decode(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Poll::Ready(None) };
-            // The ratio of unpacked to received bytes varies widely, so other tasks run in between.
+            // A few received bytes may decode to many, so the task yields to other tasks in between.
             ready!(pin!(consume_budget()).poll(cx));
-            let piece = decoder.next();
-            match self.check_decoded(piece) {
-                Ok(Some(piece)) if piece.is_empty() => {}
+            let decoded = decoder.next();
+            match self.check_decoded(decoded) {
+                Ok(Some(decoded)) if decoded.is_empty() => {}
                 checked => return Poll::Ready(checked.transpose()),
             }
         }
     }
 
-    /// The next bytes as they arrive.
+    /// Returns the next bytes as they arrive; `None` at the end.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -221,30 +223,31 @@ impl IncomingBody {
                 },
                 Poll::Pending => match ready!(self.poll_deadline(cx)) {
                     Ok(()) => {}
-                    Err(late) => return Poll::Ready(Some(Err(late))),
+                    Err(error) => return Poll::Ready(Some(Err(error))),
                 },
             }
         }
     }
 
-    /// Counts an unpacked piece, and checks the limits.
-    fn check_decoded(&mut self, piece: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
-        let piece = piece.map_err(|_| {
+    /// Counts decoded bytes, and checks the limits.
+    fn check_decoded(&mut self, decoded: io::Result<Option<Bytes>>) -> Result<Option<Bytes>, Error> {
+        let decoded = decoded.map_err(|_| {
             let message = "The request body does not match its header 'Content-Encoding', is damaged, or consists of thousands of parts.";
             Error::from(Rejection::for_body(self.error_reason, message))
         })?;
-        self.decoded += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        self.decoded += decoded.as_ref().map_or(0, |decoded| decoded.len() as u64);
         if self.decoded > self.max_bytes {
             return Err(too_large(self.max_bytes));
         }
         if self.decoded > ALWAYS_ALLOWED_BYTES.max(self.received.saturating_mul(EXPANSION_RATIO_MAX)) {
             Err(expands_too_much())
         } else {
-            Ok(piece)
+            Ok(decoded)
         }
     }
 
-    /// Ready when the timer fires: an error if the deadline has passed, and `Ok` if received bytes have extended it.
+    /// Is ready when the timer fires: with an error if the deadline has passed, and with `Ok` if received bytes have
+    /// extended it.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         ready!(self.timer.as_mut().poll(cx));
         if self.deadline <= Instant::now() {
@@ -257,8 +260,8 @@ impl IncomingBody {
     fn count_received(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
-        // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader asked
-        // for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
+        // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader
+        // asked for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
         // quickly cannot stall for hours.
         let gained_time = Duration::from_nanos(length.saturating_mul(1_000_000_000) / MIN_BYTES_PER_SECOND);
         self.deadline = (self.deadline.max(now) + gained_time).min(now + RATE_WINDOW);
@@ -270,7 +273,7 @@ impl IncomingBody {
     }
 }
 
-/// The content type in the head of the request.
+/// Returns the content type of the request; empty if it has none.
 pub(super) fn content_type(request: &hyper::Request<Body>) -> &str {
     request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
@@ -281,7 +284,7 @@ pub(super) fn is_json(content_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The error if the disk or a budget does not accept the body. A retry may succeed.
+/// Returns the error for a body that cannot be written to disk or exceeds a budget. A retry may succeed.
 pub(super) fn spool_error(error: &io::Error) -> Error {
     let exceeded = error.get_ref().and_then(|inner| inner.downcast_ref::<BudgetExceeded>());
     if let Some(exceeded) = exceeded {

@@ -107,7 +107,8 @@ fn assert_idle(pool: &AccountPool) {
 #[tokio::test(start_paused = true)]
 async fn a_freed_slot_goes_to_the_first_waiting_request() {
     let pool = pool(&[account("a", 1, 1), account("b", 1, 1)]);
-    let (first, second) = (acquire(&pool, "x", standard()).await.unwrap(), acquire(&pool, "x", standard()).await.unwrap());
+    let (first, second) =
+        (acquire(&pool, "x", standard()).await.unwrap(), acquire(&pool, "x", standard()).await.unwrap());
     let log = AnswerLog::default();
     log.enqueue(&pool, "1", standard()).await;
     log.enqueue(&pool, "2", standard()).await;
@@ -199,7 +200,8 @@ async fn a_full_queue_evicts_a_request_of_the_user_with_the_most() {
     let mut requests: Vec<_> = (0..QUEUE_MAX)
         .map(|number| pool.request_slot(&RequesterId::from_name(&format!("{}", number / USER_QUEUE_MAX)), standard()))
         .collect();
-    let refused = |outcome: &SlotRequestOutcome| matches!(outcome, SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy)));
+    let refused =
+        |outcome: &SlotRequestOutcome| matches!(outcome, SlotRequestOutcome::Answered(Err(LeaseRefusal::Busy)));
     assert!(!requests.iter().any(refused));
     assert!(refused(&pool.request_slot(&RequesterId::from_name("0"), standard())));
     let newcomer = pool.request_slot(&RequesterId::from_name("new"), standard());
@@ -231,7 +233,10 @@ async fn requests_that_no_account_can_serve_are_refused_at_once() {
     assert_eq!(log.results(), [Err(LeaseRefusal::InCooldown { exhausted: true, wait: shortest_wait })]);
     let after_trying = |name: &str| AccountRequirements { tried_accounts: vec![name.to_owned()], ..standard() };
     let name = slots[1].account().name().to_owned();
-    assert_eq!(acquire(&pool, "1", after_trying(&name)).await.err(), Some(LeaseRefusal::InCooldown { exhausted: true, wait }));
+    assert_eq!(
+        acquire(&pool, "1", after_trying(&name)).await.err(),
+        Some(LeaseRefusal::InCooldown { exhausted: true, wait })
+    );
     let both = AccountRequirements { tried_accounts: vec!["a".to_owned(), "b".to_owned()], ..standard() };
     assert_eq!(acquire(&pool, "1", both).await.err(), Some(LeaseRefusal::NoneLeft));
     let other = AccountRequirements { group: "other".to_owned(), ..standard() };

@@ -52,7 +52,9 @@ async fn a_stored_cooldown_from_a_wrong_clock_is_capped() {
     let until = Timestamp::from(chrono::Utc::now() + chrono::TimeDelta::days(50_000));
     change(&store, "a", AccountChange::StartCooldown { until, cause: "exhausted".to_owned() }).await;
     refresh(&accounts).await;
-    let Err(LeaseRefusal::InCooldown { wait: Some(wait), .. }) = lease(&accounts).await else { panic!("the account is not in cooldown") };
+    let Err(LeaseRefusal::InCooldown { wait: Some(wait), .. }) = lease(&accounts).await else {
+        panic!("the account is not in cooldown")
+    };
     assert!(wait <= Duration::from_secs(8 * 24 * 3600));
 }
 
@@ -293,7 +295,10 @@ async fn accounts_are_explained_in_the_order_of_selection() {
     let explained = accounts.explain("default", false, None);
     let names: Vec<&str> = explained.iter().map(|explanation| explanation.account.as_str()).collect();
     assert_eq!(names, ["token", "liked", "plain", "free", "far"]);
-    assert_eq!(explained.iter().map(|explanation| explanation.chosen).collect::<Vec<_>>(), [true, false, false, false, false]);
+    assert_eq!(
+        explained.iter().map(|explanation| explanation.chosen).collect::<Vec<_>>(),
+        [true, false, false, false, false]
+    );
     let json = serde_json::to_value(&explained[4]).unwrap();
     assert_eq!(
         json,

@@ -40,9 +40,8 @@ async fn many_refusals_make_one_exchange_and_each_may_retry_once() {
     }
     let results = all.join_all().await;
     assert!(
-        results
-            .iter()
-            .all(|(target, lease)| *target == RetryTarget::SameAccount && authorization_text(lease) == "Bearer canary-access-2")
+        results.iter().all(|(target, lease)| *target == RetryTarget::SameAccount
+            && authorization_text(lease) == "Bearer canary-access-2")
     );
     assert_eq!(endpoint.exchanges(), 2);
     // The fresh token is refused too: now the refusal counts, and no third token is fetched.
@@ -73,10 +72,15 @@ async fn two_nodes_make_one_exchange_for_each_refresh() {
     let leases: Vec<Lease> = one.into_iter().chain(two).map(Result::unwrap).collect();
     assert!(leases.iter().all(|lease| authorization_text(lease) == "Bearer canary-access-1"));
     assert_eq!(endpoint.exchanges(), 1);
-    let (one, two) =
-        tokio::join!(nodes[0].apply_feedback(&leases[0], REFUSED), nodes[1].apply_feedback(&leases[CONCURRENT_REQUESTS], REFUSED));
+    let (one, two) = tokio::join!(
+        nodes[0].apply_feedback(&leases[0], REFUSED),
+        nodes[1].apply_feedback(&leases[CONCURRENT_REQUESTS], REFUSED)
+    );
     assert_eq!((one, two, endpoint.exchanges()), (RetryTarget::SameAccount, RetryTarget::SameAccount, 2));
-    assert_eq!((authorization_text(&leases[0]), authorization_text(&leases[CONCURRENT_REQUESTS])), ("Bearer canary-access-2", "Bearer canary-access-2"));
+    assert_eq!(
+        (authorization_text(&leases[0]), authorization_text(&leases[CONCURRENT_REQUESTS])),
+        ("Bearer canary-access-2", "Bearer canary-access-2")
+    );
     assert!(endpoint.last_form().contains("refresh_token=canary-refresh-1"));
 }
 

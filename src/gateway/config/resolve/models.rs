@@ -67,7 +67,8 @@ impl ConfigResolver<'_> {
     fn image_model(&mut self, path: &str, id: &str, raw: &RawImageModel) -> ImageModelSpec {
         let base = ImageModelSpec::default_model();
         let formats = raw.formats.as_ref().map(|formats| words(formats, |format| format.as_str()));
-        let backgrounds = raw.backgrounds.as_ref().map(|backgrounds| words(backgrounds, |background| background.as_str()));
+        let backgrounds =
+            raw.backgrounds.as_ref().map(|backgrounds| words(backgrounds, |background| background.as_str()));
         ImageModelSpec {
             id: id.to_owned(),
             name: id.to_owned(),

@@ -138,7 +138,10 @@ impl ConfigResolver<'_> {
         if token.expose().len() < SHORTEST_ADMIN_TOKEN {
             self.report(SETTING, &format!("must have at least {SHORTEST_ADMIN_TOKEN} characters, as `openssl rand -hex 32` makes them ({source_name})"));
         } else if !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
-            self.report(SETTING, &format!("contains a character that is not allowed in a bearer token ({source_name})"));
+            self.report(
+                SETTING,
+                &format!("contains a character that is not allowed in a bearer token ({source_name})"),
+            );
         }
         Some(token)
     }

@@ -64,7 +64,8 @@ fn only_the_gateway_needs_the_secrets_of_upstreams() {
 #[test]
 fn a_command_needs_the_secrets_of_the_store() {
     for setting in ["master_key", "database_url"] {
-        let problems = load_for_test_command(test_host(), &format!("{setting} = {{ env = \"NOT_SET\" }}{SECRETS}")).unwrap_err();
+        let problems =
+            load_for_test_command(test_host(), &format!("{setting} = {{ env = \"NOT_SET\" }}{SECRETS}")).unwrap_err();
         assert_eq!(problems.len(), 7, "{problems:?}");
         assert!(
             problems[0].to_string().contains(&format!("`{setting}` names the environment variable")),

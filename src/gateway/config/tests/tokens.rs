@@ -151,7 +151,8 @@ fn an_admin_token_is_long_and_fits_into_a_header() {
     assert!(!format!("{}{config:?}", config.to_annotated_toml()).contains(&valid_token));
     assert!(config.to_annotated_toml().contains("admin_token = \"[redacted]\""));
     let problem = |token: &str| {
-        let problems = load(ConfigOverrides::default(), &test_host().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
+        let problems =
+            load(ConfigOverrides::default(), &test_host().variable("IMAGATE_ADMIN_TOKEN", token)).unwrap_err();
         problems[0].to_string()
     };
     assert_eq!(

@@ -30,7 +30,11 @@ async fn waiting_requests_of_another_group_cost_one_decision_together() {
     let (idle, waiting) = (lease_decisions_per_grant(0, false).await, lease_decisions_per_grant(1, false).await);
     assert!(idle < waiting, "a waiting request is examined: {idle}, {waiting}");
     assert_eq!(lease_decisions_per_grant(500, false).await, waiting);
-    assert_eq!(lease_decisions_per_grant(500, true).await, waiting, "the cost does not depend on model names, which callers choose");
+    assert_eq!(
+        lease_decisions_per_grant(500, true).await,
+        waiting,
+        "the cost does not depend on model names, which callers choose"
+    );
 }
 
 #[tokio::test]
