@@ -19,8 +19,8 @@ use super::accounts::{AccountEndpoint, Accounts, TextModelAccount};
 use super::upstream::{ServiceCallError, UpstreamClient};
 use model_cache::{ModelCache, ModelFetchError, TextModelList};
 
-/// The longest wait of a caller if no list is known yet (our choice): a list is short, and many programs request it when
-/// they start.
+/// The longest wait of a caller if no list is known yet (our choice): a list is short, and many programs request it
+/// when they start.
 const CALLER_WAIT: Duration = Duration::from_secs(5);
 /// The model that the simulator offers.
 const SIMULATED_MODEL: &str = "gpt-5.5";

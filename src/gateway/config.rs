@@ -1,8 +1,9 @@
 //! Reads and checks the settings, and reports all problems at once.
 //!
 //! The module decides which settings exist, what their defaults are, and which source takes precedence if several set a
-//! value: first the command line, then the environment, then the file. It does not know how other modules use the settings. This is the only
-//! reader of the environment in the gateway; after [`load`] no module looks anything up again.
+//! value: first the command line, then the environment, then the file. It does not know how other modules use the
+//! settings. This is the only reader of the environment in the gateway; after [`load`] no module looks anything up
+//! again.
 //!
 //! Rules of the specification that are implemented here: the time limits of the two size classes, and the low
 //! concurrency for large images.
@@ -189,8 +190,8 @@ pub(crate) struct UploadLimits {
 }
 
 impl UploadLimits {
-    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of image
-    /// generations of the maximum size in memory.
+    /// The defaults. One key may have four multipart forms of the maximum size on disk, and several JSON bodies of
+    /// image generations of the maximum size in memory.
     pub(crate) const DEFAULT: Self =
         Self { memory: 32 << 20, memory_per_key: 8 << 20, disk: 8 << 30, disk_per_key: 4 << 30, min_free: 64 << 20 };
 }

@@ -2,9 +2,9 @@
 //!
 //! This module decides what each operation of the document `openapi/admin.json` does, who may call it, what it returns,
 //! and which answer each error becomes. It does not know HTTP or pages: the API and the browser pages call the same
-//! methods, which have the names of the operations and take the [`Actor`] first. Changes are written to the store, where
-//! the running gateway finds them within a second. Commands do not use this module, but the modules that it calls:
-//! `keys`, `people` and `manage`.
+//! methods, which have the names of the operations and take the [`Actor`] first. Changes are written to the store,
+//! where the running gateway finds them within a second. Commands do not use this module, but the modules that it
+//! calls: `keys`, `people` and `manage`.
 //!
 //! It implements these rules: an actor is authenticated before anything else is read; an operation for admins is
 //! answered with 403 for a member, and an object of another user with 404; no answer contains the credentials of an

@@ -1,10 +1,10 @@
 //! Checks a prompt against the operator's words and patterns before anything is spent.
 //!
 //! The module decides whether a prompt matches a rule of the group, even if the text is disguised. It must not know the
-//! caller, the answer or the network: it names the moderation service of a group, and another module calls that service.
-//! It does no I/O. It repeats no prompt: a verdict names the rule by its position in the settings, because the word
-//! itself would reveal the prompt. It implements rule 3 of the errors in the specification: a disallowed request is
-//! filtered before it is sent.
+//! caller, the answer or the network: it names the moderation service of a group, and another module calls that
+//! service. It does no I/O. It repeats no prompt: a verdict names the rule by its position in the settings, because the
+//! word itself would reveal the prompt. It implements rule 3 of the errors in the specification: a disallowed request
+//! is filtered before it is sent.
 
 mod letter_forms;
 mod phrase_tree;

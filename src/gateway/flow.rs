@@ -72,7 +72,8 @@ fn unreadable_body_error(error: &std::io::Error) -> Error {
     Error::Unavailable
 }
 
-/// Returns the result of reading a request, and counts an unusable request for its API key, because it leaves no record.
+/// Returns the result of reading a request, and counts an unusable request for its API key, because it leaves no
+/// record.
 ///
 /// # Errors
 ///

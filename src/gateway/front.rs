@@ -1,7 +1,7 @@
 //! The HTTP layer: connections, extractors and responses.
 //!
-//! dropshot's own body extractors read a whole body, even beyond its limit, before the API key is checked. The extractors
-//! of this module keep the body unread until the request is authenticated
+//! dropshot's own body extractors read a whole body, even beyond its limit, before the API key is checked. The
+//! extractors of this module keep the body unread until the request is authenticated
 //! ([`Caller`](crate::gateway::keys::Caller)), and then read it with a limit and a deadline. They provide dropshot with
 //! the same metadata as its own extractors, so the generated API description matches the document. Only this module and
 //! `endpoints` use dropshot.

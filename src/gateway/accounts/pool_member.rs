@@ -294,8 +294,8 @@ impl PoolMember {
         }
     }
 
-    /// Returns the id and the version with which a later read of the store is compared; `None` if a change is not stored
-    /// yet.
+    /// Returns the id and the version with which a later read of the store is compared; `None` if a change is not
+    /// stored yet.
     pub(super) fn version_mark(&self) -> Option<(u64, u64)> {
         self.unsaved.is_none().then_some((self.id, self.version))
     }

@@ -103,8 +103,8 @@ impl<W> FairQueue<W> {
         Some(waiter)
     }
 
-    /// Takes out the request whose turn it is among those for which `is_servable` returns true. The other users, and the
-    /// other keys of this user, then have their turns before this user and this key.
+    /// Takes out the request whose turn it is among those for which `is_servable` returns true. The other users, and
+    /// the other keys of this user, then have their turns before this user and this key.
     pub(super) fn take_next(&mut self, mut is_servable: impl FnMut(&W) -> bool) -> Option<W> {
         let found = self.turns.iter().enumerate().find_map(|(turn, user)| {
             let (key, ticket) = self.users.get(user)?.first_servable(&mut is_servable)?;

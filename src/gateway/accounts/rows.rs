@@ -64,8 +64,8 @@ impl PoolSnapshot {
 // === impl AccountRows ===
 
 impl AccountRows {
-    /// Builds the accounts of new and changed rows. A row that cannot be used is logged once, and the account that is in
-    /// use stays unchanged.
+    /// Builds the accounts of new and changed rows. A row that cannot be used is logged once, and the account that is
+    /// in use stays unchanged.
     pub(super) fn read(rows: Vec<AccountRow>, before: &PoolSnapshot, vault: &Vault) -> Self {
         let mut result = Self { rows: Vec::new(), built: HashMap::new(), unusable: HashMap::new() };
         for row in rows {
@@ -109,8 +109,8 @@ impl AccountRows {
             let Some(member) = inner.members.iter_mut().find(|member| member.account.name() == row.name) else {
                 continue;
             };
-            // If this process has changed the state since the snapshot, or has not stored it yet, the state is newer than
-            // the row and stays.
+            // If this process has changed the state since the snapshot, or has not stored it yet, the state is newer
+            // than the row and stays.
             if is_new || member.version_mark().is_some_and(|mark| before.marks.contains(&mark)) {
                 member.apply_stored_state(&StoredAccountState::from_row(row), now, utc_now);
             }

@@ -1,4 +1,5 @@
-//! The accounts with a real store: state survives a restart, changes made by other processes arrive, and tokens are fetched once.
+//! The accounts with a real store: state survives a restart, changes made by other processes arrive, and tokens are
+//! fetched once.
 
 mod state;
 mod tokens;

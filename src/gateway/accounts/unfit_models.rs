@@ -1,7 +1,8 @@
 //! The models for which an account is in cooldown, because its upstream does not offer them to the account or because
 //! they are not paid for. No I/O; the time comes as an argument.
 //!
-//! Implements U18 of the failure catalogue. The number of models is bounded, because callers choose the names of text models.
+//! Implements U18 of the failure catalogue. The number of models is bounded, because callers choose the names of text
+//! models.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -127,7 +127,8 @@ fn parse_bracketed_ipv6(host: &str) -> Option<Ipv6Addr> {
     host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
-/// True only for hosts whose connections cannot leave this machine. A name such as `127.0.0.1.example.com` is no loopback address.
+/// True only for hosts whose connections cannot leave this machine. A name such as `127.0.0.1.example.com` is no
+/// loopback address.
 fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())

@@ -1,7 +1,7 @@
 //! Reads the configuration file: TOML with positions, checked against the schema of the settings.
 //!
-//! The module checks names and types, and remembers the location of each setting. Invalid parts are removed before serde
-//! reads the remaining settings, so that one pass finds every problem.
+//! The module checks names and types, and remembers the location of each setting. Invalid parts are removed before
+//! serde reads the remaining settings, so that one pass finds every problem.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -78,8 +78,8 @@ impl Config {
         self.groups.iter().filter(|group| !group.implicit).map(|group| group.name.clone()).collect()
     }
 
-    /// Returns the same settings with these groups of the store after those of the file. If both define a group, the file
-    /// takes precedence.
+    /// Returns the same settings with these groups of the store after those of the file. If both define a group, the
+    /// file takes precedence.
     pub(crate) fn with_store_groups(&self, store_groups: Vec<GroupConfig>) -> Self {
         let mut config = self.clone();
         config.groups.retain(|group| !group.implicit || store_groups.iter().all(|stored| stored.name != group.name));

@@ -1,7 +1,7 @@
 //! The host environment: environment variables, files and the platform.
 //!
-//! Only this module reads the environment. All other code receives a [`HostEnvironment`], so that tests do not depend on
-//! the environment of the machine.
+//! Only this module reads the environment. All other code receives a [`HostEnvironment`], so that tests do not depend
+//! on the environment of the machine.
 
 use std::ffi::OsString;
 use std::io;
@@ -33,7 +33,8 @@ pub(crate) trait HostEnvironment {
     }
 }
 
-/// Returns the name of a variable for messages. A text that could be a secret, written in place of a name, is not shown.
+/// Returns the name of a variable for messages. A text that could be a secret, written in place of a name, is not
+/// shown.
 pub(super) fn variable_label(name: &str) -> String {
     let is_name_byte = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     if !name.is_empty() && name.bytes().all(is_name_byte) { format!("`{name}`") } else { "of that name".to_owned() }

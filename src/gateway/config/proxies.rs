@@ -1,7 +1,7 @@
 //! The proxies in front of the gateway, and the client addresses that they report.
 //!
-//! A proxy appends the address of its client to `X-Forwarded-For`, after the entries that the client sent. Therefore the
-//! header is read from its end, and only as far as trusted proxies wrote it.
+//! A proxy appends the address of its client to `X-Forwarded-For`, after the entries that the client sent. Therefore
+//! the header is read from its end, and only as far as trusted proxies wrote it.
 
 use std::net::{IpAddr, SocketAddr};
 

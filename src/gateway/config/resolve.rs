@@ -31,13 +31,11 @@ const DEFAULT_PORT: u16 = 8080;
 const DRAIN_MARGIN: Duration = Duration::from_secs(30);
 /// The default of `deadlines.connect`: an upstream that takes longer to accept a connection is considered unreachable.
 const DEFAULT_CONNECT: Duration = Duration::from_secs(UPSTREAM_CONNECT_SECONDS);
-/// The default of `deadlines.image`. The specification lets clients wait 120 s for a normal image and 300 s for one in
-/// 4K; the gateway continues for longer.
+/// The default of `deadlines.image`, which is above the 300 s for which clients wait according to the specification.
 const DEFAULT_IMAGE: Duration = Duration::from_secs(REQUEST_TOTAL_SECONDS);
 /// The default of `answer_deadline`.
 const DEFAULT_ANSWER: Duration = Duration::from_secs(ANSWER_DEADLINE_SECONDS);
-/// The default of `replay` (our choice): clients retry within minutes; with an idempotency key they may retry the next
-/// day.
+/// The default of `replay` (our choice): clients retry within minutes, with an idempotency key also on the next day.
 const DEFAULT_REPLAY: ReplayConfig = ReplayConfig {
     orphans: true,
     orphan_window: Duration::from_secs(300),
@@ -349,8 +347,7 @@ impl<'a> ConfigResolver<'a> {
         Some(self.resolve_path("skills_dir", path))
     }
 
-    /// Resolves a path. A relative path in the file starts at the folder of the file, so that every command finds the same
-    /// data.
+    /// Resolves a path. A relative path in the file starts at the file's folder, so that every command finds the data.
     fn resolve_path(&mut self, setting: &str, path: &Path) -> PathBuf {
         if path.starts_with("~") {
             self.report(setting, "begins with `~`, which only a shell expands; write the full path");
@@ -446,7 +443,7 @@ impl<'a> ConfigResolver<'a> {
         };
         if !bounds.contains(&period) {
             let (shortest, longest) = (duration::format(*bounds.start()), duration::format(*bounds.end()));
-            self.report(setting, &format!("must be from {shortest} to {most}"));
+            self.report(setting, &format!("must be from {shortest} to {longest}"));
         }
         Some(period)
     }

@@ -1,7 +1,7 @@
 //! Accounts and groups of the store: the same settings as in the file, checked in the same way.
 //!
-//! The settings are printed as the TOML table that the file would contain, and then read like the file, so that there is
-//! one reader and one list of settings.
+//! The settings are printed as the TOML table that the file would contain, and then read like the file, so that there
+//! is one reader and one list of settings.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,8 +36,8 @@ const PATTERNS: &str = "/filter/patterns";
 /// The maximum number of patterns of a group of the store (our choice).
 const PATTERNS_MAX: usize = 256;
 
-/// Builds an account from its settings as JSON, named as in `[[accounts]]`, and from its secrets, each under the setting
-/// that it belongs to.
+/// Builds an account from its settings as JSON, named as in `[[accounts]]`, and from its secrets, each under the
+/// setting that it belongs to.
 ///
 /// The account may name groups that do not exist, because groups are added and removed independently of accounts.
 ///

@@ -9,7 +9,8 @@ use crate::gateway::keys::{self, BearerSecretKind};
 /// The SHA-256 hash of the admin token. The token is long and random, so a fast hash suffices.
 pub(super) struct ConfigAdminToken([u8; 32]);
 
-/// The error for an admin token that has the form of an API key or of a user's admin token, and could be mistaken for it.
+/// The error for an admin token that has the form of an API key or of a user's admin token, and could be mistaken for
+/// it.
 #[derive(Debug, thiserror::Error)]
 #[error("`admin_token` has the form of {what} ({found}); make another one, as `openssl rand -hex 32` does")]
 pub(crate) struct AdminTokenError {

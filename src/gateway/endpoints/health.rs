@@ -1,7 +1,7 @@
 //! The endpoints for monitoring: liveness, readiness and metrics.
 //!
-//! Liveness and readiness are on every listener and reveal nothing else. The metrics name accounts, so they are only on the
-//! listener of `metrics_listen`.
+//! Liveness and readiness are on every listener and reveal nothing else. The metrics name accounts, so they are only on
+//! the listener of `metrics_listen`.
 
 use dropshot::{
     ApiDescription, ApiDescriptionRegisterError, ApiEndpoint, ApiEndpointVersions, Body, HttpError, RequestContext,
@@ -61,8 +61,8 @@ async fn healthz(_context: HealthContext) -> Result<Response<Body>, HttpError> {
 }
 
 /// Answers 200 while new jobs are accepted: the store can be read and written, and the gateway is not stopping. The
-/// answer comes from memory, so that a client without a key cannot cause work in the store; the gateway checks the store
-/// every half second.
+/// answer comes from memory, so that a client without a key cannot cause work in the store; the gateway checks the
+/// store every half second.
 async fn readyz(context: HealthContext) -> Result<Response<Body>, HttpError> {
     let unready: Vec<&str> = context.context().get().unready_reasons().into_iter().map(UnreadyReason::as_str).collect();
     Ok(if unready.is_empty() {

@@ -1,5 +1,5 @@
-//! The routes of the pages. The API documents do not contain the pages, so the routes are registered separately from the
-//! generated traits. The `pages` module decides which page a path has.
+//! The routes of the pages. The API documents do not contain the pages, so the routes are registered separately from
+//! the generated traits. The `pages` module decides which page a path has.
 
 use bytes::Bytes;
 use dropshot::{

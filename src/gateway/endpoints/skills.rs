@@ -1,7 +1,7 @@
 //! The published skills. They are not part of the API documents, and need no API key.
 //!
-//! Below `/skills/` there are only the manifest and the packages that it names, at the paths that the manifest states. A
-//! path is looked up in this list, and never on disk.
+//! Below `/skills/` there are only the manifest and the packages that it names, at the paths that the manifest states.
+//! A path is looked up in this list, and never on disk.
 
 mod package_body;
 

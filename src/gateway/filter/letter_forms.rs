@@ -1,8 +1,8 @@
 //! The letters that are read as other letters, for [`super::text_folding`], beyond those that Unicode decomposes.
 //!
 //! Unicode's compatibility decomposition covers letters with marks, of other widths and of mathematical alphabets. The
-//! tables of this module are small on purpose: letters with strokes, small capitals, letters in circles and squares, and the few
-//! letters of other scripts that look like Latin ones.
+//! tables of this module are small on purpose: letters with strokes, small capitals, letters in circles and squares,
+//! and the few letters of other scripts that look like Latin ones.
 
 /// Letters with a stroke or without a dot, which have no decomposition, and their plain letters.
 const STROKED: (&str, &str) = ("øđħłŧƀɨʉ", "odhltbiu");

@@ -100,8 +100,8 @@ const fn is_token_by_itself(letter: char) -> bool {
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Normalizes a word. If a word has a Latin letter, and all its other letters look like Latin letters, they are replaced
-/// by these.
+/// Normalizes a word. If a word has a Latin letter, and all its other letters look like Latin letters, they are
+/// replaced by these.
 fn normalize_word(text: &str) -> Cow<'_, str> {
     let latin = || {
         text.chars().map(|letter| if letter.is_ascii() { Some(letter) } else { letter_forms::latin_look_alike(letter) })
@@ -115,8 +115,8 @@ fn normalize_word(text: &str) -> Cow<'_, str> {
     latin().flatten().collect()
 }
 
-/// Returns the tokens with each spelled-out word (`l i k e`, `t.h.i.s`) joined to one token; `None` if no word is spelled
-/// out.
+/// Returns the tokens with each spelled-out word (`l i k e`, `t.h.i.s`) joined to one token; `None` if no word is
+/// spelled out.
 fn join_spelled_words<'a>(tokens: &[Cow<'a, str>]) -> Option<Vec<Cow<'a, str>>> {
     let mut joined: Vec<Cow<'_, str>> = Vec::with_capacity(tokens.len());
     let (mut index, mut has_spelled_word) = (0, false);

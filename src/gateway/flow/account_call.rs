@@ -81,8 +81,8 @@ async fn call_until_image(
         result = proof.read_until_proven() => result,
         () = give_up_signal => Err(ProofError::Timeout),
     };
-    // `give_up_signal` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image that
-    // has begun, which state its size and format.
+    // `give_up_signal` limits the wait for an image to begin. It does not limit the wait for the next bytes of an image
+    // that has begun, which state its size and format.
     if matches!(proof_result, Err(ProofError::Timeout)) && proof.has_begun() {
         proof_result = proof.read_until_proven().await;
     }

@@ -2,11 +2,11 @@
 //!
 //! A generation is paid for and cannot be taken back, so another attempt depends only on whether an image can already
 //! have been made. The class of the failure ([`FailureClass`](crate::gateway::upstream::FailureClass)) answers that:
-//! after class N other accounts are asked, within the budget; after class F one other account is asked; after X and R no
-//! other account is asked. If no image was made and the fallback policy allows it, a round for a smaller image follows; after class X
-//! it follows only if the caller accepts that both images may be paid for, and still waits for the answer. A round begins
-//! only if there is time for it. A
-//! response that the upstream may have refused because of the injected tool is sent again without that tool.
+//! after class N other accounts are asked, within the budget; after class F one other account is asked; after X and R
+//! no other account is asked. If no image was made and the fallback policy allows it, a round for a smaller image
+//! follows; after class X it follows only if the caller accepts that both images may be paid for, and still waits for
+//! the answer. A round begins only if there is time for it. A response that the upstream may have refused because of
+//! the injected tool is sent again without that tool.
 
 use std::pin::{Pin, pin};
 
@@ -164,8 +164,8 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Asks accounts in the order of selection, beginning with the account of `first_lease`, until one gives an image or
-    /// no further account may be asked.
+    /// Asks accounts in the order of selection, beginning with the account of `first_lease`, until one gives an image
+    /// or no further account may be asked.
     pub(super) async fn run(
         &mut self,
         shared_record: &SharedRecord<'_>,
@@ -242,7 +242,8 @@ impl<'a> AttemptRound<'a> {
         }
     }
 
-    /// Waits for a slot on an account. If nothing was sent to an upstream yet, the wait also ends when the caller leaves.
+    /// Waits for a slot on an account. If nothing was sent to an upstream yet, the wait also ends when the caller
+    /// leaves.
     async fn wait_for_lease(
         &self,
         tried_accounts: &[String],

@@ -35,8 +35,8 @@ impl AttemptContext<'_> {
         }
     }
 
-    /// Returns the time limits of one round. They reserve time for a smaller image only if such an image may follow every
-    /// failure.
+    /// Returns the time limits of one round. They reserve time for a smaller image only if such an image may follow
+    /// every failure.
     pub(super) fn round_deadlines(&self, task: TaskRef<'_>, request_deadlines: AttemptDeadlines) -> AttemptDeadlines {
         match task {
             TaskRef::Images(job) if self.fallback == FallbackPolicy::Always => {
@@ -67,8 +67,8 @@ impl AttemptContext<'_> {
         }
     }
 
-    /// True if there is time for a smaller image. If both images may be paid for, the caller must also still wait for the
-    /// answer.
+    /// True if there is time for a smaller image. If both images may be paid for, the caller must also still wait for
+    /// the answer.
     fn may_wait_for_fallback(&self, deadlines: &AttemptDeadlines) -> bool {
         let is_wanted = || self.answer_sender.is_none_or(AnswerSender::is_wanted);
         deadlines.has_time_for_fallback() && (self.fallback != FallbackPolicy::Always || is_wanted())

@@ -11,11 +11,12 @@ use crate::tables;
 /// If a smaller image may follow, a call may take the remaining time divided by this number until its image begins (our
 /// choice): of the ten minutes of a request, the largest image gets the five that the specification states.
 const CALL_SHARE_DIVISOR: u32 = 2;
-/// A smaller image is requested only if at least the full time of a request divided by this number remains (our choice):
-/// a call that is cut off at the end of the time is paid for, and its image is lost.
+/// A smaller image is requested only if at least the full time of a request divided by this number remains (our
+/// choice): a call that is cut off at the end of the time is paid for, and its image is lost.
 const FALLBACK_SHARE_DIVISOR: u32 = 8;
-/// The shortest share. If the share would be shorter than the time for which a client waits for a normal image according
-/// to the specification, the time is not shared: a larger image that is given up so soon is paid for and lost.
+/// The shortest share. If the share would be shorter than the time for which a client waits for a normal image
+/// according to the specification, the time is not shared: a larger image that is given up so soon is paid for and
+/// lost.
 const MIN_CALL_SHARE: Duration = Duration::from_secs(tables::CLIENT_TIMEOUT_SECONDS);
 /// If the full time is shorter than [`MIN_CALL_SHARE`], the shortest share is the full time divided by this number (our
 /// choice): an operator who sets so short a time has a fast upstream.
@@ -49,8 +50,8 @@ impl AttemptDeadlines {
         Self { max_silence, full_time: max_silence, complete_by: Instant::now() + total, has_fallback: false }
     }
 
-    /// Returns the time limits of an image that begins now. If `has_fallback` is true, a silent upstream does not use up
-    /// the time of the smaller images that may follow.
+    /// Returns the time limits of an image that begins now. If `has_fallback` is true, a silent upstream does not use
+    /// up the time of the smaller images that may follow.
     pub(super) fn for_round(self, has_fallback: bool) -> Self {
         Self { max_silence: self.max_silence.min(self.time_left()), has_fallback, ..self }
     }
@@ -76,8 +77,8 @@ impl AttemptDeadlines {
         }
     }
 
-    /// Returns the share of the time that a call has; the remaining time is for smaller images. `None` if the time is not
-    /// shared.
+    /// Returns the share of the time that a call has; the remaining time is for smaller images. `None` if the time is
+    /// not shared.
     fn call_share(&self) -> Option<Duration> {
         let min_share =
             if self.full_time < MIN_CALL_SHARE { self.full_time / MIN_CALL_SHARE_DIVISOR } else { MIN_CALL_SHARE };

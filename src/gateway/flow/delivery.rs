@@ -270,9 +270,9 @@ fn close_delivery(
 const fn feedback_for_outcome(relay_outcome: RelayOutcome) -> AccountFeedback {
     match relay_outcome {
         RelayOutcome::Complete => AccountFeedback::Success,
-        // None of these outcomes is a failure of the account: the caller left or was too slow, the gateway stopped, a spooled
-        // image could not be read back, or the upstream ended the answer itself because it refuses the content or
-        // because the conversation is too long.
+        // None of these outcomes is a failure of the account: the caller left or was too slow, the gateway stopped, a
+        // spooled image could not be read back, or the upstream ended the answer itself because it refuses the content
+        // or because the conversation is too long.
         RelayOutcome::CallerLeft
         | RelayOutcome::Broken(
             RelayError::Cutoff | RelayError::UpstreamFailed | RelayError::SpoolUnreadable | RelayError::CallerTooSlow,

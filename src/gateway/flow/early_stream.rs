@@ -1,8 +1,8 @@
 //! A stream that begins before its answer: it sends heartbeats until the answer has begun or failed.
 //!
-//! A proxy between the gateway and its caller closes a connection that is silent for too long, so a stream begins at the
-//! latest when its first heartbeat is due. A failure before that moment is answered with its own status; a later failure
-//! is sent as an event.
+//! A proxy between the gateway and its caller closes a connection that is silent for too long, so a stream begins at
+//! the latest when its first heartbeat is due. A failure before that moment is answered with its own status; a later
+//! failure is sent as an event.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

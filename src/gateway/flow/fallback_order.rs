@@ -47,8 +47,8 @@ const fn was_not_made(failure: &AttemptFailure) -> bool {
     matches!(failure.class, FailureClass::N | FailureClass::F)
 }
 
-/// True if an image may have been made and was not received. Not true if the gateway stops or has no disk space, because
-/// then it cannot make a smaller image either.
+/// True if an image may have been made and was not received. Not true if the gateway stops or has no disk space,
+/// because then it cannot make a smaller image either.
 const fn may_be_lost(failure: &AttemptFailure) -> bool {
     matches!(failure.class, FailureClass::X)
         && !matches!(failure.cause, FailureCause::Cutoff | FailureCause::SpoolFailed)

@@ -1,11 +1,11 @@
 //! Several images at an upstream that makes one image for each call: as many calls as images, one record, one answer.
 //!
-//! The calls run concurrently, as far as the accounts have slots. If a call gets no slot, a running call of the job makes
-//! its image later. Each image is stored on disk as it arrives, so its slot is free as soon as the image is complete. The
-//! answer begins when every call has ended: if at least one image was made, the answer states how many are missing;
-//! otherwise the answer is the error of the most severe failure. Whether a call is repeated depends on the money rules,
-//! and all calls share their budget. No call begins after a call was refused, or if an image is expected to take longer
-//! than the remaining time, because it would be paid for and then cut off.
+//! The calls run concurrently, as far as the accounts have slots. If a call gets no slot, a running call of the job
+//! makes its image later. Each image is stored on disk as it arrives, so its slot is free as soon as the image is
+//! complete. The answer begins when every call has ended: if at least one image was made, the answer states how many
+//! are missing; otherwise the answer is the error of the most severe failure. Whether a call is repeated depends on the
+//! money rules, and all calls share their budget. No call begins after a call was refused, or if an image is expected
+//! to take longer than the remaining time, because it would be paid for and then cut off.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,8 +61,8 @@ enum BranchOutcome {
     Failed(AttemptHistory),
 }
 
-/// Makes each image with its own call, the first with this lease. Returns `None` if no image was made; the failures have
-/// then been added to the history of the round, the most severe last.
+/// Makes each image with its own call, the first with this lease. Returns `None` if no image was made; the failures
+/// have then been added to the history of the round, the most severe last.
 pub(super) async fn make_images(
     round: &mut AttemptRound<'_>,
     job: &Job,
@@ -197,7 +197,8 @@ impl FanOut<'_, '_> {
     }
 }
 
-/// True if the next image would fail in the same way, because the content is refused or the disk of the gateway is full.
+/// True if the next image would fail in the same way, because the content is refused or the disk of the gateway is
+/// full.
 fn would_repeat(failure: &AttemptFailure) -> bool {
     failure.class == FailureClass::R || failure.cause == FailureCause::SpoolFailed
 }
@@ -205,8 +206,8 @@ fn would_repeat(failure: &AttemptFailure) -> bool {
 // === impl FanOutBranch ===
 
 impl FanOutBranch<'_> {
-    /// Prepares a call after the wait for its slot. Returns true if the other calls allow it, there is time for an image,
-    /// and a spool file for the image is open.
+    /// Prepares a call after the wait for its slot. Returns true if the other calls allow it, there is time for an
+    /// image, and a spool file for the image is open.
     pub(super) async fn prepare_call(&mut self, gateway: &Gateway, history: &mut AttemptHistory) -> bool {
         if !self.progress.has_time_for_image() {
             history.stop_reason.refusal = Some(LeaseRefusal::Busy);

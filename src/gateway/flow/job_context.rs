@@ -30,8 +30,8 @@ impl JobContext {
         Self { gateway: Arc::clone(gateway), caller, options, task, fingerprint: OnceLock::new() }
     }
 
-    /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be called before the
-    /// job begins.
+    /// Returns the data by which a retry that the client makes by itself is recognized, also after a restart. Must be
+    /// called before the job begins.
     pub(super) async fn job_registration(&self) -> JobRegistration {
         let marks_retries = self.options.marks_retries();
         let fingerprint = self.gateway.replay().fingerprint(&self.caller, &self.task, marks_retries).await;
@@ -78,8 +78,8 @@ impl JobContext {
         AttemptContext { gateway: &self.gateway, caller: &self.caller, fallback: self.fallback_policy(), answer_sender }
     }
 
-    /// Remembers that the answer broke off, because some clients repeat such a request although the error advises against
-    /// a retry.
+    /// Remembers that the answer broke off, because some clients repeat such a request although the error advises
+    /// against a retry.
     pub(super) async fn remember_broken_answer(&self) {
         if !self.task.is_stream() && self.options.idempotency_key.is_none() {
             let error = Error::Upstream(UpstreamFault::Broken);

@@ -1,5 +1,5 @@
-//! Lists and retrieves models. The list contains the text models of the catalog; an image model can be retrieved although
-//! the list omits it.
+//! Lists and retrieves models. The list contains the text models of the catalog; an image model can be retrieved
+//! although the list omits it.
 
 use super::count_if_refused;
 use crate::error::{Error, MissingResource};
@@ -8,7 +8,8 @@ use crate::gateway::catalog::TextModel;
 use crate::gateway::keys::Caller;
 use crate::wire::types;
 
-/// The time of creation of a model whose upstream states none, in Unix seconds (our choice): clients only need a number.
+/// The time of creation of a model whose upstream states none, in Unix seconds (our choice): clients only need a
+/// number.
 const DEFAULT_CREATED: i64 = 1_776_729_600;
 /// The owner of a model whose upstream states none.
 const DEFAULT_OWNER: &str = "imagate";

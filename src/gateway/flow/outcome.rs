@@ -33,15 +33,15 @@ pub(super) enum AccountFinding {
 /// The reason why the attempts ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StopReason {
-    /// The refusal of the last lease, if there was one: the accounts that were not asked are in a cooldown, or have no
-    /// free slot, or the gateway stops.
+    /// The reason why no further lease was granted, if one was refused.
     pub(super) refusal: Option<LeaseRefusal>,
     /// Two accounts rejected the request in the same way, so the request is the cause.
     pub(super) blames_request: bool,
 }
 
 /// Returns the error for the caller. Of several failures, the last one decides. But if it is of class N and the request
-/// is not the cause, or if nothing was tried, the reason why no account is left decides; a limit gives the shortest wait.
+/// is not the cause, or if nothing was tried, the reason why no account is left decides; a limit gives the shortest
+/// wait.
 pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: DateTime<Utc>) -> Error {
     let StopReason { refusal, blames_request } = stop;
     match failures.last() {
@@ -58,9 +58,9 @@ pub(super) fn caller_error(failures: &[AttemptFailure], stop: StopReason, now: D
     }
 }
 
-/// Returns the error for the limit that ends first, of the accounts that were asked and of those in a cooldown. The error
-/// is an exhausted usage window only if every one of these accounts is exhausted; if one is only throttled, a short wait
-/// is enough.
+/// Returns the error for the limit that ends first, of the accounts that were asked and of those in a cooldown. The
+/// error is an exhausted usage window only if every one of these accounts is exhausted; if one is only throttled, a
+/// short wait is enough.
 fn limit_error(failures: &[AttemptFailure], refusal: Option<LeaseRefusal>, now: DateTime<Utc>) -> Option<Error> {
     let asked_accounts = failures.iter().filter_map(|failure| match failure.cause {
         FailureCause::Exhausted { wait } => Some((true, wait)),
@@ -79,8 +79,8 @@ fn limit_error(failures: &[AttemptFailure], refusal: Option<LeaseRefusal>, now: 
     )
 }
 
-/// Returns the error if only the operator can help with every account that was asked: each is unpaid, or its credentials
-/// are refused.
+/// Returns the error if only the operator can help with every account that was asked: each is unpaid, or its
+/// credentials are refused.
 fn operator_fault(failures: &[AttemptFailure]) -> Option<Error> {
     let fault = |failure: &AttemptFailure| match (&failure.cause, failure.status) {
         (FailureCause::Unfit, _) => Some(UpstreamFault::Quota),
@@ -139,8 +139,8 @@ pub(super) fn is_request_to_blame(failures: &[AttemptFailure]) -> bool {
     blamed.any(|failure| !causes.insert(mem::discriminant(&failure.cause)))
 }
 
-/// Returns the outcome of a record whose caller gets an error. The outcome is interrupted if an image may have been made
-/// all the same.
+/// Returns the outcome of a record whose caller gets an error. The outcome is interrupted if an image may have been
+/// made all the same.
 pub(super) fn failed_outcome(error: &Error, last: Option<Box<AttemptFailure>>) -> JobOutcome {
     let (code, last) = (error.code().as_str(), last.as_deref());
     let outcome = match (error, last.map(|last| last.class)) {
@@ -238,12 +238,12 @@ mod tests {
         AttemptFailure::new(class, cause)
     }
 
-    fn stopped_by(refusal: Option<LeaseRefusal>) -> StopReason {
+    fn stop(refusal: Option<LeaseRefusal>) -> StopReason {
         StopReason { refusal, ..StopReason::default() }
     }
 
     fn caller_error_of(failures: &[AttemptFailure]) -> Error {
-        caller_error(failures, stopped_by(Some(LeaseRefusal::NoneLeft)), Utc::now())
+        caller_error(failures, stop(Some(LeaseRefusal::NoneLeft)), Utc::now())
     }
 
     #[test]
@@ -257,51 +257,36 @@ mod tests {
             |seconds| failure(FailureClass::N, FailureCause::Exhausted { wait: Some(Duration::from_secs(seconds)) });
         let throttled = failure(FailureClass::N, FailureCause::Throttled { wait: Some(Duration::from_secs(2)) });
         let now = DateTime::from_timestamp(1_000, 0).expect("the timestamp is valid");
-        let error = caller_error(
-            &[wait(3600), wait(60), failure(FailureClass::N, FailureCause::Unreachable)],
-            stopped_by(None),
-            now,
-        );
+        let error =
+            caller_error(&[wait(3600), wait(60), failure(FailureClass::N, FailureCause::Unreachable)], stop(None), now);
         assert_eq!(error, Error::UsageLimit(UsageReset { at: Some(1_060), seconds: Some(60) }));
-        assert_eq!(
-            caller_error(&[wait(3600), throttled], stopped_by(None), now),
-            Error::RateLimited { retry_after: 2 }
-        );
+        assert_eq!(caller_error(&[wait(3600), throttled], stop(None), now), Error::RateLimited { retry_after: 2 });
     }
 
     #[test]
     fn accounts_in_a_cooldown_determine_the_retry_after() {
         let now = DateTime::from_timestamp(1_000, 0).expect("the timestamp is valid");
-        let in_cooldown = |exhausted| LeaseRefusal::InCooldown { exhausted, wait: Some(Duration::from_secs(90)) };
+        let cooling = |exhausted| LeaseRefusal::InCooldown { exhausted, wait: Some(Duration::from_secs(90)) };
         let limit = Error::UsageLimit(UsageReset { at: Some(1_090), seconds: Some(90) });
-        assert_eq!(caller_error(&[], stopped_by(Some(in_cooldown(true))), now), limit);
+        assert_eq!(caller_error(&[], stop(Some(cooling(true))), now), limit);
         assert_eq!(
-            caller_error(
-                &[failure(FailureClass::N, FailureCause::Unreachable)],
-                stopped_by(Some(in_cooldown(true))),
-                now
-            ),
+            caller_error(&[failure(FailureClass::N, FailureCause::Unreachable)], stop(Some(cooling(true))), now),
             limit
         );
-        assert_eq!(
-            caller_error(&[], stopped_by(Some(in_cooldown(false))), now),
-            Error::RateLimited { retry_after: 60 }
-        );
+        assert_eq!(caller_error(&[], stop(Some(cooling(false))), now), Error::RateLimited { retry_after: 60 });
         let second = FailureCause::Throttled { wait: Some(Duration::from_secs(6)) };
-        let error = caller_error(&[failure(FailureClass::N, second)], stopped_by(Some(in_cooldown(true))), now);
+        let error = caller_error(&[failure(FailureClass::N, second)], stop(Some(cooling(true))), now);
         assert_eq!(error, Error::RateLimited { retry_after: 6 }, "one account is only throttled");
         let hour = FailureCause::Exhausted { wait: Some(Duration::from_secs(3600)) };
-        let in_cooldown =
-            |seconds| LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
-        let error = caller_error(&[failure(FailureClass::N, hour.clone())], stopped_by(Some(in_cooldown(9))), now);
+        let cooling = |seconds| LeaseRefusal::InCooldown { exhausted: false, wait: Some(Duration::from_secs(seconds)) };
+        let error = caller_error(&[failure(FailureClass::N, hour.clone())], stop(Some(cooling(9))), now);
         assert_eq!(error, Error::RateLimited { retry_after: 9 }, "an account that was not asked is only throttled");
         assert_eq!(
-            caller_error(&[failure(FailureClass::N, hour)], stopped_by(Some(LeaseRefusal::Busy)), now),
+            caller_error(&[failure(FailureClass::N, hour)], stop(Some(LeaseRefusal::Busy)), now),
             Error::RateLimited { retry_after: 2 }
         );
-        let in_cooldown = LeaseRefusal::InCooldown { exhausted: true, wait: None };
-        let failed =
-            caller_error(&[failure(FailureClass::F, FailureCause::Failed)], stopped_by(Some(in_cooldown)), now);
+        let cooling = LeaseRefusal::InCooldown { exhausted: true, wait: None };
+        let failed = caller_error(&[failure(FailureClass::F, FailureCause::Failed)], stop(Some(cooling)), now);
         assert_eq!(
             failed,
             Error::Upstream(UpstreamFault::Unreachable),
@@ -311,7 +296,7 @@ mod tests {
 
     #[test]
     fn each_failure_gives_the_feedback_for_its_account() {
-        let feedback_for = |class, cause, status| match account_finding(&AttemptFailure {
+        let feedback = |class, cause, status| match account_finding(&AttemptFailure {
             status,
             ..AttemptFailure::new(class, cause)
         }) {
@@ -320,37 +305,37 @@ mod tests {
         };
         let wait = Some(Duration::from_secs(7));
         assert_eq!(
-            feedback_for(FailureClass::N, FailureCause::Exhausted { wait }, Some(429)),
+            feedback(FailureClass::N, FailureCause::Exhausted { wait }, Some(429)),
             AccountFeedback::Exhausted { wait }
         );
         assert_eq!(
-            feedback_for(FailureClass::N, FailureCause::Throttled { wait }, Some(429)),
+            feedback(FailureClass::N, FailureCause::Throttled { wait }, Some(429)),
             AccountFeedback::Throttled { wait }
         );
         assert_eq!(
-            feedback_for(FailureClass::N, FailureCause::Unreachable, Some(401)),
+            feedback(FailureClass::N, FailureCause::Unreachable, Some(401)),
             AccountFeedback::Unauthorized { status: 401 }
         );
         assert_eq!(
-            feedback_for(FailureClass::N, FailureCause::Unfit, Some(429)),
+            feedback(FailureClass::N, FailureCause::Unfit, Some(429)),
             AccountFeedback::ModelUnavailable { status: 429 }
         );
-        assert_eq!(feedback_for(FailureClass::N, FailureCause::Unreachable, Some(400)), AccountFeedback::Neutral);
-        assert_eq!(feedback_for(FailureClass::N, FailureCause::Blocked, Some(403)), AccountFeedback::Neutral);
+        assert_eq!(feedback(FailureClass::N, FailureCause::Unreachable, Some(400)), AccountFeedback::Neutral);
+        assert_eq!(feedback(FailureClass::N, FailureCause::Blocked, Some(403)), AccountFeedback::Neutral);
         assert_eq!(
-            feedback_for(FailureClass::N, FailureCause::Declined { message: String::new() }, Some(413)),
+            feedback(FailureClass::N, FailureCause::Declined { message: String::new() }, Some(413)),
             AccountFeedback::Neutral
         );
-        assert_eq!(feedback_for(FailureClass::N, FailureCause::Unreachable, None), AccountFeedback::Failed);
+        assert_eq!(feedback(FailureClass::N, FailureCause::Unreachable, None), AccountFeedback::Failed);
         assert_eq!(
-            feedback_for(FailureClass::N, FailureCause::Unreachable, Some(403)),
+            feedback(FailureClass::N, FailureCause::Unreachable, Some(403)),
             AccountFeedback::Unauthorized { status: 403 }
         );
-        assert_eq!(feedback_for(FailureClass::X, FailureCause::Timeout, None), AccountFeedback::Doubtful);
-        assert_eq!(feedback_for(FailureClass::X, FailureCause::Broken, Some(502)), AccountFeedback::Failed);
-        assert_eq!(feedback_for(FailureClass::R, FailureCause::Refused, Some(400)), AccountFeedback::Neutral);
+        assert_eq!(feedback(FailureClass::X, FailureCause::Timeout, None), AccountFeedback::Doubtful);
+        assert_eq!(feedback(FailureClass::X, FailureCause::Broken, Some(502)), AccountFeedback::Failed);
+        assert_eq!(feedback(FailureClass::R, FailureCause::Refused, Some(400)), AccountFeedback::Neutral);
         assert_eq!(
-            feedback_for(FailureClass::X, FailureCause::SpoolFailed, Some(200)),
+            feedback(FailureClass::X, FailureCause::SpoolFailed, Some(200)),
             AccountFeedback::Neutral,
             "the disk of the gateway failed"
         );
@@ -428,7 +413,7 @@ mod tests {
     fn a_disk_failure_may_be_retried_only_before_the_call() {
         let (before, after) =
             (failure(FailureClass::N, FailureCause::SpoolFailed), failure(FailureClass::X, FailureCause::SpoolFailed));
-        assert_eq!(caller_error(&[before], stopped_by(None), Utc::now()), Error::Unavailable);
+        assert_eq!(caller_error(&[before], stop(None), Utc::now()), Error::Unavailable);
         assert_eq!(caller_error_of(&[after]), Error::Upstream(UpstreamFault::Broken));
         assert!(!caller_error_of(&[failure(FailureClass::X, FailureCause::SpoolFailed)]).should_retry());
     }

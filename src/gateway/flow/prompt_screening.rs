@@ -9,8 +9,8 @@ use crate::gateway::config::ModerationErrorPolicy;
 use crate::gateway::filter::FilterVerdict;
 use crate::gateway::rules::ResponseJob;
 
-/// Checks a prompt that is one text: first against the words and patterns of the group, then with its moderation service,
-/// if it has one.
+/// Checks a prompt that is one text: first against the words and patterns of the group, then with its moderation
+/// service, if it has one.
 ///
 /// # Errors
 ///
@@ -21,8 +21,8 @@ pub(super) async fn check_prompt(gateway: &Gateway, group: &str, prompt: &str) -
     moderate(gateway, group, async { Ok(prompt.to_owned()) }).await
 }
 
-/// Checks a response job with an image tool. The words and patterns are applied to every text that may get into an image,
-/// and the last text of the user is sent to the moderation service.
+/// Checks a response job with an image tool. The words and patterns are applied to every text that may get into an
+/// image, and the last text of the user is sent to the moderation service.
 ///
 /// # Errors
 ///

@@ -13,13 +13,13 @@ use crate::gateway::Gateway;
 use crate::gateway::replay::{AnswerReader, AnswerSource, ClaimOutcome, ReplayError};
 
 /// Answers a request. A plain job continues after its caller has left, because it may have been paid for, and after its
-/// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an idempotency
-/// key, with which the caller can request the answer again.
+/// caller got the error `image_in_progress`. A stream ends when its caller leaves, unless the request has an
+/// idempotency key, with which the caller can request the answer again.
 ///
 /// # Errors
 ///
-/// Returns the error that the money rules select from the failed attempts, and [`Error::InProgress`] for a plain request
-/// whose answer has not begun at the answer deadline.
+/// Returns the error that the money rules select from the failed attempts, and [`Error::InProgress`] for a plain
+/// request whose answer has not begun at the answer deadline.
 pub(super) async fn answer_request(context: Arc<JobContext>) -> Result<GatewayAnswer, Error> {
     if context.task.is_stream() {
         return early_stream::begin_stream(answer_stream(context)).await;
@@ -67,8 +67,8 @@ async fn answer_with_key(context: Arc<JobContext>) -> Result<GatewayAnswer, Erro
 }
 
 /// Answers a plain request without an idempotency key. A retry that the client makes by itself gets the answer to the
-/// earlier request, and so does a retry after `image_in_progress`. Any other request begins a new job in its own task, so
-/// that a later retry gets the answer that was paid for.
+/// earlier request, and so does a retry after `image_in_progress`. Any other request begins a new job in its own task,
+/// so that a later retry gets the answer that was paid for.
 async fn answer_without_key(context: Arc<JobContext>, deadline: Instant) -> Result<GatewayAnswer, Error> {
     let (replay, registration) = (context.gateway.replay(), context.job_registration().await);
     let earlier_answer = if context.options.may_be_retry() {

@@ -10,8 +10,8 @@ const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 const FALLBACK_HEADER: &str = "x-imagate-fallback";
 /// The header in which the official clients state the number of their retries, from 0.
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
-/// The header in which Codex names the conversation turn of an image call. Its image tool repeats a call up to four times
-/// without marking the repeats.
+/// The header in which Codex names the conversation turn of an image call. Its image tool repeats a call up to four
+/// times without marking the repeats.
 const AGENT_TURN_HEADER: &str = "x-codex-image-turn-id";
 /// The longest name of a turn, in bytes (our choice). A longer value is ignored.
 const AGENT_TURN_MAX_BYTES: usize = 256;
@@ -56,7 +56,8 @@ impl RequestOptions {
         })
     }
 
-    /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat requests.
+    /// True if the client states for each request whether it is a retry, or is an agent that is known to repeat
+    /// requests.
     pub(super) fn marks_retries(&self) -> bool {
         self.agent_turn.is_some() || self.retry_count.is_some()
     }

@@ -1,7 +1,7 @@
 //! The error type of handlers for dropshot, with the error body of the API.
 //!
-//! Handlers send their errors as responses, because the errors of dropshot cannot carry headers. This type exists so that
-//! the generated API description contains the error body, and for requests that dropshot itself refuses.
+//! Handlers send their errors as responses, because the errors of dropshot cannot carry headers. This type exists so
+//! that the generated API description contains the error body, and for requests that dropshot itself refuses.
 
 use std::marker::PhantomData;
 

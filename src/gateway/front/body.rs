@@ -37,8 +37,9 @@ const RATE_WINDOW: Duration = Duration::from_secs(CLIENT_BODY_WINDOW_SECONDS);
 /// as much.
 const ALWAYS_ALLOWED_BYTES: u64 = 8 * 1024 * 1024;
 /// Above [`ALWAYS_ALLOWED_BYTES`], the decoded size of a body may be at most this multiple of its compressed size (our
-/// choice). Otherwise a few kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below this
-/// ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at all.
+/// choice). Otherwise a few kilobytes, sent many times at once, could fill the disk. Legitimate bodies stay far below
+/// this ratio: compression reduces long, repetitive conversations to a thirtieth of their size, and images hardly at
+/// all.
 const EXPANSION_RATIO_MAX: u64 = 200;
 
 /// The authenticated party for which a body is read.
@@ -260,8 +261,8 @@ impl IncomingBody {
     fn count_received(&mut self, data: Bytes) -> Result<Bytes, Error> {
         let (now, length) = (Instant::now(), data.len() as u64);
         self.received += length;
-        // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader
-        // asked for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
+        // Each byte extends the deadline by the time that it takes at the minimum rate. Time in which no reader asked
+        // for bytes does not count against the sender. The deadline is at most one window ahead, so a body that began
         // quickly cannot stall for hours.
         let gained_time = Duration::from_nanos(length.saturating_mul(1_000_000_000) / MIN_BYTES_PER_SECOND);
         self.deadline = (self.deadline.max(now) + gained_time).min(now + RATE_WINDOW);

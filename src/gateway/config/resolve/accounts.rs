@@ -16,7 +16,8 @@ const DEFAULT_LARGE_CONCURRENCY: u32 = 2;
 const LONGEST_NAME: usize = 64;
 
 impl ConfigResolver<'_> {
-    /// Resolves the accounts of the file, or returns the simulator if it has none. If `groups` is `None`, accounts may name any group.
+    /// Resolves the accounts of the file, or returns the simulator if it has none. If `groups` is `None`, accounts may
+    /// name any group.
     pub(super) fn accounts(&mut self, groups: Option<&[GroupConfig]>) -> Vec<AccountConfig> {
         let raw = self.layers.file.raw.accounts.as_deref().unwrap_or_default();
         let mut taken = BTreeSet::new();

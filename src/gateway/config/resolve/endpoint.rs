@@ -74,8 +74,8 @@ impl ConfigResolver<'_> {
         Some(EndpointConfig { base_url: base_url?, protocol, host_model, credentials: credentials?, headers })
     }
 
-    /// Resolves the text model that runs the image tool. An image model cannot run the tool, because image models use no
-    /// tools.
+    /// Resolves the text model that runs the image tool. An image model cannot run the tool, because image models use
+    /// no tools.
     fn host_model(&mut self, setting: &str, account: &RawAccount, protocol: UpstreamProtocol) -> String {
         let Some(model) = &account.host_model else { return DEFAULT_HOST_MODEL.to_owned() };
         if protocol != UpstreamProtocol::Responses {

@@ -95,8 +95,8 @@ impl ConfigResolver<'_> {
         None
     }
 
-    /// Returns a secret that is sent in a form. Only the characters that the OAuth standard allows are accepted, so a file
-    /// with several lines is refused.
+    /// Returns a secret that is sent in a form. Only the characters that the OAuth standard allows are accepted, so a
+    /// file with several lines is refused.
     pub(super) fn form_secret(&mut self, setting: &str, source: &SecretSource) -> Option<ConfigSecret> {
         let secret = self.resolve_secret(setting, source)?;
         if secret.expose().bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
