@@ -247,9 +247,9 @@ impl Config {
     /// True if the file names this variable as the source of secrets, but of no secret for this address. The names are
     /// compared without regard to case, because some platforms do so.
     fn is_secret_of_other_address(&self, variable: &str, address: Option<&Uri>) -> bool {
-        let named = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
-        let mut named = named.map(|(_, known)| known.as_ref()).peekable();
-        named.peek().is_some() && !named.any(|known| known.is_some() && known == address)
+        let secrets = self.named_secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(variable));
+        let mut addresses = secrets.map(|(_, address)| address.as_ref()).peekable();
+        addresses.peek().is_some() && !addresses.any(|known| known.is_some() && known == address)
     }
 
     /// Returns the problems of absent secrets of this account, without which it cannot be called.
@@ -266,9 +266,9 @@ impl Config {
         let is_data_dir_given =
             matches!(self.sources.get("data_dir"), Some(SettingSource::Flag(_) | SettingSource::Environment(_)));
         let data_dir = is_data_dir_given.then_some(&self.data_dir);
-        let given = [("--config", self.file.as_ref()), ("--data-dir", data_dir)];
-        let given = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
-        given.map(|(name, path)| format!(" {name} {}", shell_word(&path.display().to_string()))).collect()
+        let arguments = [("--config", self.file.as_ref()), ("--data-dir", data_dir)];
+        let arguments = arguments.into_iter().filter_map(|(name, path)| Some((name, path?)));
+        arguments.map(|(name, path)| format!(" {name} {}", shell_word(&path.display().to_string()))).collect()
     }
 }
 

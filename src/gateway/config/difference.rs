@@ -18,7 +18,7 @@ pub(crate) struct ConfigDifference {
     restart: Vec<&'static str>,
 }
 
-/// The differences between two lists of named things.
+/// The differences between two lists of named entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct NameDifference {
     added: Vec<String>,

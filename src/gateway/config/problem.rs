@@ -6,17 +6,17 @@ use std::fmt;
 ///
 /// It never holds the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-#[error("{place}: {message}")]
+#[error("{location}: {message}")]
 pub(crate) struct ConfigProblem {
-    place: ConfigLocation,
+    location: ConfigLocation,
     message: String,
     /// The path of the setting, such as `accounts[0].base_url`, if the problem is about a single one.
     setting: Option<String>,
 }
 
 impl ConfigProblem {
-    pub(super) fn new(place: ConfigLocation, message: impl Into<String>) -> Self {
-        Self { place, message: message.into(), setting: None }
+    pub(super) fn new(location: ConfigLocation, message: impl Into<String>) -> Self {
+        Self { location, message: message.into(), setting: None }
     }
 
     /// Creates a problem with a setting that is in no file.
@@ -43,12 +43,12 @@ impl ConfigProblem {
 
     /// True if both problems have the same location and the same message.
     pub(super) fn has_same_text(&self, other: &Self) -> bool {
-        (&self.place, &self.message) == (&other.place, &other.message)
+        (&self.location, &self.message) == (&other.location, &other.message)
     }
 
     /// Returns the same problem with another location.
-    pub(super) fn with_location(self, place: ConfigLocation) -> Self {
-        Self { place, ..self }
+    pub(super) fn with_location(self, location: ConfigLocation) -> Self {
+        Self { location, ..self }
     }
 
     /// Returns the same problem with the path of its setting relative to `table`.

@@ -85,12 +85,12 @@ impl ConfigLayers {
     /// Reads the command line, the environment, and the file that one of them names.
     pub(super) fn read(overrides: ConfigOverrides, host: &dyn HostEnvironment) -> Result<Self, ConfigProblem> {
         let named = host.variable(CONFIG_VARIABLE).map(PathBuf::from);
-        let written = match overrides.config.or(named) {
+        let file = match overrides.config.or(named) {
             Some(path) => read_file(&path, host)?,
             None => ConfigFile::default(),
         };
         let flags = RawConfig { listen: overrides.listen, data_dir: overrides.data_dir, ..RawConfig::default() };
-        Ok(Self { flags, ..Self::default() }.with_variables(host).with_file(written))
+        Ok(Self { flags, ..Self::default() }.with_variables(host).with_file(file))
     }
 
     fn with_variables(mut self, host: &dyn HostEnvironment) -> Self {
@@ -376,19 +376,19 @@ impl<'a> ConfigResolver<'a> {
     }
 
     fn drain_timeout(&mut self, groups: &[GroupConfig], deadlines: DeadlineConfig) -> Duration {
-        let written = self.winning_value("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
-        self.duration("drain_timeout", written, Duration::ZERO)
+        let value = self.winning_value("drain_timeout", DRAIN_TIMEOUT, |raw| raw.drain_timeout.as_ref());
+        self.duration("drain_timeout", value, Duration::ZERO)
             .unwrap_or_else(|| default_drain_timeout(groups, deadlines))
     }
 
     fn answer_deadline(&mut self) -> Duration {
-        let written = self.winning_value("answer_deadline", ANSWER_DEADLINE, |raw| raw.answer_deadline.as_ref());
-        self.duration("answer_deadline", written, SHORTEST_DEADLINE).unwrap_or(DEFAULT_ANSWER)
+        let value = self.winning_value("answer_deadline", ANSWER_DEADLINE, |raw| raw.answer_deadline.as_ref());
+        self.duration("answer_deadline", value, SHORTEST_DEADLINE).unwrap_or(DEFAULT_ANSWER)
     }
 
     fn shutdown_delay(&mut self) -> Duration {
-        let written = self.layers.file.raw.shutdown_delay.as_ref();
-        self.duration("shutdown_delay", written, Duration::ZERO).unwrap_or_default()
+        let value = self.layers.file.raw.shutdown_delay.as_ref();
+        self.duration("shutdown_delay", value, Duration::ZERO).unwrap_or_default()
     }
 
     fn deadlines(&mut self) -> DeadlineConfig {
@@ -399,14 +399,14 @@ impl<'a> ConfigResolver<'a> {
         DeadlineConfig { connect: connect.unwrap_or(DEFAULT_CONNECT), image: image.unwrap_or(DEFAULT_IMAGE) }
     }
 
-    fn image_deadline(&mut self, setting: &str, written: Option<&RawDuration>) -> Option<Duration> {
-        self.duration_within(setting, written, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
+    fn image_deadline(&mut self, setting: &str, value: Option<&RawDuration>) -> Option<Duration> {
+        self.duration_within(setting, value, SHORTEST_DEADLINE..=LONGEST_IMAGE_DEADLINE)
     }
 
     fn replay(&mut self) -> ReplayConfig {
         let empty = RawReplay::default();
         let raw = self.layers.file.raw.replay.as_ref().unwrap_or(&empty);
-        let mut window = |setting, written| self.duration(setting, written, SHORTEST_WINDOW);
+        let mut window = |setting, value| self.duration(setting, value, SHORTEST_WINDOW);
         ReplayConfig {
             orphans: raw.orphans.unwrap_or(DEFAULT_REPLAY.orphans),
             orphan_window: window("replay.orphan_window", raw.orphan_window.as_ref())
@@ -419,25 +419,25 @@ impl<'a> ConfigResolver<'a> {
 
     fn retention(&mut self) -> RetentionPeriods {
         let Some(raw) = &self.layers.file.raw.retention else { return RetentionPeriods::default() };
-        let mut period = |setting, written| self.duration_within(setting, written, RETENTION);
+        let mut retention_period = |setting, value| self.duration_within(setting, value, RETENTION);
         RetentionPeriods {
-            records: period("retention.records", raw.records.as_ref()),
-            audit: period("retention.audit", raw.audit.as_ref()),
-            usage: period("retention.usage", raw.usage.as_ref()),
+            records: retention_period("retention.records", raw.records.as_ref()),
+            audit: retention_period("retention.audit", raw.audit.as_ref()),
+            usage: retention_period("retention.usage", raw.usage.as_ref()),
         }
     }
 
-    fn duration(&mut self, setting: &str, written: Option<&RawDuration>, shortest: Duration) -> Option<Duration> {
-        self.duration_within(setting, written, shortest..=duration::LONGEST)
+    fn duration(&mut self, setting: &str, value: Option<&RawDuration>, shortest: Duration) -> Option<Duration> {
+        self.duration_within(setting, value, shortest..=duration::LONGEST)
     }
 
     fn duration_within(
         &mut self,
         setting: &str,
-        written: Option<&RawDuration>,
+        value: Option<&RawDuration>,
         bounds: RangeInclusive<Duration>,
     ) -> Option<Duration> {
-        let Some(period) = duration::parse(&written?.0) else {
+        let Some(period) = duration::parse(&value?.0) else {
             self.report(setting, &format!("must be {}", duration::EXPECTED));
             return None;
         };

@@ -12,21 +12,21 @@ pub(super) struct ConfigAdminToken([u8; 32]);
 /// The error for an admin token that has the form of an API key or of a user's admin token, and could be mistaken for
 /// it.
 #[derive(Debug, thiserror::Error)]
-#[error("`admin_token` has the form of {what} ({found}); make another one, as `openssl rand -hex 32` does")]
+#[error("`admin_token` has the form of {form} ({secret_source}); generate a new one, as `openssl rand -hex 32` does")]
 pub(crate) struct AdminTokenError {
-    what: &'static str,
-    found: String,
+    form: &'static str,
+    secret_source: String,
 }
 
 // === impl ConfigAdminToken ===
 
 impl ConfigAdminToken {
     pub(super) fn new(secret: &ConfigSecret) -> Result<Self, AdminTokenError> {
-        for (kind, what) in
+        for (kind, form) in
             [(BearerSecretKind::Key, "a caller's key"), (BearerSecretKind::AdminToken, "a user's admin token")]
         {
             if keys::BearerSecret::parse(kind, secret.expose().as_bytes()).is_some() {
-                return Err(AdminTokenError { what, found: secret.source().to_owned() });
+                return Err(AdminTokenError { form, secret_source: secret.source().to_owned() });
             }
         }
         Ok(Self(sha256(secret.expose().as_bytes())))

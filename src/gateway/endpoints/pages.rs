@@ -112,9 +112,9 @@ fn host(context: &PageRouteContext) -> Option<String> {
     let request = &context.request;
     let uri_host = request.uri().authority().map(ToString::to_string);
     let header_hosts = request.headers().get_all(HOST).iter();
-    let mut named = uri_host.into_iter().chain(header_hosts.map(|value| value.to_str().unwrap_or_default().to_owned()));
-    let first = named.next()?;
-    named.all(|other| other == first).then_some(first)
+    let mut hosts = uri_host.into_iter().chain(header_hosts.map(|value| value.to_str().unwrap_or_default().to_owned()));
+    let first = hosts.next()?;
+    hosts.all(|other| other == first).then_some(first)
 }
 
 /// Returns the value of a header that occurs once; an empty text if it occurs more than once, and `None` if it is

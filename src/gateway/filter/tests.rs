@@ -201,8 +201,8 @@ fn the_phrase_tree_agrees_with_a_naive_search() {
         // The tree also finds words that were spelled out.
         let spelled =
             text_folding::normalize_rule(&prompt).split([' ', '-', '_']).filter(|word| word.len() == 1).count() >= 3;
-        let verdict = filters.check("default", &prompt) != FilterVerdict::Pass;
-        assert!(verdict == expected || (verdict && spelled), "{prompt:?} against {rules:?}: {verdict}");
+        let is_refused = filters.check("default", &prompt) != FilterVerdict::Pass;
+        assert!(is_refused == expected || (is_refused && spelled), "{prompt:?} against {rules:?}: {is_refused}");
         match_count += usize::from(expected);
     }
     assert!((300..2_700).contains(&match_count), "both results must be frequent: {match_count}");

@@ -214,10 +214,10 @@ mod tests {
             assert!(after(classes).may_fall_back(), "{classes:?}");
         }
         assert!(!after(&[FailureClass::X, FailureClass::R]).may_fall_back());
-        let (begun, closed) = (after(&[]), after(&[]));
-        begun.note_image_begun();
-        closed.stop_new_calls();
-        assert!(!begun.may_fall_back() && !closed.may_fall_back());
+        let (with_image, stopped) = (after(&[]), after(&[]));
+        with_image.note_image_begun();
+        stopped.stop_new_calls();
+        assert!(!with_image.may_fall_back() && !stopped.may_fall_back());
     }
 
     #[tokio::test(start_paused = true)]

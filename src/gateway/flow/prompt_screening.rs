@@ -70,7 +70,7 @@ async fn moderate(
     match gateway.upstream().moderate(moderation, &prompt.await?).await {
         Ok(false) => Ok(()),
         Ok(true) => {
-            tracing::info!(group, "the moderation endpoint refuses a prompt");
+            tracing::info!(group, "the moderation service refuses a prompt");
             Err(Error::Upstream(UpstreamFault::Refused))
         }
         Err(error) => {
@@ -78,7 +78,7 @@ async fn moderate(
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 open,
-                "the moderation endpoint did not judge a prompt"
+                "the moderation service did not check a prompt"
             );
             if open { Ok(()) } else { Err(Error::Unavailable) }
         }

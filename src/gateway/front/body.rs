@@ -217,7 +217,7 @@ impl IncomingBody {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(self.incomplete_body_error("whole")))),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(self.incomplete_body_error("completely")))),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => return Poll::Ready(Some(self.count_received(data))),
                     Err(_trailers) => {}
@@ -269,8 +269,8 @@ impl IncomingBody {
         if self.received > self.max_bytes { Err(too_large(self.max_bytes)) } else { Ok(data) }
     }
 
-    fn incomplete_body_error(&self, missing_part: &str) -> Error {
-        Rejection::for_body(self.error_reason, format!("The request body did not arrive {missing_part}.")).into()
+    fn incomplete_body_error(&self, manner: &str) -> Error {
+        Rejection::for_body(self.error_reason, format!("The request body did not arrive {manner}.")).into()
     }
 }
 

@@ -25,12 +25,12 @@ impl AccountPool {
         let (now, mut inner) = (Instant::now(), self.lock());
         let unchecked_members =
             inner.members.iter_mut().filter(|member| member.needs_credential_check && !member.is_checking_credentials);
-        let taken = unchecked_members.map(|member| {
+        let checks = unchecked_members.map(|member| {
             (member.needs_credential_check, member.is_checking_credentials) = (false, true);
             member.credentials_checked_at = Some(now);
             (member.id, Arc::clone(&member.account))
         });
-        taken.collect()
+        checks.collect()
     }
 
     /// Ends a credential check, and applies the status of the answer, if there was one. The status is ignored if the

@@ -20,11 +20,11 @@ impl ConfigResolver<'_> {
     /// name any group.
     pub(super) fn accounts(&mut self, groups: Option<&[GroupConfig]>) -> Vec<AccountConfig> {
         let raw = self.layers.file.raw.accounts.as_deref().unwrap_or_default();
-        let mut taken = BTreeSet::new();
+        let mut used_names = BTreeSet::new();
         let mut accounts = Vec::new();
         for (index, account) in raw.iter().enumerate() {
             let path = format!("accounts[{index}]");
-            let name = self.check_name(&format!("{path}.name"), account.name.as_deref(), &mut taken);
+            let name = self.check_name(&format!("{path}.name"), account.name.as_deref(), &mut used_names);
             accounts.push(AccountConfig {
                 name,
                 groups: self.served_groups(&format!("{path}.groups"), account, groups),
@@ -44,12 +44,17 @@ impl ConfigResolver<'_> {
 
     /// Checks that logs, records and headers can carry a name, and that no other account or group of the list has the
     /// same name.
-    pub(super) fn check_name(&mut self, setting: &str, name: Option<&str>, taken: &mut BTreeSet<String>) -> String {
+    pub(super) fn check_name(
+        &mut self,
+        setting: &str,
+        name: Option<&str>,
+        used_names: &mut BTreeSet<String>,
+    ) -> String {
         let name = name.unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(fits) {
             self.report(setting, &format!("must be 1 to {LONGEST_NAME} letters, digits, `.`, `_` or `-`"));
-        } else if !taken.insert(name.to_owned()) {
+        } else if !used_names.insert(name.to_owned()) {
             self.report(setting, &format!("`{name}` is already used"));
         }
         name.to_owned()

@@ -107,9 +107,9 @@ impl ConfigResolver<'_> {
 
     fn headers(&mut self, path: &str, account: &RawAccount) -> HeaderMap {
         let mut map = HeaderMap::new();
-        for (text, written) in account.headers.iter().flatten() {
+        for (text, raw_header) in account.headers.iter().flatten() {
             let setting = format!("{path}.{text}");
-            let Some((name, value)) = self.header(&setting, text, written) else { continue };
+            let Some((name, value)) = self.header(&setting, text, raw_header) else { continue };
             if map.insert(name, value).is_some() {
                 self.report(&setting, "is given twice, in different case");
             }
@@ -117,11 +117,11 @@ impl ConfigResolver<'_> {
         map
     }
 
-    fn header(&mut self, setting: &str, text: &str, written: &RawHeader) -> Option<(HeaderName, HeaderValue)> {
+    fn header(&mut self, setting: &str, text: &str, raw_header: &RawHeader) -> Option<(HeaderName, HeaderValue)> {
         let name = headers::parse_name(text)
             .map_err(|fault| self.report(setting, &format!("cannot be sent: {fault}")))
             .ok()?;
-        let (text, sensitive) = match written {
+        let (text, sensitive) = match raw_header {
             RawHeader::Plain(_) if headers::is_secret(&name) => {
                 self.report(setting, "carries a credential and must be { env = \"NAME\" } or { file = \"PATH\" }");
                 return None;

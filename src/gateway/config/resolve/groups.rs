@@ -25,16 +25,16 @@ impl ConfigResolver<'_> {
     /// Resolves the groups of the file, and adds the default group if the file does not define it.
     pub(super) fn groups(&mut self, deadlines: DeadlineConfig, text_models: Option<&[String]>) -> Vec<GroupConfig> {
         let raw = self.layers.file.raw.groups.as_deref().unwrap_or_default();
-        let mut taken = BTreeSet::new();
+        let mut used_names = BTreeSet::new();
         let mut groups: Vec<GroupConfig> = raw
             .iter()
             .enumerate()
-            .map(|(index, group)| self.group(&format!("groups[{index}]"), group, deadlines, &mut taken))
+            .map(|(index, group)| self.group(&format!("groups[{index}]"), group, deadlines, &mut used_names))
             .collect();
         for group in &mut groups {
             group.text_models = group.text_models.take().or_else(|| text_models.map(<[String]>::to_vec));
         }
-        if !taken.contains(DEFAULT_GROUP) {
+        if !used_names.contains(DEFAULT_GROUP) {
             groups.push(GroupConfig {
                 name: DEFAULT_GROUP.to_owned(),
                 delivery: DeliveryPolicy::Report,
@@ -57,9 +57,9 @@ impl ConfigResolver<'_> {
         path: &str,
         raw: &RawGroup,
         deadlines: DeadlineConfig,
-        taken: &mut BTreeSet<String>,
+        used_names: &mut BTreeSet<String>,
     ) -> GroupConfig {
-        let name = self.check_name(&format!("{path}.name"), raw.name.as_deref(), taken);
+        let name = self.check_name(&format!("{path}.name"), raw.name.as_deref(), used_names);
         let image = self.image_deadline(&format!("{path}.image_deadline"), raw.image_deadline.as_ref());
         GroupConfig {
             name,
@@ -83,17 +83,17 @@ impl ConfigResolver<'_> {
     }
 
     /// Checks that each tool type has only lower-case letters, digits and `_`.
-    fn check_tools(&mut self, path: &str, written: &[String]) -> Vec<String> {
+    fn check_tools(&mut self, path: &str, tools: &[String]) -> Vec<String> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        for (index, tool) in written.iter().enumerate() {
+        for (index, tool) in tools.iter().enumerate() {
             if tool.is_empty() || !tool.bytes().all(fits) {
                 self.report(&format!("{path}[{index}]"), "must be the type of a tool, such as `web_search`");
             }
         }
-        if written.len() > TOOLS_MAX {
+        if tools.len() > TOOLS_MAX {
             self.report(path, &format!("may name at most {TOOLS_MAX} types"));
         }
-        written.to_vec()
+        tools.to_vec()
     }
 
     fn filter(&mut self, path: &str, raw: &RawFilter) -> FilterConfig {

@@ -36,19 +36,25 @@ impl ConfigResolver<'_> {
     /// Resolves the image models that the file adds.
     pub(super) fn image_models(&mut self, text_models: Option<&[String]>) -> Vec<ImageModelSpec> {
         let raw = self.layers.file.raw.models.as_deref().unwrap_or_default();
-        let mut taken = BTreeSet::new();
+        let mut used_ids = BTreeSet::new();
         let models = raw.iter().enumerate();
         models
             .map(|(index, raw)| {
                 let path = format!("models[{index}]");
                 let id = raw.id.as_deref().unwrap_or_default();
-                self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut taken);
+                self.check_image_model_id(&format!("{path}.id"), id, text_models.unwrap_or_default(), &mut used_ids);
                 self.image_model(&path, id, raw)
             })
             .collect()
     }
 
-    fn check_image_model_id(&mut self, setting: &str, id: &str, text_models: &[String], taken: &mut BTreeSet<String>) {
+    fn check_image_model_id(
+        &mut self,
+        setting: &str,
+        id: &str,
+        text_models: &[String],
+        used_ids: &mut BTreeSet<String>,
+    ) {
         self.check_model_id(setting, id);
         if IMAGE_MODELS.iter().any(|row| row.id == id) {
             self.report(setting, &format!("`{id}` is a built-in model, whose rules are fixed"));
@@ -57,7 +63,7 @@ impl ConfigResolver<'_> {
                 setting,
                 &format!("`{id}` is also listed in `text_models`; a model is either an image model or a text model"),
             );
-        } else if !taken.insert(id.to_owned()) {
+        } else if !used_ids.insert(id.to_owned()) {
             self.report(setting, &format!("`{id}` is already used"));
         }
     }

@@ -69,20 +69,21 @@ impl ConfigResolver<'_> {
             let service = group.filter.as_ref().and_then(|filter| filter.moderation.as_ref());
             sources.extend(service.map(|service| (&service.api_key, url(service.base_url.as_ref()))));
         }
-        let mut named: Vec<_> = sources.into_iter().filter_map(|(source, url)| Some((source.as_ref()?, url))).collect();
+        let mut secrets: Vec<_> =
+            sources.into_iter().filter_map(|(source, url)| Some((source.as_ref()?, url))).collect();
         for account in raw.accounts.iter().flatten() {
             let headers = account.headers.iter().flat_map(|headers| headers.values());
-            let secrets = headers.filter_map(|header| match header {
+            let header_secrets = headers.filter_map(|header| match header {
                 RawHeader::Secret(source) => Some((source, url(account.base_url.as_ref()))),
                 RawHeader::Plain(_) => None,
             });
-            named.extend(secrets);
+            secrets.extend(header_secrets);
         }
         let variable = |(source, url): (&SecretSource, _)| match source {
             SecretSource::Env(name) => Some((name.clone(), url)),
             SecretSource::File(_) => None,
         };
-        named.into_iter().filter_map(variable).collect()
+        secrets.into_iter().filter_map(variable).collect()
     }
 
     /// Returns a secret that is sent in a header.

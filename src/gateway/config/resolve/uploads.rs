@@ -12,7 +12,7 @@ impl ConfigResolver<'_> {
         {
             self.report("connections.max_per_address", "must not be above `max`");
         }
-        let count = |written: Option<u32>| written.and_then(|count| usize::try_from(count).ok());
+        let count = |value: Option<u32>| value.and_then(|count| usize::try_from(count).ok());
         ConnectionLimits { max: count(raw.max), max_per_address: count(raw.max_per_address) }
     }
 
