@@ -107,7 +107,7 @@ impl PromptFilters {
 impl FilterRules {
     fn new(group: &str, filter: &FilterConfig) -> Result<Self, FilterError> {
         let mut phrases = PhraseTree::default();
-        for (index, word) in filter.phrases.iter().enumerate() {
+        for (index, word) in filter.words.iter().enumerate() {
             phrases.add(word, index).map_err(|EmptyRuleError| FilterError::Word { group: group.to_owned(), index })?;
         }
         let patterns = RegexSetBuilder::new(&filter.patterns)

@@ -6,7 +6,7 @@ mod groups;
 mod models;
 mod tokens;
 
-use super::host_environment::host::Fake;
+use super::host_environment::fake::Fake;
 use super::*;
 
 const FILE: &str = "etc/config.toml";

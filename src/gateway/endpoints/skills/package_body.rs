@@ -23,7 +23,7 @@ pub(super) struct PackageBody {
 impl PackageBody {
     /// Creates the body of a file of this length in bytes.
     pub(super) fn new(file: File, length: u64) -> Self {
-        Self { file: file.buffer(), remaining: length }
+        Self { file: file.into(), remaining: length }
     }
 }
 
@@ -41,11 +41,11 @@ impl Body for PackageBody {
         let read = buffer.filled().len();
         if read == 0 {
             // The length was announced in the header, so the client must notice that bytes are missing.
-            return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.buffer())));
+            return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into())));
         }
         chunk.truncate(read);
         self.remaining -= read as u64;
-        Poll::Ready(Some(Ok(Frame::data(chunk.buffer()))))
+        Poll::Ready(Some(Ok(Frame::data(chunk.into()))))
     }
 
     fn is_end_stream(&self) -> bool {
