@@ -57,7 +57,7 @@ pub(super) struct FanOutBranch<'a> {
 
 /// The result of the calls for one image.
 enum BranchOutcome {
-    Made { kept: SpooledImage, simulated: bool },
+    Made { image: SpooledImage, simulated: bool },
     Failed(AttemptHistory),
 }
 
@@ -151,8 +151,8 @@ impl FanOut<'_, '_> {
     fn add_branch_outcome(&self, branch_outcome: BranchOutcome) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match branch_outcome {
-            BranchOutcome::Made { kept, simulated } => {
-                state.images.push(kept);
+            BranchOutcome::Made { image, simulated } => {
+                state.images.push(image);
                 state.is_simulated |= simulated;
             }
             BranchOutcome::Failed(history) => {
@@ -183,10 +183,10 @@ impl FanOut<'_, '_> {
             () = self.context.gateway.cutoff().cancelled() => Err(AttemptFailure::new(FailureClass::X, FailureCause::Cutoff).into()),
         };
         match spooled {
-            Ok(kept) => {
+            Ok(image) => {
                 self.progress.note_image_made(round.call_started.elapsed());
                 self.context.gateway.accounts().apply_feedback(&lease, AccountFeedback::Success).await;
-                BranchOutcome::Made { kept, simulated }
+                BranchOutcome::Made { image, simulated }
             }
             Err(failed_call) => {
                 round.record_failure(self.shared_record, call, &lease, failed_call).await;
