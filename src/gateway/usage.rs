@@ -1,11 +1,11 @@
-//! Usage for people: records page by page, and counts by day and by key.
+//! Usage for admins and members: records page by page, and counts by day and by key.
 //!
 //! This module decides the extent of a page of records, the treatment of an unknown position in the list, and the
 //! format for a spreadsheet ([`csv`]). It must not know who asks: the filter restricts a member to the member's own
-//! data, and then the data of others does not exist. It never writes: the store makes the counts when a record is
+//! data, and the data of others is treated as missing. It never writes: the store makes the counts when a record is
 //! closed.
 //!
-//! Rules: the complete usage record of the specification; the counts of a day are those of its records.
+//! Rules: the usage record is the complete one of the specification; the counts of a day are the sums of its records.
 
 pub(crate) mod csv;
 
@@ -87,10 +87,10 @@ impl UsageReader {
         limit: Option<u32>,
     ) -> Result<Vec<NamedCounts>, StoreError> {
         let counts = self.store.usage_by_key(filter, limit).await?;
-        let names = self.load_names(counts.iter().map(|of| &of.key)).await?;
-        let named = |of: KeyCounts| {
-            let (name, user_name) = names_of_key(&names, &of.key);
-            NamedCounts { name, user_name, key_counts: of }
+        let names = self.load_names(counts.iter().map(|counts| &counts.key)).await?;
+        let named = |key_counts: KeyCounts| {
+            let (name, user_name) = names_of_key(&names, &key_counts.key);
+            NamedCounts { name, user_name, key_counts }
         };
         Ok(counts.into_iter().map(named).collect())
     }

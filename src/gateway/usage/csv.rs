@@ -1,13 +1,13 @@
 //! Comma-separated values for spreadsheets, as in RFC 4180.
 //!
-//! Many texts here come from callers. A spreadsheet treats a cell that begins like a formula as one, and a formula can
+//! Many texts here come from callers. A spreadsheet treats a cell that begins like a formula as a formula, which can
 //! fetch an address or start a program. Such a text gets an apostrophe in front.
 
 use crate::gateway::names;
 
 use super::{DayCounts, NamedCounts, NamedRecord, UsageCounters};
 
-/// The names are those of the JSON records. A nested field has both words in its name.
+/// The columns of records. They have the names of the JSON fields; the name of a nested field has its object as prefix.
 const RECORD_COLUMNS: [&str; 41] = [
     "request_id",
     "created_at",
@@ -56,7 +56,7 @@ const COUNT_COLUMNS: [&str; 8] =
     ["requests", "succeeded", "failed", "images", "input_tokens", "output_tokens", "total_tokens", "refused"];
 const KEY_COLUMNS: [&str; 5] = ["key", "name", "user", "user_name", "group"];
 
-/// Returns the heading of records.
+/// Returns the line of column names for records.
 pub(crate) fn record_heading() -> String {
     csv_line(RECORD_COLUMNS.map(str::to_owned))
 }
@@ -66,25 +66,25 @@ pub(crate) fn records<'a>(records: impl IntoIterator<Item = &'a NamedRecord>) ->
     records.into_iter().map(|record| csv_line(record_fields(record))).collect()
 }
 
-/// Returns a heading, and one line for each day.
+/// Returns the line of column names, and one line for each day.
 pub(crate) fn days(days: &[DayCounts]) -> String {
     let heading = csv_line(["day"].into_iter().chain(COUNT_COLUMNS).map(str::to_owned));
-    let lines = days.iter().map(|of| csv_line([of.day.to_string()].into_iter().chain(count_fields(&of.counts))));
+    let lines = days.iter().map(|day| csv_line([day.day.to_string()].into_iter().chain(count_fields(&day.counts))));
     [heading].into_iter().chain(lines).collect()
 }
 
-/// Returns a heading, and one line for each key.
+/// Returns the line of column names, and one line for each key.
 pub(crate) fn keys(keys: &[NamedCounts]) -> String {
     let heading = csv_line(KEY_COLUMNS.into_iter().chain(COUNT_COLUMNS).map(str::to_owned));
-    let lines = keys.iter().map(|NamedCounts { key_counts: of, name, user_name }| {
-        let named = [
-            of.key.to_string(),
+    let lines = keys.iter().map(|NamedCounts { key_counts, name, user_name }| {
+        let names = [
+            key_counts.key.to_string(),
             optional_text(name),
-            of.user.to_string(),
+            key_counts.user.to_string(),
             optional_text(user_name),
-            without_formula(&of.group),
+            without_formula(&key_counts.group),
         ];
-        csv_line(named.into_iter().chain(count_fields(&of.counts)))
+        csv_line(names.into_iter().chain(count_fields(&key_counts.counts)))
     });
     [heading].into_iter().chain(lines).collect()
 }
@@ -150,17 +150,17 @@ fn csv_line(fields: impl IntoIterator<Item = String>) -> String {
     fields.join(",") + "\r\n"
 }
 
-/// Returns the value as text. An unknown value is empty, and not 0.
+/// Returns the value as text, or an empty text if it is unknown.
 fn optional_number(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-#[expect(clippy::ref_option, reason = "it is given fields of records")]
+#[expect(clippy::ref_option, reason = "callers pass the fields of records")]
 fn optional_text(value: &Option<String>) -> String {
     value.as_deref().map(without_formula).unwrap_or_default()
 }
 
-/// Returns a text that no spreadsheet treats as a formula. Some treat the wide forms of the letters like the others.
+/// Returns a text that no spreadsheet treats as a formula. Some also treat the full-width characters as its start.
 fn without_formula(text: &str) -> String {
     let text = names::escape_hidden_except(text, |letter| matches!(letter, '\t' | '\r' | '\n'));
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
@@ -181,14 +181,14 @@ mod tests {
     use crate::gateway::store::testing::finished_record;
 
     #[test]
-    fn a_field_is_quoted_only_where_it_must_be() {
+    fn a_field_is_quoted_only_if_necessary() {
         assert_eq!(quote_field("plain text"), "plain text");
         assert_eq!(quote_field("a,b"), "\"a,b\"");
         assert_eq!(quote_field("a \"b\"\nc"), "\"a \"\"b\"\"\nc\"");
     }
 
     #[test]
-    fn without_rows_there_is_still_a_heading() {
+    fn a_table_without_rows_has_column_names() {
         assert_eq!((record_heading() + &records([])).lines().count(), 1);
         assert_eq!(
             days(&[]),

@@ -1,10 +1,10 @@
-//! Pages of records, and names beside ids.
+//! Tests of pages of records, and of the names of keys and users.
 
 use super::*;
 use crate::gateway::store::testing::{add_key, finished_record, new_store, running_record};
 use crate::gateway::store::{JobState, NodeId, RowWrite};
 
-async fn written(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
+async fn write_records(store: &dyn Store, records: impl IntoIterator<Item = Record>) {
     for closed in records {
         let open = Record { state: JobState::Running, ..closed.clone() };
         let writes = [RowWrite::Open(&open), RowWrite::Close(&closed)];
@@ -17,16 +17,16 @@ fn ids(page: &NamedRecordPage) -> String {
 }
 
 #[tokio::test]
-async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equal() {
+async fn pages_show_every_record_once_while_new_records_are_written() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     // All records have the same time, so their order is the order in which they were written.
-    written(&*store, ["a", "b", "c", "d", "e"].map(finished_record)).await;
+    write_records(&*store, ["a", "b", "c", "d", "e"].map(finished_record)).await;
     let (mut filter, mut seen) = (RecordFilter::default(), Vec::new());
     loop {
         let page = usage.records(&filter, 2).await.unwrap();
         seen.push(ids(&page));
-        written(&*store, [finished_record(&format!("new{}", seen.len()))]).await;
+        write_records(&*store, [finished_record(&format!("new{}", seen.len()))]).await;
         if !page.has_more {
             break;
         }
@@ -36,11 +36,11 @@ async fn pages_hold_every_record_once_although_new_ones_come_and_moments_are_equ
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
+async fn records_of_other_users_are_invisible_also_as_cursors() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
-    let others = Record { user: "usr_2".into(), key: "key_2".into(), ..finished_record("theirs") };
-    written(&*store, [finished_record("mine"), others]).await;
+    let foreign = Record { user: "usr_2".into(), key: "key_2".into(), ..finished_record("theirs") };
+    write_records(&*store, [finished_record("mine"), foreign]).await;
     let owner = Some(UserId::from("usr_1"));
 
     let page = usage.records(&RecordFilter { owner: owner.clone(), ..RecordFilter::default() }, 10).await.unwrap();
@@ -54,43 +54,43 @@ async fn what_is_somebody_elses_is_not_there_not_even_as_a_place_in_the_list() {
     assert!(usage.record(&"theirs".into(), owner.as_ref()).await.unwrap().is_none());
     assert!(usage.record(&"theirs".into(), None).await.unwrap().is_some());
     assert!(usage.record(&"mine".into(), owner.as_ref()).await.unwrap().is_some());
-    for (place, owner) in [("theirs", owner), ("nobody's", None)] {
-        let filter = RecordFilter { owner, before: Some(place.into()), ..RecordFilter::default() };
+    for (cursor, owner) in [("theirs", owner), ("missing", None)] {
+        let filter = RecordFilter { owner, before: Some(cursor.into()), ..RecordFilter::default() };
         let refused = usage.records(&filter, 10).await;
-        assert!(matches!(&refused, Err(UsageError::UnknownCursor(id)) if id.as_str() == place), "{refused:?}");
+        assert!(matches!(&refused, Err(UsageError::UnknownCursor(id)) if id.as_str() == cursor), "{refused:?}");
     }
 }
 
 #[tokio::test]
-async fn records_and_counts_say_what_people_call_their_key() {
+async fn records_and_counts_have_the_names_of_key_and_user() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     let row = add_key(&*store, "laptop").await;
     let known = |id: &str| Record { key: row.id.clone(), user: row.user.clone(), ..finished_record(id) };
-    let lost = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished_record("lost") };
-    written(&*store, [known("a"), known("b"), lost]).await;
+    let unnamed = Record { created_at: "2026-11-20T00:00:00Z".parse().unwrap(), ..finished_record("c") };
+    write_records(&*store, [known("a"), known("b"), unnamed]).await;
 
     let named = |key: &Option<String>, user: &Option<String>| {
         (key.clone().unwrap_or_default(), user.clone().unwrap_or_default())
     };
     let page = usage.records(&RecordFilter::default(), 10).await.unwrap();
     let names: Vec<_> = page.records.iter().map(|found| named(&found.key_name, &found.user_name)).collect();
-    let (mine, nobodys) = (("laptop".to_owned(), "ada".to_owned()), (String::new(), String::new()));
-    assert_eq!((ids(&page).as_str(), names), ("balost", vec![mine.clone(), mine.clone(), nobodys.clone()]));
+    let (known_names, no_names) = (("laptop".to_owned(), "ada".to_owned()), (String::new(), String::new()));
+    assert_eq!((ids(&page).as_str(), names), ("bac", vec![known_names.clone(), known_names.clone(), no_names.clone()]));
 
     let keys = usage.by_key(&UsageFilter::default(), None).await.unwrap();
     let found: Vec<_> =
         keys.iter().map(|key| (named(&key.name, &key.user_name), key.key_counts.counts.requests)).collect();
-    assert_eq!(found, [(mine, 2), (nobodys, 1)]);
+    assert_eq!(found, [(known_names, 2), (no_names, 1)]);
     assert_eq!(usage.by_key(&UsageFilter::default(), Some(1)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_running_record_is_found_and_listed_only_by_its_state() {
+async fn a_running_record_is_listed_only_by_its_state() {
     let (_dir, store) = new_store().await;
     let usage = UsageReader::new(Arc::clone(&store) as Arc<dyn Store>);
     store.write_rows(&NodeId::only(), &[RowWrite::Open(&running_record("now"))]).await.unwrap();
-    written(&*store, [finished_record("then")]).await;
+    write_records(&*store, [finished_record("then")]).await;
     assert_eq!(ids(&usage.records(&RecordFilter::default(), 10).await.unwrap()), "then");
     let running = RecordFilter { state: Some(JobState::Running), ..RecordFilter::default() };
     assert_eq!(ids(&usage.records(&running, 10).await.unwrap()), "now");

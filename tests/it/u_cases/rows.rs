@@ -12,10 +12,10 @@ const BYTES: &str = "see the other row: bytes have a fixed limit of a minute, ev
 
 /// What is covered by tests of smaller parts, because it needs a resolver or certificates of its own.
 pub(super) const ELSEWHERE: [(&str, &str); 6] = [
-    ("U02", "transport::tests::faults::a_name_without_an_address_has_seen_nothing (NXDOMAIN)"),
+    ("U02", "transport::tests::faults::nothing_is_sent_if_the_name_has_no_address (NXDOMAIN)"),
     ("U02", "transport::resolve::tests::a_name_that_hangs_stops_no_other (a resolver that hangs)"),
-    ("U03", "transport::tests::tls::an_untrusted_upstream_sees_nothing (self-signed, wrong name, expired)"),
-    ("U03", "transport::tests::tls::a_handshake_that_stalls_or_breaks_off_has_sent_nothing"),
+    ("U03", "transport::tests::tls::an_untrusted_upstream_receives_no_request (self-signed, wrong name, expired)"),
+    ("U03", "transport::tests::tls::nothing_is_sent_if_the_handshake_stalls_or_breaks_off"),
     ("U13", "scaled: the whole image would be 33 MB; 2 MB at the same rate run into the same rule"),
     ("U30", "scaled: connections are closed after 300 ms instead of 1 s, and reused at 270 to 330 ms"),
 ];

@@ -1,8 +1,8 @@
 //! Makes a connection to an origin that is ready for a request.
 //!
 //! The module decides which address is tried when, and which certificates TLS trusts. It must not know requests. Rules:
-//! connecting and the handshake are bounded (U01 to U03); certificates are always verified, by the machine's own trust
-//! and at most additional roots, and there is no switch to disable this (U03).
+//! connecting and the handshake are bounded (U01 to U03); certificates are always verified, against the machine's own
+//! trust store and the additional roots of the settings, and no switch disables this (U03).
 
 use std::future::poll_fn;
 use std::io;
@@ -26,12 +26,12 @@ use super::socket::UpstreamSocket;
 use super::transport_stream::TransportStream;
 use super::{TransportError, TransportSettings};
 
-/// After this time without an answer from one address, the next one is tried in parallel.
+/// The delay after which the next address is tried in parallel, while no attempt has ended (RFC 8305, section 5).
 const NEXT_ADDRESS_DELAY: Duration = Duration::from_millis(250);
 /// The most addresses of a name that are tried (our choice).
 const MAX_ADDRESSES: usize = 8;
 
-/// Makes connections.
+/// Connects to origins, with TLS if the scheme is https.
 pub(super) struct Dialer {
     settings: TransportSettings,
     resolver: Resolver,
@@ -102,38 +102,38 @@ fn build_tls_connector(settings: &TransportSettings) -> Result<TlsConnector, rus
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Returns the first connection that is accepted. The next address starts if one fails, or if all have been silent for
-/// a while.
+/// Returns the first connection that is accepted. The next address is tried if an attempt fails, or if none has ended
+/// within [`NEXT_ADDRESS_DELAY`].
 async fn connect_first(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut running: Vec<ConnectFuture> = Vec::new();
+    let mut remaining = addresses.into_iter();
+    let mut attempts: Vec<ConnectFuture> = Vec::new();
     let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
-        if let Some(address) = waiting.next() {
-            running.push(Box::pin(TcpStream::connect(address)));
-        } else if running.is_empty() {
+        if let Some(address) = remaining.next() {
+            attempts.push(Box::pin(TcpStream::connect(address)));
+        } else if attempts.is_empty() {
             return Err(last_error);
         }
-        let ended = if waiting.len() == 0 {
-            next_finished(&mut running).await
+        let result = if remaining.len() == 0 {
+            next_finished(&mut attempts).await
         } else {
-            let Ok(ended) = timeout(NEXT_ADDRESS_DELAY, next_finished(&mut running)).await else { continue };
-            ended
+            let Ok(result) = timeout(NEXT_ADDRESS_DELAY, next_finished(&mut attempts)).await else { continue };
+            result
         };
-        match ended {
+        match result {
             Ok(tcp) => return Ok(tcp),
             Err(error) => last_error = error,
         }
     }
 }
 
-/// Waits for any of them, and removes it from the list.
-async fn next_finished(running: &mut Vec<ConnectFuture>) -> io::Result<TcpStream> {
+/// Waits until one of the attempts ends, and removes it from the list.
+async fn next_finished(attempts: &mut Vec<ConnectFuture>) -> io::Result<TcpStream> {
     poll_fn(|cx| {
-        for index in 0..running.len() {
-            if let Poll::Ready(ended) = running[index].as_mut().poll(cx) {
-                drop(running.swap_remove(index));
-                return Poll::Ready(ended);
+        for index in 0..attempts.len() {
+            if let Poll::Ready(result) = attempts[index].as_mut().poll(cx) {
+                drop(attempts.swap_remove(index));
+                return Poll::Ready(result);
             }
         }
         Poll::Pending

@@ -1,8 +1,8 @@
 //! The errors between the first connect and the last byte of an answer.
 //!
 //! The module decides how an error is classified, and whether the upstream can have seen any of the request. It must
-//! not know the reaction to it, which the request flow decides, or the upstream's identity. Rules: displayed text names
-//! no host, port, address or header (U01); the source chain may, so it is for the log alone.
+//! not know how the request flow reacts to an error, or which upstream failed. Rules: the displayed text contains no
+//! host, port, address or header (U01). The source chain can contain them, so it is only for the log.
 
 use std::error::Error as StdError;
 use std::{fmt, io};
@@ -10,7 +10,7 @@ use std::{fmt, io};
 /// A cause for the log.
 pub(crate) type ErrorSource = Box<dyn StdError + Send + Sync>;
 
-/// No response head came.
+/// The error of a request that got no response head.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub(crate) struct SendError {
@@ -26,7 +26,7 @@ pub(crate) struct SendError {
 /// The part of a request that can have left this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendProgress {
-    /// Not one byte, so the request may be made again at any account.
+    /// No byte, so the request may be sent again, to any account.
     Nothing,
     /// At least one byte, so the upstream may be processing the request.
     Maybe,
@@ -51,11 +51,11 @@ pub(crate) enum SendErrorKind {
     HeadTooLarge,
 }
 
-/// An answer broke off inside its body.
+/// The error of an answer that broke off inside its body.
 #[derive(Debug, thiserror::Error)]
 #[error("{cut}")]
 pub(crate) struct BodyError {
-    /// The way in which it broke off.
+    /// The way in which the body broke off.
     pub(crate) cut: BodyErrorKind,
     /// The cause, for the log.
     #[source]
@@ -76,7 +76,7 @@ pub(crate) enum BodyErrorKind {
 /// The transport cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
-    /// A setting is outside the range of the reader.
+    /// A read size in the settings is below the minimum of the HTTP reader.
     #[error("{0}")]
     Setting(&'static str),
     /// The certificates of this machine cannot be used.

@@ -1,7 +1,7 @@
 //! One request and its answer on one connection: the interface behind which the HTTP/1.1 reader can be replaced.
 //!
-//! The module decides which results of the reader mean that the request was never begun. It must not know the origin of
-//! connections. Rules: a request is given back only if not one byte of it was written (U30); 1xx answers are skipped
+//! The module decides which results of the reader mean that the request was never begun. It must not know how
+//! connections are made. Rules: a request is given back only if no byte of it was written (U30); 1xx answers are skipped
 //! and redirects are answers like any other (U27, U31); a head has at most 100 headers and a limited number of bytes
 //! (U33).
 
@@ -65,16 +65,15 @@ pub(super) async fn exchange(
     };
     let mut connection = Some(connection);
     let mut answer = pin!(sender.try_send_request(request));
-    let answered = poll_fn(|cx| {
+    let exchange = poll_fn(|cx| {
         let ended = connection.as_mut().is_some_and(|running| Pin::new(running).poll(cx).is_ready());
         if ended {
-            // The connection is dropped at once: whatever it still had to send, the answer below decides about the
-            // request.
+            // The connection is dropped at once, even with unsent bytes: the result of the request comes from `answer`.
             connection = None;
         }
         answer.as_mut().poll(cx)
     });
-    let response = answered.await.map_err(|mut error| {
+    let response = exchange.await.map_err(|mut error| {
         let unsent = error.take_message();
         let sent = if unsent.is_some() { SendProgress::Nothing } else { context.exchange_state.send_progress() };
         ExchangeFailure::new(SendError::during_exchange(sent, error.into_error()), unsent)
@@ -91,13 +90,14 @@ impl ExchangeContext {
         active: Option<(HyperConnection, SendRequest<RequestBody>)>,
     ) -> Response<ResponseBody> {
         let (mut head, incoming) = response.into_parts();
-        // The reader's own notes, among them the reason phrase, which is specific to the upstream.
+        // hyper stores notes in the extensions, such as the reason phrase, which is specific to the upstream.
         head.extensions.clear();
-        // The head has two statements of the length: the answer is read by the rule, but nothing is read after it.
+        // The head states the length twice. The body is read in chunks (RFC 9112, section 6.3), but the connection is not
+        // used again.
         let has_conflicting_lengths =
             head.headers.contains_key(TRANSFER_ENCODING) && head.headers.contains_key(CONTENT_LENGTH);
-        let home = (!has_conflicting_lengths).then(|| (self.origin.clone(), Arc::clone(&self.pool)));
-        let connection = active.map(|(connection, sender)| ActiveConnection { connection, sender, reuse_target: home });
+        let reuse_target = (!has_conflicting_lengths).then(|| (self.origin.clone(), Arc::clone(&self.pool)));
+        let connection = active.map(|(connection, sender)| ActiveConnection { connection, sender, reuse_target });
         Response::from_parts(head, ResponseBody::new(incoming, Arc::clone(&self.exchange_state), connection))
     }
 }
@@ -113,7 +113,7 @@ impl ExchangeFailure {
 // === impl ActiveConnection ===
 
 impl ActiveConnection {
-    /// Reads and writes what is possible; ready when the connection is at its end.
+    /// Reads and writes what is possible; ready when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.connection).poll(cx).map(|ended| {
             if let Err(error) = ended {
@@ -131,7 +131,7 @@ impl ActiveConnection {
         if !open || !self.sender.is_ready() {
             return;
         }
-        // Only the stream itself waits: the reader would keep its last buffer for as long as the connection is idle.
+        // Only the stream goes to the pool: hyper's connection would keep its last buffer while it is idle.
         let parts = self.connection.into_parts();
         let mut stream = parts.io.into_inner();
         if parts.read_buf.is_empty() {

@@ -1,7 +1,7 @@
 //! The origin of a request, and the form in which the request is written.
 //!
-//! The module decides which URIs are accepted, and the lines of the head that follow from the URI and the body. It must
-//! not know connections.
+//! The module decides which URIs are accepted, and which parts of the head depend on the URI and the body. It must not
+//! know connections.
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -30,23 +30,23 @@ impl UpstreamOrigin {
             HeaderValue::from_str(origin.authority.as_str()).map_err(|error| invalid_uri_error(error.to_string()))?;
         let headers = request.headers_mut();
         headers.entry(HOST).or_insert(host);
-        // The body knows its length, and a second statement of it would allow request smuggling.
+        // hyper states the length of the body; a second statement would allow request smuggling.
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
         Ok(origin)
     }
 
     fn from_uri(uri: &Uri) -> Result<Self, SendError> {
-        let tls = match uri.scheme() {
+        let is_tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             Some(scheme) if *scheme == Scheme::HTTP => false,
             _ => return Err(invalid_uri_error("the scheme is neither http nor https")),
         };
         let authority = uri.authority().cloned().ok_or_else(|| invalid_uri_error("there is no host"))?;
         if authority.host().is_empty() || authority.as_str().contains('@') {
-            return Err(invalid_uri_error("the host is empty or carries a user"));
+            return Err(invalid_uri_error("the host is empty, or the URI contains user information"));
         }
-        Ok(Self { is_tls: tls, authority })
+        Ok(Self { is_tls, authority })
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -71,7 +71,7 @@ fn invalid_uri_error(reason: impl Into<super::error::ErrorSource>) -> SendError 
 mod tests {
     use super::*;
 
-    fn taken(uri: &str) -> Result<(UpstreamOrigin, Request<RequestBody>), SendError> {
+    fn take_origin(uri: &str) -> Result<(UpstreamOrigin, Request<RequestBody>), SendError> {
         let mut request =
             Request::post(uri).header(CONTENT_LENGTH, "7").body(RequestBody::from(bytes::Bytes::new())).unwrap();
         UpstreamOrigin::take_from(&mut request).map(|origin| (origin, request))
@@ -79,20 +79,20 @@ mod tests {
 
     #[test]
     fn a_request_is_written_in_the_form_of_its_origin() {
-        let (origin, request) = taken("https://images.example/v1/images?x=1").unwrap();
+        let (origin, request) = take_origin("https://images.example/v1/images?x=1").unwrap();
         assert_eq!((origin.is_tls(), origin.host(), origin.port()), (true, "images.example", 443));
         assert_eq!(request.uri(), "/v1/images?x=1");
         assert_eq!(request.headers()[HOST], "images.example");
         assert!(!request.headers().contains_key(CONTENT_LENGTH));
-        let (origin, request) = taken("http://[::1]:8080").unwrap();
+        let (origin, request) = take_origin("http://[::1]:8080").unwrap();
         assert_eq!((origin.is_tls(), origin.host(), origin.port()), (false, "::1", 8080));
         assert_eq!((request.uri().path(), &request.headers()[HOST]), ("/", &HeaderValue::from_static("[::1]:8080")));
     }
 
     #[test]
-    fn what_is_no_address_is_refused_and_not_repeated() {
+    fn an_error_for_an_invalid_uri_does_not_repeat_it() {
         for uri in ["/v1/images", "ftp://secret.example/", "http://user@secret.example/"] {
-            let error = taken(uri).unwrap_err();
+            let error = take_origin(uri).unwrap_err();
             assert_eq!(error.kind, SendErrorKind::Resolve);
             assert!(!error.to_string().contains("secret"));
         }

@@ -2,8 +2,8 @@
 //!
 //! The module decides how many wait, for how long, and whether one is still usable. It must not know how connections
 //! are made. Rules: the wait is shorter than that of an upstream, and a connection on which any byte arrived while it
-//! waited is never used again, so that no byte of one answer is read as another (U07, U30). No task runs on its own:
-//! old connections are closed when another one comes or goes.
+//! waited is never used again, so that no byte of one answer is read as another (U07, U30). No background task runs:
+//! expired connections are closed when a connection is taken or put back.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ impl ConnectionPool {
 
     /// Returns the connection that was used last, if it is still usable.
     pub(super) fn take(&self, origin: &UpstreamOrigin) -> Option<TransportStream> {
-        // Each pass takes the lock only briefly: the check by the kernel and the close happen outside.
+        // The lock is held only to remove a connection, not while it is checked or closed.
         loop {
             let newest = self.idle().get_mut(origin)?.pop()?;
             if newest.since.elapsed() < self.timeout && newest.stream.is_quiet() {
@@ -47,20 +47,20 @@ impl ConnectionPool {
     pub(super) fn put(&self, origin: UpstreamOrigin, stream: TransportStream) {
         self.close_expired();
         let mut idle = self.idle();
-        let waiting = idle.entry(origin).or_default();
-        waiting.push(IdleConnection { stream, since: Instant::now() });
-        let oldest = (waiting.len() > self.max_per_origin).then(|| waiting.remove(0));
+        let connections = idle.entry(origin).or_default();
+        connections.push(IdleConnection { stream, since: Instant::now() });
+        let oldest = (connections.len() > self.max_per_origin).then(|| connections.remove(0));
         drop(idle);
         drop(oldest);
     }
 
     /// Closes the connections that have waited too long.
     pub(super) fn close_expired(&self) {
-        let mut old = Vec::new();
-        self.idle().retain(|_, waiting| {
-            let fresh = waiting.partition_point(|idle| idle.since.elapsed() >= self.timeout);
-            old.extend(waiting.drain(..fresh));
-            !waiting.is_empty()
+        let mut expired = Vec::new();
+        self.idle().retain(|_, connections| {
+            let expired_count = connections.partition_point(|idle| idle.since.elapsed() >= self.timeout);
+            expired.extend(connections.drain(..expired_count));
+            !connections.is_empty()
         });
     }
 

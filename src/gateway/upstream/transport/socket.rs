@@ -1,8 +1,8 @@
 //! One TCP connection to an upstream, beneath TLS.
 //!
 //! The module decides when a write has stalled for too long, and whether an idle connection is still quiet. It must not
-//! know HTTP, or the meaning of the bytes. Rules: a byte that reached the kernel is noted at once, because after it no
-//! request is made twice (U30).
+//! know HTTP, or the meaning of the bytes. Rules: a write that the kernel accepted is recorded at once, because
+//! the request must not be sent again after it (U30).
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -18,9 +18,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::buffer_budget::ExchangeState;
 
-/// The read size beneath TLS. A TLS session asks for 4 KiB at a time; this much is read for it at once.
+/// The number of bytes that are read at once beneath TLS, which itself asks for 4 KiB at a time (our choice).
 const READ_AHEAD: usize = 32 * 1024;
-/// An upstream may send no byte for minutes; a peer that has vanished in the meantime is detected after a minute.
+/// An upstream may send no byte for minutes. With these values, a peer that has vanished is detected after a minute.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
@@ -59,7 +59,7 @@ impl UpstreamSocket {
         })
     }
 
-    /// Starts an exchange; with `None` it ends the last one.
+    /// Sets the state of the exchange that begins, or `None` when an exchange has ended.
     pub(super) fn set_exchange(&mut self, exchange_state: Option<Arc<ExchangeState>>) {
         if let Some(ahead) = self.read_ahead.as_mut().filter(|ahead| ahead.is_empty()) {
             // An idle or waiting connection keeps no buffer.
@@ -74,7 +74,7 @@ impl UpstreamSocket {
 
     /// True if nothing has arrived on an idle connection, not even its end.
     ///
-    /// Asks the kernel, because the runtime is informed only in its next turn.
+    /// Asks the kernel, because tokio learns of arrived bytes only when it polls for I/O events again.
     pub(super) fn is_quiet(&self) -> bool {
         let nothing_ahead = self.read_ahead.as_ref().is_none_or(ReadAheadBuffer::is_empty);
         let peeked = SockRef::from(&self.tcp).peek(&mut [MaybeUninit::uninit()]);
@@ -85,15 +85,15 @@ impl UpstreamSocket {
         match written {
             Poll::Ready(Ok(count)) => {
                 self.stall_timer = None;
-                if let Some(tally) = self.exchange_state.as_ref().filter(|_| count > 0) {
-                    tally.mark_written();
+                if let Some(state) = self.exchange_state.as_ref().filter(|_| count > 0) {
+                    state.mark_written();
                 }
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => {
                 let limit = self.write_timeout;
-                let stall = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
-                ready!(stall.as_mut().poll(cx));
+                let timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+                ready!(timer.as_mut().poll(cx));
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
         }

@@ -1,7 +1,7 @@
-//! The transport against upstreams that are sockets and send the bytes of the test.
+//! Tests of the transport against local sockets, which send the bytes that each test chooses.
 //!
-//! This file has the upstream and the tests of connections; heads and bodies, faults, memory and TLS have files of
-//! their own.
+//! This file has the test upstream and the tests of connections. The submodules test heads and bodies, failures, hostile
+//! answers, memory, the reuse of connections, and TLS.
 
 mod answers;
 mod faults;
@@ -38,7 +38,7 @@ impl Upstream {
 
     async fn accept(&self) -> TcpStream {
         let accepted = tokio::time::timeout(Duration::from_secs(10), self.0.accept()).await;
-        accepted.expect("somebody connects").unwrap().0
+        accepted.expect("the transport connects within 10 seconds").unwrap().0
     }
 
     /// Answers one request, and keeps the connection open.
@@ -100,7 +100,7 @@ async fn fetch(transport: &Transport, uri: &str) -> Result<Bytes, BodyError> {
 }
 
 #[tokio::test]
-async fn the_request_arrives_as_it_was_meant() {
+async fn the_upstream_receives_the_request_byte_for_byte() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     let server = async { answer(&mut upstream.accept().await, OK).await };
@@ -131,7 +131,7 @@ async fn a_connection_carries_one_request_after_another() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_not_free_is_closed_after_its_answer() {
+async fn a_connection_that_cannot_be_reused_is_closed_after_its_answer() {
     for text in [
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
         "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
@@ -153,7 +153,7 @@ async fn a_connection_that_is_not_free_is_closed_after_its_answer() {
 }
 
 #[tokio::test]
-async fn bytes_that_come_while_a_connection_is_idle_are_never_read_as_an_answer() {
+async fn bytes_received_while_idle_are_never_read_as_an_answer() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     let mut streams = Vec::new();
@@ -167,7 +167,7 @@ async fn bytes_that_come_while_a_connection_is_idle_are_never_read_as_an_answer(
 }
 
 #[tokio::test]
-async fn a_connection_closed_while_idle_costs_no_request_and_repeats_none() {
+async fn closing_an_idle_connection_fails_and_repeats_no_request() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     for _ in 0..50 {
@@ -179,29 +179,29 @@ async fn a_connection_closed_while_idle_costs_no_request_and_repeats_none() {
 }
 
 #[tokio::test]
-async fn a_request_is_given_back_when_the_end_is_seen_before_the_first_byte() {
+async fn a_request_is_given_back_if_its_connection_ended_before_it() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let mut request = post(&upstream.uri());
     let origin = UpstreamOrigin::take_from(&mut request).unwrap();
-    let wire = transport.0.dialer.dial(&origin).await.unwrap();
+    let stream = transport.0.dialer.dial(&origin).await.unwrap();
     drop(upstream.accept().await);
     let pool = Arc::clone(&transport.0.pool);
-    let terms = ExchangeContext {
+    let context = ExchangeContext {
         origin,
         pool,
         exchange_state: ExchangeState::new(&transport.0.budget),
         read_chunk: 8192,
         max_head: 8192,
     };
-    // The kernel knows the end of the connection by now; the runtime is informed here.
+    // The kernel has already received the end of the connection; the pause lets tokio notice it.
     tokio::time::sleep(Duration::from_millis(1)).await;
-    let failed = exchange(wire, request, &terms).await.unwrap_err();
+    let failed = exchange(stream, request, &context).await.unwrap_err();
     assert_eq!((failed.error.sent, failed.error.kind), (SendProgress::Nothing, SendErrorKind::Closed));
     assert!(failed.unsent.is_some());
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_by_age_and_by_number() {
+async fn idle_connections_are_limited_in_age_and_number() {
     let upstream = Upstream::start().await;
     let uri = upstream.uri();
     let idle_timeout = Duration::ZERO;
@@ -212,7 +212,7 @@ async fn an_idle_connection_is_closed_by_age_and_by_number() {
         assert_eq!(body.unwrap(), "ok");
         streams.push(stream);
     }
-    assert_eq!(transport.0.pool.len(), 1, "the first one was closed when the second was taken");
+    assert_eq!(transport.0.pool.len(), 1, "the expired connection was closed and not reused");
     transport.0.pool.close_expired();
     assert_eq!(transport.0.pool.len(), 0);
 
@@ -228,18 +228,18 @@ async fn an_idle_connection_is_closed_by_age_and_by_number() {
 }
 
 #[test]
-fn answers_fit_where_servers_want_them() {
-    fn fits<T: Send + Sync + Unpin + 'static>(_: Option<T>) {}
-    fn travels<T: Send>(_: T) {}
-    fits::<ResponseBody>(None);
-    fits::<RequestBody>(None);
-    fits::<SendError>(None);
+fn bodies_and_the_send_future_have_the_bounds_of_servers() {
+    fn assert_server_bounds<T: Send + Sync + Unpin + 'static>(_: Option<T>) {}
+    fn assert_send<T: Send>(_: T) {}
+    assert_server_bounds::<ResponseBody>(None);
+    assert_server_bounds::<RequestBody>(None);
+    assert_server_bounds::<SendError>(None);
     let transport = transport();
-    travels(transport.send(post("http://localhost/"), Instant::now()));
+    assert_send(transport.send(post("http://localhost/"), Instant::now()));
 }
 
 #[test]
-fn a_reader_that_cannot_work_is_refused() {
+fn a_read_size_below_the_minimum_is_refused() {
     let refused = Transport::new(TransportSettings { read_chunk: 100, ..TransportSettings::default() });
     assert!(matches!(refused, Err(TransportError::Setting(_))));
 }

@@ -1,4 +1,5 @@
-//! The bytes of one connection as the HTTP reader sees them: plain or TLS, and at most as many as there is space for.
+//! The bytes of one connection as the HTTP reader sees them: plain or TLS, and at most as many as the buffer budget
+//! allows.
 //!
 //! The module decides how much is read at once. It must not know HTTP. Rules: frames are large with and without TLS. A
 //! TLS record is at most 16 KiB, so the session gathers records until the buffer is full or nothing is left; a test
@@ -22,7 +23,7 @@ pub(super) enum TransportStream {
     Tls(Box<TlsStream<UpstreamSocket>>),
 }
 
-/// Both directions of a connection, whatever it is made of.
+/// Reads and writes a plain or a TLS connection, through one trait object.
 trait DuplexIo: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> DuplexIo for T {}
@@ -30,7 +31,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> DuplexIo for T {}
 // === impl TransportStream ===
 
 impl TransportStream {
-    /// Starts an exchange; with `None` it ends the last one.
+    /// Sets the state of the exchange that begins, or `None` when an exchange has ended.
     pub(super) fn set_exchange(&mut self, exchange_state: Option<Arc<ExchangeState>>) {
         match self {
             Self::Plain(socket) => socket.set_exchange(exchange_state),
@@ -42,7 +43,7 @@ impl TransportStream {
     pub(super) fn is_quiet(&self) -> bool {
         match self {
             Self::Plain(socket) => socket.is_quiet(),
-            // A session that wants to read holds no unrequested plain text.
+            // A session that wants to read holds no decrypted bytes.
             Self::Tls(stream) => stream.get_ref().1.wants_read() && stream.get_ref().0.is_quiet(),
         }
     }
@@ -59,7 +60,7 @@ impl TransportStream {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => stream.get_ref().0,
         };
-        socket.exchange_state().map_or(Poll::Ready(usize::MAX), |tally| tally.poll_read_allowance(cx))
+        socket.exchange_state().map_or(Poll::Ready(usize::MAX), |state| state.poll_read_allowance(cx))
     }
 }
 
@@ -70,9 +71,9 @@ impl AsyncRead for TransportStream {
         if allowance >= buf.remaining() {
             return this.duplex().poll_read(cx, buf);
         }
-        let mut part = ReadBuf::new(buf.initialize_unfilled_to(allowance));
-        ready!(this.duplex().poll_read(cx, &mut part))?;
-        let count = part.filled().len();
+        let mut limited = ReadBuf::new(buf.initialize_unfilled_to(allowance));
+        ready!(this.duplex().poll_read(cx, &mut limited))?;
+        let count = limited.filled().len();
         buf.advance(count);
         Poll::Ready(Ok(()))
     }

@@ -1,8 +1,8 @@
-//! Heads and bodies that are valid, and the ways in which they are truncated.
+//! Tests of heads and bodies: valid, truncated, and at the limits.
 
 use super::*;
 
-/// Returns the status and body that the caller gets if the upstream sends this and closes.
+/// Returns the status and body that the caller gets if the upstream sends `text` and closes the connection.
 async fn receive_answer(text: &str) -> (http::StatusCode, Result<Bytes, BodyError>) {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
@@ -15,7 +15,7 @@ async fn receive_answer(text: &str) -> (http::StatusCode, Result<Bytes, BodyErro
 }
 
 #[tokio::test]
-async fn interim_answers_are_passed_over() {
+async fn interim_answers_are_skipped() {
     for interim in ["HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
         let (status, body) = receive_answer(&format!("{interim}{interim}{OK}")).await;
         assert_eq!((status.as_u16(), body.unwrap()), (200, Bytes::from_static(b"ok")));
@@ -23,7 +23,7 @@ async fn interim_answers_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer_and_nobody_follows_it() {
+async fn a_redirect_is_an_answer_and_is_not_followed() {
     let target = Upstream::start().await;
     for code in [301, 302, 307, 308] {
         let text = format!("HTTP/1.1 {code} Moved\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", target.uri());
@@ -61,29 +61,31 @@ async fn a_reset_inside_a_body_is_an_error() {
         let mut stream = upstream.accept().await;
         answer(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await;
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        stream
     };
     let client = async {
         let mut body = send(&transport, &uri).await.unwrap().into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
         body
     };
-    // The stream is dropped only after the half has been read, so that the reset does not overtake it.
+    // The stream is dropped only after the client has read the first bytes, so that the reset does not overtake them.
     let (stream, mut body) = tokio::join!(server, client);
-    let () = stream;
+    drop(stream);
     assert_eq!(body.frame().await.unwrap().unwrap_err().cut, BodyErrorKind::Reset);
     assert!(body.frame().await.is_none());
 }
 
 #[tokio::test]
-async fn the_limits_of_a_head_are_those_of_the_rule() {
-    let with = |count: usize| format!("HTTP/1.1 200 OK\r\n{}content-length: 2\r\n\r\nok", "a: 1\r\n".repeat(count - 1));
-    assert_eq!(receive_answer(&with(100)).await.1.unwrap(), "ok");
+async fn a_head_of_100_headers_or_60_kib_is_accepted() {
+    let head_with =
+        |count: usize| format!("HTTP/1.1 200 OK\r\n{}content-length: 2\r\n\r\nok", "a: 1\r\n".repeat(count - 1));
+    assert_eq!(receive_answer(&head_with(100)).await.1.unwrap(), "ok");
     let long = format!("HTTP/1.1 200 OK\r\na: {}\r\ncontent-length: 2\r\n\r\nok", "1".repeat(60 * 1024));
     assert_eq!(receive_answer(&long).await.1.unwrap(), "ok");
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_whole_request_is_heard() {
+async fn an_answer_before_the_end_of_the_request_is_received() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let request = Request::post(upstream.uri()).body(Bytes::from(vec![0; 32 << 20]).into()).unwrap();
     let server = async {
@@ -98,7 +100,7 @@ async fn an_answer_that_comes_before_the_whole_request_is_heard() {
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "big");
     };
     let _open = tokio::join!(server, client);
-    assert_eq!(transport.0.pool.len(), 0, "a connection with half a request in it carries no other");
+    assert_eq!(transport.0.pool.len(), 0, "a connection with an incomplete request is not reused");
 }
 
 #[tokio::test]
@@ -109,6 +111,6 @@ async fn a_body_knows_its_length_and_its_end() {
     let mut body = response.unwrap().into_body();
     assert_eq!((http_body::Body::size_hint(&body).exact(), http_body::Body::is_end_stream(&body)), (Some(2), false));
     body.frame().await.unwrap().unwrap();
-    assert!(http_body::Body::is_end_stream(&body), "a server that trusts the length polls no further");
+    assert!(http_body::Body::is_end_stream(&body), "a server that knows the length does not poll again");
     assert_eq!(transport.0.pool.len(), 1);
 }

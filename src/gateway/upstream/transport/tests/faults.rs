@@ -1,21 +1,25 @@
-//! The ways in which a call can fail before its head, and whether the upstream can have seen it.
+//! Tests of calls that fail before the response head, and of whether the upstream can have seen them.
 
 use super::*;
 
-/// Returns the error that the caller gets if the upstream does this with the connection.
-async fn fault<F: Future>(settings: TransportSettings, deadline: Duration, act: impl Fn(TcpStream) -> F) -> SendError {
+/// Returns the error that the caller gets if the upstream treats the connection as `serve` does.
+async fn fault<F: Future>(
+    settings: TransportSettings,
+    deadline: Duration,
+    serve: impl Fn(TcpStream) -> F,
+) -> SendError {
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let request = post(&upstream.uri());
-    let server = async { act(upstream.accept().await).await };
+    let server = async { serve(upstream.accept().await).await };
     let client = transport.send(request, Instant::now() + deadline);
-    let (_kept, answer) = tokio::join!(server, client);
+    let (_open, answer) = tokio::join!(server, client);
     let error = answer.unwrap_err();
     assert!(!error.to_string().contains("127.0.0.1"));
     error
 }
 
-const BRIEF: Duration = Duration::from_millis(50);
-const AMPLE: Duration = Duration::from_secs(10);
+const SHORT_TIME: Duration = Duration::from_millis(50);
+const LONG_TIME: Duration = Duration::from_secs(10);
 
 #[track_caller]
 fn check(error: &SendError, kind: SendErrorKind, sent: SendProgress) {
@@ -23,13 +27,13 @@ fn check(error: &SendError, kind: SendErrorKind, sent: SendProgress) {
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_listens_on_has_seen_nothing() {
+async fn nothing_is_sent_if_the_connection_is_refused() {
     let uri = Upstream::start().await.uri();
     check(&send(&transport(), &uri).await.unwrap_err(), SendErrorKind::Connect, SendProgress::Nothing);
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_has_seen_nothing() {
+async fn nothing_is_sent_if_the_name_has_no_address() {
     let error = send(&transport(), "http://no..where/").await.unwrap_err();
     check(&error, SendErrorKind::Resolve, SendProgress::Nothing);
     assert!(!error.to_string().contains("where"));
@@ -37,7 +41,7 @@ async fn a_name_without_an_address_has_seen_nothing() {
 
 #[tokio::test]
 async fn a_silent_upstream_may_have_seen_the_request() {
-    let error = fault(TransportSettings::default(), BRIEF, |mut stream| async move {
+    let error = fault(TransportSettings::default(), SHORT_TIME, |mut stream| async move {
         request(&mut stream).await;
         stream
     });
@@ -48,15 +52,15 @@ async fn a_silent_upstream_may_have_seen_the_request() {
 async fn an_upstream_that_closes_before_the_head_may_have_seen_the_request() {
     for text in ["", "HTTP/1.1 20", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n"] {
         let error =
-            fault(TransportSettings::default(), AMPLE, |mut stream| async move { answer(&mut stream, text).await });
+            fault(TransportSettings::default(), LONG_TIME, |mut stream| async move { answer(&mut stream, text).await });
         check(&error.await, SendErrorKind::Closed, SendProgress::Maybe);
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_is_told_apart() {
+async fn an_answer_that_is_not_http_is_a_protocol_error() {
     for text in ["SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok"] {
-        let error = fault(TransportSettings::default(), AMPLE, |mut stream| async move {
+        let error = fault(TransportSettings::default(), LONG_TIME, |mut stream| async move {
             answer(&mut stream, text).await;
             stream
         });
@@ -69,7 +73,7 @@ async fn a_flood_of_headers_is_refused() {
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: 1\r\n".repeat(101));
     let wide = format!("HTTP/1.1 200 OK\r\na: {}", "1".repeat(70 * 1024));
     for text in [&many, &wide] {
-        let error = fault(TransportSettings::default(), AMPLE, |mut stream| async move {
+        let error = fault(TransportSettings::default(), LONG_TIME, |mut stream| async move {
             answer(&mut stream, text).await;
             stream
         });
@@ -78,23 +82,24 @@ async fn a_flood_of_headers_is_refused() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_takes_no_more_of_the_request_runs_into_a_limit() {
+async fn a_stalled_write_ends_at_the_write_timeout() {
     let upstream = Upstream::start().await;
-    let transport = Transport::new(TransportSettings { write_timeout: BRIEF, ..TransportSettings::default() }).unwrap();
+    let transport =
+        Transport::new(TransportSettings { write_timeout: SHORT_TIME, ..TransportSettings::default() }).unwrap();
     let request = Request::post(upstream.uri()).body(Bytes::from(vec![0; 32 << 20]).into()).unwrap();
     let (_open, answer) = tokio::join!(upstream.accept(), transport.send(request, soon()));
     let error = answer.unwrap_err();
     check(&error, SendErrorKind::Timeout, SendProgress::Maybe);
-    assert!(error.source.is_some(), "the deadline has no cause, and this limit comes long before it");
+    assert!(error.source.is_some(), "the error is the write timeout; a passed deadline has no source");
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_closes_its_connection_at_once() {
+async fn dropping_a_call_closes_its_connection_at_once() {
     // Before the head.
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     let mut stream = tokio::select! {
-        _ = send(&transport, &uri) => unreachable!("nobody answers"),
+        _ = send(&transport, &uri) => unreachable!("the upstream does not answer"),
         stream = async {
             let mut stream = upstream.accept().await;
             request(&mut stream).await;

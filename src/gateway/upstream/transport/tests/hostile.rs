@@ -1,10 +1,10 @@
-//! Malicious answers: floods, and heads with a misleading form. After each of them the next call is served.
+//! Tests of malicious answers: floods, and misleading heads. After each of them the next call must succeed.
 
 use super::*;
 
 /// Returns the result of a call if the upstream sends `first`, then `text` at most `times` times until the client
 /// closes.
-async fn flooded(first: &str, text: &str, times: usize, deadline: Duration) -> Result<Bytes, String> {
+async fn flood(first: &str, text: &str, times: usize, deadline: Duration) -> Result<Bytes, String> {
     let (upstream, transport) = (Upstream::start().await, transport());
     let request = post(&upstream.uri());
     let server = async {
@@ -22,18 +22,18 @@ async fn flooded(first: &str, text: &str, times: usize, deadline: Duration) -> R
         let body = answer.into_body().collect().await.map_err(|error| format!("{error:?}"))?;
         Ok(body.to_bytes())
     };
-    let (_open, told) = tokio::join!(server, client);
+    let (_open, result) = tokio::join!(server, client);
     assert_eq!((transport.0.pool.len(), transport.unwritten()), (0, 0), "{first:.40}");
     let uri = upstream.uri();
     let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
     assert_eq!(next.unwrap(), "ok", "{first:.40}");
-    told
+    result
 }
 
-const AMPLE: Duration = Duration::from_secs(10);
+const LONG_TIME: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_flood_of_headers_ends_where_the_limit_is() {
+async fn a_flood_of_headers_ends_at_the_size_limit() {
     let head = "HTTP/1.1 200 OK\r\n";
     let line = format!("a: {}\r\n", "1".repeat(50));
     let wide = "1".repeat(64 * 1024);
@@ -43,23 +43,23 @@ async fn a_flood_of_headers_ends_where_the_limit_is() {
         (format!("{head}{}", "a".repeat(100_000)), "a", 1),
         (format!("HTTP/1.1 200 {}", "O".repeat(100_000)), "K", 1),
     ] {
-        let told = flooded(&first, text, times, AMPLE).await.unwrap_err();
-        assert!(told.contains("HeadTooLarge") && told.contains("Maybe"), "{first:.40}: {told}");
+        let result = flood(&first, text, times, LONG_TIME).await.unwrap_err();
+        assert!(result.contains("HeadTooLarge") && result.contains("Maybe"), "{first:.40}: {result}");
     }
 }
 
 #[tokio::test]
-async fn interim_answers_without_end_run_into_the_deadline() {
+async fn endless_interim_answers_end_at_the_deadline() {
     for interim in
         ["HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Wait\r\na: b\r\n\r\n"]
     {
-        let told = flooded(interim, interim, usize::MAX, Duration::from_millis(100)).await.unwrap_err();
-        assert!(told.contains("Timeout") && told.contains("Maybe"), "{interim}: {told}");
+        let result = flood(interim, interim, usize::MAX, Duration::from_millis(100)).await.unwrap_err();
+        assert!(result.contains("Timeout") && result.contains("Maybe"), "{interim}: {result}");
     }
 }
 
 #[tokio::test]
-async fn framing_without_end_breaks_the_body_off() {
+async fn endless_or_invalid_framing_ends_the_body_with_an_error() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let filler = "x".repeat(4096);
     for first in [
@@ -68,16 +68,16 @@ async fn framing_without_end_breaks_the_body_off() {
         format!("{chunked}fffffffffffffffff\r\n"),
         format!("{chunked}-2\r\n"),
     ] {
-        let told = flooded(&first, &filler, 1_000, AMPLE).await.unwrap_err();
-        assert!(told.contains("Malformed") || told.contains("Reset"), "{first}: {told}");
+        let result = flood(&first, &filler, 1_000, LONG_TIME).await.unwrap_err();
+        assert!(result.contains("Malformed") || result.contains("Reset"), "{first}: {result}");
     }
     let trailers = format!("{chunked}2\r\nok\r\n0\r\n");
-    let told = flooded(&trailers, "trailer: x\r\n", 10_000, AMPLE).await.unwrap_err();
-    assert!(told.contains("Malformed") || told.contains("Reset"), "{told}");
+    let result = flood(&trailers, "trailer: x\r\n", 10_000, LONG_TIME).await.unwrap_err();
+    assert!(result.contains("Malformed") || result.contains("Reset"), "{result}");
 }
 
 #[tokio::test]
-async fn a_head_that_is_no_text_does_no_harm() {
+async fn a_header_that_is_not_utf8_does_not_affect_the_next_call() {
     for value in [&b"\xff\xfe\x80"[..], b"close\xff", b"keep-alive, \xc3\x28"] {
         let (upstream, transport) = (Upstream::start().await, transport());
         let uri = upstream.uri();
@@ -98,7 +98,7 @@ async fn a_head_that_is_no_text_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_status_that_has_no_body_has_none() {
+async fn a_status_without_a_body_is_read_without_one() {
     let foreign = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nforeign";
     for (code, body) in [(101, ""), (204, ""), (304, ""), (205, "ok"), (206, "ok")] {
         let (upstream, transport) = (Upstream::start().await, transport());
@@ -109,9 +109,9 @@ async fn a_status_that_has_no_body_has_none() {
             let (head, body) = send(&transport, &uri).await.unwrap().into_parts();
             (head.status.as_u16(), body.collect().await.unwrap().to_bytes())
         };
-        let (_open, told) = tokio::join!(upstream.answer(&text), client);
-        assert_eq!(told, (code, Bytes::copy_from_slice(body.as_bytes())));
-        assert_eq!(transport.0.pool.len(), 0, "{code}: what came after it belongs to nobody");
+        let (_open, result) = tokio::join!(upstream.answer(&text), client);
+        assert_eq!(result, (code, Bytes::copy_from_slice(body.as_bytes())));
+        assert_eq!(transport.0.pool.len(), 0, "{code}: a connection with surplus bytes is not reused");
         let (_open, next) = tokio::join!(upstream.answer(OK), fetch(&transport, &uri));
         assert_eq!(next.unwrap(), "ok", "{code}");
     }

@@ -1,4 +1,4 @@
-//! The number of bytes of answers that wait, and the pieces in which they are passed on.
+//! Tests of the number of bytes of answers that wait, and of the sizes of frames.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Writes answers of this length, each on its own connection. Each task ends when its answer is accepted.
+/// Writes answers of this length, each on its own connection. Each task ends when its answer is written.
 fn serve(upstream: Upstream, count: usize, length: usize) -> JoinSet<()> {
     let mut servers = JoinSet::new();
     servers.spawn(async move {
@@ -43,15 +43,15 @@ async fn a_large_image_passes_intact_and_in_large_frames() {
         seen.extend_from_slice(&data);
     }
     println!("{frames} frames, the largest {largest}");
-    // The reader doubles a buffer that comes back to it, once.
     assert!(seen == pattern(length));
+    // The reader may double its buffer once, so a frame can be twice as large as `read_chunk`.
     assert!((128 * 1024..=512 * 1024).contains(&largest), "{largest}");
     assert_eq!(transport.unwritten(), 0);
     servers.join_all().await;
 }
 
 /// Takes all frames that are available now, and returns their number.
-fn take(body: &mut ResponseBody, held: &mut Vec<Bytes>) -> usize {
+fn take_available_frames(body: &mut ResponseBody, held: &mut Vec<Bytes>) -> usize {
     let (mut cx, before) = (Context::from_waker(Waker::noop()), held.len());
     while let Poll::Ready(Some(frame)) = Pin::new(&mut *body).poll_frame(&mut cx) {
         held.push(frame.unwrap().into_data().unwrap());
@@ -60,7 +60,7 @@ fn take(body: &mut ResponseBody, held: &mut Vec<Bytes>) -> usize {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
+async fn unwritten_answers_stay_within_the_budget_and_still_end() {
     let (answers, length, buffer_budget, small_read) = (32, 2 << 20, 4 << 20, 64 * 1024);
     let settings = TransportSettings { buffer_budget, small_read, ..TransportSettings::default() };
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
@@ -72,19 +72,19 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
     }
 
     // Everything that is available is taken, and nothing is dropped.
-    let mut quiet = 0;
-    while quiet < 20 {
-        let taken: usize = bodies.iter_mut().map(|(body, held)| take(body, held)).sum();
-        quiet = if taken == 0 { quiet + 1 } else { 0 };
+    let mut idle_rounds = 0;
+    while idle_rounds < 20 {
+        let taken: usize = bodies.iter_mut().map(|(body, held)| take_available_frames(body, held)).sum();
+        idle_rounds = if taken == 0 { idle_rounds + 1 } else { 0 };
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let held: usize = bodies.iter().flat_map(|(_, held)| held).map(Bytes::len).sum();
     println!("{answers} answers of {length} hold {held}");
     assert_eq!(transport.unwritten(), held);
-    assert!(held >= buffer_budget, "the budget is there to be used");
+    assert!(held >= buffer_budget, "the whole budget is used");
     assert!(held <= buffer_budget + 512 * 1024 + answers * small_read, "{held}");
 
-    // Each caller reaches its end as soon as it writes, although the others hold the budget.
+    // Each answer can be read to its end, although the other answers use up the budget.
     for (mut body, held) in bodies {
         let mut seen: usize = held.into_iter().map(|frame| frame.len()).sum();
         while let Some(frame) = body.frame().await {
@@ -97,7 +97,7 @@ async fn answers_that_nobody_writes_on_hold_little_and_still_end() {
 }
 
 #[tokio::test]
-async fn without_a_budget_an_answer_comes_in_small_pieces() {
+async fn without_a_budget_an_answer_is_read_in_small_frames() {
     let settings = TransportSettings { buffer_budget: 0, small_read: 16 * 1024, ..TransportSettings::default() };
     let (upstream, transport) = (Upstream::start().await, Transport::new(settings).unwrap());
     let uri = upstream.uri();
@@ -114,7 +114,7 @@ async fn without_a_budget_an_answer_comes_in_small_pieces() {
 }
 
 #[tokio::test]
-async fn small_pieces_go_on_as_they_come() {
+async fn small_frames_are_passed_on_at_once() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";

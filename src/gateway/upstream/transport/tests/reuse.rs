@@ -1,4 +1,4 @@
-//! Connections that are closed at the moment at which they are used again (U30).
+//! Tests of connections that the upstream closes at the moment at which they are used again (U30).
 
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// An upstream closes a connection on which nothing arrived for this time.
+/// The time without bytes after which the upstream closes a connection.
 const SERVER_IDLE_TIMEOUT: Duration = Duration::from_millis(4);
 const REQUESTS: usize = 800;
 
@@ -24,12 +24,12 @@ async fn serve(upstream: Upstream, ledger: Arc<Ledger>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = upstream.0.accept().await {
         *ledger.connections.lock().unwrap() += 1;
-        connections.spawn(impatient(stream, Arc::clone(&ledger)));
+        connections.spawn(serve_connection(stream, Arc::clone(&ledger)));
     }
 }
 
 /// Answers each request with its own body, and closes a connection that is silent.
-async fn impatient(mut stream: TcpStream, ledger: Arc<Ledger>) {
+async fn serve_connection(mut stream: TcpStream, ledger: Arc<Ledger>) {
     let mut part = [0; 4096];
     loop {
         let count = match timeout(SERVER_IDLE_TIMEOUT, stream.read(&mut part)).await {
@@ -38,7 +38,7 @@ async fn impatient(mut stream: TcpStream, ledger: Arc<Ledger>) {
             Err(_) if socket2::SockRef::from(&stream).peek(&mut [MaybeUninit::uninit()]).is_ok() => continue,
             _ => return,
         };
-        // A request of this test fits into one piece.
+        // Each request of this test arrives in one read.
         let text = std::str::from_utf8(&part[..count]).unwrap();
         let body = text.split_once("\r\n\r\n").unwrap().1.to_owned();
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
@@ -50,12 +50,12 @@ async fn impatient(mut stream: TcpStream, ledger: Arc<Ledger>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() {
+async fn a_request_during_a_close_is_served_once_or_reported_correctly() {
     let (upstream, transport, ledger) = (Upstream::start().await, transport(), Arc::new(Ledger::default()));
     let uri = upstream.uri();
     let mut server = JoinSet::new();
     server.spawn(serve(upstream, Arc::clone(&ledger)));
-    let (mut failed, mut unseen) = (0, Vec::new());
+    let (mut failed, mut unsent) = (0, Vec::new());
     for index in 0..REQUESTS {
         // The pauses range from well before the close to well after it, and are often close to it.
         sleep(SERVER_IDLE_TIMEOUT * u32::try_from(70 + index * 37 % 60).unwrap() / 100).await;
@@ -67,7 +67,7 @@ async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() 
                 assert_eq!(error.kind, SendErrorKind::Closed, "{error:?}");
                 failed += 1;
                 // A new connection can also be closed before its first byte, if the machine is busy enough.
-                unseen.extend((error.sent == SendProgress::Nothing).then_some(body));
+                unsent.extend((error.sent == SendProgress::Nothing).then_some(body));
             }
         }
     }
@@ -76,16 +76,16 @@ async fn a_request_at_the_moment_of_the_close_is_served_once_or_told_as_it_is() 
     let count = seen.len();
     seen.sort_unstable();
     seen.dedup();
-    assert_eq!(seen.len(), count, "no request came twice");
-    assert!(unseen.iter().all(|body| !seen.contains(body)), "what has seen nothing has seen nothing");
+    assert_eq!(seen.len(), count, "no request arrived twice");
+    assert!(unsent.iter().all(|body| !seen.contains(body)), "no request that was reported as unsent arrived");
     assert!(count >= REQUESTS - failed);
-    // Everything here is 250 times as fast as on a real server, so the moment of the close is hit 250 times as often.
+    // The idle timeout is far shorter than that of a real server, so requests meet the close far more often.
     assert!(failed <= REQUESTS / 10, "{failed} failed");
-    assert!((2..REQUESTS).contains(&connections), "some were reused and some were not: {connections}");
+    assert!((2..REQUESTS).contains(&connections), "some connections are reused and some are not: {connections}");
 }
 
 #[tokio::test]
-async fn a_request_whose_first_byte_has_left_is_not_made_again() {
+async fn a_request_is_not_repeated_after_its_first_byte() {
     let (upstream, transport) = (Upstream::start().await, transport());
     let uri = upstream.uri();
     // The request is read completely, and then the connection ends without an answer: closed, or reset.
@@ -105,6 +105,6 @@ async fn a_request_whose_first_byte_has_left_is_not_made_again() {
 }
 
 #[test]
-fn connections_wait_shorter_than_common_servers_do() {
+fn the_idle_timeout_is_shorter_than_that_of_common_servers() {
     assert!(TransportSettings::default().idle_timeout < Duration::from_secs(5));
 }

@@ -1,4 +1,5 @@
-//! TLS: the certificates that are trusted, and that answers are as large and as complete as without it.
+//! Tests of TLS: which certificates are trusted, and that answers are as complete, and frames as large, as
+//! without TLS.
 
 use std::net::SocketAddr;
 
@@ -11,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::*;
 
-/// A root of the test's own, and a server for one name under it.
+/// A TLS server for one name, and the root that signed its certificate.
 struct Secure {
     upstream: Upstream,
     acceptor: TlsAcceptor,
@@ -53,7 +54,7 @@ impl Secure {
 }
 
 /// Returns the sizes of an answer's frames.
-async fn frames(transport: &Transport, uri: &str) -> Vec<usize> {
+async fn frame_sizes(transport: &Transport, uri: &str) -> Vec<usize> {
     let (mut body, mut sizes) = (send(transport, uri).await.unwrap().into_body(), Vec::new());
     while let Some(frame) = body.frame().await {
         let data = frame.unwrap().into_data().unwrap();
@@ -64,7 +65,7 @@ async fn frames(transport: &Transport, uri: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_trusted_upstream_answers_whole_and_is_asked_again() {
+async fn the_connection_of_a_trusted_upstream_is_reused() {
     let (secure, length) = (Secure::start("localhost").await, 3 << 20);
     let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
     let server = async {
@@ -80,31 +81,31 @@ async fn a_trusted_upstream_answers_whole_and_is_asked_again() {
         stream
     };
     let client = async {
-        let (one, two) = (frames(&transport, &uri).await, frames(&transport, &uri).await);
-        assert_eq!((one.iter().sum(), two.iter().sum(), transport.0.pool.len()), (length, length, 1));
-        let largest = one.into_iter().chain(two).max().unwrap();
+        let (first, second) = (frame_sizes(&transport, &uri).await, frame_sizes(&transport, &uri).await);
+        assert_eq!((first.iter().sum(), second.iter().sum(), transport.0.pool.len()), (length, length, 1));
+        let largest = first.into_iter().chain(second).max().unwrap();
         println!("the largest frame {largest}");
-        assert!(largest > 16 * 1024, "more than one record: {largest}");
+        assert!(largest > 16 * 1024, "a frame holds more than one TLS record: {largest}");
     };
     let _open = tokio::join!(server, client);
 }
 
 #[tokio::test]
-async fn an_untrusted_upstream_sees_nothing() {
+async fn an_untrusted_upstream_receives_no_request() {
     let secure = Secure::start("localhost").await;
     // An unknown root, and a name that is not the certificate's.
     for (transport, name) in [(transport(), "localhost"), (secure.trusted(), "127.0.0.1")] {
         let uri = secure.uri(name);
-        let (seen, answer) = tokio::join!(secure.accept(), send(&transport, &uri));
+        let (accepted, answer) = tokio::join!(secure.accept(), send(&transport, &uri));
         let error = answer.unwrap_err();
         assert_eq!((error.kind, error.sent), (SendErrorKind::Tls, SendProgress::Nothing));
         assert!(!error.to_string().contains("localhost"));
-        assert!(seen.is_err());
+        assert!(accepted.is_err());
     }
 }
 
 #[tokio::test]
-async fn a_handshake_that_stalls_or_breaks_off_has_sent_nothing() {
+async fn nothing_is_sent_if_the_handshake_stalls_or_breaks_off() {
     let upstream = Upstream::start().await;
     let uri = upstream.uri().replace("http:", "https:");
     let tls_timeout = Duration::from_millis(50);
@@ -119,7 +120,7 @@ async fn a_handshake_that_stalls_or_breaks_off_has_sent_nothing() {
 }
 
 #[tokio::test]
-async fn an_end_without_a_farewell_is_a_truncated_body() {
+async fn a_close_without_close_notify_truncates_the_body() {
     let secure = Secure::start("localhost").await;
     let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
     let server = async {
@@ -133,7 +134,7 @@ async fn an_end_without_a_farewell_is_a_truncated_body() {
 }
 
 #[tokio::test]
-async fn a_session_closed_while_idle_costs_no_request() {
+async fn a_session_closed_while_idle_fails_no_request() {
     let secure = Secure::start("localhost").await;
     let (transport, uri) = (secure.trusted(), secure.uri("localhost"));
     for _ in 0..10 {
