@@ -26,10 +26,10 @@ rules! {
      changed content as a new version with `imagate skills build`."
 
     M074 "symbolic-link" Repository Error
-    "No path goes through a symbolic link, and a skill holds none."
-    "For a link, a raw host serves the text of the link and not the file that it points to, and a link may point out \
-     of the repository. Others then get something else than the files that were checked here. Put a copy of the file \
-     there."
+    "No path leads through a symbolic link, and a skill contains none."
+    "Raw hosts serve the text of a link and not the file that it points to, and a link may point out of the \
+     repository. Readers then get something other than the files that were checked here. Replace the link by a copy \
+     of the file."
 
     M075 "not-committed" Repository Warning
     "Packages are committed as they are, not as pointers of Git LFS."
@@ -49,7 +49,7 @@ rules! {
 
     M078 "unlisted-package" Repository Note
     "Every package of the folders that the manifest uses is in the manifest."
-    "Packages of older versions may stay for users who have pinned them; others are left-overs that only make the \
+    "Packages of older versions may stay for users who have pinned them; others are leftovers that only make the \
      repository larger. Installers are not affected in either case."
 
     M079 "document-missing" Repository Warning
@@ -64,9 +64,9 @@ rules! {
 
     M081 "archive-limits" Package Error
     "The package is within the limits of size, number and depth."
-    "A package has at most 10 MiB, 10,000 entries, 500 MiB unpacked, files of 100 MiB, 8 levels of folders, and is unpacked \
-     at most 100 times larger than packed. These are the limits of public registries; an archive beyond them is a way to fill \
-     disks. Leave out what an agent does not read."
+    "A package has at most 10 MiB, 10,000 entries, 500 MiB unpacked, files of 100 MiB, 8 levels of folders, and is \
+     unpacked at most 100 times larger than packed. These are the limits of public registries; an archive beyond them \
+     can be an attempt to fill disks. Leave out the files that agents do not read."
 
     M082 "archive-path" Package Error
     "Every path in the package stays inside the folder of the skill and is valid on every system."
@@ -76,18 +76,18 @@ rules! {
 
     M083 "archive-collision" Package Error
     "No two entries of the package are the same file."
-    "If a path is there twice, one program keeps the first file and another the last. Paths that differ only in case or in \
-     the composition of letters are two files on Linux and one on Windows and macOS. Rename one of them."
+    "If a path occurs twice, one program keeps the first file and another the last. Paths that differ only in case or \
+     in the composition of letters are two files on Linux and one on Windows and macOS. Rename one of them."
 
     M084 "archive-kind" Package Error
-    "The package holds plain files and folders only."
+    "The package contains only regular files and folders."
     "A link can redirect a later entry to another place, a device or a pipe can block the program that reads it, and \
      a set-user-id bit grants rights. A skill needs none of them. Replace links by copies of the files."
 
     M085 "archive-ambiguous" Package Error
     "All programs unpack the same files from the package."
     "Bytes before, between or after the entries, headers that disagree with the directory, overlapping entries or two \
-     directories can show other content to a scanner than to an installer. Pack the folder anew with `imagate skills \
+     directories can show other content to a scanner than to an installer. Pack the folder again with `imagate skills \
      build`."
 
     M086 "package-layout" Package Error
@@ -98,37 +98,36 @@ rules! {
     M087 "front-matter" Package Error
     "`SKILL.md` begins with front matter that Agent Skills can read."
     "Agents load `name` and `description` of every skill at start, and leave out a skill whose front matter cannot be \
-     read, without a message. `name` has at most 64 small letters, digits and single hyphens and is the name of the folder; \
-     `description` has 1 to 1024 characters. \
-     `metadata` maps texts to texts, as the format says: agents interpret a mapping or a list there in different ways, \
-     or leave out the whole skill. Write such a value as one text."
+     read, without a message. `name` has at most 64 lower-case letters, digits and single hyphens and is the name of \
+     the folder; `description` has 1 to 1024 characters. `metadata` maps texts to texts: agents interpret a mapping \
+     or a list there in different ways, or leave out the whole skill. Write such a value as one text."
 
     M088 "entry-differs" Package Error
     "`name` and `version` are those of the package's `SKILL.md`."
-    "If the entry and the skill have different names, an installer installs something else than was asked for. \
-     `version` is compared with `metadata.version` of the front matter, if that is present. `imagate skills build` \
-     takes both from there."
+    "If the entry and the skill have different names, an installer installs something other than requested. `version` \
+     is compared with `metadata.version` of the front matter, if that is present. `imagate skills build` takes both \
+     from there."
 
     M089 "description-differs" Package Warning
     "`description` is that of the package's `SKILL.md`."
-    "People choose by the description of the manifest, agents use the skill by that of its `SKILL.md`. Two \
-     descriptions become different over time. `imagate skills build` takes it from the front matter."
+    "People choose a skill by its description in the manifest, and agents by that in its `SKILL.md`. Two descriptions \
+     drift apart over time. `imagate skills build` takes the description from the front matter."
 
     M090 "content-differs" Package Error
-    "The package holds what the folder of the skill holds."
+    "The package contains the same files as the folder of the skill."
     "The files that people review in the repository must be the files that agents install. A difference means that \
-     the skill was changed and not published, or that the package holds something that reviewers do not see. Raise \
+     the skill was changed and not published, or that the package contains files that reviewers do not see. Raise \
      `metadata.version` and run `imagate skills build`."
 
     M091 "secret-file" Package Error
-    "The package holds no files that keep secrets."
+    "The package contains no files with secrets."
     "Keys, `.env` files, credentials of tools and folders of version control get into packages by mistake, and cannot \
      be withdrawn after publication. Remove the file, publish a new version, and replace the secret itself."
 
     M092 "junk-file" Package Warning
-    "The package holds no left-overs of systems, editors and tools."
-    "`.DS_Store`, `__MACOSX`, `Thumbs.db`, `__pycache__` and copies of editors make packages larger and different on every \
-     machine. `imagate skills build` leaves them out."
+    "The package contains no leftovers of systems, editors and tools."
+    "`.DS_Store`, `__MACOSX`, `Thumbs.db`, `__pycache__` and copies of editors make packages larger and different on \
+     every machine. `imagate skills build` leaves them out."
 
     M093 "broken-link" Package Warning
     "Links of `SKILL.md` to files lead to files of the package."
@@ -136,17 +135,18 @@ rules! {
      middle of a task. Correct the link, or put the file into the folder."
 
     M094 "program-file" Package Off
-    "Programs of the package are known."
-    "Lists the files that may be run, for the review of a package: an agent may start them on the machine of its \
-     user. The rule is off unless it is asked for."
+    "Executable files in the package are known."
+    "Lists the executable files for the review of a package: an agent may start them on the machine of its user. The \
+     rule is off unless you switch it on."
 
     M095 "long-skill" Package Note
     "`SKILL.md` is short enough to be read whole."
-    "Agents read the whole body when they use a skill. Beyond 500 lines or about 5000 tokens it crowds out the task itself; put \
-     details into files that are linked and read when they are needed."
+    "Agents read the whole body when they use a skill. A body of more than 500 lines or about 5000 tokens leaves less \
+     room for the task itself; move details into linked files, which agents read when they need them."
 
     M096 "front-matter-field" Package Warning
     "The front matter has only the fields of Agent Skills."
-    "Agent Skills knows `name`, `description`, `license`, `compatibility`, `allowed-tools` and `metadata`. Some agents know more; \
-     others, and the reference validator, refuse a skill with a field that they do not know. Put it under `metadata`."
+    "Agent Skills defines `name`, `description`, `license`, `compatibility`, `allowed-tools` and `metadata`. Some \
+     agents know more fields; others, and the reference validator, refuse a skill with a field that they do not know. \
+     Put it under `metadata`."
 }

@@ -4,18 +4,19 @@ use super::rules;
 
 rules! {
     M120 "canonical" Static Note
-    "The file is laid out as `imagate skills fmt` does."
-    "Fields in the order of the specification, two spaces for each level, one newline at the end: then the difference \
-     between two manifests is what changed, and nothing else. `imagate skills fmt FILE` rewrites it."
+    "The file has the layout that `imagate skills fmt` writes."
+    "Fields in the order of the specification, two spaces for each level and one newline at the end: with one layout, \
+     the difference between two manifests shows only the changes of their content. `imagate skills fmt FILE` rewrites \
+     the file."
 
     M121 "sorted" Static Off
     "Skills are sorted by name and version, API references by id."
-    "A sorted manifest has one order that every tool agrees on, so that additions do not conflict. It is off because \
-     an order of your own may mean something; switch it on with `--warn M121`, and sort with \
-     `imagate skills fmt --sort`."
+    "Every tool can compute the order of a sorted manifest, so additions by several people rarely conflict. The rule \
+     is off because an order of your own may have a meaning. Switch it on with `--warn M121`, and sort with `imagate \
+     skills fmt --sort`."
 
     M122 "generator" Static Off
-    "The manifest says in `x-generator` what made it."
-    "When a manifest turns out to be wrong, it helps to know which program wrote it, and in which version. It is off \
-     because nothing needs it; switch it on with `--warn M122`."
+    "The manifest names the program that wrote it in `x-generator`."
+    "If a manifest turns out to be wrong, it helps to know which program wrote it, and in which version. The rule is \
+     off because no reader needs the field. Switch it on with `--warn M122`."
 }
