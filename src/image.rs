@@ -1,8 +1,8 @@
 //! Image sizes, formats and file headers: pixel sizes with their four rules, file formats, and the facts that the first
 //! bytes of a file state.
 //!
-//! This module is pure: the SDK, the server and the command line share it, and it reads only its input. It carries the
-//! size rules 1 to 4 of the specification; their numbers are stored in `openapi/gateway.json`.
+//! This module is pure: the SDK, the server and the command line share it, and it reads only its input. It implements
+//! the size rules 1 to 4 of the specification; their numbers are stored in `openapi/gateway.json`.
 
 #[cfg(feature = "gateway")]
 mod base64;

@@ -3,7 +3,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     all(feature = "gateway", not(feature = "cli")),
-    expect(dead_code, unused_imports, reason = "the program is what starts the gateway")
+    expect(dead_code, unused_imports, reason = "only the program starts the gateway")
 )]
 
 #[cfg(feature = "gateway")]

@@ -15,7 +15,7 @@ static ENGINE: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 static ENGINE: LazyLock<GeneralPurpose> = LazyLock::new(|| GeneralPurpose::new(&base64::alphabet::STANDARD, PAD));
 
-/// The reason why a text is not an image.
+/// The reason why a text is not a data URL of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DataUrlError {
     /// The text is an address of a remote image.
@@ -62,25 +62,25 @@ impl Base64Decoder {
         Self { skips_spaces: true, ..Self::default() }
     }
 
-    /// Decodes the next characters and appends the bytes to `into`.
+    /// Decodes the next characters and appends the bytes to `output`.
     ///
     /// # Errors
     ///
     /// Returns an error if the characters are not base64, or follow the end of the text.
     pub(crate) fn push(&mut self, mut text: &[u8], output: &mut Vec<u8>) -> Result<(), DataUrlError> {
-        while let (false, [first, others @ ..]) = (self.partial_group.is_empty(), text) {
+        while let (false, [first, remaining @ ..]) = (self.partial_group.is_empty(), text) {
             self.push_char(*first, output)?;
-            text = others;
+            text = remaining;
         }
-        let (whole, others) = text.split_at(text.len() / 4 * 4);
-        if self.decode_groups(whole, output).is_err() {
+        let (groups, remaining) = text.split_at(text.len() / 4 * 4);
+        if self.decode_groups(groups, output).is_err() {
             if !self.skips_spaces {
                 return Err(DataUrlError::NotBase64);
             }
             // The group may contain spaces, so its characters are decoded one by one.
-            whole.iter().try_for_each(|byte| self.push_char(*byte, output))?;
+            groups.iter().try_for_each(|byte| self.push_char(*byte, output))?;
         }
-        others.iter().try_for_each(|byte| self.push_char(*byte, output))
+        remaining.iter().try_for_each(|byte| self.push_char(*byte, output))
     }
 
     /// Ends the text.
@@ -99,8 +99,8 @@ impl Base64Decoder {
         }
         self.partial_group.push(byte);
         if self.partial_group.len() == 4 {
-            let four = std::mem::take(&mut self.partial_group);
-            self.decode_groups(&four, output)?;
+            let group = std::mem::take(&mut self.partial_group);
+            self.decode_groups(&group, output)?;
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl Base64Decoder {
 mod tests {
     use super::*;
 
-    fn decoded(mut base64: Base64Decoder, text: &str, piece: usize) -> Result<Vec<u8>, DataUrlError> {
+    fn decode(mut base64: Base64Decoder, text: &str, piece: usize) -> Result<Vec<u8>, DataUrlError> {
         let mut bytes = Vec::new();
         text.as_bytes().chunks(piece).try_for_each(|piece| base64.push(piece, &mut bytes))?;
         base64.finish()?;
@@ -131,30 +131,30 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_every_length_make_the_same_bytes() {
+    fn pieces_of_every_length_give_the_same_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
         let text = base64::engine::general_purpose::STANDARD.encode(&bytes);
         let spaced = text.replace('A', " A ");
         for piece in 1..text.len() {
-            assert_eq!(decoded(Base64Decoder::default(), &text, piece).unwrap(), bytes, "{piece}");
-            assert_eq!(decoded(Base64Decoder::skipping_spaces(), &spaced, piece).unwrap(), bytes, "{piece}");
-            assert_eq!(decoded(Base64Decoder::default(), &spaced, piece), Err(DataUrlError::NotBase64), "{piece}");
+            assert_eq!(decode(Base64Decoder::default(), &text, piece).unwrap(), bytes, "{piece}");
+            assert_eq!(decode(Base64Decoder::skipping_spaces(), &spaced, piece).unwrap(), bytes, "{piece}");
+            assert_eq!(decode(Base64Decoder::default(), &spaced, piece), Err(DataUrlError::NotBase64), "{piece}");
         }
     }
 
     #[test]
-    fn damage_is_seen_wherever_it_is() {
+    fn invalid_base64_is_refused_for_every_length_of_pieces() {
         for damaged in ["A", "AAA", "AA==AAAA", "AA=A", "AA-_", "AB==", "A\nAAA"] {
             for piece in [1, 3, 4, 100] {
-                assert!(decoded(Base64Decoder::default(), damaged, piece).is_err(), "{damaged:?} by {piece}");
-                assert!(decoded(Base64Decoder::skipping_spaces(), damaged, piece).is_err(), "{damaged:?} by {piece}");
+                assert!(decode(Base64Decoder::default(), damaged, piece).is_err(), "{damaged:?} by {piece}");
+                assert!(decode(Base64Decoder::skipping_spaces(), damaged, piece).is_err(), "{damaged:?} by {piece}");
             }
         }
-        assert_eq!(decoded(Base64Decoder::default(), "", 1), Ok(Vec::new()));
+        assert_eq!(decode(Base64Decoder::default(), "", 1), Ok(Vec::new()));
     }
 
     #[test]
-    fn an_address_is_told_from_other_texts() {
+    fn a_web_address_is_distinguished_from_other_texts() {
         assert_eq!(DataUrlError::from_prefix(b"HTTPS://example.com/a.png"), DataUrlError::Remote);
         for other in [&b"data:image/png,AAAA"[..], b"http", b"", b"a.png"] {
             assert_eq!(DataUrlError::from_prefix(other), DataUrlError::NotDataUrl);

@@ -1,8 +1,9 @@
 //! Reads the structure of an image file: format, pixel size, and the presence of an alpha channel.
 //!
-//! Decides: which uploads are whole still images ([`inspect`]), and which facts the head of a delivered image states
-//! ([`probe`]). This module must not know pixels (nothing is decoded or inflated), file names, declared types, or the
-//! purpose of the file; that a mask needs alpha and the format and size of the first image is a rule of the caller.
+//! The module decides which uploads are complete still images ([`inspect`]), and which properties the head of a
+//! delivered image states ([`probe`]). It must not know pixels (nothing is decoded or inflated), file names, declared
+//! types, or the purpose of the file: the caller has the rule that a mask needs alpha and the format and size of the
+//! first image.
 //!
 //! Each difficult case and its verdict:
 //!
@@ -10,14 +11,14 @@
 //! |---|---|
 //! | name or declared type differs, SVG, GIF, HEIC, an image after other bytes | only the first bytes count |
 //! | PNG types 4 and 6 in 8 and 16 bits, interlaced or not | alpha |
-//! | PNG types 0, 2 and 3 with tRNS | alpha: a transparent region is what a mask is for |
+//! | PNG types 0, 2 and 3 with tRNS | alpha: the image can have transparent regions, which masks need |
 //! | a mask that is opaque, or transparent, everywhere | the channel counts; no pixel is decoded |
 //! | PNG: tRNS in types 4 and 6, of a wrong length or before its palette; depth 3, type 5 | damaged: readers disagree |
-//! | PNG: IHDR not first, twice, not 13 bytes; no palette in type 3; IDAT missing or split | damaged |
+//! | PNG: IHDR not first, twice, not 13 bytes; no palette in type 3; IDAT missing or not contiguous | damaged |
 //! | PNG: checksum | checked for IHDR and tRNS, on which a verdict depends |
 //! | PNG: zTXt, iTXt, iCCP and all else that is optional | skipped by length |
 //! | PNG: acTL before IDAT, even with one frame | animated; after IDAT, readers ignore it, and so does this module |
-//! | PNG: more pixels than its IDAT chunks can inflate to | hollow; this detects most false sizes |
+//! | PNG: more pixels than its IDAT chunks can inflate to | refused: the stated size is false |
 //! | a side of 0, or above [`MAX_SIDE`] | refused: JPEG cannot store a larger number, and WebP only smaller ones |
 //! | bytes after the end of the image | not read |
 //! | cut off before IEND (PNG), the first scan byte (JPEG), the size in the RIFF header (WebP) | ends too early |
@@ -53,8 +54,8 @@ pub(crate) use file_error::ImageFileError;
 /// The longest side that a file may state, in pixels.
 const MAX_SIDE: u32 = 65_535;
 
-/// The maximum number of chunks or segments that are visited; 50 MiB of PNG in chunks of 8 KiB, the usual size, are
-/// 6,400.
+/// The maximum number of chunks or segments that are visited (our choice): 50 MiB of PNG in chunks of 8 KiB, the usual
+/// size, are 6,400.
 const MAX_PARTS: u32 = 16_384;
 
 /// Bytes that can be read at any offset: a file on disk, or bytes in memory.
@@ -66,7 +67,7 @@ pub(crate) trait ByteSource {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// The facts that an image file states about itself.
+/// The format and size that an image file states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageProperties {
     /// The file format, from its magic bytes.
@@ -77,7 +78,7 @@ pub(crate) struct ImageProperties {
     pub(crate) height: u32,
 }
 
-/// The facts that the structure of a whole still image states.
+/// The properties of a complete still image, as its structure states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageHeader {
     /// Format and pixel size.
@@ -100,16 +101,16 @@ pub(crate) fn inspect(source: &dyn ByteSource) -> Result<ImageHeader, ImageFileE
     }
 }
 
-/// Reads the head of an image file, which may end anywhere; returns `None` if the bytes do not contain the facts.
+/// Reads the head of an image file, which may end anywhere; returns `None` if the bytes do not contain format and size.
 pub(crate) fn probe(head: &[u8]) -> Option<ImageProperties> {
     let format = sniff(&head).ok()??;
     let mut reader = ImageFileReader::new(&head, format);
-    let facts = match format {
+    let properties = match format {
         Format::Png => png::properties(&reader),
         Format::Jpeg => jpeg::properties(&mut reader),
         Format::Webp => webp::properties(&reader),
     };
-    facts.ok()
+    properties.ok()
 }
 
 /// Returns the format that the first bytes name.
@@ -124,7 +125,7 @@ fn sniff(source: &dyn ByteSource) -> Result<Option<Format>, ImageFileError> {
     })
 }
 
-/// Creates the facts, or returns an error if no image can have this size.
+/// Creates the properties, or returns an error if no image can have this size.
 fn checked_properties(format: Format, width: u32, height: u32) -> Result<ImageProperties, ImageFileError> {
     let possible = 1..=MAX_SIDE;
     if possible.contains(&width) && possible.contains(&height) {
@@ -143,9 +144,9 @@ impl ByteSource for [u8] {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or_default();
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
+        let remaining = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or_default();
+        let count = remaining.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&remaining[..count]);
         Ok(count)
     }
 }

@@ -126,8 +126,8 @@ impl FromStr for Size {
 
 /// Parses one edge: decimal digits without sign or leading zero. A number beyond `u32` is an edge that is too long.
 fn parse_edge(digits: &str) -> Result<u32, SizeError> {
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
-    if !plain {
+    let is_valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    if !is_valid {
         return Err(SizeError::Grammar);
     }
     digits.parse().map_err(|_| SizeError::Edge)
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_on_the_edge_of_each_rule_are_accepted() {
+    fn sizes_at_the_limit_of_each_rule_are_accepted() {
         for text in
             ["1024x640", "640x1024", "3840x2160", "2160x3840", "2880x2880", "3072x1024", "3840x1280", "1536x864"]
         {

@@ -1,6 +1,6 @@
 //! Builds a manifest and its packages from a tree of skills.
 //!
-//! Decides the content of each entry, when a package is built again, and when a version must be raised. This module
+//! The module decides the content of each entry, when a package is built again, and when a version must be raised. It
 //! writes no files: it returns the content to write, or only the problems if there are any.
 //!
 //! - All fields that a `SKILL.md` or the document of an API reference can state come from that file, so that no value
@@ -22,7 +22,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::files::{FileKind, FilesError, RepositoryFiles};
 use super::layout::{canonical, sorted};
 use super::package::{PackageLimits, ZipTimestamp};
-use super::text::{JsonLimits as TextLimits, JsonMember, JsonNode, JsonValue, SourceFile, TextPosition, read, write};
+use super::text::{JsonLimits, JsonMember, JsonNode, JsonValue, SourceFile, TextPosition, read, write};
 
 pub use repository::RepositoryFields;
 
@@ -94,10 +94,10 @@ impl std::fmt::Display for BuildProblem {
 
 /// The error of a build: all problems that prevent it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", lines(.0))]
+#[error("{}", join_problems(.0))]
 pub struct BuildError(pub Vec<BuildProblem>);
 
-fn lines(problems: &[BuildProblem]) -> String {
+fn join_problems(problems: &[BuildProblem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -137,8 +137,9 @@ pub fn build(input: &BuildInput<'_>) -> Result<BuildOutput, BuildError> {
     if !problems.is_empty() {
         return Err(BuildError(problems));
     }
-    let old = previous.iter().flat_map(skills_of).filter_map(|entry| text(entry, "name"));
-    built.removed = old.filter(|name| !names.iter().any(|other| other == name)).map(str::to_owned).collect();
+    let previous_names = previous.iter().flat_map(skills_of).filter_map(|entry| text(entry, "name"));
+    built.removed =
+        previous_names.filter(|name| !names.iter().any(|current| current == name)).map(str::to_owned).collect();
     built.removed.dedup();
     built.removed_apis = apis.removed;
     let array = |entries| JsonNode::new(JsonValue::Array(entries));
@@ -180,7 +181,7 @@ fn string(text: impl Into<String>) -> JsonNode {
     JsonNode::new(JsonValue::String(text.into()))
 }
 
-/// Sets a member; an existing member keeps its place.
+/// Sets a member; an existing member keeps its position.
 fn set_member(members: &mut Vec<JsonMember>, key: &str, node: JsonNode) {
     match members.iter_mut().rev().find(|member| member.key == key) {
         Some(member) => member.node = node,
@@ -191,7 +192,7 @@ fn set_member(members: &mut Vec<JsonMember>, key: &str, node: JsonNode) {
 fn read_previous(input: &BuildInput<'_>) -> Result<Option<JsonNode>, BuildProblem> {
     let Some(source) = input.previous else { return Ok(None) };
     let Some(text) = source.text() else { return Err(BuildProblem::new(source.name(), "is not UTF-8")) };
-    match read(text.strip_prefix('\u{feff}').unwrap_or(text), TextLimits::default()) {
+    match read(text.strip_prefix('\u{feff}').unwrap_or(text), JsonLimits::default()) {
         Ok(root) => Ok(Some(root)),
         Err(error) => {
             let position = Some(source.position(error.span.start));
@@ -202,10 +203,10 @@ fn read_previous(input: &BuildInput<'_>) -> Result<Option<JsonNode>, BuildProble
 
 /// Returns the names of the skill folders, sorted.
 fn skill_folders(input: &BuildInput<'_>) -> Result<Vec<String>, BuildProblem> {
-    let listed = input.files.list(&input.skills)?;
-    let Some(listed) = listed else { return Err(BuildProblem::new(&input.skills, "there is no such folder")) };
+    let entries = input.files.list(&input.skills)?;
+    let Some(entries) = entries else { return Err(BuildProblem::new(&input.skills, "there is no such folder")) };
     let mut names = Vec::new();
-    for entry in listed {
+    for entry in entries {
         match entry.metadata.kind {
             FileKind::Folder if super::package::unwanted(&entry.name).is_none() => names.push(entry.name),
             FileKind::Link(_) => {
@@ -218,7 +219,7 @@ fn skill_folders(input: &BuildInput<'_>) -> Result<Vec<String>, BuildProblem> {
     Ok(names)
 }
 
-fn manifest_text(recipe: &BuildInput<'_>, previous: Option<&JsonNode>, parts: [(&str, JsonNode); 3]) -> String {
+fn manifest_text(input: &BuildInput<'_>, previous: Option<&JsonNode>, parts: [(&str, JsonNode); 3]) -> String {
     let mut root = previous.cloned().filter(|root| matches!(root.value, JsonValue::Object(_)));
     let before = root.as_ref().map(|root| write(&canonical(root)));
     let root = root.get_or_insert_with(|| JsonNode::new(JsonValue::Object(Vec::new())));
@@ -232,7 +233,7 @@ fn manifest_text(recipe: &BuildInput<'_>, previous: Option<&JsonNode>, parts: [(
         return unstamped;
     }
     if let JsonValue::Object(members) = &mut root.value {
-        set_member(members, "generated_at", string(format_time(recipe.now)));
+        set_member(members, "generated_at", string(format_time(input.now)));
     }
     write(&canonical(&sorted(root)))
 }

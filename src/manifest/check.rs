@@ -1,6 +1,7 @@
 //! The check: one pass from the bytes of a manifest to all of its findings.
 //!
-//! Decides the order in which the rules are checked, and the level of a finding after the options are applied.
+//! The module decides the order in which the rules are checked, and the level of a finding after the options are
+//! applied.
 
 mod digests;
 mod fields;
@@ -30,8 +31,8 @@ use super::threads::ThreadLimit;
 /// The schema, which defines the shape of a manifest.
 pub(super) const SCHEMA: &str = include_str!("../../schemas/skills-registry.schema.json");
 
-/// The number of skills whose files one thread checks before it takes the next group.
-const SKILLS_PER_JOB: usize = 64;
+/// The number of skills in one unit of work (our choice).
+const SKILLS_PER_ITEM: usize = 64;
 
 /// Checks a manifest against all rules that apply.
 ///
@@ -41,7 +42,7 @@ pub fn check(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
     check_source(source, options, |manifest, text, findings| check_everything(manifest, text, options, findings))
 }
 
-/// Checks only that the packages are those of the manifest, and safe. For callers that have the packages but no
+/// Checks only that the packages are safe and are those of the manifest, for callers that have the packages but no
 /// checkout.
 #[must_use]
 pub fn verify(source: SourceFile, options: &CheckOptions<'_>) -> CheckReport {
@@ -86,22 +87,24 @@ fn run_checks(
 ) {
     let checker = options.files.map(|files| package::RepositoryChecker::new(files, scope));
     let skills: Vec<LocatedNode<'_>> = checker.iter().flat_map(|_| manifest.skills()).collect();
-    let mut jobs: Vec<CheckWorkItem<'_, '_>> =
+    let mut items: Vec<CheckWorkItem<'_, '_>> =
         manifest_checks.iter().copied().map(CheckWorkItem::ManifestOnly).collect();
-    jobs.extend(
-        checker.iter().flat_map(|look| skills.chunks(SKILLS_PER_JOB).map(|some| CheckWorkItem::Skills(look, some))),
+    items.extend(
+        checker
+            .iter()
+            .flat_map(|checker| skills.chunks(SKILLS_PER_ITEM).map(|group| CheckWorkItem::Skills(checker, group))),
     );
-    let found = ThreadLimit::new(options.threads).map_in_parallel(&jobs, |job| {
+    let parts = ThreadLimit::new(options.threads).map_in_parallel(&items, |item| {
         let mut part = findings.separate_part();
-        match job {
+        match item {
             CheckWorkItem::ManifestOnly(rules) => rules(&mut part),
-            CheckWorkItem::Skills(look, skills) => look.check_skills(skills, &mut part),
+            CheckWorkItem::Skills(checker, skills) => checker.check_skills(skills, &mut part),
         }
         part
     });
-    found.into_iter().for_each(|part| findings.append(part));
-    if let Some(look) = checker {
-        look.check_other_files(manifest, findings);
+    parts.into_iter().for_each(|part| findings.append(part));
+    if let Some(checker) = checker {
+        checker.check_other_files(manifest, findings);
     }
 }
 

@@ -79,7 +79,7 @@ pub enum FilesError {
         path: String,
     },
     /// The file is longer than the limit.
-    #[error("{path} is {size} bytes long; no more than {limit} are read")]
+    #[error("{path} is {size} bytes long; at most {limit} are read")]
     TooLarge {
         /// The path as given.
         path: String,

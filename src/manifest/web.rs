@@ -70,10 +70,10 @@ pub enum FetchError {
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
     /// The TLS connection failed, for example because the certificate is not trusted.
-    #[error("nobody vouches for who answers: {0}")]
+    #[error("its TLS connection failed: {0}")]
     Tls(String),
     /// The address leads to a host or scheme that is not allowed.
-    #[error("it leads to a place that is not asked: {0}")]
+    #[error("it leads to an address that is not allowed: {0}")]
     Forbidden(String),
     /// The answer is longer than the limit.
     #[error("it answers with more than {limit} bytes")]

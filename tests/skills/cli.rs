@@ -160,7 +160,7 @@ fn a_release_may_be_called_otherwise_and_a_repository_is_not_moved_unseen() {
     assert!(said(&content).contains("M110"));
     for key in ["git_url", "raw_base_url"] {
         let moved = |manifest: &mut Value| manifest["repository"][key] = "https://example.com/main/e/s".into();
-        assert!(said(&moved).contains(&format!("`{key}` was another one")), "{key}");
+        assert!(said(&moved).contains(&format!("`{key}` changed")), "{key}");
     }
 }
 

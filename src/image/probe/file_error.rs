@@ -1,6 +1,7 @@
 //! The reasons why a file is not a usable image, in words for the caller who sent it.
 //!
-//! Decides: the sentences. They follow the words `Invalid image: ` and repeat nothing of the file except numbers.
+//! The module decides the sentences, which follow the words `Invalid image: ` and repeat nothing of the file except
+//! numbers.
 
 use std::io::ErrorKind;
 

@@ -1,7 +1,7 @@
 //! Reads small pieces at given offsets, and counts the visited parts.
 //!
-//! Decides: the end of a walk. Each step costs one part, and each part a fixed number of bytes, independent of the
-//! file.
+//! The module limits the walk through a file: each chunk or segment counts as one part, and the number of parts is
+//! limited.
 
 use std::io::ErrorKind;
 
@@ -61,13 +61,13 @@ impl<'a> ImageFileReader<'a> {
 /// Reads until the buffer is full or the source ends, and returns the number of bytes read.
 pub(super) fn read_full(source: &dyn ByteSource, offset: u64, buffer: &mut [u8]) -> Result<usize, ImageFileError> {
     let (mut position, mut done) = (offset, 0);
-    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        let room = rest.len();
-        match source.read_at(position, rest) {
+    while let Some(unfilled) = buffer.get_mut(done..).filter(|unfilled| !unfilled.is_empty()) {
+        let capacity = unfilled.len();
+        match source.read_at(position, unfilled) {
             Ok(0) => break,
             // A source may report more bytes than the buffer can hold; the excess is ignored.
             Ok(count) => {
-                let count = count.min(room);
+                let count = count.min(capacity);
                 done += count;
                 position = position.saturating_add(count as u64);
             }

@@ -1,15 +1,15 @@
 //! Parses JPEG: segments of marker, length and body up to the frame (SOF), and further to the scan (SOS).
 //!
-//! Decides: exactly one frame precedes the first scan, and the scan has data.
+//! The module decides whether exactly one frame precedes the first scan, and whether the scan has data.
 
 use super::file_reader::ImageFileReader;
-use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties as sized};
+use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties};
 use crate::image::Format;
 
 /// The offset after the marker SOI.
 const FIRST_SEGMENT: u64 = 2;
 
-/// One segment that matters here.
+/// One segment of the file.
 struct JpegSegment {
     kind: JpegSegmentKind,
     /// The offset of the body.
@@ -18,7 +18,7 @@ struct JpegSegment {
     length: u16,
 }
 
-/// The kind of a segment.
+/// The kinds of segments that the parser distinguishes.
 #[derive(PartialEq, Eq)]
 enum JpegSegmentKind {
     Frame,
@@ -67,7 +67,7 @@ fn frame_properties(reader: &ImageFileReader<'_>, frame: &JpegSegment) -> Result
     if !is_valid || frame.length != 6 + 3 * u16::from(components) {
         return Err(reader.damaged("its frame header contradicts itself"));
     }
-    sized(Format::Jpeg, u16::from_be_bytes([w0, w1]).into(), u16::from_be_bytes([h0, h1]).into())
+    checked_properties(Format::Jpeg, u16::from_be_bytes([w0, w1]).into(), u16::from_be_bytes([h0, h1]).into())
 }
 
 /// Returns the segment at this offset. Fill bytes may precede its marker; each of them counts as a visited part, and
@@ -80,7 +80,7 @@ fn next_segment(reader: &mut ImageFileReader<'_>, mut offset: u64) -> Result<Jpe
             // The marker TEM has no body, and is skipped.
             [0xff, 0x01] => offset += 2,
             [0xff, marker] => break segment_kind(reader, marker)?,
-            _ => return Err(reader.damaged("there is no marker where one must stand")),
+            _ => return Err(reader.damaged("a marker is missing")),
         }
     };
     let length = u16::from_be_bytes(reader.bytes(offset + 2)?);
@@ -95,7 +95,7 @@ fn segment_kind(reader: &ImageFileReader<'_>, marker: u8) -> Result<JpegSegmentK
         0xc8 => Err(reader.damaged("it has a frame of a kind that does not exist")),
         0xc0..=0xcf => Ok(JpegSegmentKind::Frame),
         0xda => Ok(JpegSegmentKind::Scan),
-        0x00 | 0xd0..=0xd8 => Err(reader.damaged("it has a marker that cannot stand before the image data")),
+        0x00 | 0xd0..=0xd8 => Err(reader.damaged("it has a marker that is not allowed before the image data")),
         0xd9 => Err(reader.damaged("it ends before its image begins")),
         _ => Ok(JpegSegmentKind::Other),
     }

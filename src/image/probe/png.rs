@@ -1,9 +1,10 @@
 //! Parses PNG: a signature, followed by chunks of length, type, body and checksum.
 //!
-//! Decides: alpha from the colour type and tRNS, and whether the chunks lead from IHDR over IDAT to IEND without a gap.
+//! The module derives alpha from the colour type and tRNS, and decides whether the chunks lead from IHDR through
+//! IDAT to IEND without a gap.
 
 use super::file_reader::ImageFileReader;
-use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties as sized};
+use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties};
 use crate::image::Format;
 
 /// The offset of the first chunk, after the signature of 8 bytes.
@@ -15,7 +16,7 @@ const CHUNK_OVERHEAD: u64 = 12;
 /// Deflate expands 2 bits to at most 258 bytes.
 const MAX_INFLATION: u64 = 1032;
 
-/// The fields of IHDR that matter here.
+/// The fields of IHDR that the parser uses.
 struct PngHeader {
     properties: ImageProperties,
     bit_depth: u8,
@@ -81,33 +82,34 @@ fn read_header(reader: &ImageFileReader<'_>, chunk: &[u8; 21]) -> Result<PngHead
         return Err(reader.damaged("it does not begin with a header"));
     };
     let [w0, w1, w2, w3, h0, h1, h2, h3, depth, color, compression, filter, interlace] = *body;
-    let facts = sized(Format::Png, u32::from_be_bytes([w0, w1, w2, w3]), u32::from_be_bytes([h0, h1, h2, h3]))?;
-    let legal = match color {
+    let properties =
+        checked_properties(Format::Png, u32::from_be_bytes([w0, w1, w2, w3]), u32::from_be_bytes([h0, h1, h2, h3]))?;
+    let is_valid = match color {
         0 => matches!(depth, 1 | 2 | 4 | 8 | 16),
         3 => matches!(depth, 1 | 2 | 4 | 8),
         2 | 4 | 6 => matches!(depth, 8 | 16),
         _ => false,
     };
-    if !legal {
+    if !is_valid {
         return Err(reader.damaged("its header has a colour type and bit depth that do not exist"));
     }
     if compression != 0 || filter != 0 || interlace > 1 {
         return Err(reader.damaged("its header has a compression, filter or interlace method that does not exist"));
     }
-    Ok(PngHeader { properties: facts, bit_depth: depth, color_type: color })
+    Ok(PngHeader { properties, bit_depth: depth, color_type: color })
 }
 
 fn read_chunk(reader: &ImageFileReader<'_>, offset: u64) -> Result<PngChunk, ImageFileError> {
     let [l0, l1, l2, l3, kind @ ..] = reader.bytes::<8>(offset)?;
     let length = u32::from_be_bytes([l0, l1, l2, l3]);
     if length > i32::MAX.unsigned_abs() || !kind.iter().all(u8::is_ascii_alphabetic) {
-        return Err(reader.damaged("there is no chunk where one must begin"));
+        return Err(reader.damaged("a chunk is missing or its header is invalid"));
     }
     Ok(PngChunk { kind, length, body: offset + 8 })
 }
 
-/// Calculates the checksum of a chunk over type and body. It works bit by bit, which is fast enough for 30 to 260 bytes
-/// per file.
+/// Calculates the checksum of a chunk over type and body. It works bit by bit, which is fast enough for the few hundred
+/// bytes per file.
 pub(super) fn checksum(covered: &[u8]) -> [u8; 4] {
     let crc = covered.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg()))
@@ -154,7 +156,7 @@ impl PngParseState {
             (b"PLTE", _) => Ok(()),
             // A lower-case first letter marks a type that readers may skip if they do not know it.
             ([first, ..], _) if first.is_ascii_lowercase() => Ok(()),
-            _ => Err(reader.damaged("it has a chunk that no reader knows and none may skip")),
+            _ => Err(reader.damaged("it has an unknown critical chunk")),
         }
     }
 
@@ -177,9 +179,9 @@ impl PngParseState {
 
     fn add_palette(&mut self, reader: &ImageFileReader<'_>, chunk: &PngChunk) -> Result<(), ImageFileError> {
         let entries = chunk.length / 3;
-        let legal = chunk.length.is_multiple_of(3) && (1..=256).contains(&entries);
-        if !legal || self.palette_entries != 0 || self.has_transparency {
-            return Err(reader.damaged("its palette is of a wrong length or in a wrong place"));
+        let is_valid = chunk.length.is_multiple_of(3) && (1..=256).contains(&entries);
+        if !is_valid || self.palette_entries != 0 || self.has_transparency {
+            return Err(reader.damaged("its palette has a wrong length or position"));
         }
         self.palette_entries = entries;
         Ok(())
@@ -191,14 +193,14 @@ impl PngParseState {
         ihdr: &PngHeader,
         chunk: &PngChunk,
     ) -> Result<(), ImageFileError> {
-        let legal = match ihdr.color_type {
+        let is_valid = match ihdr.color_type {
             0 => chunk.length == 2,
             2 => chunk.length == 6,
             3 => (1..=self.palette_entries).contains(&chunk.length),
             _ => false,
         };
-        if !legal || self.has_transparency {
-            return Err(reader.damaged("its tRNS chunk does not go with its colour type"));
+        if !is_valid || self.has_transparency {
+            return Err(reader.damaged("its tRNS chunk does not match its colour type"));
         }
         // Readers ignore a tRNS with a wrong checksum, and with it the alpha channel.
         let mut covered = [0; 4 + 256];

@@ -1,4 +1,4 @@
-//! Tests of the verdicts in the table of the parent module, one test for each case.
+//! Tests of the verdicts in the table of the parent module. The submodules have the cases of each format.
 
 mod files;
 mod hostile;
@@ -24,7 +24,7 @@ impl<'a> Counted<'a> {
         Self { file, reads: Cell::default(), largest: Cell::default(), bytes: Cell::default() }
     }
 
-    /// Inspects the file, and checks the number and the size of the reads against the promised bounds.
+    /// Inspects the file, and checks the number and the size of the reads against the documented bounds.
     #[track_caller]
     fn inspect(&self) -> Result<ImageHeader, ImageFileError> {
         let verdict = inspect(self);
@@ -52,7 +52,7 @@ impl ByteSource for Counted<'_> {
 pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
     match (Counted::new(file).inspect(), expected) {
         (Ok(header), Ok(alpha)) => assert_eq!(header.has_alpha, alpha, "{header:?}"),
-        (Err(flaw), Err(piece)) => assert!(flaw.to_string().contains(piece), "{flaw} does not say: {piece}"),
+        (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error} does not contain: {text}"),
         (verdict, expected) => panic!("{verdict:?}, not {expected:?}"),
     }
 }
@@ -60,13 +60,13 @@ pub(super) fn check(file: &[u8], expected: Result<bool, &str>) {
 /// Returns width and height of a file that is accepted.
 #[track_caller]
 pub(super) fn size(file: &[u8]) -> (u32, u32) {
-    let facts = Counted::new(file).inspect().unwrap().properties;
-    assert_eq!(probe(file), Some(facts), "the head alone says otherwise");
-    (facts.width, facts.height)
+    let properties = Counted::new(file).inspect().unwrap().properties;
+    assert_eq!(probe(file), Some(properties), "probe and inspect disagree");
+    (properties.width, properties.height)
 }
 
 #[test]
-fn only_the_first_bytes_say_what_a_file_is() {
+fn only_the_first_bytes_decide_the_format() {
     let png = files::png(16, 16, 8, 6, &[]);
     check(&[b"<html></html>".as_slice(), &png].concat(), Err("not a PNG, JPEG or WebP"));
     check(&png[1..], Err("not a PNG, JPEG or WebP"));
@@ -105,12 +105,15 @@ fn a_file_cut_off_anywhere_ends_too_early() {
 }
 
 #[test]
-fn a_head_tells_as_soon_as_the_size_is_in_it() {
+fn probe_succeeds_as_soon_as_the_head_contains_the_size() {
     for (name, file, _) in files::whole() {
-        let facts = probe(&file);
-        assert!(facts.is_some(), "{name}");
+        let properties = probe(&file);
+        assert!(properties.is_some(), "{name}");
         let first = (0..file.len()).find(|end| probe(&file[..*end]).is_some()).unwrap();
-        assert!((first..file.len()).all(|end| probe(&file[..end]) == facts), "{name}: known from {first}, not always");
+        assert!(
+            (first..file.len()).all(|end| probe(&file[..end]) == properties),
+            "{name}: known from {first}, not always"
+        );
         assert!(first < 1000, "{name}: known from {first} only");
     }
 }
@@ -118,14 +121,14 @@ fn a_head_tells_as_soon_as_the_size_is_in_it() {
 #[test]
 fn a_png_is_known_from_its_first_chunk() {
     let head = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x04\0\0\0\x02\x80\x08\x02\0\0\0";
-    let facts = super::ImageProperties { format: crate::image::Format::Png, width: 1024, height: 640 };
-    assert_eq!(probe(head), Some(facts));
+    let properties = super::ImageProperties { format: crate::image::Format::Png, width: 1024, height: 640 };
+    assert_eq!(probe(head), Some(properties));
     assert_eq!(probe(&head[..12]), None);
-    assert_eq!(inspect(&head.as_slice()), Err(ImageFileError::Truncated(facts.format)));
+    assert_eq!(inspect(&head.as_slice()), Err(ImageFileError::Truncated(properties.format)));
 }
 
 #[test]
-fn what_is_no_image_is_not_taken_for_one() {
+fn other_files_have_no_image_properties() {
     assert_eq!(probe(b"<html><body>no</body></html>"), None);
     assert_eq!(probe(b"GIF89a\x01\0\x01\0\0\0\0"), None);
     assert_eq!(probe(b""), None);
@@ -151,17 +154,17 @@ impl ByteSource for Poor<'_> {
         if self.fails_at == Some(offset) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let room = buffer.len().min(1);
-        self.file.read_at(offset, &mut buffer[..room])
+        let count = buffer.len().min(1);
+        self.file.read_at(offset, &mut buffer[..count])
     }
 }
 
 #[test]
-fn a_source_that_fails_is_no_fault_of_the_file() {
+fn a_read_error_is_not_a_damaged_file() {
     let file = files::png(16, 16, 8, 6, &[]);
-    let poor = |fails_at| Poor { file: &file, fails_at, turn: Cell::default() };
-    assert_eq!(inspect(&poor(None)), inspect(&file.as_slice()));
-    assert_eq!(inspect(&poor(Some(20))), Err(ImageFileError::Unreadable(io::ErrorKind::StorageFull)));
+    let source = |fails_at| Poor { file: &file, fails_at, turn: Cell::default() };
+    assert_eq!(inspect(&source(None)), inspect(&file.as_slice()));
+    assert_eq!(inspect(&source(Some(20))), Err(ImageFileError::Unreadable(io::ErrorKind::StorageFull)));
 }
 
 /// Reports a longer length than it has, and more bytes than the buffer can hold.
@@ -179,10 +182,10 @@ impl ByteSource for Liar<'_> {
 }
 
 #[test]
-fn a_source_that_lies_is_not_believed() {
+fn false_lengths_of_a_source_are_harmless() {
     for (name, file, whole_from) in files::whole() {
         assert!(inspect(&Liar(&file)).is_ok(), "{name}");
-        // Missing bytes are detected at the latest by a read, if there is one.
+        // A read detects missing bytes, if the check needs them.
         assert_eq!(inspect(&Liar(&file[..20])).is_ok(), whole_from <= 20, "{name}");
     }
 }

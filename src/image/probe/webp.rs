@@ -1,10 +1,11 @@
 //! Parses WebP: a RIFF of chunks; the first is the image itself (VP8 or VP8L), or VP8X, which announces the other
 //! chunks.
 //!
-//! Decides: alpha from the data that is present, and whether every inner size agrees with the outer one.
+//! The module derives alpha from the data that is present, and decides whether every inner size agrees with the outer
+//! one.
 
 use super::file_reader::ImageFileReader;
-use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties as sized};
+use super::{ImageFileError, ImageHeader, ImageProperties, checked_properties};
 use crate::image::Format;
 
 /// The offset of the first chunk, after `RIFF`, its size, and `WEBP`.
@@ -31,7 +32,7 @@ struct Vp8xHeader {
 pub(super) fn properties(reader: &ImageFileReader<'_>) -> Result<ImageProperties, ImageFileError> {
     let chunk = read_chunk(reader, FIRST_CHUNK)?;
     match &chunk.kind {
-        b"VP8X" => read_vp8x_header(reader, &chunk).map(|promise| promise.canvas),
+        b"VP8X" => read_vp8x_header(reader, &chunk).map(|header| header.canvas),
         _ => image_header(reader, &chunk).map(|header| header.properties),
     }
 }
@@ -86,7 +87,7 @@ fn next_chunk(reader: &mut ImageFileReader<'_>, offset: u64, end: u64) -> Result
     }
     let chunk = read_chunk(reader, offset)?;
     if chunk.body + u64::from(chunk.length) > end {
-        return Err(reader.damaged("a chunk is larger than the file says it is itself"));
+        return Err(reader.damaged("a chunk reaches beyond the stated end of the file"));
     }
     Ok(chunk)
 }
@@ -98,11 +99,11 @@ fn read_chunk(reader: &ImageFileReader<'_>, offset: u64) -> Result<WebpChunk, Im
 
 fn read_vp8x_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<Vp8xHeader, ImageFileError> {
     if chunk.length != 10 {
-        return Err(reader.damaged("its header is of a wrong length"));
+        return Err(reader.damaged("its header has a wrong length"));
     }
     let [flags, _, _, _, w0, w1, w2, h0, h1, h2] = reader.bytes(chunk.body)?;
     let [width, height] = [[w0, w1, w2, 0], [h0, h1, h2, 0]].map(|side| u32::from_le_bytes(side) + 1);
-    Ok(Vp8xHeader { canvas: sized(Format::Webp, width, height)?, flags })
+    Ok(Vp8xHeader { canvas: checked_properties(Format::Webp, width, height)?, flags })
 }
 
 /// Parses the head of an image chunk.
@@ -115,37 +116,37 @@ fn image_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<Image
 }
 
 fn lossy_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
-    let broken = || reader.damaged("its image data does not begin with a key frame");
+    let invalid_header = || reader.damaged("its image data does not begin with a key frame");
     if chunk.length < 10 {
-        return Err(broken());
+        return Err(invalid_header());
     }
     let [t0, t1, t2, 0x9d, 0x01, 0x2a, w0, w1, h0, h1] = reader.bytes(chunk.body)? else {
-        return Err(broken());
+        return Err(invalid_header());
     };
     let tag = u32::from_le_bytes([t0, t1, t2, 0]);
     let (inter, version, is_shown, partition) = (tag & 1, (tag >> 1) & 7, (tag >> 4) & 1, tag >> 5);
     if inter != 0 || version > 3 || is_shown == 0 || partition >= chunk.length {
-        return Err(broken());
+        return Err(invalid_header());
     }
     // The two bits above each side request scaling; no reader implements it.
     let [width, height] = [[w0, w1], [h0, h1]].map(|side| u16::from_le_bytes(side) & 0x3fff);
-    Ok(ImageHeader { properties: sized(Format::Webp, width.into(), height.into())?, has_alpha: false })
+    Ok(ImageHeader { properties: checked_properties(Format::Webp, width.into(), height.into())?, has_alpha: false })
 }
 
 fn lossless_header(reader: &ImageFileReader<'_>, chunk: &WebpChunk) -> Result<ImageHeader, ImageFileError> {
-    let broken = || reader.damaged("its image data does not begin as lossless data does");
+    let invalid_header = || reader.damaged("its lossless image data has an invalid header");
     if chunk.length < 5 {
-        return Err(broken());
+        return Err(invalid_header());
     }
     let [0x2f, bits @ ..] = reader.bytes::<5>(chunk.body)? else {
-        return Err(broken());
+        return Err(invalid_header());
     };
     let bits = u32::from_le_bytes(bits);
     if bits >> 29 != 0 {
-        return Err(broken());
+        return Err(invalid_header());
     }
-    let facts = sized(Format::Webp, (bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1)?;
-    Ok(ImageHeader { properties: facts, has_alpha: (bits >> 28) & 1 == 1 })
+    let properties = checked_properties(Format::Webp, (bits & 0x3fff) + 1, ((bits >> 14) & 0x3fff) + 1)?;
+    Ok(ImageHeader { properties, has_alpha: (bits >> 28) & 1 == 1 })
 }
 
 // === impl Vp8xHeader ===

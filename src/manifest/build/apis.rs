@@ -66,34 +66,36 @@ fn is_document(input: &BuildInput<'_>, path: &str) -> bool {
 
 /// Returns the documents below the folder, with their ids.
 fn document_paths(input: &BuildInput<'_>, problems: &mut Vec<BuildProblem>) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut left = vec![String::new()];
-    while let Some(below) = left.pop() {
-        let at = if below.is_empty() { input.apis.clone() } else { format!("{}/{below}", input.apis) };
-        let listed = match input.files.list(&at) {
-            Ok(listed) => listed.unwrap_or_default(),
+    let mut documents = Vec::new();
+    let mut pending = vec![String::new()];
+    while let Some(subfolder) = pending.pop() {
+        let folder = if subfolder.is_empty() { input.apis.clone() } else { format!("{}/{subfolder}", input.apis) };
+        let entries = match input.files.list(&folder) {
+            Ok(entries) => entries.unwrap_or_default(),
             Err(error) => {
                 problems.push(error.into());
                 continue;
             }
         };
-        for entry in listed {
-            let path = if below.is_empty() { entry.name } else { format!("{below}/{}", entry.name) };
-            let whole = format!("{}/{path}", input.apis);
+        for entry in entries {
+            let path = if subfolder.is_empty() { entry.name } else { format!("{subfolder}/{}", entry.name) };
+            let full_path = format!("{}/{path}", input.apis);
             match entry.metadata.kind {
                 _ if unwanted(&path).is_some() => {}
-                FileKind::Folder if path.matches('/').count() < limits().depth => left.push(path),
-                FileKind::Folder => problems.push(BuildProblem::new(whole, "lies too deep for API references")),
-                FileKind::File => found.extend(id_from_path(&path).map(|id| (id.to_owned(), whole))),
+                FileKind::Folder if path.matches('/').count() < limits().depth => pending.push(path),
+                FileKind::Folder => {
+                    problems.push(BuildProblem::new(full_path, "is nested deeper than API references may be"));
+                }
+                FileKind::File => documents.extend(id_from_path(&path).map(|id| (id.to_owned(), full_path))),
                 FileKind::Link(_) => {
-                    problems.push(BuildProblem::new(whole, "is a symbolic link, which raw hosts do not follow"));
+                    problems.push(BuildProblem::new(full_path, "is a symbolic link, which raw hosts do not follow"));
                 }
                 FileKind::Other => {}
             }
         }
     }
-    found.sort_unstable();
-    found
+    documents.sort_unstable();
+    documents
 }
 
 /// Returns the id that is derived from the path of a document.
@@ -109,9 +111,9 @@ fn api_entry(
     path: &str,
     before: &[&JsonNode],
 ) -> Result<JsonNode, Vec<BuildProblem>> {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
-    if !id.bytes().all(is_letter) {
-        let message = format!("makes the id `{id}`; ids hold small letters, digits and `-`, `_`, `.`, `/`");
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
+    if !id.bytes().all(is_allowed) {
+        let message = format!("gives the id `{id}`; ids consist of lower-case letters, digits and `-`, `_`, `.`, `/`");
         return Err(vec![BuildProblem::new(path, message)]);
     }
     let reference = read_front_matter(input, id, path)?;
@@ -123,9 +125,9 @@ fn api_entry(
     for (key, value) in fields.into_iter().chain([("language", &*reference.language), ("path", path)]) {
         set_member(&mut members, key, string(value));
     }
-    for (key, words) in [("tags", reference.tags), ("source_urls", reference.source_urls)] {
-        if let Some(words) = words {
-            set_member(&mut members, key, JsonNode::new(JsonValue::Array(words.into_iter().map(string).collect())));
+    for (key, values) in [("tags", reference.tags), ("source_urls", reference.source_urls)] {
+        if let Some(values) = values {
+            set_member(&mut members, key, JsonNode::new(JsonValue::Array(values.into_iter().map(string).collect())));
         }
     }
     Ok(JsonNode::new(JsonValue::Object(members)))
@@ -134,7 +136,7 @@ fn api_entry(
 fn read_front_matter(input: &BuildInput<'_>, id: &str, path: &str) -> Result<ApiFrontMatter, Vec<BuildProblem>> {
     let bytes = match input.files.read(path, limits().archive_bytes) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Err(vec![BuildProblem::new(path, "went away while it was read")]),
+        Ok(None) => return Err(vec![BuildProblem::new(path, "disappeared while it was read")]),
         Err(error) => return Err(vec![error.into()]),
     };
     front::read_api_front_matter(&bytes, id).map_err(|faults| {

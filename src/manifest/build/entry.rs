@@ -49,29 +49,30 @@ pub(super) fn skill_entry(
     set_member(&mut members, "sha256", string(packed.sum.to_string()));
     set_member(&mut members, "size_bytes", JsonNode::new(JsonValue::Number(packed.size.to_string())));
     for key in [API_DOCS, "tags", "agents"] {
-        if let Some(said) = file.front.metadata.get(key) {
+        if let Some(value) = file.front.metadata.get(key) {
             set_member(
                 &mut members,
                 key,
-                JsonNode::new(JsonValue::Array(split_words(&said.text).map(string).collect())),
+                JsonNode::new(JsonValue::Array(split_words(&value.text).map(string).collect())),
             );
         }
     }
-    let is_as_before = before.newest().is_some_and(|entry| are_equal_except_spans(entry.members(), &members));
-    if !(is_as_before && members.iter().any(|member| member.key == "updated_at")) {
+    let is_unchanged = before.newest().is_some_and(|entry| are_equal_except_spans(entry.members(), &members));
+    if !(is_unchanged && members.iter().any(|member| member.key == "updated_at")) {
         set_member(&mut members, "updated_at", string(format_time(input.now)));
     }
     Ok(JsonNode::new(JsonValue::Object(members)))
 }
 
-fn are_equal_except_spans(one: &[JsonMember], other: &[JsonMember]) -> bool {
-    let plain = |members: &[JsonMember]| JsonNode { span: 0..0, value: JsonValue::Object(members.to_vec()) }.to_json();
-    plain(one) == plain(other)
+fn are_equal_except_spans(first: &[JsonMember], second: &[JsonMember]) -> bool {
+    let without_spans =
+        |members: &[JsonMember]| JsonNode { span: 0..0, value: JsonValue::Object(members.to_vec()) }.to_json();
+    without_spans(first) == without_spans(second)
 }
 
 /// Splits a text that contains several words.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|word| !word.is_empty())
+    text.split(|character: char| character == ',' || character.is_whitespace()).filter(|word| !word.is_empty())
 }
 
 /// Converts the faults of a document into problems with line and column.
@@ -100,7 +101,7 @@ fn version(file: &SkillFile<'_>, path: &str, bytes: &[u8]) -> Result<String, Vec
     };
     match Version::parse(word.text.trim()) {
         Ok(version) => Ok(version.to_string()),
-        Err(error) => fault(format!("`{}` is no version like 1.0.0: {error}", word.text), word.span.clone()),
+        Err(error) => fault(format!("`{}` is not a version like 1.0.0: {error}", word.text), word.span.clone()),
     }
 }
 
@@ -110,29 +111,29 @@ fn check_api_docs(
     file: &SkillFile<'_>,
     ids: &BTreeSet<String>,
 ) -> Result<(), Vec<FrontMatterFault>> {
-    let Some(said) = file.front.metadata.get(API_DOCS) else { return Ok(()) };
+    let Some(value) = file.front.metadata.get(API_DOCS) else { return Ok(()) };
     let is_file = |path: &str| matches!(input.files.metadata(path), Ok(Some(_)));
-    let is_there = |word: &&str| ids.contains(*word) || word.contains("://") || is_file(word);
+    let exists = |word: &&str| ids.contains(*word) || word.contains("://") || is_file(word);
     let fault = |word: &str| {
         let help = nearest(word, ids.iter().map(String::as_str)).map(|id| format!("; did you mean `{id}`?"));
         let message = format!("`{API_DOCS}` names `{}`, and there is no such API reference", word.escape_debug());
-        FrontMatterFault::new(message + &help.unwrap_or_default(), said.span.clone())
+        FrontMatterFault::new(message + &help.unwrap_or_default(), value.span.clone())
     };
-    let faults: Vec<FrontMatterFault> = split_words(&said.text).filter(|word| !is_there(word)).map(fault).collect();
+    let faults: Vec<FrontMatterFault> = split_words(&value.text).filter(|word| !exists(word)).map(fault).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 /// Returns the title of the skill: its `title` if it has one, else its first heading, else its name as words.
 fn title(file: &SkillFile<'_>, name: &str) -> String {
-    let said = file.front.metadata.get("title").map(|word| word.text.trim().to_owned());
-    let words = || {
+    let stated = file.front.metadata.get("title").map(|word| word.text.trim().to_owned());
+    let name_as_words = || {
         let mut words = name.replace('-', " ");
         if let Some(first) = words.get(..1).map(str::to_uppercase) {
             words.replace_range(..1, &first);
         }
         words
     };
-    said.filter(|title| !title.is_empty()).or_else(|| front::heading(file.body)).unwrap_or_else(words)
+    stated.filter(|title| !title.is_empty()).or_else(|| front::heading(file.body)).unwrap_or_else(name_as_words)
 }
 
 struct PackageDescriptor {
@@ -153,7 +154,7 @@ fn find_or_build_package(
     let published_sum = published.and_then(|entry| text(entry, "sha256"));
     if let Some(bytes) = existing {
         let sum = Sha256Sum::of(&bytes);
-        let matches_published = published_sum.is_none_or(|promised| promised.eq_ignore_ascii_case(&sum.to_string()));
+        let matches_published = published_sum.is_none_or(|stated| stated.eq_ignore_ascii_case(&sum.to_string()));
         if matches_published && package_has_files(&bytes, files) {
             built.kept += 1;
             return Ok(PackageDescriptor { size: bytes.len(), sum });
@@ -163,14 +164,14 @@ fn find_or_build_package(
         }
     }
     let bytes = pack(files, input.stamp, &limits()).map_err(|error| BuildProblem::new(path, error.to_string()))?;
-    // A package that is too large for installers, unsafe, or not recognized again is never published.
+    // The new package is read back: if it is too large, unsafe, or has other files, it must not be published.
     let contents =
         PackageContents::read(&bytes, &limits()).map_err(|faults| BuildProblem::new(path, fault_list(&faults)))?;
     if !has_exactly_files(&contents, files) {
-        return Err(BuildProblem::new(path, "does not hold what was packed into it, and is not written"));
+        return Err(BuildProblem::new(path, "does not contain the files that were packed into it, and is not written"));
     }
     let sum = Sha256Sum::of(&bytes);
-    if published_sum.is_some_and(|promised| !promised.eq_ignore_ascii_case(&sum.to_string())) && !input.overwrite {
+    if published_sum.is_some_and(|stated| !stated.eq_ignore_ascii_case(&sum.to_string())) && !input.overwrite {
         return Err(BuildProblem::new(path, CONTENT_CHANGED));
     }
     let packed = PackageDescriptor { size: bytes.len(), sum };
@@ -178,10 +179,10 @@ fn find_or_build_package(
     Ok(packed)
 }
 
-const CONTENT_CHANGED: &str = "was published with other content under this version; raise `metadata.version` (or pass --overwrite if \
-                       nobody has it yet)";
-const PACKAGE_CHANGED: &str = "is not the package that the manifest promises; restore it, or raise `metadata.version` (or pass \
-                       --overwrite if nobody has it yet)";
+const CONTENT_CHANGED: &str = "was published with other content under this version; raise `metadata.version` (or pass \
+                               --overwrite if the version is not in use yet)";
+const PACKAGE_CHANGED: &str = "is not the package that the manifest promises; restore it, or raise `metadata.version` \
+                               (or pass --overwrite if the version is not in use yet)";
 
 fn fault_list(faults: &[ArchiveFault]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

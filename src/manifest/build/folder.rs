@@ -13,34 +13,39 @@ pub(super) fn skill_files(
 ) -> Result<BTreeMap<String, Vec<u8>>, Vec<BuildProblem>> {
     let mut files = BTreeMap::new();
     let mut problems = Vec::new();
-    let mut left: Vec<String> = vec![String::new()];
-    while let Some(below) = left.pop() {
-        let at = if below.is_empty() { root.to_owned() } else { format!("{root}/{below}") };
-        let listed = match input.files.list(&at) {
-            Ok(listed) => listed.unwrap_or_default(),
+    let mut pending: Vec<String> = vec![String::new()];
+    while let Some(subfolder) = pending.pop() {
+        let folder = if subfolder.is_empty() { root.to_owned() } else { format!("{root}/{subfolder}") };
+        let entries = match input.files.list(&folder) {
+            Ok(entries) => entries.unwrap_or_default(),
             Err(error) => return Err(vec![error.into()]),
         };
-        for entry in listed {
-            let path = if below.is_empty() { entry.name } else { format!("{below}/{}", entry.name) };
-            let whole = format!("{root}/{path}");
+        for entry in entries {
+            let path = if subfolder.is_empty() { entry.name } else { format!("{subfolder}/{}", entry.name) };
+            let full_path = format!("{root}/{path}");
             match (unwanted(&path), entry.metadata.kind) {
-                (Some(UnwantedFileKind::Junk), _) => built.left_out.push(whole),
+                (Some(UnwantedFileKind::Junk), _) => built.left_out.push(full_path),
                 (Some(UnwantedFileKind::Secret), _) => {
                     problems.push(BuildProblem::new(
-                        whole,
-                        "may hold a secret, and is not packed; take it out of the skill",
+                        full_path,
+                        "may contain a secret, and is not packed; remove it from the skill",
                     ));
                 }
-                (None, FileKind::Folder) if path.matches('/').count() < limits().depth => left.push(path),
-                (None, FileKind::Folder) => problems.push(BuildProblem::new(whole, "lies deeper than a package may")),
-                (None, FileKind::Link(_) | FileKind::Other) => {
-                    problems.push(BuildProblem::new(whole, "is a link or no plain file, which a package cannot hold"));
+                (None, FileKind::Folder) if path.matches('/').count() < limits().depth => pending.push(path),
+                (None, FileKind::Folder) => {
+                    problems.push(BuildProblem::new(full_path, "is nested deeper than packages allow"));
                 }
-                (None, FileKind::File) => match input.files.read(&whole, limits().file_bytes) {
+                (None, FileKind::Link(_) | FileKind::Other) => {
+                    problems.push(BuildProblem::new(
+                        full_path,
+                        "is a link or not a regular file, which a package cannot contain",
+                    ));
+                }
+                (None, FileKind::File) => match input.files.read(&full_path, limits().file_bytes) {
                     Ok(Some(bytes)) => {
                         files.insert(path, bytes);
                     }
-                    Ok(None) => problems.push(BuildProblem::new(whole, "went away while it was read")),
+                    Ok(None) => problems.push(BuildProblem::new(full_path, "disappeared while it was read")),
                     Err(error) => problems.push(error.into()),
                 },
             }

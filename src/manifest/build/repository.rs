@@ -16,24 +16,24 @@ pub struct RepositoryFields {
 }
 
 pub(super) fn repository_node(
-    facts: &RepositoryFields,
+    fields: &RepositoryFields,
     previous: Option<&JsonNode>,
     problems: &mut Vec<BuildProblem>,
 ) -> JsonNode {
     let before = previous.and_then(|previous| previous.get("repository"));
     let mut members: Vec<JsonMember> = before.map(|before| before.members().to_vec()).unwrap_or_default();
-    let fields = [
-        ("name", &facts.name, "--repository"),
-        ("git_url", &facts.git_url, "--git-url"),
-        ("raw_base_url", &facts.raw_base_url, "--raw-base-url"),
-        ("branch", &facts.branch, "--branch"),
+    let rows = [
+        ("name", &fields.name, "--repository"),
+        ("git_url", &fields.git_url, "--git-url"),
+        ("raw_base_url", &fields.raw_base_url, "--raw-base-url"),
+        ("branch", &fields.branch, "--branch"),
     ];
-    for (key, fact, option) in fields {
-        match fact {
-            Some(fact) => set_member(&mut members, key, string(fact)),
+    for (key, value, option) in rows {
+        match value {
+            Some(value) => set_member(&mut members, key, string(value)),
             None if before.is_some_and(|before| super::text(before, key).is_some()) => {}
             None => {
-                let message = format!("`repository.{key}` is not known yet; say it once with {option}");
+                let message = format!("`repository.{key}` is not known yet; set it once with {option}");
                 problems.push(BuildProblem::new("the manifest", message));
             }
         }

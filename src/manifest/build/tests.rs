@@ -1,5 +1,5 @@
-//! The result of a build has no findings, is the same on all machines, and never changes published content.
-#![expect(clippy::cast_possible_truncation, reason = "numbers of a seed are cut to what is needed")]
+//! Tests: the result of a build has no findings, is the same on all machines, and never changes published content.
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are truncated to the needed width")]
 
 mod apis;
 
@@ -70,7 +70,7 @@ fn problems(files: &MemoryFiles, previous: Option<&SourceFile>) -> Vec<String> {
 }
 
 #[test]
-fn what_is_built_is_clean_and_building_again_changes_nothing() {
+fn a_build_has_no_findings_and_a_second_build_changes_nothing() {
     let mut files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
     assert_eq!((built.packages.len(), built.kept), (2, 0));
@@ -85,7 +85,7 @@ fn what_is_built_is_clean_and_building_again_changes_nothing() {
 
 /// Skills inside the folder of a skill are ordinary files, whatever their order is.
 #[test]
-fn a_skill_that_holds_others_is_clean_and_stays_as_it_is() {
+fn skills_inside_a_skill_are_packed_as_ordinary_files() {
     let mut files = tree();
     for inner in ["1-basic", "2-advanced", "3-expert"] {
         files.insert(format!("skills/demo/{inner}/SKILL.md"), skill(inner, "1.0.0", "Text.\n"));
@@ -98,7 +98,7 @@ fn a_skill_that_holds_others_is_clean_and_stays_as_it_is() {
 }
 
 #[test]
-fn an_entry_says_what_its_skill_says_and_keeps_the_rest() {
+fn an_entry_takes_fields_of_its_skill_and_keeps_others() {
     let mut files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
     let source = write_down(&mut files, &built);
@@ -126,7 +126,7 @@ fn an_entry_says_what_its_skill_says_and_keeps_the_rest() {
 }
 
 #[test]
-fn times_change_only_where_something_else_does() {
+fn times_change_only_if_other_fields_change() {
     let mut files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
     let source = write_down(&mut files, &built);
@@ -147,15 +147,15 @@ fn published_content_never_changes_under_its_version() {
     files.insert("skills/demo/docs/more.md", "Something else.\n");
     assert!(problems(&files, Some(&source))[0].contains("raise `metadata.version`"));
     // The same holds if the package or the manifest is missing.
-    let mut without = tree();
-    without.insert("skills/demo/docs/more.md", "Something else.\n");
-    assert!(problems(&without, Some(&source))[0].contains("raise `metadata.version`"));
+    let mut unpublished = tree();
+    unpublished.insert("skills/demo/docs/more.md", "Something else.\n");
+    assert!(problems(&unpublished, Some(&source))[0].contains("raise `metadata.version`"));
     assert!(build(&recipe(&files, None)).is_err());
-    // A package that was exchanged is not accepted as the published one.
-    let mut touched = tree();
-    write_down(&mut touched, &built);
-    touched.insert("packages/demo-1.0.0.zip", built.packages[1].1.clone());
-    assert!(problems(&touched, Some(&source))[0].contains("not the package that the manifest promises"));
+    // A package that was replaced is not accepted as the published one.
+    let mut replaced = tree();
+    write_down(&mut replaced, &built);
+    replaced.insert("packages/demo-1.0.0.zip", built.packages[1].1.clone());
+    assert!(problems(&replaced, Some(&source))[0].contains("not the package that the manifest promises"));
     let mut forced = recipe(&files, Some(&source));
     forced.overwrite = true;
     assert_eq!(build(&forced).expect("it builds").packages.len(), 1);
@@ -164,21 +164,21 @@ fn published_content_never_changes_under_its_version() {
 }
 
 #[test]
-fn a_package_of_another_maker_stays_while_it_holds_the_same() {
+fn an_existing_package_with_the_same_files_is_kept() {
     let mut files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
     let contents = BTreeMap::from([("SKILL.md".to_owned(), skill("other-one", "0.2.0", "Text.\n").into_bytes())]);
-    let theirs =
+    let foreign =
         pack(&contents, ZipTimestamp::from_epoch(1_700_000_000), &PackageLimits::default()).expect("a package");
-    let ours = &built.packages[1].1;
-    assert_ne!(&theirs, ours);
-    files.insert("packages/other-one-0.2.0.zip", theirs.clone());
+    let own = &built.packages[1].1;
+    assert_ne!(&foreign, own);
+    files.insert("packages/other-one-0.2.0.zip", foreign.clone());
     let kept = build(&recipe(&files, None)).expect("it builds");
-    assert!(kept.manifest.contains(&Sha256Sum::of(&theirs).to_string()) && kept.kept == 1);
+    assert!(kept.manifest.contains(&Sha256Sum::of(&foreign).to_string()) && kept.kept == 1);
 }
 
 #[test]
-fn everything_in_the_way_is_told_at_once_with_its_place() {
+fn all_problems_are_reported_at_once_with_their_positions() {
     let mut files = tree();
     files.insert("skills/a/SKILL.md", "no front matter\n");
     files.insert("skills/b/SKILL.md", "---\nname: other\ndescription: d\n---\n");
@@ -194,26 +194,26 @@ fn everything_in_the_way_is_told_at_once_with_its_place() {
     );
     files.insert("skills/h/SKILL.md", skill("h", "1.0.0", ""));
     files.insert("skills/h/con.txt", "");
-    let mut bare = recipe(&files, None);
-    bare.facts.branch = None;
-    let told = build(&bare).expect_err("problems").to_string();
+    let mut incomplete = recipe(&files, None);
+    incomplete.facts.branch = None;
+    let message = build(&incomplete).expect_err("problems").to_string();
     for word in [
         "--branch",
         "skills/a/SKILL.md:1:1: does not begin",
         "skills/b/SKILL.md:2:7: `name` is `other`",
         "skills/c/SKILL.md:2:1: has no version",
-        "skills/d/SKILL.md:5:12: `v1` is no version",
+        "skills/d/SKILL.md:5:12: `v1` is not a version",
         "skills/e/SKILL.md: is missing",
-        "skills/f/.env: may hold a secret",
+        "skills/f/.env: may contain a secret",
         "skills/g/link: is a link",
         "packages/h-1.0.0.zip: `con.txt` has the name of a device",
     ] {
-        assert!(told.contains(word), "{word}\n{told}");
+        assert!(message.contains(word), "{word}\n{message}");
     }
 }
 
 #[test]
-fn left_overs_stay_out_and_lost_skills_are_told() {
+fn junk_is_not_packed_and_removed_skills_are_reported() {
     let mut files = tree();
     files.insert("skills/demo/.DS_Store", "x");
     files.insert("skills/README.md", "not a skill");
@@ -232,7 +232,7 @@ fn left_overs_stay_out_and_lost_skills_are_told() {
 /// The bytes of a package never change: they do not depend on the machine, on the order of files, or on the features of
 /// other crates.
 #[test]
-fn the_bytes_of_a_package_are_these_in_every_build() {
+fn the_bytes_of_a_package_are_the_same_in_every_build() {
     let mut files = BTreeMap::new();
     files.insert(
         "SKILL.md".to_owned(),
@@ -267,7 +267,7 @@ fn no_package_is_made_beyond_a_limit() {
 }
 
 #[test]
-fn what_no_skill_says_is_sorted_too() {
+fn kept_api_references_are_sorted() {
     let files = tree();
     let built = build(&recipe(&files, None)).expect("it builds");
     let source = SourceFile::new("m", built.manifest.replace("\"apis\": []", r#""apis": [{"id": "b"}, {"id": "a"}]"#));
@@ -276,9 +276,10 @@ fn what_no_skill_says_is_sorted_too() {
     assert_eq!(json["apis"], serde_json::json!([{ "id": "a" }, { "id": "b" }]));
 }
 
-/// Words in a random order, so few that each has more earlier positions than a packer of a lower level searches.
+/// The input has few words in a random order, so that each has more earlier positions than a packer of a lower level
+/// searches.
 #[test]
-fn the_packer_looks_as_far_as_it_ever_did() {
+fn the_search_depth_of_the_packer_never_changes() {
     let words = ["image", "prompt", "mask"];
     let pick = |n: u32| words[(n.wrapping_mul(2_654_435_761) >> 13) as usize % words.len()];
     let text = (0..8000).map(pick).collect::<Vec<_>>().join(" ").into_bytes();
@@ -290,9 +291,9 @@ fn the_packer_looks_as_far_as_it_ever_did() {
     );
 }
 
-/// Generates trees of all kinds from a seed; builds and checks them, and builds them again with another order of files.
+/// Generates trees from seeds, builds and checks them, and builds them again with another order of files.
 #[test]
-fn whatever_tree_it_is_what_is_built_is_clean() {
+fn builds_of_random_trees_have_no_findings() {
     for seed in 0..60_u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = |below: u64| {
@@ -315,16 +316,16 @@ fn whatever_tree_it_is_what_is_built_is_clean() {
                 entries.push((format!("skills/{name}/{folder}file {file}.bin"), bytes));
             }
         }
-        let of = |entries: &mut dyn Iterator<Item = &(String, Vec<u8>)>| {
+        let to_files = |entries: &mut dyn Iterator<Item = &(String, Vec<u8>)>| {
             let mut files = MemoryFiles::new();
             for (path, bytes) in entries {
                 files.insert(path.clone(), bytes.clone());
             }
             files
         };
-        let mut files = of(&mut entries.iter());
+        let mut files = to_files(&mut entries.iter());
         let built = build(&recipe(&files, None)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        assert_eq!(build(&recipe(&of(&mut entries.iter().rev()), None)).as_ref(), Ok(&built), "seed {seed}");
+        assert_eq!(build(&recipe(&to_files(&mut entries.iter().rev()), None)).as_ref(), Ok(&built), "seed {seed}");
         let source = write_down(&mut files, &built);
         let found: Vec<String> =
             findings(&source, &files).into_iter().filter(|found| !found.starts_with("M095")).collect();

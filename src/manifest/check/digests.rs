@@ -35,7 +35,7 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
             Some(first) => {
                 findings
                     .report_at(&M044, &place, "another package has the same checksum")
-                    .with_related(first.span(), "it has it, too");
+                    .with_related(first.span(), "the other package with this checksum");
             }
             None => {
                 digests.insert(digest.to_ascii_lowercase(), place);
@@ -49,19 +49,19 @@ fn is_digest(text: &str) -> bool {
 }
 
 fn check_checksum(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let plain = text.trim();
-    let plain = plain.strip_prefix("sha256:").or_else(|| plain.strip_prefix("sha256-")).unwrap_or(plain);
-    let lower = plain.to_ascii_lowercase();
-    if !is_digest(plain) {
+    let digits = text.trim();
+    let digits = digits.strip_prefix("sha256:").or_else(|| digits.strip_prefix("sha256-")).unwrap_or(digits);
+    let lower = digits.to_ascii_lowercase();
+    if !is_digest(digits) {
         let count = text.chars().count();
-        let message = match text.chars().find(|letter| !letter.is_ascii_hexdigit()) {
-            Some(letter) => format!("a checksum does not hold `{}`", letter.escape_debug()),
+        let message = match text.chars().find(|character| !character.is_ascii_hexdigit()) {
+            Some(character) => format!("a checksum does not contain `{}`", character.escape_debug()),
             None => format!("the checksum has {count} digits, and SHA-256 has 64"),
         };
-        findings.report_at(&M040, location, message).with_help("`sha256sum FILE` prints it as it should be");
+        findings.report_at(&M040, location, message).with_help("`sha256sum FILE` prints it in the right form");
     } else if lower != text {
         findings
-            .report_at(&M040, location, "the checksum is not 64 digits in small letters alone")
+            .report_at(&M040, location, "the checksum must be 64 hexadecimal digits in lower case")
             .with_help(format!("write `{lower}`"));
     }
     if lower == EMPTY_SHA256 {
@@ -72,7 +72,7 @@ fn check_checksum(text: &str, location: &LocatedNode<'_>, findings: &mut Finding
 }
 
 fn check_size(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let flaw = match text.parse::<u64>() {
+    let message = match text.parse::<u64>() {
         Ok(0) => "no package has 0 bytes".to_owned(),
         Ok(size) if size > LARGEST_PACKAGE => format!("a package has at most {LARGEST_PACKAGE} bytes"),
         Ok(_) => return,
@@ -82,10 +82,10 @@ fn check_size(text: &str, location: &LocatedNode<'_>, findings: &mut FindingColl
         }
         Err(_) => format!("`{text}` is not written as a whole number"),
     };
-    findings.report_at(&M042, location, flaw);
+    findings.report_at(&M042, location, message);
 }
 
-/// Reports that two entries name the same package.
+/// Reports that two entries name the same package, and contradictions between the two.
 fn report_shared_checksum(
     first: &LocatedNode<'_>,
     skill: &LocatedNode<'_>,
@@ -110,11 +110,11 @@ fn report_contradiction(
     value: impl Fn(&LocatedNode<'_>) -> Option<String>,
     findings: &mut FindingCollector,
 ) {
-    let (Some(one), Some(other)) = (value(first), value(skill)) else { return };
+    let (Some(first_value), Some(second_value)) = (value(first), value(skill)) else { return };
     let (Some(before), Some(place)) = (first.get(key), skill.get(key)) else { return };
-    if one != other {
+    if first_value != second_value {
         findings
-            .report_at(&M045, &place, format!("another entry gives this package another `{key}`"))
+            .report_at(&M045, &place, format!("another entry gives this package a different `{key}`"))
             .with_related(before.span(), "the other one");
     }
 }

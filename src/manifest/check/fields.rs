@@ -22,9 +22,9 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
 fn check_unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut FindingCollector) {
     for member in object.node().members() {
         let key = member.key.as_str();
-        let is_own =
+        let is_extension =
             key.starts_with("x-") || key.starts_with("x_") || (key == "$schema" && part == ManifestSection::Registry);
-        if is_own || part.fields().contains(&key) {
+        if is_extension || part.fields().contains(&key) {
             continue;
         }
         let span = SourceSpan::new(object.file(), member.key_span.clone());
@@ -37,15 +37,15 @@ fn check_unknown(object: &LocatedNode<'_>, part: ManifestSection, findings: &mut
     }
 }
 
-/// Returns the known word that was most likely meant: equal except for case, `-`, `_` and spaces, or with at most two
-/// wrong letters.
+/// Returns the most similar known word, if it is equal except for case, `-`, `_` and spaces, or has at most two wrong
+/// letters.
 pub(in crate::manifest) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |word: &str| word.replace(['-', '_', ' '], "").to_lowercase();
-    let word = plain(word);
-    let distance = |one: &str| strsim::damerau_levenshtein(&word, &plain(one));
+    let normalize = |word: &str| word.replace(['-', '_', ' '], "").to_lowercase();
+    let word = normalize(word);
+    let distance = |known: &str| strsim::damerau_levenshtein(&word, &normalize(known));
     // Two wrong letters are too many for a short word.
     let tolerated = if word.len() < 6 { 1 } else { 2 };
-    known.map(|one| (distance(one), one)).filter(|(far, _)| *far <= tolerated).min().map(|(_, one)| one)
+    known.map(|known| (distance(known), known)).filter(|(far, _)| *far <= tolerated).min().map(|(_, known)| known)
 }
 
 fn check_schema_version(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
@@ -61,7 +61,7 @@ fn check_schema_version(manifest: &LocatedNode<'_>, findings: &mut FindingCollec
     };
     if major != KNOWN_MAJOR {
         let message = format!("this program knows version {KNOWN_MAJOR} of the manifest format, not {major}");
-        findings.report_at(&M006, &place, message).with_help("fields may have another meaning there");
+        findings.report_at(&M006, &place, message).with_help("fields may have another meaning in that version");
     }
 }
 

@@ -12,7 +12,7 @@ use crate::manifest::located::LocatedNode;
 use crate::manifest::rules::{M110, M111, M112, M113, M114, M115, M116, M117};
 use crate::manifest::text::SourceFile;
 
-/// Fields of an entry that may differ within the same release: the checksum has a rule of its own.
+/// Fields of an entry that rule M117 ignores: the checksum has its own rule, and the time changes with other fields.
 const MAY_CHANGE: [&str; 2] = ["sha256", "updated_at"];
 
 pub(super) fn check(
@@ -29,12 +29,12 @@ pub(super) fn check(
     let (before, now) = (skills_by_name(&old), skills_by_name(manifest));
     for (name, entries) in &before {
         let Some(current) = now.get(name) else {
-            let message = format!("the skill `{}` was published, and is gone", name.escape_debug());
+            let message = format!("the skill `{}` was published, but is missing now", name.escape_debug());
             let place = manifest.get("skills").unwrap_or_else(|| manifest.clone());
             let was = entries.first().map(LocatedNode::span);
             let finding = findings.report_at(&M112, &place, message);
             was.into_iter().for_each(|span| {
-                finding.with_related(span, "it was here");
+                finding.with_related(span, "it was published here");
             });
             continue;
         };
@@ -82,26 +82,27 @@ fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &
                 format!("the content of {} changed after it was published", before.escape_debug()),
             )
             .with_help("publish the change under a new version")
-            .with_related(was.span(), "what was published");
+            .with_related(was.span(), "the published value");
         return;
     }
-    let meant = |text: &str| parse_lenient_version(text).map(|version| release_of_version(&version.to_string()));
+    let release = |text: &str| parse_lenient_version(text).map(|version| release_of_version(&version.to_string()));
     let is_equal = |skill: &&LocatedNode<'_>| {
-        version_of_skill(skill).is_some_and(|version| meant(version).is_some() && meant(version) == meant(before))
+        version_of_skill(skill).is_some_and(|version| release(version).is_some() && release(version) == release(before))
     };
     if let Some(other) = current.iter().find(is_equal)
         && digest_of_skill(other) != digest_of_skill(old)
         && let (Some(place), Some(was)) = (other.get("version"), old.get("version"))
     {
         findings
-            .report_at(&M110, &place, format!("the content changed, and this version equals {}", before.escape_debug()))
+            .report_at(&M110, &place, format!("the content changed, but this version equals {}", before.escape_debug()))
             .with_help("raise the version")
-            .with_related(was.span(), "what was published");
+            .with_related(was.span(), "the published value");
     }
 }
 
 fn check_unversioned_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let keys = |skill: &LocatedNode<'_>| skill.node().members().iter().map(|one| one.key.clone()).collect::<Vec<_>>();
+    let keys =
+        |skill: &LocatedNode<'_>| skill.node().members().iter().map(|member| member.key.clone()).collect::<Vec<_>>();
     let mut changed: Vec<String> = keys(old).into_iter().chain(keys(same)).collect();
     changed.sort_unstable();
     changed.dedup();
@@ -112,8 +113,8 @@ fn check_unversioned_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findi
     let Some(first) = changed.first() else { return };
     let place = same.get(first).or_else(|| same.get("version")).unwrap_or_else(|| same.clone());
     let fields: Vec<String> = changed.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
-    let message = format!("{} changed, and the version did not", fields.join(", "));
-    findings.report_at(&M117, &place, message).with_related(old.span(), "what was published");
+    let message = format!("{} changed, but the version did not", fields.join(", "));
+    findings.report_at(&M117, &place, message).with_related(old.span(), "the published value");
 }
 
 fn check_newest(
@@ -127,8 +128,8 @@ fn check_newest(
     if now.cmp_precedence(&before).is_lt() {
         let was = was.get("version").unwrap_or(was);
         findings
-            .report_at(&M111, &place, format!("{before} was published, and the newest is {now} now"))
-            .with_related(was.span(), "what was published");
+            .report_at(&M111, &place, format!("the newest version is {now}, but {before} was published"))
+            .with_related(was.span(), "the published value");
     }
     check_changelog(&before, &now, &skill, options, findings);
 }
@@ -136,7 +137,7 @@ fn check_newest(
 fn highest<'a>(skills: &[LocatedNode<'a>]) -> Option<(Version, LocatedNode<'a>)> {
     let versions =
         skills.iter().filter_map(|skill| Some((parse_lenient_version(version_of_skill(skill)?)?, skill.clone())));
-    versions.max_by(|(one, _), (other, _)| one.cmp_precedence(other))
+    versions.max_by(|(first, _), (second, _)| first.cmp_precedence(second))
 }
 
 fn check_changelog(
@@ -169,8 +170,8 @@ fn check_generated_at(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, finding
     let is_changed = old.node().to_json() != manifest.node().to_json();
     if now < before || (now == before && is_changed) {
         findings
-            .report_at(&M115, &place, "the manifest changed, and its time is not later")
-            .with_related(was.span(), "the time before");
+            .report_at(&M115, &place, "the manifest changed, but its time is not later")
+            .with_related(was.span(), "the previous time");
     }
 }
 
@@ -181,8 +182,8 @@ fn check_repository_moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, fin
             && before != now
         {
             findings
-                .report_at(&M116, &place, format!("`{key}` was another one"))
-                .with_related(was.span(), "it was this");
+                .report_at(&M116, &place, format!("`{key}` changed"))
+                .with_related(was.span(), "the previous value");
         }
     }
 }

@@ -9,9 +9,9 @@ use crate::manifest::text::write;
 pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut FindingCollector) {
     let canonical_text = write(&layout::canonical(manifest.node()));
     if canonical_text != text {
-        let at = text.bytes().zip(canonical_text.bytes()).take_while(|(one, other)| one == other).count();
+        let at = text.bytes().zip(canonical_text.bytes()).take_while(|(actual, canonical)| actual == canonical).count();
         let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let end = text[at..].chars().next().map_or(at, |letter| at + letter.len_utf8());
+        let end = text[at..].chars().next().map_or(at, |character| at + character.len_utf8());
         findings
             .report_in_file(&M120, SourceSpan::new(manifest.file(), at..end), "", "the layout differs from here on")
             .with_help("`imagate skills fmt` rewrites the file");
@@ -19,16 +19,16 @@ pub(super) fn check(manifest: &LocatedNode<'_>, text: &str, findings: &mut Findi
     for key in ["skills", "apis"] {
         let elements: Vec<LocatedNode<'_>> = manifest.elements_of(key).collect();
         for pair in elements.windows(2) {
-            let [one, other] = pair else { continue };
-            if layout::sort_key(one.node()) > layout::sort_key(other.node()) {
-                findings.report_at(&M121, &identifying_value(other), "this belongs before its predecessor");
+            let [first, second] = pair else { continue };
+            if layout::sort_key(first.node()) > layout::sort_key(second.node()) {
+                findings.report_at(&M121, &identifying_value(second), "this entry must come before the previous one");
             }
         }
     }
     if manifest.text_of("x-generator").is_none() {
         let start = manifest.span().start;
         let span = SourceSpan { end: start + 1, ..manifest.span() };
-        findings.report_in_file(&M122, span, "", "nothing says what made the manifest");
+        findings.report_in_file(&M122, span, "", "the manifest does not name its generator");
     }
 }
 

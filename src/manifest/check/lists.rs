@@ -19,8 +19,8 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
             check_api_id(id, &place, findings);
             if let Some(first) = ids.get(id) {
                 findings
-                    .report_at(&M063, &place, format!("the id `{}` stands here again", id.escape_debug()))
-                    .with_related(first.span(), "it stood here first");
+                    .report_at(&M063, &place, format!("the id `{}` is repeated", id.escape_debug()))
+                    .with_related(first.span(), "first used here");
             } else {
                 ids.insert(id, place);
             }
@@ -41,7 +41,7 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
     }
 }
 
-/// Checks the texts of a list: none may be empty, repeated, surrounded by blanks, or written with capital letters.
+/// Checks the texts of a list: none may be empty, repeated, surrounded by whitespace, or written with capital letters.
 fn check_words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, findings: &mut FindingCollector) {
     let mut seen: HashMap<String, LocatedNode<'_>> = HashMap::new();
     for place in object.elements_of(key) {
@@ -53,13 +53,17 @@ fn check_words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, finding
         let plain = text.trim().to_lowercase();
         if plain != text {
             findings
-                .report_at(rule, &place, format!("`{}` has blanks around it or capital letters", text.escape_debug()))
+                .report_at(
+                    rule,
+                    &place,
+                    format!("`{}` has whitespace around it or capital letters", text.escape_debug()),
+                )
                 .with_help(format!("write `{}`", plain.escape_debug()));
         }
         if let Some(first) = seen.get(&plain) {
             findings
-                .report_at(rule, &place, format!("`{}` stands here again", plain.escape_debug()))
-                .with_related(first.span(), "it stood here first");
+                .report_at(rule, &place, format!("`{}` is repeated", plain.escape_debug()))
+                .with_related(first.span(), "first used here");
         } else {
             seen.insert(plain, place);
         }
@@ -79,11 +83,15 @@ fn check_agent(location: &LocatedNode<'_>, findings: &mut FindingCollector) {
 }
 
 fn check_api_id(id: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
     if id.is_empty() {
         findings.report_at(&M064, location, "the id is empty");
-    } else if !id.bytes().all(is_letter) {
-        findings.report_at(&M064, location, format!("`{}` holds other characters", id.escape_debug()));
+    } else if !id.bytes().all(is_allowed) {
+        findings.report_at(
+            &M064,
+            location,
+            format!("`{}` contains characters that are not allowed", id.escape_debug()),
+        );
     }
 }
 
@@ -91,7 +99,7 @@ fn check_language(text: &str, location: &LocatedNode<'_>, findings: &mut Finding
     if known::is_language(text) {
         return;
     }
-    let message = format!("`{}` is no programming language and no language tag that is known", text.escape_debug());
+    let message = format!("`{}` is neither a known programming language nor a language tag", text.escape_debug());
     let finding = findings.report_at(&M065, location, message);
     if let Some(language) = nearest(text, known::LANGUAGES.into_iter()) {
         finding.with_help(format!("did you mean `{language}`?"));
@@ -109,8 +117,8 @@ fn path_of<'a>(document: &LocatedNode<'a>) -> Option<(&'a str, LocatedNode<'a>)>
 }
 
 fn is_path(text: &str) -> bool {
-    let ends_like_a_file = ["md", "json", "yaml", "yml", "txt", "html", "rst", "mdx"];
-    text.contains('/') || text.rsplit_once('.').is_some_and(|(_, ending)| ends_like_a_file.contains(&ending))
+    let file_extensions = ["md", "json", "yaml", "yml", "txt", "html", "rst", "mdx"];
+    text.contains('/') || text.rsplit_once('.').is_some_and(|(_, ending)| file_extensions.contains(&ending))
 }
 
 fn is_address(text: &str) -> bool {
@@ -150,8 +158,8 @@ fn check_path_exists(
     if text.starts_with('/') {
         return;
     }
-    if let Some(flaw) = root_escape_reason(text) {
-        findings.report_at(&M066, location, flaw);
+    if let Some(reason) = root_escape_reason(text) {
+        findings.report_at(&M066, location, reason);
     } else if let Some(files) = options.files
         // Paths that cannot be checked are reported by the rules about the checkout.
         && let Ok(None) = files.metadata(text.trim_end_matches('/'))

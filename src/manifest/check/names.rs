@@ -39,7 +39,7 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
     check_hidden_characters(manifest.node(), "", manifest, findings);
 }
 
-/// The names found so far, indexed by the forms that must not be equal for two names.
+/// The names found so far, by the forms that no two names may share.
 #[derive(Default)]
 struct NameIndex<'a> {
     folded: HashMap<String, (&'a str, SourceSpan)>,
@@ -70,30 +70,33 @@ fn escaped(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// Returns a form of a name that is equal for two names that a file system may treat as one.
+/// Returns a form of a name that is equal for two names that a file system may treat as equal.
 pub(super) fn fold(text: &str) -> String {
     text.nfkc().flat_map(char::to_lowercase).nfkc().collect()
 }
 
 fn check_skill_name(name: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let length = name.chars().count();
-    let is_letter = |letter: char| letter == '-' || (letter.is_alphanumeric() && letter.to_lowercase().eq([letter]));
-    let flaw = if length == 0 {
-        "a skill has no empty name".to_owned()
+    let is_allowed =
+        |character: char| character == '-' || (character.is_alphanumeric() && character.to_lowercase().eq([character]));
+    let message = if length == 0 {
+        "the name of a skill is empty".to_owned()
     } else if length > MAX_NAME_CHARS {
-        format!("the name has {length} characters, and {MAX_NAME_CHARS} is the most")
-    } else if let Some(letter) = name.chars().find(|letter| !is_letter(*letter)) {
-        format!("a skill name does not hold `{}`", letter.escape_debug())
+        format!("the name has {length} characters; the maximum is {MAX_NAME_CHARS}")
+    } else if let Some(character) = name.chars().find(|character| !is_allowed(*character)) {
+        format!("a skill name must not contain `{}`", character.escape_debug())
     } else if name.starts_with('-') || name.ends_with('-') {
-        "a skill name does not begin or end with a hyphen".to_owned()
+        "a skill name must not begin or end with a hyphen".to_owned()
     } else if name.contains("--") {
-        "a skill name does not hold two hyphens in a row".to_owned()
+        "a skill name must not contain two hyphens in a row".to_owned()
     } else if !name.nfkc().eq(name.chars()) {
         "the name is not in Unicode form NFKC".to_owned()
     } else {
         return;
     };
-    findings.report_at(&M030, location, flaw).with_help("small letters and digits, with single hyphens between them");
+    findings
+        .report_at(&M030, location, message)
+        .with_help("use lower-case letters and digits, with single hyphens between them");
 }
 
 fn check_version(text: &str, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
@@ -105,7 +108,7 @@ fn check_version(text: &str, location: &LocatedNode<'_>, findings: &mut FindingC
     }
 }
 
-/// Returns the version that was most likely meant: without the `v`, and with the missing numbers added.
+/// Parses a version leniently: without a leading `v` or `=`, and with missing numbers added.
 pub(in crate::manifest) fn parse_lenient_version(text: &str) -> Option<Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text.find(['-', '+']).unwrap_or(text.len());
@@ -122,18 +125,18 @@ fn check_texts(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut F
     for (key, is_line) in keys {
         let Some((text, place)) = object.text_of(key) else { continue };
         let length = text.chars().count();
-        let flaw = if text.trim().is_empty() {
+        let message = if text.trim().is_empty() {
             format!("`{key}` is empty")
         } else if text.trim() != text {
-            format!("`{key}` has blanks around it")
+            format!("`{key}` has whitespace around it")
         } else if length > MAX_TEXT_CHARS {
-            format!("`{key}` has {length} characters, and {MAX_TEXT_CHARS} is the most")
+            format!("`{key}` has {length} characters; the maximum is {MAX_TEXT_CHARS}")
         } else if *is_line && text.contains('\n') {
             format!("`{key}` has more than one line")
         } else {
             continue;
         };
-        findings.report_at(&M034, &place, flaw);
+        findings.report_at(&M034, &place, message);
     }
 }
 
@@ -150,9 +153,9 @@ fn check_releases(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
         };
         // Two entries without a checksum count as different content.
         let is_same = sum.is_some() && *before == sum;
-        let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "another") };
-        let message = format!("`{}` {} stands here again, with {content} content", escaped(name), escaped(version));
-        findings.report_at(rule, &place, message).with_related(first.span(), "it stood here first");
+        let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "different") };
+        let message = format!("`{}` {} is repeated, with {content} content", escaped(name), escaped(version));
+        findings.report_at(rule, &place, message).with_related(first.span(), "first used here");
     }
 }
 
@@ -175,8 +178,8 @@ fn check_hidden_characters(
         report_hidden(&member.key, key, &pointer, findings);
         check_hidden_characters(&member.node, &pointer, manifest, findings);
     }
-    for (index, one) in node.elements().iter().enumerate() {
-        check_hidden_characters(one, &element(pointer, index), manifest, findings);
+    for (index, element_node) in node.elements().iter().enumerate() {
+        check_hidden_characters(element_node, &element(pointer, index), manifest, findings);
     }
     if let Some(text) = node.text() {
         report_hidden(text, SourceSpan::new(manifest.file(), node.span.clone()), pointer, findings);
@@ -184,11 +187,11 @@ fn check_hidden_characters(
 }
 
 fn report_hidden(text: &str, span: SourceSpan, pointer: &str, findings: &mut FindingCollector) {
-    let is_hidden = |letter: &char| lookalike::is_hidden(*letter);
+    let is_hidden = |character: &char| lookalike::is_hidden(*character);
     let Some(first) = text.chars().find(is_hidden) else { return };
     let count = text.chars().filter(is_hidden).count();
     let more = if count == 1 { String::new() } else { format!(" and {} more", count - 1) };
-    let message = format!("the text holds the hidden character U+{:04X}{more}", u32::from(first));
+    let message = format!("the text contains the hidden character U+{:04X}{more}", u32::from(first));
     findings.report_in_file(&M035, span, pointer, message);
 }
 
@@ -197,16 +200,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_meant_for_a_version_is_guessed() {
-        let meant = |text| parse_lenient_version(text).map(|version| version.to_string());
-        assert_eq!(meant("v1.2"), Some("1.2.0".to_owned()));
-        assert_eq!(meant("01.2.3-rc.1"), Some("1.2.3-rc.1".to_owned()));
-        assert_eq!(meant("latest"), None);
-        assert_eq!(meant("1.2.3.4"), None);
+    fn incomplete_versions_are_parsed_leniently() {
+        let lenient = |text| parse_lenient_version(text).map(|version| version.to_string());
+        assert_eq!(lenient("v1.2"), Some("1.2.0".to_owned()));
+        assert_eq!(lenient("01.2.3-rc.1"), Some("1.2.3-rc.1".to_owned()));
+        assert_eq!(lenient("latest"), None);
+        assert_eq!(lenient("1.2.3.4"), None);
     }
 
     #[test]
-    fn build_metadata_makes_no_other_release() {
+    fn build_metadata_does_not_change_the_release() {
         assert_eq!(release_of_version("1.0.0+a"), release_of_version("1.0.0+b"));
         assert_ne!(release_of_version("1.0.0-a"), release_of_version("1.0.0-b"));
     }

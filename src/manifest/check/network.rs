@@ -1,6 +1,6 @@
 //! Checks the answers of the addresses in a manifest.
 //!
-//! Decides which addresses are requested, each once, and how their answers are judged. This module must not know how
+//! The module decides which addresses are requested, each once, and how their answers are judged. It must not know how
 //! requests are made ([`WebFetcher`]). An address with a problem that the static rules report is not requested.
 
 mod refs;
@@ -36,20 +36,20 @@ pub(super) fn check(
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
-    let mut asked = FetchPlan::new();
-    plan_requests(manifest, options, &mut asked);
-    let (questions, askers): (Vec<FetchRequest>, Vec<Vec<FetchPurpose<'_>>>) = asked.into_iter().unzip();
-    let replies = web.ask(&questions);
-    for ((question, askers), reply) in questions.iter().zip(&askers).zip(&replies) {
-        for asker in askers {
-            asker.report_reply(question, reply, findings);
+    let mut plan = FetchPlan::new();
+    plan_requests(manifest, options, &mut plan);
+    let (requests, purposes_by_request): (Vec<FetchRequest>, Vec<Vec<FetchPurpose<'_>>>) = plan.into_iter().unzip();
+    let responses = web.ask(&requests);
+    for ((request, purposes), reply) in requests.iter().zip(&purposes_by_request).zip(&responses) {
+        for purpose in purposes {
+            purpose.report_reply(request, reply, findings);
         }
     }
 }
 
-fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, asked: &mut FetchPlan<'a>) {
-    let mut ask = |address: String, want, asker| {
-        asked.entry(FetchRequest { address, want }).or_default().push(asker);
+fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, plan: &mut FetchPlan<'a>) {
+    let mut add_request = |address: String, scope, purpose| {
+        plan.entry(FetchRequest { address, want: scope }).or_default().push(purpose);
     };
     let parse_allowed = |text: &str| {
         let url = Url::parse(text).ok()?;
@@ -63,21 +63,25 @@ fn plan_requests<'a>(manifest: &LocatedNode<'a>, options: &CheckOptions<'_>, ask
         let limits = PackageLimits { depth: 64, ..PackageLimits::default() };
         for skill in manifest.skills() {
             if let Some((path, _)) = skill.text_of("package").filter(|(path, _)| path_fault(path, &limits).is_none()) {
-                ask(address(base, path), FetchScope::Sum { limit: limits.archive_bytes }, FetchPurpose::Package(skill));
+                add_request(
+                    address(base, path),
+                    FetchScope::Sum { limit: limits.archive_bytes },
+                    FetchPurpose::Package(skill),
+                );
             }
         }
     }
     for place in manifest.apis().flat_map(|api| api.elements_of("source_urls")) {
         if let Some(mut url) = place.text().and_then(parse_allowed) {
             url.set_fragment(None);
-            ask(url.into(), FetchScope::Status, FetchPurpose::Source(place));
+            add_request(url.into(), FetchScope::Status, FetchPurpose::Source(place));
         }
     }
     if let (Some((git, git_url)), Some((branch, place))) = (of_repository("git_url"), of_repository("branch"))
         && parse_allowed(git).is_some_and(|url| is_bare(&url))
     {
         let refs = format!("{}/info/refs?service=git-upload-pack", git.trim_end_matches('/'));
-        ask(refs, FetchScope::Bytes { limit: REFS_BYTES }, FetchPurpose::Branch { git_url, branch, place });
+        add_request(refs, FetchScope::Bytes { limit: REFS_BYTES }, FetchPurpose::Branch { git_url, branch, place });
     }
 }
 
@@ -90,7 +94,7 @@ fn is_bare(url: &Url) -> bool {
 impl FetchPurpose<'_> {
     fn report_reply(
         &self,
-        question: &FetchRequest,
+        request: &FetchRequest,
         reply: &Result<FetchResponse, FetchError>,
         findings: &mut FindingCollector,
     ) {
@@ -99,7 +103,7 @@ impl FetchPurpose<'_> {
             Self::Source(place) => (&M102, place.clone()),
             Self::Branch { git_url, .. } => (&M103, git_url.clone()),
         };
-        let address = &question.address;
+        let address = &request.address;
         match reply {
             Err(error @ (FetchError::Tls(_) | FetchError::Forbidden(_))) => {
                 findings.report_at(&M104, &place, format!("{address}: {error}"));
@@ -132,7 +136,7 @@ impl FetchPurpose<'_> {
                     findings.report_at(&M103, place, message);
                 }
                 None => {
-                    findings.report_at(&M103, place, format!("{address} does not answer as a git repository does"));
+                    findings.report_at(&M103, place, format!("{address} does not answer like a git repository"));
                 }
             },
             _ => {
@@ -155,7 +159,7 @@ fn check_served_package(
         #[expect(clippy::cast_precision_loss, reason = "no more than 10 MiB are read")]
         let differs = (stated - size as f64).abs() >= 1.0;
         if differs {
-            findings.report_at(&M101, &place, format!("{address} serves {size} bytes, and {stated} are stated"));
+            findings.report_at(&M101, &place, format!("{address} serves {size} bytes, but {stated} are stated"));
         }
     }
     if let Some((_, place)) = skill.text_of("sha256").filter(|(stated, _)| !stated.eq_ignore_ascii_case(sum)) {

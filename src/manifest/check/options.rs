@@ -54,7 +54,7 @@ pub enum RuleOverrideError {
     #[error(transparent)]
     Unknown(#[from] UnknownRule),
     /// The rule defines the shape. Without a valid shape, nothing can be checked.
-    #[error("{id} cannot be allowed: without a shape there is nothing to check")]
+    #[error("{id} cannot be allowed: without a valid shape, nothing can be checked")]
     Shape {
         /// The id of the rule.
         id: &'static str,
@@ -66,7 +66,7 @@ pub enum RuleOverrideError {
         id: &'static str,
     },
     /// The rule was given two different overrides.
-    #[error("{id} is given two meanings")]
+    #[error("{id} has two different overrides")]
     Twice {
         /// The id of the rule.
         id: &'static str,
@@ -82,8 +82,8 @@ impl RuleOverrides {
     ///
     /// Returns an error if the rule does not exist, if it cannot be allowed, if the reason is missing, or if the rule
     /// already has a different override.
-    pub fn allow(&mut self, word: &str, reason: &str) -> Result<(), RuleOverrideError> {
-        let rule = rules::lookup(word)?;
+    pub fn allow(&mut self, id_or_name: &str, reason: &str) -> Result<(), RuleOverrideError> {
+        let rule = rules::lookup(id_or_name)?;
         if rule.class == RuleClass::Shape {
             return Err(RuleOverrideError::Shape { id: rule.id });
         }
@@ -100,17 +100,17 @@ impl RuleOverrides {
     ///
     /// Returns an error if the rule does not exist, if it is a shape rule and the level is not an error, or if the rule
     /// already has a different override.
-    pub fn level(&mut self, word: &str, level: FindingLevel) -> Result<(), RuleOverrideError> {
-        let rule = rules::lookup(word)?;
+    pub fn level(&mut self, id_or_name: &str, level: FindingLevel) -> Result<(), RuleOverrideError> {
+        let rule = rules::lookup(id_or_name)?;
         if rule.class == RuleClass::Shape && level != FindingLevel::Error {
             return Err(RuleOverrideError::Shape { id: rule.id });
         }
         self.set(rule, RuleOverride::Level(level))
     }
 
-    fn set(&mut self, rule: &'static Rule, meaning: RuleOverride) -> Result<(), RuleOverrideError> {
-        match self.0.insert(rule.id, meaning.clone()) {
-            Some(before) if before != meaning => Err(RuleOverrideError::Twice { id: rule.id }),
+    fn set(&mut self, rule: &'static Rule, new_override: RuleOverride) -> Result<(), RuleOverrideError> {
+        match self.0.insert(rule.id, new_override.clone()) {
+            Some(before) if before != new_override => Err(RuleOverrideError::Twice { id: rule.id }),
             _ => Ok(()),
         }
     }
@@ -125,16 +125,16 @@ impl RuleOverrides {
 // === impl CheckOptions ===
 
 impl CheckOptions<'_> {
-    /// Returns the rules that the given inputs allow to check, each with its level.
+    /// Returns the rules that can be checked with the given inputs, each with its level.
     pub(super) fn checked_rules(&self, has_tree: bool) -> Vec<(&'static Rule, FindingLevel)> {
-        let is_asked = |rule: &&Rule| match rule.class {
+        let can_be_checked = |rule: &&Rule| match rule.class {
             RuleClass::Shape => true,
             RuleClass::Static => has_tree,
             RuleClass::Repository | RuleClass::Package => has_tree && self.files.is_some(),
             RuleClass::Network => has_tree && self.web.is_some(),
             RuleClass::History => has_tree && self.previous.is_some(),
         };
-        let levels = rules::all().filter(is_asked).map(|rule| (rule, self.level_of(rule).0));
+        let levels = rules::all().filter(can_be_checked).map(|rule| (rule, self.level_of(rule).0));
         levels.filter(|(_, level)| *level != FindingLevel::Off).collect()
     }
 

@@ -40,8 +40,8 @@ fn check_path<'a>(
     seen: &mut PathIndex<'a>,
     findings: &mut FindingCollector,
 ) {
-    if let Some(flaw) = root_escape_reason(text) {
-        findings.report_at(&M050, location, flaw).with_help("write the path from the root of the repository");
+    if let Some(reason) = root_escape_reason(text) {
+        findings.report_at(&M050, location, reason).with_help("write the path from the root of the repository");
         return;
     }
     let rules: [(&'static Rule, Option<String>); 4] = [
@@ -50,9 +50,9 @@ fn check_path<'a>(
         (&M053, flaws::normalization_reason(text)),
         (&M054, flaws::length_reason(text)),
     ];
-    for (rule, flaw) in rules {
-        if let Some(flaw) = flaw {
-            findings.report_at(rule, location, flaw);
+    for (rule, reason) in rules {
+        if let Some(reason) = reason {
+            findings.report_at(rule, location, reason);
         }
     }
     let (first, span) = seen.entry(fold(text)).or_insert_with(|| (text, location.span()));
@@ -71,7 +71,7 @@ fn check_package_path(
     let file = text.rsplit('/').next().unwrap_or(text);
     let Some(ending) = PACKAGE_ENDINGS.into_iter().find(|ending| file.ends_with(ending)) else {
         let finding =
-            findings.report_at(&M055, location, format!("`{}` is no known kind of package", file.escape_debug()));
+            findings.report_at(&M055, location, format!("`{}` is not a known kind of package", file.escape_debug()));
         finding.with_help("packages end with `.zip`, `.tar.gz` or `.tgz`");
         return;
     };

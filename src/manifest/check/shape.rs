@@ -1,4 +1,4 @@
-//! Turns bytes into a tree of known shape: checks encoding, syntax, repeated keys, and the schema.
+//! Parses bytes into a tree, and checks encoding, syntax, repeated keys, and the schema.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ static VALIDATOR: LazyLock<Result<Validator, String>> = LazyLock::new(|| {
     jsonschema::draft202012::new(&schema).map_err(|error| error.to_string())
 });
 
-/// Returns the text of the file. A byte order mark is reported and replaced by blanks, so that all offsets stay valid.
+/// Returns the text of the file. A byte order mark is reported and replaced by spaces, so that all offsets stay valid.
 pub(super) fn read_text(source: &SourceFile, file: FileId, findings: &mut FindingCollector) -> Option<String> {
     let bytes = source.bytes();
     let mark = BYTE_ORDER_MARKS.iter().find(|(mark, _)| bytes.starts_with(mark));
@@ -29,7 +29,7 @@ pub(super) fn read_text(source: &SourceFile, file: FileId, findings: &mut Findin
         let message = format!("the file begins with the byte order mark of {name}");
         findings
             .report_in_file(&M001, SourceSpan::new(file, 0..mark.len()), "", message)
-            .with_help("save it as UTF-8 without byte order mark");
+            .with_help("save it as UTF-8 without a byte order mark");
     }
     match (std::str::from_utf8(bytes), mark) {
         (Ok(text), Some((mark, "UTF-8"))) => Some(" ".repeat(mark.len()) + &text[mark.len()..]),
@@ -39,7 +39,7 @@ pub(super) fn read_text(source: &SourceFile, file: FileId, findings: &mut Findin
             let start = error.valid_up_to();
             let end = start + error.error_len().unwrap_or(bytes.len() - start);
             let shown: Vec<String> = bytes[start..end].iter().map(|byte| format!("{byte:02x}")).collect();
-            let message = format!("the bytes {} are no UTF-8", shown.join(" "));
+            let message = format!("the bytes {} are not UTF-8", shown.join(" "));
             findings.report_in_file(&M001, SourceSpan::new(file, start..end), "", message);
             None
         }
@@ -92,18 +92,23 @@ fn check_schema(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
 }
 
 fn check_repeated_keys(node: &JsonNode, pointer: &str, file: FileId, findings: &mut FindingCollector) {
-    for (again, first) in node.repeated_members() {
-        let message = format!("the key `{}` stands here again", again.key.escape_debug());
+    for (repeated, first) in node.repeated_members() {
+        let message = format!("the key `{}` is repeated", repeated.key.escape_debug());
         findings
-            .report_in_file(&M003, SourceSpan::new(file, again.key_span.clone()), &child(pointer, &again.key), message)
-            .with_help("keep one of them: some readers take the first, most the last")
-            .with_related(SourceSpan::new(file, first.key_span.clone()), "it stood here first");
+            .report_in_file(
+                &M003,
+                SourceSpan::new(file, repeated.key_span.clone()),
+                &child(pointer, &repeated.key),
+                message,
+            )
+            .with_help("keep one of them: some readers use the first, most use the last")
+            .with_related(SourceSpan::new(file, first.key_span.clone()), "first used here");
     }
     for member in node.members() {
         check_repeated_keys(&member.node, &child(pointer, &member.key), file, findings);
     }
-    for (index, one) in node.elements().iter().enumerate() {
-        check_repeated_keys(one, &element(pointer, index), file, findings);
+    for (index, element_node) in node.elements().iter().enumerate() {
+        check_repeated_keys(element_node, &element(pointer, index), file, findings);
     }
 }
 
@@ -113,7 +118,7 @@ fn report_wrong_shape(error: &ValidationError<'_>, manifest: &LocatedNode<'_>, f
         findings.report_without_location(&M004, error.to_string());
         return;
     };
-    // Only the brace is marked: marking a whole skill would hide the place of the missing field.
+    // Only the brace is marked: a mark over a whole skill would not show where the field is missing.
     let whole = node.span.clone();
     let brace = whole.start..whole.end.min(whole.start + 1);
     let file = manifest.file();
@@ -133,7 +138,7 @@ fn report_wrong_shape(error: &ValidationError<'_>, manifest: &LocatedNode<'_>, f
             let span = if node.members().is_empty() && node.elements().is_empty() { whole } else { brace };
             let finding = findings.report_in_file(&M004, SourceSpan::new(file, span), pointer, message);
             if node.value == JsonValue::Null {
-                finding.with_help("leave the field out where there is nothing to say");
+                finding.with_help("leave the field out if it has no value");
             }
         }
         _ => {

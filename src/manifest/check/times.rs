@@ -1,4 +1,4 @@
-//! Checks times.
+//! Checks the form and the order of times.
 
 use chrono::{DateTime, FixedOffset, TimeDelta, Utc};
 
@@ -34,13 +34,13 @@ fn check_time<'a>(
     let time = match DateTime::parse_from_rfc3339(text) {
         Ok(time) => time,
         Err(_) => {
-            let message = format!("`{}` is not a time of RFC 3339", text.escape_debug());
+            let message = format!("`{}` is not an RFC 3339 time", text.escape_debug());
             findings.report_at(rule, &place, message).with_help("write it as `2026-11-21T03:00:00Z`");
             return None;
         }
     };
     if now.is_some_and(|now| time > now + MAX_CLOCK_SKEW) {
-        findings.report_at(&M012, &place, "this time lies in the future");
+        findings.report_at(&M012, &place, "this time is in the future");
     }
     if !(text.ends_with('Z') && text.as_bytes().get(10) == Some(&b'T')) {
         let form = time.with_timezone(&Utc).format("%Y-%m-%dT%H:%M:%S%.fZ");

@@ -25,7 +25,7 @@ pub fn can_be_asked(url: &Url, allow_private: bool) -> bool {
         && url.host().is_some_and(is_reachable)
 }
 
-/// Returns true if an address is publicly reachable: it is in no private, local, reserved or documentation network.
+/// Returns true if an address is publicly reachable: it is not in a private, local, reserved or documentation network.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     !hosts::is_private_address(address)
@@ -43,34 +43,38 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
 }
 
 fn check_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
-    let mut read = |key: &str, rule| {
+    let mut checked_url = |key: &str, rule| {
         let (text, place) = repository.text_of(key)?;
         let url = check_address(rule, text, &place, options, findings)?;
         check_bare(rule, &url, &place, findings);
         Some((url, place))
     };
-    let git = read("git_url", &M020);
-    let raw = read("raw_base_url", &M021);
+    let git = checked_url("git_url", &M020);
+    let raw = checked_url("raw_base_url", &M021);
     if let Some((branch, place)) = repository.text_of("branch") {
         if !repository::is_branch(branch) {
-            let message = format!("git allows no branch `{}`", branch.escape_debug());
+            let message = format!("git does not allow the branch name `{}`", branch.escape_debug());
             findings.report_at(&M027, &place, message);
         } else if let Some((url, at)) = &raw
             && !repository::contains_branch(url, branch)
         {
             findings
-                .report_at(&M025, at, format!("the address does not hold the branch `{}`", branch.escape_debug()))
+                .report_at(&M025, at, format!("the address does not contain the branch `{}`", branch.escape_debug()))
                 .with_related(place.span(), "the branch of the manifest");
         }
     }
     if let (Some((git, cloned)), Some((raw, place))) = (git, raw)
-        && let (Some(one), Some(other)) =
+        && let (Some(cloned_repository), Some(raw_repository)) =
             (repository::repository_of_clone_url(&git), repository::repository_of_raw_url(&raw))
-        && one != other
+        && cloned_repository != raw_repository
     {
         findings
-            .report_at(&M026, &place, format!("files come from `{other}`, and `{one}` is cloned"))
-            .with_related(cloned.span(), "what is cloned");
+            .report_at(
+                &M026,
+                &place,
+                format!("files come from `{raw_repository}`, but `{cloned_repository}` is cloned"),
+            )
+            .with_related(cloned.span(), "the clone address");
     }
 }
 
@@ -88,18 +92,18 @@ fn check_address(
         finding.with_help("it begins with `https://` and the name of a host");
         return None;
     };
-    if text.trim() != text || text.contains(|letter: char| letter.is_control() || letter == ' ') {
-        findings.report_at(rule, location, "the address holds blanks");
+    if text.trim() != text || text.contains(|character: char| character.is_control() || character == ' ') {
+        findings.report_at(rule, location, "the address contains spaces or control characters");
     }
     if !url.username().is_empty() || url.password().is_some() {
         check_credentials(text, location, findings);
     }
     if url.scheme() != "https" {
         let finding = findings.report_at(rule, location, format!("the address begins with `{}:`", url.scheme()));
-        finding.with_help("only `https:` can be reached by everybody, and not be changed on the way");
+        finding.with_help("use `https:`, which every client can reach and no attacker in the network can change");
     }
     if !options.allow_private_hosts && url.host().is_some_and(|host| hosts::is_private(&host)) {
-        findings.report_at(&M024, location, "not everybody can reach this host");
+        findings.report_at(&M024, location, "this host is not publicly reachable");
     }
     Some(url)
 }
@@ -118,14 +122,14 @@ fn check_credentials(text: &str, location: &LocatedNode<'_>, findings: &mut Find
         whole
     };
     findings
-        .report_in_file(&M023, span, location.pointer(), "the address holds credentials")
-        .with_help("remove them, and revoke them: whoever read the manifest has them");
+        .report_in_file(&M023, span, location.pointer(), "the address contains credentials")
+        .with_help("remove and revoke them: every reader of the manifest has them");
 }
 
-/// Reports a query or fragment, to which an appended path would be added.
+/// Reports a query or fragment: a path that is appended to the address would become a part of it.
 fn check_bare(rule: &'static Rule, url: &Url, location: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    for (part, is_there) in [("query", url.query().is_some()), ("fragment", url.fragment().is_some())] {
-        if is_there {
+    for (part, is_present) in [("query", url.query().is_some()), ("fragment", url.fragment().is_some())] {
+        if is_present {
             findings.report_at(rule, location, format!("the address has a {part}"));
         }
     }

@@ -97,7 +97,7 @@ impl CheckWorker<'_, '_> {
             PathLookupOutcome::Found(metadata) => return Some((path, metadata.kind, metadata.size)),
             // Some of these paths also break a static rule, but a path that was not checked must never pass.
             PathLookupOutcome::NotAPath(why) => {
-                let message = format!("nothing was looked for at `{}`: it {why}", path.escape_debug());
+                let message = format!("`{}` was not checked: it {why}", path.escape_debug());
                 self.findings.report_at(missing, location, message);
             }
             PathLookupOutcome::Missing => {
@@ -168,14 +168,23 @@ impl CheckWorker<'_, '_> {
                     self.collect_files(location, root, &path, folder)?;
                 }
                 FileKind::Folder => {
-                    self.findings.report_at(&M070, location, format!("`{root}/{path}` lies deeper than a package may"));
+                    self.findings.report_at(
+                        &M070,
+                        location,
+                        format!("`{root}/{path}` is nested deeper than packages allow"),
+                    );
                 }
                 FileKind::Link(_) | FileKind::Other => {
-                    self.findings.report_at(&M074, location, format!("`{root}/{path}` is a link or no plain file"));
+                    self.findings.report_at(
+                        &M074,
+                        location,
+                        format!("`{root}/{path}` is a link or not a regular file"),
+                    );
                 }
             }
             if u64::try_from(folder.len()).unwrap_or(u64::MAX) > self.limits.entries {
-                let message = format!("`{root}` holds more than {} files, the most of a package", self.limits.entries);
+                let message =
+                    format!("`{root}` contains more than {} files, the maximum of a package", self.limits.entries);
                 self.findings.report_at(&M070, location, message);
                 return None;
             }

@@ -166,7 +166,7 @@ pub(in crate::manifest) fn heading(body: &str) -> Option<String> {
 /// Finds the two delimiter lines of three hyphens.
 fn split_front_matter(text: &str) -> Result<(Range<usize>, &str), FrontMatterError> {
     if text.starts_with('\u{feff}') {
-        return Err(FrontMatterError::new("begins with a byte order mark, and so not with `---`", 0..3));
+        return Err(FrontMatterError::new("begins with a byte order mark instead of `---`", 0..3));
     }
     let mut at = 0;
     let mut start = None;

@@ -46,7 +46,7 @@ pub fn faults(file: &SkillFile<'_>, folder: Option<&str>) -> Vec<FrontMatterFaul
         check_length(compatibility, "compatibility", COMPATIBILITY_CHARACTERS, &mut faults);
     }
     for key in &file.front.unknown {
-        let message = format!("`{}` is no field of Agent Skills; put it under `metadata`", key.text);
+        let message = format!("`{}` is not a field of Agent Skills; put it under `metadata`", key.text);
         faults.push(FrontMatterFault { message, span: key.span.clone(), is_extra: true });
     }
     faults
@@ -61,7 +61,7 @@ fn check_length(value: &SpannedText, field: &str, max_characters: usize, faults:
     let message = if value.text.trim().is_empty() {
         format!("`{field}` is empty")
     } else if characters > max_characters {
-        format!("`{field}` has {characters} characters; the most is {max_characters}")
+        format!("`{field}` has {characters} characters; the maximum is {max_characters}")
     } else {
         return;
     };
@@ -80,7 +80,7 @@ fn name_faults(value: &SpannedText, folder: Option<&str>, faults: &mut Vec<Front
         add(format!("`name` {why}"));
     }
     if let Some(folder) = folder.filter(|folder| folder.nfkc().collect::<String>() != name) {
-        add(format!("`name` is `{name}`, and the folder is `{folder}`; they must be the same"));
+        add(format!("`name` is `{name}`, but the folder is `{folder}`; they must be the same"));
     }
 }
 
@@ -130,10 +130,10 @@ mod tests {
             ("name: de_mo\ndescription: d\n".to_owned(), "characters other"),
             ("name: \" \"\ndescription: d\n".to_owned(), "empty"),
             ("name: demo\ndescription: \"\"\n".to_owned(), "empty"),
-            (long("name", 65) + "description: d\n", "the most is 64"),
-            (long("description", 1025) + "name: demo\n", "the most is 1024"),
-            (long("compatibility", 501) + "name: demo\ndescription: d\n", "the most is 500"),
-            ("name: demo\ndescription: d\nversion: \"1\"\n".to_owned(), "no field"),
+            (long("name", 65) + "description: d\n", "the maximum is 64"),
+            (long("description", 1025) + "name: demo\n", "the maximum is 1024"),
+            (long("compatibility", 501) + "name: demo\ndescription: d\n", "the maximum is 500"),
+            ("name: demo\ndescription: d\nversion: \"1\"\n".to_owned(), "not a field"),
         ] {
             let messages = messages(&front, None);
             assert!(messages.len() == 1 && messages[0].contains(word), "{front}: {messages:?}");

@@ -43,7 +43,7 @@ impl Default for JsonLimits {
 /// Returns the first syntax error, or an error if a limit is exceeded.
 pub fn read(text: &str, limits: JsonLimits) -> Result<JsonNode, SyntaxError> {
     if text.len() > limits.bytes {
-        let message = format!("this is {} bytes long; no more than {} are read", text.len(), limits.bytes);
+        let message = format!("this is {} bytes long; at most {} are read", text.len(), limits.bytes);
         return Err(SyntaxError { message, span: 0..0, help: None, opened: None, is_limit: true });
     }
     let mut reader = JsonParser { text, position: 0, depth: 0, limits };
@@ -144,7 +144,9 @@ impl JsonParser<'_> {
             let error = self.unexpected("a key in double quotes").opened_at(open);
             return Err(match self.peek() {
                 Some(b'/') => error.with_help("JSON has no comments"),
-                Some(b'\'' | b'_' | b'a'..=b'z' | b'A'..=b'Z') => error.with_help("JSON wants keys in double quotes"),
+                Some(b'\'' | b'_' | b'a'..=b'z' | b'A'..=b'Z') => {
+                    error.with_help("JSON requires keys in double quotes")
+                }
                 _ => error,
             });
         }
@@ -192,9 +194,9 @@ impl JsonParser<'_> {
         }
         let error = self.unexpected(expected);
         Err(match rest.chars().next() {
-            Some('\'') => error.with_help("JSON wants strings in double quotes"),
+            Some('\'') => error.with_help("JSON requires strings in double quotes"),
             Some('/') => error.with_help("JSON has no comments"),
-            Some('N' | 'I' | 'T' | 'F') => error.with_help("JSON knows `true`, `false` and `null`, in small letters"),
+            Some('N' | 'I' | 'T' | 'F') => error.with_help("JSON has `true`, `false` and `null`, in lower case"),
             _ => error,
         })
     }
@@ -250,8 +252,8 @@ impl JsonParser<'_> {
 
     fn bare_control(&self, open: usize) -> SyntaxError {
         let message = match self.peek() {
-            Some(b'\n' | b'\r') => "the line ends inside of a string".to_owned(),
-            byte => format!("a string holds the control character U+{:04X} as it is", byte.unwrap_or(0)),
+            Some(b'\n' | b'\r') => "the line ends inside a string".to_owned(),
+            byte => format!("a string contains the unescaped control character U+{:04X}", byte.unwrap_or(0)),
         };
         let help = Some("write it as an escape, such as `\\n`, or close the string".to_owned());
         let span = self.position..self.position + 1;
@@ -279,7 +281,7 @@ impl JsonParser<'_> {
     fn unicode(&mut self, start: usize) -> Result<char, SyntaxError> {
         let unit = self.hex()?;
         let lone = |end| {
-            let message = format!("`\\u{unit:04x}` is half of a character, and the other half is missing");
+            let message = format!("`\\u{unit:04x}` is one half of a surrogate pair, and the other half is missing");
             Err(SyntaxError { message, span: start..end, help: None, opened: None, is_limit: false })
         };
         if !(0xd800..0xe000).contains(&unit) {
@@ -313,7 +315,7 @@ impl JsonParser<'_> {
     fn unexpected(&self, expected: &str) -> SyntaxError {
         let found = self.text[self.position..].chars().next();
         let (message, length) = match found {
-            None => (format!("the file ends where {expected} should stand"), 0),
+            None => (format!("the file ends where {expected} is expected"), 0),
             Some(letter) if letter.is_control() || letter == '`' => {
                 (format!("expected {expected}, found U+{:04X}", u32::from(letter)), letter.len_utf8())
             }

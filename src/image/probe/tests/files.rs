@@ -1,4 +1,4 @@
-//! Image files: made by hand if the test is about bytes, and by real encoders if it is about acceptance.
+//! Image files for the tests: built by hand for tests about bytes, and by real encoders for tests about acceptance.
 
 use super::super::png::checksum;
 
@@ -103,7 +103,7 @@ pub(super) fn vp8x(flags: u8, width: u32, height: u32) -> Vec<u8> {
 
 /// Returns sample pixels with `channels` bytes each.
 fn pixels(width: u32, height: u32, channels: u32) -> Vec<u8> {
-    (0..width * height * channels).map(|place| place.wrapping_mul(37).to_le_bytes()[0]).collect()
+    (0..width * height * channels).map(|index| index.wrapping_mul(37).to_le_bytes()[0]).collect()
 }
 
 pub(super) fn png_by_encoder(color: ::png::ColorType, depth: ::png::BitDepth) -> Vec<u8> {
@@ -139,30 +139,30 @@ pub(super) fn webp_by_encoder(alpha: bool, lossless: bool) -> Vec<u8> {
     ::webp::Encoder::new(&pixels, layout, width, height).encode_simple(lossless, 50.0).unwrap().to_vec()
 }
 
-/// Returns valid files, each with the length from which on it is accepted.
+/// Returns valid files, each with the shortest length at which it is accepted.
 pub(super) fn whole() -> Vec<(&'static str, Vec<u8>, usize)> {
     use ::png::{BitDepth, ColorType};
-    let to_the_end = |name, file: Vec<u8>| (name, file.clone(), file.len());
-    let to_the_scan = |name, file: Vec<u8>| {
+    let complete_at_end = |name, file: Vec<u8>| (name, file.clone(), file.len());
+    let complete_at_scan = |name, file: Vec<u8>| {
         let scan = file.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
         let length = usize::from(u16::from_be_bytes([file[scan + 2], file[scan + 3]]));
         (name, file, scan + 2 + length + 1)
     };
     vec![
-        to_the_end("grey png by hand", png(16, 16, 1, 0, &[trns(0)])),
-        to_the_end("palette png by hand", png(16, 16, 4, 3, &[trns(3), chunk(b"tEXt", b"a\0b")])),
-        to_the_end("rgb png", png_by_encoder(ColorType::Rgb, BitDepth::Eight)),
-        to_the_end("rgba png of 16 bits", png_by_encoder(ColorType::Rgba, BitDepth::Sixteen)),
-        to_the_end("grey and alpha png", png_by_encoder(ColorType::GrayscaleAlpha, BitDepth::Eight)),
-        to_the_end("palette png", png_by_encoder(ColorType::Indexed, BitDepth::Two)),
-        to_the_scan("jpeg by hand", jpeg(&[segment(0xc0, &frame(16, 16)), scan()])),
-        to_the_scan("baseline jpeg", jpeg_by_encoder(jpeg_encoder::ColorType::Rgba, false)),
-        to_the_scan("progressive jpeg", jpeg_by_encoder(jpeg_encoder::ColorType::Cmyk, true)),
-        to_the_end("lossy webp by hand", webp(&[vp8(16, 16)])),
-        to_the_end("odd webp by hand", webp(&[vp8x(0x10, 16, 16), piece(b"ALPH", &[0; 3]), vp8(16, 16)])),
-        to_the_end("lossy webp", webp_by_encoder(false, false)),
-        to_the_end("lossy webp with alpha", webp_by_encoder(true, false)),
-        to_the_end("lossless webp", webp_by_encoder(false, true)),
-        to_the_end("lossless webp with alpha", webp_by_encoder(true, true)),
+        complete_at_end("grey png by hand", png(16, 16, 1, 0, &[trns(0)])),
+        complete_at_end("palette png by hand", png(16, 16, 4, 3, &[trns(3), chunk(b"tEXt", b"a\0b")])),
+        complete_at_end("rgb png", png_by_encoder(ColorType::Rgb, BitDepth::Eight)),
+        complete_at_end("rgba png of 16 bits", png_by_encoder(ColorType::Rgba, BitDepth::Sixteen)),
+        complete_at_end("grey and alpha png", png_by_encoder(ColorType::GrayscaleAlpha, BitDepth::Eight)),
+        complete_at_end("palette png", png_by_encoder(ColorType::Indexed, BitDepth::Two)),
+        complete_at_scan("jpeg by hand", jpeg(&[segment(0xc0, &frame(16, 16)), scan()])),
+        complete_at_scan("baseline jpeg", jpeg_by_encoder(jpeg_encoder::ColorType::Rgba, false)),
+        complete_at_scan("progressive jpeg", jpeg_by_encoder(jpeg_encoder::ColorType::Cmyk, true)),
+        complete_at_end("lossy webp by hand", webp(&[vp8(16, 16)])),
+        complete_at_end("odd webp by hand", webp(&[vp8x(0x10, 16, 16), piece(b"ALPH", &[0; 3]), vp8(16, 16)])),
+        complete_at_end("lossy webp", webp_by_encoder(false, false)),
+        complete_at_end("lossy webp with alpha", webp_by_encoder(true, false)),
+        complete_at_end("lossless webp", webp_by_encoder(false, true)),
+        complete_at_end("lossless webp with alpha", webp_by_encoder(true, true)),
     ]
 }

@@ -1,4 +1,4 @@
-//! JPEG: cases M03, M04, M05 and M09 of the catalogue.
+//! Tests of the JPEG cases.
 
 use super::files::{frame, jpeg, jpeg_by_encoder, scan, segment};
 use super::{Counted, MAX_PARTS, check, probe, size};
@@ -39,34 +39,34 @@ fn a_preview_inside_a_segment_is_not_the_image() {
 }
 
 #[test]
-fn segments_come_in_their_order() {
-    let good = || segment(0xc0, &frame(40, 30));
-    check(&jpeg(&[scan(), good()]), Err("before its frame header"));
-    check(&jpeg(&[good(), good(), scan()]), Err("second frame header"));
-    check(&jpeg(&[good()]), Err("no marker where one must stand"));
+fn segments_in_a_wrong_order_are_refused() {
+    let frame_segment = || segment(0xc0, &frame(40, 30));
+    check(&jpeg(&[scan(), frame_segment()]), Err("before its frame header"));
+    check(&jpeg(&[frame_segment(), frame_segment(), scan()]), Err("second frame header"));
+    check(&jpeg(&[frame_segment()]), Err("a marker is missing"));
     check(b"\xff\xd8\xff\xd9", Err("ends before its image begins"));
-    check(&jpeg(&[good(), b"\xff\xd9".to_vec(), scan()]), Err("ends before its image begins"));
+    check(&jpeg(&[frame_segment(), b"\xff\xd9".to_vec(), scan()]), Err("ends before its image begins"));
     for marker in [0x00, 0xd0, 0xd7, 0xd8] {
-        check(&jpeg(&[vec![0xff, marker], good(), scan()]), Err("cannot stand before the image data"));
+        check(&jpeg(&[vec![0xff, marker], frame_segment(), scan()]), Err("not allowed before the image data"));
     }
-    check(&jpeg(&[vec![0xff, 0xfe, 0, 1], good(), scan()]), Err("shorter than its own length"));
-    check(&jpeg(&[vec![0xff, 0xfe, 0, 0], good(), scan()]), Err("shorter than its own length"));
-    check(&jpeg(&[vec![0xff, 0xfe, 0, 2], good(), scan()]), Ok(false));
-    check(&jpeg(&[segment(0xfe, b"words"), b"words".to_vec(), good(), scan()]), Err("no marker"));
-    check(&jpeg(&[vec![0xff, 0xfe, 0xff, 0xff], good(), scan()]), Err("ends too early"));
+    check(&jpeg(&[vec![0xff, 0xfe, 0, 1], frame_segment(), scan()]), Err("shorter than its own length"));
+    check(&jpeg(&[vec![0xff, 0xfe, 0, 0], frame_segment(), scan()]), Err("shorter than its own length"));
+    check(&jpeg(&[vec![0xff, 0xfe, 0, 2], frame_segment(), scan()]), Ok(false));
+    check(&jpeg(&[segment(0xfe, b"words"), b"words".to_vec(), frame_segment(), scan()]), Err("a marker is missing"));
+    check(&jpeg(&[vec![0xff, 0xfe, 0xff, 0xff], frame_segment(), scan()]), Err("ends too early"));
     // Fill bytes and TEM may precede a marker.
-    check(&jpeg(&[vec![0xff; 9], good(), vec![0xff, 0x01], vec![0xff; 3], scan()]), Ok(false));
+    check(&jpeg(&[vec![0xff; 9], frame_segment(), vec![0xff, 0x01], vec![0xff; 3], scan()]), Ok(false));
 }
 
 #[test]
-fn a_scan_has_data() {
+fn a_scan_without_data_is_refused() {
     let file = jpeg(&[segment(0xc0, &frame(40, 30)), scan()]);
     check(&file[..file.len() - 2], Ok(false));
     check(&file[..file.len() - 3], Err("JPEG file ends too early"));
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused() {
+fn impossible_sizes_are_refused() {
     for (width, height) in [(0, 30), (40, 0)] {
         let file = jpeg(&[segment(0xc0, &frame(width, height)), scan()]);
         check(&file, Err(&format!("claims to be {width}x{height} px")));
@@ -76,22 +76,22 @@ fn sizes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_frame_header_agrees_with_itself() {
-    for (place, value) in [(0, 0), (0, 1), (0, 17), (5, 0), (5, 2), (5, 5)] {
+fn a_contradictory_frame_header_is_refused() {
+    for (index, value) in [(0, 0), (0, 1), (0, 17), (5, 0), (5, 2), (5, 5)] {
         let mut body = frame(40, 30);
-        body[place] = value;
+        body[index] = value;
         check(&jpeg(&[segment(0xc0, &body), scan()]), Err("frame header contradicts itself"));
     }
     check(&jpeg(&[segment(0xc0, &frame(40, 30)[..6]), scan()]), Err("frame header contradicts itself"));
 }
 
 #[test]
-fn the_walk_ends_in_a_file_of_many_segments() {
+fn a_file_with_too_many_segments_is_refused() {
     let parts = usize::try_from(MAX_PARTS).unwrap();
-    let good = || segment(0xc0, &frame(40, 30));
-    check(&jpeg(&[segment(0xfe, b"").repeat(parts - 2), good(), scan()]), Ok(false));
-    check(&jpeg(&[segment(0xfe, b"").repeat(parts - 1), good(), scan()]), Err("more than 16384 parts"));
-    check(&jpeg(&[good(), vec![0xff; parts * 4], scan()]), Err("more than 16384 parts"));
+    let frame_segment = || segment(0xc0, &frame(40, 30));
+    check(&jpeg(&[segment(0xfe, b"").repeat(parts - 2), frame_segment(), scan()]), Ok(false));
+    check(&jpeg(&[segment(0xfe, b"").repeat(parts - 1), frame_segment(), scan()]), Err("more than 16384 parts"));
+    check(&jpeg(&[frame_segment(), vec![0xff; parts * 4], scan()]), Err("more than 16384 parts"));
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! PNG: cases M01 to M07 and M11 of the catalogue.
+//! Tests of the PNG cases.
 
 use super::files::{chunk, chunks, idat, iend, ihdr, palette, png, png_by_encoder, trns};
 use super::{Counted, MAX_PARTS, check, size};
 
-const LEGAL: [(u8, u8); 15] = [
+/// The colour types with the bit depths that each of them allows.
+const VALID_COLOR_TYPES: [(u8, u8); 15] = [
     (0, 1),
     (0, 2),
     (0, 4),
@@ -22,8 +23,8 @@ const LEGAL: [(u8, u8); 15] = [
 ];
 
 #[test]
-fn alpha_is_a_channel_or_a_trns_in_every_depth_interlaced_or_not() {
-    for (color, depth) in LEGAL {
+fn alpha_is_a_channel_or_a_trns_in_every_depth() {
+    for (color, depth) in VALID_COLOR_TYPES {
         for interlace in [0, 1] {
             let file = |extra: Vec<u8>| {
                 let first = chunk(b"IHDR", &ihdr(20, 30, depth, color, interlace));
@@ -32,13 +33,13 @@ fn alpha_is_a_channel_or_a_trns_in_every_depth_interlaced_or_not() {
             let channel = matches!(color, 4 | 6);
             check(&file(Vec::new()), Ok(channel));
             assert_eq!(size(&file(Vec::new())), (20, 30));
-            check(&file(trns(color)), if channel { Err("does not go with its colour type") } else { Ok(true) });
+            check(&file(trns(color)), if channel { Err("does not match its colour type") } else { Ok(true) });
         }
     }
 }
 
 #[test]
-fn what_a_real_encoder_writes_is_accepted() {
+fn files_of_a_real_encoder_are_accepted() {
     use ::png::{BitDepth, ColorType};
     for (color, depth, alpha) in [
         (ColorType::Grayscale, BitDepth::One, false),
@@ -60,29 +61,29 @@ fn a_mask_that_is_opaque_everywhere_still_has_alpha() {
 #[test]
 fn colour_types_and_depths_that_do_not_exist_are_refused() {
     for color in 0..=8 {
-        for depth in (0..=17).filter(|depth| !LEGAL.contains(&(color, *depth))) {
+        for depth in (0..=17).filter(|depth| !VALID_COLOR_TYPES.contains(&(color, *depth))) {
             check(&png(16, 16, depth, color, &[]), Err("colour type and bit depth that do not exist"));
         }
     }
-    let odd = |place: usize, value: u8| {
+    let with_byte = |offset: usize, value: u8| {
         let mut body = ihdr(16, 16, 8, 6, 0);
-        body[place] = value;
+        body[offset] = value;
         chunks(&[chunk(b"IHDR", &body), idat(), iend()])
     };
-    for (place, value) in [(10, 1), (11, 1), (12, 2)] {
-        check(&odd(place, value), Err("method that does not exist"));
+    for (offset, value) in [(10, 1), (11, 1), (12, 2)] {
+        check(&with_byte(offset, value), Err("method that does not exist"));
     }
 }
 
 #[test]
-fn a_trns_must_go_with_the_colour_type() {
-    let wrong = "does not go with its colour type";
+fn a_trns_must_match_the_colour_type() {
+    let mismatch = "does not match its colour type";
     for (color, length) in [(0, 0), (0, 1), (0, 6), (2, 2), (2, 5), (3, 0), (3, 3), (3, 257), (4, 2), (6, 0)] {
-        check(&png(16, 16, 8, color, &[chunk(b"tRNS", &vec![0; length])]), Err(wrong));
+        check(&png(16, 16, 8, color, &[chunk(b"tRNS", &vec![0; length])]), Err(mismatch));
     }
-    check(&png(16, 16, 8, 2, &[trns(2), trns(2)]), Err(wrong));
+    check(&png(16, 16, 8, 2, &[trns(2), trns(2)]), Err(mismatch));
     let first = chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0));
-    check(&chunks(&[first.clone(), trns(3), chunk(b"PLTE", &[0; 6]), idat(), iend()]), Err(wrong));
+    check(&chunks(&[first.clone(), trns(3), chunk(b"PLTE", &[0; 6]), idat(), iend()]), Err(mismatch));
     // Readers ignore tRNS after the image data.
     check(&chunks(&[first, chunk(b"PLTE", &[0; 6]), idat(), trns(3), iend()]), Ok(false));
     let palette = chunk(b"PLTE", &[0; 768]);
@@ -91,13 +92,13 @@ fn a_trns_must_go_with_the_colour_type() {
 }
 
 #[test]
-fn checksums_count_where_a_verdict_rests_on_the_chunk() {
+fn only_checksums_that_affect_the_verdict_are_checked() {
     let file = png(16, 16, 8, 2, &[trns(2), chunk(b"tEXt", b"a\0b")]);
     let broken = |kind: &[u8]| {
         let mut file = file.clone();
-        let place = file.windows(4).position(|window| window == kind).unwrap();
-        let length = u32::from_be_bytes(file[place - 4..place].try_into().unwrap());
-        file[place + 4 + usize::try_from(length).unwrap()] ^= 1;
+        let offset = file.windows(4).position(|window| window == kind).unwrap();
+        let length = u32::from_be_bytes(file[offset - 4..offset].try_into().unwrap());
+        file[offset + 4 + usize::try_from(length).unwrap()] ^= 1;
         file
     };
     check(&broken(b"IHDR"), Err("checksum of its header"));
@@ -108,7 +109,7 @@ fn checksums_count_where_a_verdict_rests_on_the_chunk() {
 }
 
 #[test]
-fn chunks_come_in_their_order() {
+fn chunks_in_a_wrong_order_are_refused() {
     let first = || chunk(b"IHDR", &ihdr(16, 16, 8, 6, 0));
     let text = || chunk(b"tEXt", b"a\0b");
     check(&chunks(&[text(), first(), idat(), iend()]), Err("does not begin with a header"));
@@ -121,21 +122,24 @@ fn chunks_come_in_their_order() {
     check(&chunks(&[first(), text(), iend(), idat()]), Err("no image data"));
     check(&chunks(&[first(), idat(), idat(), iend()]), Ok(true));
     check(&chunks(&[first(), idat(), text(), idat(), iend()]), Err("split by another chunk"));
-    check(&chunks(&[first(), chunk(b"ABCD", b""), idat(), iend()]), Err("none may skip"));
+    check(&chunks(&[first(), chunk(b"ABCD", b""), idat(), iend()]), Err("unknown critical chunk"));
     check(&chunks(&[first(), chunk(b"abCD", b""), idat(), iend()]), Ok(true));
-    check(&chunks(&[first(), chunk(b"a\0CD", b""), idat(), iend()]), Err("no chunk where one must begin"));
+    check(
+        &chunks(&[first(), chunk(b"a\0CD", b""), idat(), iend()]),
+        Err("a chunk is missing or its header is invalid"),
+    );
     check(&chunks(&[first(), idat()]), Err("ends too early"));
     check(&[chunks(&[first(), idat(), iend()]), vec![0; 99]].concat(), Ok(true));
 }
 
 #[test]
-fn a_palette_image_has_a_palette() {
+fn a_palette_image_needs_a_palette() {
     let file = |chunk: Vec<u8>| chunks(&[self::chunk(b"IHDR", &ihdr(16, 16, 8, 3, 0)), chunk, idat(), iend()]);
     check(&file(Vec::new()), Err("palette is missing"));
     for length in [0, 4, 771] {
-        check(&file(chunk(b"PLTE", &vec![0; length])), Err("palette is of a wrong length"));
+        check(&file(chunk(b"PLTE", &vec![0; length])), Err("palette has a wrong length"));
     }
-    check(&file(chunk(b"PLTE", &[0; 3]).repeat(2)), Err("palette is of a wrong length or in a wrong place"));
+    check(&file(chunk(b"PLTE", &[0; 3]).repeat(2)), Err("palette has a wrong length or position"));
     // In other colour types the palette is only a suggestion.
     check(&png(16, 16, 8, 2, &[chunk(b"PLTE", &[0; 3])]), Ok(false));
 }
@@ -150,12 +154,12 @@ fn lengths_beyond_the_file_or_the_format_are_refused() {
     check(&with_length(3), Ok(true));
     check(&with_length(0x7fff_ffff), Err("ends too early"));
     for length in [0x8000_0000, 0xffff_fffc, 0xffff_ffff] {
-        check(&with_length(length), Err("no chunk where one must begin"));
+        check(&with_length(length), Err("a chunk is missing or its header is invalid"));
     }
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused() {
+fn impossible_sizes_are_refused() {
     for (width, height) in [(0, 16), (16, 0), (65_536, 16), (16, 0x7fff_ffff), (8_000_000, u32::MAX)] {
         check(&png(width, height, 16, 6, &[]), Err(&format!("claims to be {width}x{height} px; each side")));
     }
@@ -167,18 +171,18 @@ fn sizes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn the_emptiest_picture_is_not_taken_for_a_lie() {
+fn a_blank_image_is_not_refused_as_too_small() {
     let mut file = Vec::new();
     let mut encoder = ::png::Encoder::new(&mut file, 4096, 4096);
     encoder.set_color(::png::ColorType::Grayscale);
     encoder.set_compression(::png::Compression::High);
     encoder.write_header().unwrap().write_image_data(&vec![0; 4096 * 4096]).unwrap();
     check(&file, Ok(false));
-    assert!(file.len() < 40_000, "{} bytes are no test of the border", file.len());
+    assert!(file.len() < 40_000, "{} bytes are not close to the limit", file.len());
 }
 
 #[test]
-fn packed_text_and_profiles_are_skipped_unread() {
+fn compressed_text_and_profiles_are_skipped() {
     let large = vec![0x78; 4_700_000];
     for kind in [b"zTXt", b"iTXt", b"iCCP", b"eXIf"] {
         let file = png(16, 16, 8, 6, &[chunk(kind, &large)]);
@@ -199,7 +203,7 @@ fn animations_are_refused() {
 }
 
 #[test]
-fn the_walk_ends_in_a_file_of_many_chunks() {
+fn a_file_with_too_many_chunks_is_refused() {
     let parts = usize::try_from(MAX_PARTS).unwrap();
     let many = |count: usize| png(16, 16, 8, 6, &[chunk(b"tEXt", b"").repeat(count)]);
     // IDAT and IEND count as parts as well.

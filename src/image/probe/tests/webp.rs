@@ -1,4 +1,4 @@
-//! WebP: cases M03, M04, M07 and M08 of the catalogue.
+//! Tests of the WebP cases.
 
 use super::files::{piece, vp8, vp8l, vp8x, webp, webp_by_encoder};
 use super::{MAX_PARTS, check, size};
@@ -11,7 +11,7 @@ fn alph() -> Vec<u8> {
 }
 
 #[test]
-fn alpha_is_what_is_really_there() {
+fn alpha_depends_on_the_flag_and_the_data() {
     let lossy = || vp8(40, 30);
     let lossless = |alpha| vp8l(40, 30, alpha);
     let head = |flags| vp8x(flags, 40, 30);
@@ -41,7 +41,7 @@ fn alpha_is_what_is_really_there() {
 }
 
 #[test]
-fn what_a_real_encoder_writes_is_accepted() {
+fn files_of_a_real_encoder_are_accepted() {
     for (alpha, lossless) in [(false, false), (false, true), (true, false), (true, true)] {
         let file = webp_by_encoder(alpha, lossless);
         check(&file, Ok(alpha));
@@ -51,10 +51,10 @@ fn what_a_real_encoder_writes_is_accepted() {
 }
 
 #[test]
-fn a_flag_without_its_chunk_is_seen_in_a_real_file() {
+fn an_alpha_flag_without_its_chunk_means_no_alpha() {
     let mut file = webp_by_encoder(true, false);
-    let place = file.windows(4).position(|window| window == b"ALPH").unwrap();
-    file[place..place + 4].copy_from_slice(b"JUNK");
+    let offset = file.windows(4).position(|window| window == b"ALPH").unwrap();
+    file[offset..offset + 4].copy_from_slice(b"JUNK");
     check(&file, Ok(false));
 }
 
@@ -69,7 +69,7 @@ fn animations_are_refused() {
 }
 
 #[test]
-fn the_canvas_is_the_image() {
+fn the_canvas_must_match_the_image() {
     check(&webp(&[vp8x(0, 40, 31), vp8(40, 30)]), Err("canvas and its image differ"));
     check(&webp(&[vp8x(0, 41, 30), vp8l(40, 30, false)]), Err("canvas and its image differ"));
     check(&webp(&[vp8x(0, 65_536, 30), vp8(40, 30)]), Err("claims to be 65536x30 px"));
@@ -81,26 +81,26 @@ fn the_canvas_is_the_image() {
 }
 
 #[test]
-fn the_size_of_the_riff_is_held_against_the_file() {
+fn the_riff_size_must_match_the_file() {
     let with_size = |size: usize, extra: usize| {
         let mut file = webp(&[vp8(40, 30)]);
         file[4..8].copy_from_slice(&u32::try_from(size).unwrap().to_le_bytes());
         file.resize(file.len() + extra, 0);
         file
     };
-    let right = webp(&[vp8(40, 30)]).len() - 8;
-    check(&with_size(right, 0), Ok(false));
-    check(&with_size(right, 99), Ok(false));
-    check(&with_size(right + 2, 0), Err("WebP file ends too early"));
+    let correct_size = webp(&[vp8(40, 30)]).len() - 8;
+    check(&with_size(correct_size, 0), Ok(false));
+    check(&with_size(correct_size, 99), Ok(false));
+    check(&with_size(correct_size + 2, 0), Err("WebP file ends too early"));
     check(&with_size(u32::MAX as usize, 0), Err("ends too early"));
-    check(&with_size(right - 2, 0), Err("larger than the file says it is"));
+    check(&with_size(correct_size - 2, 0), Err("beyond the stated end of the file"));
     for size in [0, 4, 11] {
         check(&with_size(size, 0), Err("no image data"));
     }
 }
 
 #[test]
-fn odd_chunks_are_padded_but_the_last_need_not_be() {
+fn padding_is_required_except_after_the_last_chunk() {
     let body = [vp8(40, 30), vec![0]].concat();
     let mut odd = webp(&[vp8x(0, 40, 30), piece(b"ICCP", &[7; 5]), piece(b"VP8 ", &body[8..])]);
     check(&odd, Ok(false));
@@ -114,26 +114,26 @@ fn odd_chunks_are_padded_but_the_last_need_not_be() {
 
 #[test]
 fn damaged_chunks_are_refused() {
-    let with_byte = |piece: Vec<u8>, place: usize, value: u8| {
+    let with_byte = |piece: Vec<u8>, offset: usize, value: u8| {
         let mut piece = piece;
-        piece[8 + place] = value;
+        piece[8 + offset] = value;
         webp(&[piece])
     };
-    for (place, value) in [(0, 0x11), (0, 0x18), (0, 0), (1, 0x10), (3, 0), (4, 0), (5, 0)] {
-        check(&with_byte(vp8(40, 30), place, value), Err("does not begin with a key frame"));
+    for (offset, value) in [(0, 0x11), (0, 0x18), (0, 0), (1, 0x10), (3, 0), (4, 0), (5, 0)] {
+        check(&with_byte(vp8(40, 30), offset, value), Err("does not begin with a key frame"));
     }
-    check(&with_byte(vp8l(40, 30, true), 0, 0x2e), Err("as lossless data does"));
-    check(&with_byte(vp8l(40, 30, true), 4, 0x30), Err("as lossless data does"));
+    check(&with_byte(vp8l(40, 30, true), 0, 0x2e), Err("lossless image data has an invalid header"));
+    check(&with_byte(vp8l(40, 30, true), 4, 0x30), Err("lossless image data has an invalid header"));
     check(&webp(&[piece(b"VP8 ", &vp8(40, 30)[8..16])]), Err("does not begin with a key frame"));
-    check(&webp(&[piece(b"VP8L", &vp8l(40, 30, true)[8..12])]), Err("as lossless data does"));
-    check(&webp(&[piece(b"VP8X", &[0; 12]), vp8(1, 1)]), Err("header is of a wrong length"));
+    check(&webp(&[piece(b"VP8L", &vp8l(40, 30, true)[8..12])]), Err("lossless image data has an invalid header"));
+    check(&webp(&[piece(b"VP8X", &[0; 12]), vp8(1, 1)]), Err("header has a wrong length"));
     check(&webp(&[vp8x(0, 40, 30), vp8x(0, 40, 30), vp8(40, 30)]), Err("second header"));
     check(&webp(&[piece(b"EXIF", &[0; 12]), vp8(40, 30)]), Err("does not begin with an image or a header"));
     check(&webp(&[vp8x(0, 40, 30), piece(b"what", &[0; 12]), vp8(40, 30)]), Ok(false));
 }
 
 #[test]
-fn the_walk_ends_in_a_file_of_many_chunks() {
+fn a_file_with_too_many_chunks_is_refused() {
     let parts = usize::try_from(MAX_PARTS).unwrap();
     let many = |count: usize| webp(&[vp8x(0, 40, 30), piece(b"what", b"").repeat(count), vp8(40, 30)]);
     check(&many(parts - 2), Ok(false));

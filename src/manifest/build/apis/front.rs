@@ -30,9 +30,9 @@ pub(super) struct ApiFrontMatter {
 ///
 /// Returns all problems of its front matter.
 pub(super) fn read_api_front_matter(bytes: &[u8], id: &str) -> Result<ApiFrontMatter, Vec<FrontMatterError>> {
-    let FrontMatterDocument { raw, source: place, body } =
+    let FrontMatterDocument { raw, source, body } =
         front::read_front_matter_parts::<RawApiFrontMatter>(bytes).map_err(|error| vec![error])?;
-    let mut reader = FrontMatterReader { source: place, errors: Vec::new() };
+    let mut reader = FrontMatterReader { source, errors: Vec::new() };
     reader.report_unknown(&raw.unknown);
     reader.check_id(raw.id, id);
     let title = raw.title.map(|title| reader.read_single_line("title", title)).or_else(|| front::heading(body));
@@ -42,27 +42,27 @@ pub(super) fn read_api_front_matter(bytes: &[u8], id: &str) -> Result<ApiFrontMa
         language: reader.read_required("language", raw.language, "a programming language, `http`, or a language tag"),
         tags: raw
             .tags
-            .map(|tags| reader.read_word_list("tags", tags, |letter| letter == ',' || letter.is_whitespace())),
+            .map(|tags| reader.read_word_list("tags", tags, |character| character == ',' || character.is_whitespace())),
         source_urls: raw.source_urls.map(|urls| reader.read_word_list("source_urls", urls, char::is_whitespace)),
     };
     if reader.errors.is_empty() { Ok(reference) } else { Err(reader.errors) }
 }
 
-/// The problems found so far, with their spans.
+/// Reads the fields, and collects the problems with their spans.
 struct FrontMatterReader<'a> {
     source: FrontMatterSource<'a>,
     errors: Vec<FrontMatterError>,
 }
 
-// === impl FaultList ===
+// === impl FrontMatterReader ===
 
 impl FrontMatterReader<'_> {
     fn add_error(&mut self, message: String, span: Range<usize>) {
         self.errors.push(FrontMatterError { message, span });
     }
 
-    /// Reports unknown fields. A typing error cannot be told from a field of another tool, so fields of other tools
-    /// must begin with `x-` or `x_`.
+    /// Reports unknown fields. A typing error looks like a field of another tool, so fields of other tools must begin
+    /// with `x-` or `x_`.
     fn report_unknown(&mut self, keys: &[Spanned<String>]) {
         for key in keys {
             let SpannedText { text, span } = self.source.spanned_text(key.clone());
@@ -73,29 +73,28 @@ impl FrontMatterReader<'_> {
                 Some(field) => format!("did you mean `{field}`?"),
                 None => "begin names of your own with `x-`".to_owned(),
             };
-            self.add_error(format!("`{}` is no field of an API reference; {help}", text.escape_debug()), span);
+            self.add_error(format!("`{}` is not a field of an API reference; {help}", text.escape_debug()), span);
         }
     }
 
     fn check_id(&mut self, value: Option<Spanned<String>>, id: &str) {
-        let Some(said) = value.map(|said| self.source.spanned_text(said)) else { return };
-        if said.text.trim() != id {
-            let message =
-                format!("`id` is `{}`, and the file makes it `{id}`; they must be the same", said.text.trim());
-            self.add_error(message, said.span);
+        let Some(stated) = value.map(|value| self.source.spanned_text(value)) else { return };
+        if stated.text.trim() != id {
+            let message = format!("`id` is `{}`, but the path gives `{id}`; they must be the same", stated.text.trim());
+            self.add_error(message, stated.span);
         }
     }
 
     fn read_required(&mut self, field: &str, value: Option<Spanned<String>>, description: &str) -> String {
         match value {
-            Some(said) => self.read_single_line(field, said),
+            Some(value) => self.read_single_line(field, value),
             None => self.report_missing(field, description),
         }
     }
 
     fn report_missing(&mut self, field: &str, description: &str) -> String {
         let start = self.source.full_range().start;
-        self.add_error(format!("has no `{field}`; write `{field}:` and behind it {description}"), start..start);
+        self.add_error(format!("has no `{field}`; write `{field}:`, followed by {description}"), start..start);
         String::new()
     }
 
@@ -111,7 +110,7 @@ impl FrontMatterReader<'_> {
         text.to_owned()
     }
 
-    /// Returns the words of a list, or of a text that is split at the characters for which `divides` is true.
+    /// Returns the words of a list, or of a text that is split at the characters for which `is_separator` is true.
     fn read_word_list(&mut self, field: &str, list: StringList, is_separator: impl Fn(char) -> bool) -> Vec<String> {
         match list {
             StringList::Text(text) => {

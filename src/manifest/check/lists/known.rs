@@ -44,7 +44,7 @@ pub(super) const AGENTS: [&str; 40] = [
     "zed",
 ];
 
-/// Programming languages, and other formats in which API references are written.
+/// Programming languages, and other formats that an API reference can state as its language.
 pub(super) const LANGUAGES: [&str; 66] = [
     "ada",
     "any",

@@ -1,6 +1,6 @@
 //! Detects characters that look alike, and characters that are invisible.
 
-/// Letters that people mistake for a Latin letter, each with that letter.
+/// Characters that look like a Latin letter, each with that letter.
 const LETTERS: [(char, char); 34] = [
     ('0', 'o'),
     ('1', 'l'),
@@ -44,9 +44,10 @@ const PAIRS: [(&str, &str); 2] = [("rn", "m"), ("vv", "w")];
 /// Returns a form of a name that is equal for two names that look alike. The name must be in lower case.
 pub(super) fn skeleton(name: &str) -> String {
     let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_' | '.' | ' '));
-    let plain = |letter| LETTERS.iter().find(|(other, _)| *other == letter).map_or(letter, |(_, latin)| *latin);
-    let latin: String = letters.map(plain).collect();
-    PAIRS.iter().fold(latin, |name, (pair, one)| name.replace(pair, one))
+    let to_latin =
+        |letter| LETTERS.iter().find(|(lookalike, _)| *lookalike == letter).map_or(letter, |(_, latin)| *latin);
+    let latin: String = letters.map(to_latin).collect();
+    PAIRS.iter().fold(latin, |name, (pair, letter)| name.replace(pair, letter))
 }
 
 /// Returns true for control characters except tab and line breaks, for characters without width, and for characters
@@ -67,16 +68,16 @@ mod tests {
 
     #[test]
     fn names_that_look_alike_have_one_skeleton() {
-        for (one, other) in
+        for (first, second) in
             [("pdf-tools", "pdf-too1s"), ("modern", "modem"), ("paypal", "раураl"), ("foo-bar", "foobar")]
         {
-            assert_eq!(skeleton(one), skeleton(other), "{one} {other}");
+            assert_eq!(skeleton(first), skeleton(second), "{first} {second}");
         }
         assert_ne!(skeleton("images"), skeleton("image"));
     }
 
     #[test]
-    fn what_a_reviewer_cannot_see_is_hidden() {
+    fn invisible_characters_are_hidden() {
         assert!(['\u{202e}', '\u{200b}', '\u{7}', '\u{e0041}', '\u{7f}'].into_iter().all(is_hidden));
         assert!(!['a', '\n', '\u{200d}', 'ä', '中', '👩'].into_iter().any(is_hidden));
     }

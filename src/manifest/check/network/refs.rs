@@ -1,26 +1,27 @@
-//! Reads a git host's answer to a clone request: a list of branches, in lines that begin with their length.
+//! Reads a git host's answer to a clone request: a list of branches in the pkt-line format of git, in which each line
+//! begins with its length.
 
 /// Returns true if the list contains the branch, and `None` if it is not such a list or is incomplete.
 pub(super) fn has_branch(list: &[u8], branch: &str) -> Option<bool> {
     let wanted = format!("refs/heads/{branch}");
-    let (first, mut rest) = next_packet(list)?;
+    let (first, mut remaining) = next_packet(list)?;
     if !first?.starts_with(b"# service=git-upload-pack") {
         return None;
     }
-    let (mut found, mut ends) = (false, 0);
-    // The first end mark ends the greeting, the second one ends the list.
-    while ends < 2 {
-        let (content, behind) = next_packet(rest)?;
+    let (mut found, mut flushes) = (false, 0);
+    // The first flush packet ends the service announcement, the second one ends the list.
+    while flushes < 2 {
+        let (content, after) = next_packet(remaining)?;
         match content {
-            None => ends += 1,
+            None => flushes += 1,
             Some(content) => found |= ref_name(content) == Some(wanted.as_bytes()),
         }
-        rest = behind;
+        remaining = after;
     }
     Some(found)
 }
 
-/// Returns the next line and the rest. A line without content is an end mark.
+/// Returns the content of the next packet, `None` for a flush packet, and the remaining bytes.
 fn next_packet(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let digits = std::str::from_utf8(bytes.get(..4)?).ok().filter(|text| !text.starts_with('+'))?;
     match usize::from_str_radix(digits, 16).ok()? {
@@ -39,32 +40,35 @@ fn ref_name(content: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn packed(lines: &[&str]) -> Vec<u8> {
+    fn pkt_lines(lines: &[&str]) -> Vec<u8> {
         let line =
             |line: &&str| if line.is_empty() { "0000".to_owned() } else { format!("{:04x}{line}", line.len() + 4) };
         lines.iter().map(line).collect::<String>().into_bytes()
     }
 
-    const GREETING: &str = "# service=git-upload-pack\n";
+    const SERVICE_LINE: &str = "# service=git-upload-pack\n";
 
     #[test]
     fn a_branch_is_found_by_its_whole_name() {
         let id = "0".repeat(40);
         let main = format!("{id} refs/heads/main\n");
-        let list = packed(&[GREETING, "", &format!("{id} HEAD\0multi_ack side-band\n"), &main, ""]);
+        let list = pkt_lines(&[SERVICE_LINE, "", &format!("{id} HEAD\0multi_ack side-band\n"), &main, ""]);
         assert_eq!(has_branch(&list, "main"), Some(true));
         assert_eq!(has_branch(&list, "mai"), Some(false));
         assert_eq!(has_branch(&list, "maint"), Some(false));
-        let only = packed(&[GREETING, "", &format!("{id} refs/heads/main\0multi_ack\n"), ""]);
+        let only = pkt_lines(&[SERVICE_LINE, "", &format!("{id} refs/heads/main\0multi_ack\n"), ""]);
         assert_eq!(has_branch(&only, "main"), Some(true));
-        assert_eq!(has_branch(&packed(&[GREETING, "", &format!("{id} refs/tags/main\n"), ""]), "main"), Some(false));
+        assert_eq!(
+            has_branch(&pkt_lines(&[SERVICE_LINE, "", &format!("{id} refs/tags/main\n"), ""]), "main"),
+            Some(false)
+        );
     }
 
     #[test]
-    fn what_is_no_list_or_not_whole_says_nothing() {
+    fn other_answers_and_incomplete_lists_give_no_result() {
         let id = "0".repeat(40);
         let main = format!("{id} refs/heads/main\n");
-        let whole = packed(&[GREETING, "", &main, ""]);
+        let whole = pkt_lines(&[SERVICE_LINE, "", &main, ""]);
         for length in 0..whole.len() {
             assert_eq!(has_branch(&whole[..length], "main"), None, "{length}");
         }

@@ -1,21 +1,21 @@
-//! The possible flaws of one path, each as a sentence.
+//! The possible flaws of a path, each as a message.
 
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Names that are devices on Windows, whatever follows their first dot.
+/// Names that Windows treats as devices, whatever follows their first dot.
 const WINDOWS_DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
 /// The maximum length of a name that all common file systems accept, in bytes.
 const MAX_PART_BYTES: usize = 255;
 /// The maximum length of a path that all common systems accept, in bytes.
 const MAX_PATH_BYTES: usize = 1024;
 
-/// Returns a flaw if the path leads out of the folder in which it starts, on any system.
+/// Returns a message if the path leads out of its base folder on any system.
 pub(in crate::manifest) fn root_escape_reason(path: &str) -> Option<String> {
     // Some systems treat these forms as equal.
     let plain = path.replace('\\', "/").replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");
     let plain = plain.replace("%5c", "/").replace("%5C", "/");
     if path.contains('\0') {
-        Some("a path holds no NUL".to_owned())
+        Some("a path must not contain NUL".to_owned())
     } else if plain.contains("://") {
         Some("this is an address and not a path".to_owned())
     } else if plain.starts_with('/') {
@@ -23,7 +23,7 @@ pub(in crate::manifest) fn root_escape_reason(path: &str) -> Option<String> {
     } else if matches!(plain.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic()) {
         Some("the path begins with a drive".to_owned())
     } else if plain.split('/').any(|part| part.trim_end() == ".." || part == "..") {
-        Some("the path holds `..`".to_owned())
+        Some("the path contains `..`".to_owned())
     } else {
         None
     }
@@ -33,19 +33,19 @@ pub(super) fn unusual_form_reason(path: &str) -> Option<String> {
     if path.trim().is_empty() {
         Some("the path is empty".to_owned())
     } else if path.starts_with('~') {
-        Some("the path begins with `~`, which shells take for a home folder".to_owned())
+        Some("the path begins with `~`, which shells expand to a home folder".to_owned())
     } else if path.contains('\\') {
-        Some("the path holds a backslash; parts are divided by `/`".to_owned())
+        Some("the path contains a backslash; parts are separated by `/`".to_owned())
     } else if path.ends_with('/') {
         Some("the path ends with `/`".to_owned())
     } else if path.split('/').any(str::is_empty) {
         Some("the path has an empty part".to_owned())
     } else if path.split('/').any(|part| part == ".") {
-        Some("the path holds the part `.`".to_owned())
+        Some("the path contains the part `.`".to_owned())
     } else if has_escape(path) {
         Some("the path is written with percent signs, as in an address".to_owned())
     } else if path.contains(['?', '#']) {
-        Some("the path holds `?` or `#`, which end a path in an address".to_owned())
+        Some("the path contains `?` or `#`, which end a path in an address".to_owned())
     } else {
         None
     }
@@ -63,13 +63,13 @@ pub(super) fn portability_reason(path: &str) -> Option<String> {
         if is_device(&stem) {
             Some(format!("`{shown}` is a device on Windows"))
         } else if part != "." && part.ends_with(['.', ' ']) {
-            Some(format!("`{shown}` ends with a dot or a blank, which Windows cuts off"))
+            Some(format!("`{shown}` ends with a dot or a space, which Windows removes"))
         } else if part.starts_with(' ') {
-            Some(format!("`{shown}` begins with a blank"))
+            Some(format!("`{shown}` begins with a space"))
         } else {
             let is_bad = |letter: &char| letter.is_control() || "<>:\"|?*".contains(*letter);
             let letter = part.chars().find(is_bad)?;
-            Some(format!("`{}` cannot stand in a name on Windows", letter.escape_debug()))
+            Some(format!("`{}` is not allowed in a name on Windows", letter.escape_debug()))
         }
     })
 }
@@ -92,9 +92,9 @@ pub(super) fn normalization_reason(path: &str) -> Option<String> {
 pub(super) fn length_reason(path: &str) -> Option<String> {
     let longest = path.split('/').map(str::len).max().unwrap_or(0);
     if longest > MAX_PART_BYTES {
-        Some(format!("a part of the path has {longest} bytes, and {MAX_PART_BYTES} is the most"))
+        Some(format!("a part of the path has {longest} bytes; the maximum is {MAX_PART_BYTES}"))
     } else if path.len() > MAX_PATH_BYTES {
-        Some(format!("the path has {} bytes, and {MAX_PATH_BYTES} is the most", path.len()))
+        Some(format!("the path has {} bytes; the maximum is {MAX_PATH_BYTES}", path.len()))
     } else {
         None
     }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_any_system_takes_out_of_the_root_is_seen() {
+    fn a_path_that_leaves_the_root_on_any_system_is_found() {
         for path in [
             "/a",
             "../a",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_windows_cannot_have_are_seen() {
+    fn names_that_windows_does_not_allow_are_found() {
         for path in ["a/con", "NUL.txt", "com1.tar.gz", "lpt¹", "aux .md", "a./b", "b /c", "a:b", "a|b", "a\u{1}"] {
             assert!(portability_reason(path).is_some(), "{path:?}");
         }

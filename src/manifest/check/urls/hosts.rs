@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Host;
 
-/// Endings of names that have a different meaning in each network.
+/// Suffixes of host names that have a different meaning in each network.
 const LOCAL_SUFFIXES: [&str; 7] = [".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".test"];
 
 pub(super) fn is_private(host: &Host<&str>) -> bool {
@@ -59,13 +59,13 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
 
 /// Returns the IPv4 address that a network gateway derives from this address: mapped, NAT64, or 6to4.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let of = |high: u16, low: u16| {
+    let from_words = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Ipv4Addr::new(a, b, c, d)
     };
     match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(of(high, low)),
-        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some(of(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(from_words(high, low)),
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some(from_words(high, low)),
         _ => address.to_ipv4_mapped(),
     }
 }
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
     use url::Url;
 
-    fn private(host: &str) -> bool {
+    fn is_private_host(host: &str) -> bool {
         is_private(&Url::parse(&format!("https://{host}/")).unwrap().host().unwrap())
     }
 
     #[test]
-    fn hosts_that_only_some_can_reach_are_known() {
+    fn private_hosts_are_detected() {
         for host in [
             "localhost",
             "LOCALHOST.",
@@ -111,7 +111,7 @@ mod tests {
             "198.18.0.1",
             "192.0.0.8",
         ] {
-            assert!(private(host), "{host}");
+            assert!(is_private_host(host), "{host}");
         }
         for host in [
             "github.com",
@@ -122,7 +122,7 @@ mod tests {
             "172.32.0.1",
             "[64:ff9b::808:808]",
         ] {
-            assert!(!private(host), "{host}");
+            assert!(!is_private_host(host), "{host}");
         }
     }
 }

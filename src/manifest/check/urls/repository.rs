@@ -5,7 +5,7 @@ use url::Url;
 /// Returns true if git allows a branch with this name (`git help check-ref-format`).
 pub(super) fn is_branch(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
-    let is_letter =
+    let is_allowed =
         |letter: char| !letter.is_control() && !matches!(letter, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
     name != "@"
         && !name.starts_with('-')
@@ -13,13 +13,13 @@ pub(super) fn is_branch(name: &str) -> bool {
         && !name.contains("..")
         && !name.contains("@{")
         && name.split('/').all(is_part)
-        && name.chars().all(is_letter)
+        && name.chars().all(is_allowed)
 }
 
 /// Returns true if the path of the address contains the branch between slashes.
 pub(super) fn contains_branch(url: &Url, branch: &str) -> bool {
-    let decoded = |text: &str| text.replace("%2F", "/").replace("%2f", "/");
-    format!("{}/", decoded(url.path())).contains(&format!("/{branch}/"))
+    let decode = |text: &str| text.replace("%2F", "/").replace("%2f", "/");
+    format!("{}/", decode(url.path())).contains(&format!("/{branch}/"))
 }
 
 /// Returns `host/owner/repository` of a clone address.
@@ -31,7 +31,7 @@ pub(super) fn repository_of_clone_url(url: &Url) -> Option<String> {
     is_known.then(|| format!("{host}/{path}").to_lowercase())
 }
 
-/// Returns the same for a download address.
+/// Returns `host/owner/repository` of a download address.
 pub(super) fn repository_of_raw_url(url: &Url) -> Option<String> {
     let parts: Vec<&str> = url.path().trim_matches('/').split('/').collect();
     let (host, length) = match url.host_str()? {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_are_named_as_git_allows() {
+    fn branch_names_follow_the_rules_of_git() {
         for name in ["main", "release/1.2", "a@b", "feature/ä"] {
             assert!(is_branch(name), "{name}");
         }
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn a_branch_is_found_between_slashes() {
-        let leads = |url: &str, branch| contains_branch(&Url::parse(url).unwrap(), branch);
-        assert!(leads("https://h/o/r/main", "main") && leads("https://h/o/r/refs/heads/a/b/", "a/b"));
-        assert!(leads("https://h/o/r/a%2Fb", "a/b"));
-        assert!(!leads("https://h/o/r/maintenance", "main") && !leads("https://main/o/r", "main"));
+        let contains = |url: &str, branch| contains_branch(&Url::parse(url).unwrap(), branch);
+        assert!(contains("https://h/o/r/main", "main") && contains("https://h/o/r/refs/heads/a/b/", "a/b"));
+        assert!(contains("https://h/o/r/a%2Fb", "a/b"));
+        assert!(!contains("https://h/o/r/maintenance", "main") && !contains("https://main/o/r", "main"));
     }
 
     #[test]
-    fn known_hosts_tell_their_repository() {
+    fn addresses_of_known_hosts_give_their_repository() {
         let git = |url: &str| repository_of_clone_url(&Url::parse(url).unwrap());
         let raw = |url: &str| repository_of_raw_url(&Url::parse(url).unwrap());
         let named = Some("github.com/o/r".to_owned());

@@ -19,7 +19,7 @@ pub(super) fn unpack<E>(
     mut receive: impl FnMut(&[u8], &mut ArchiveValidator<'_>) -> Result<(), WalkAbort<E>>,
 ) -> Result<(), WalkAbort<E>> {
     let Some(body) = header(bytes).and_then(|length| bytes.get(length..)) else {
-        return refuse(guard, ArchiveFaultKind::Unreadable, "does not begin as a gzip file");
+        return refuse(guard, ArchiveFaultKind::Unreadable, "does not begin with a valid gzip header");
     };
     let mut crc = Crc32::new();
     let mut length: u32 = 0;
@@ -34,13 +34,13 @@ pub(super) fn unpack<E>(
     let consumed = match consumed {
         Ok(consumed) => consumed,
         Err(InflateError::Stopped(halt)) => return Err(halt),
-        Err(InflateError::Broken) => return refuse(guard, ArchiveFaultKind::Unreadable, "is cut off or damaged"),
+        Err(InflateError::Broken) => return refuse(guard, ArchiveFaultKind::Unreadable, "is truncated or damaged"),
     };
     let stated = [crc.value().to_le_bytes(), length.to_le_bytes()].concat();
     match body.get(consumed..).unwrap_or_default() {
         trailer if trailer == stated.as_slice() => Ok(()),
         trailer if trailer.len() > stated.len() => {
-            refuse(guard, ArchiveFaultKind::Ambiguous, "has bytes behind its end, which programs read differently")
+            refuse(guard, ArchiveFaultKind::Ambiguous, "has bytes after its end, which programs interpret differently")
         }
         _ => refuse(guard, ArchiveFaultKind::Unreadable, "does not have the checksum that it states"),
     }

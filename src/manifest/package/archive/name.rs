@@ -35,7 +35,7 @@ pub fn path_fault(path: &str, limits: &PackageLimits) -> Option<PathFault> {
         return Some(Unsafe("has a control character, or one that changes the direction of writing"));
     }
     if path.split('/').count() > limits.depth {
-        return Some(TooLarge("lies deeper than the limit"));
+        return Some(TooLarge("is nested deeper than the limit"));
     }
     path.split('/').find_map(segment_fault).map(Unsafe)
 }
@@ -46,7 +46,7 @@ fn segment_fault(segment: &str) -> Option<&'static str> {
         "." | ".." => Some("has a `.` or `..` in it"),
         _ if segment.len() > 255 => Some("has a name of more than 255 bytes"),
         _ if segment.ends_with(['.', ' ']) => {
-            Some("has a name that ends with a dot or a space, which some systems cut off")
+            Some("has a name that ends with a dot or a space, which some systems remove")
         }
         _ if segment.contains(['<', '>', ':', '"', '|', '?', '*']) => {
             Some("has a character that names cannot have on some systems: one of `<>:\"|?*`")

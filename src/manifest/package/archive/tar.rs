@@ -21,7 +21,7 @@ pub(super) fn walk<S: ArchiveSink>(
     let read = gzip::unpack(bytes, guard, |piece, guard| tar.feed(piece, guard, sink));
     match read {
         Ok(()) if !matches!(tar.state, TarReaderState::End) => {
-            guard.add_fault(ArchiveFaultKind::Unreadable, None, "ends before the end of the tar in it");
+            guard.add_fault(ArchiveFaultKind::Unreadable, None, "ends before the end of its tar");
             Ok(())
         }
         Ok(()) | Err(WalkAbort::Refused) => Ok(()),
@@ -69,7 +69,7 @@ impl TarReader {
             let taken = match &mut self.state {
                 TarReaderState::Header | TarReaderState::Ending => self.header_bytes(bytes, guard, sink)?,
                 TarReaderState::End if bytes.iter().all(|byte| *byte == 0) => bytes.len(),
-                TarReaderState::End => return refuse(guard, None, "has bytes behind the end of the tar in it"),
+                TarReaderState::End => return refuse(guard, None, "has bytes after the end of its tar"),
                 TarReaderState::Data { entry, before, left, padding } => {
                     let take = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let (piece, rest) = bytes.split_at(take);
@@ -115,7 +115,7 @@ impl TarReader {
         match read {
             Err(message) => refuse_kind(guard, ArchiveFaultKind::Kind, None, message),
             Ok(read) if kind == b'g' && read != PaxRecords::default() => {
-                refuse(guard, None, "has a path or a size that is to hold for every file")
+                refuse(guard, None, "has a path or a size that applies to every file")
             }
             Ok(read) if twice && read != PaxRecords::default() => refuse(guard, None, "gives one file two long paths"),
             Ok(read) => {
@@ -143,7 +143,7 @@ impl TarReader {
         self.state = match (&self.state, empty) {
             (TarReaderState::Ending, true) => TarReaderState::End,
             (TarReaderState::Ending, false) => {
-                return refuse(guard, None, "goes on behind the empty block that ends a tar");
+                return refuse(guard, None, "continues after the empty block that ends a tar");
             }
             (_, true) if self.next != PaxRecords::default() => {
                 return refuse(guard, None, "ends where a file should begin");
@@ -211,7 +211,7 @@ fn write_contents<S: ArchiveSink>(
 fn skip_padding<E>(padding: &mut usize, bytes: &[u8], guard: &mut ArchiveValidator<'_>) -> Result<usize, WalkAbort<E>> {
     let filling = (*padding).min(bytes.len());
     if bytes.iter().take(filling).any(|byte| *byte != 0) {
-        return refuse(guard, None, "has bytes behind a file that are not of it");
+        return refuse(guard, None, "has bytes after a file that do not belong to it");
     }
     *padding -= filling;
     Ok(filling)
@@ -226,7 +226,7 @@ fn admit_entry(fields: &TarHeader, name: &[u8], guard: &mut ArchiveValidator<'_>
             guard.add_fault(
                 ArchiveFaultKind::Kind,
                 Some(&shown),
-                format!("is {}; only files and folders are let in", kind_name(kind)),
+                format!("is {}; only files and folders are allowed", kind_name(kind)),
             );
             return None;
         }
@@ -276,20 +276,20 @@ impl TarHeader {
         let stored: u64 = field(148, 8).iter().map(|byte| u64::from(*byte)).sum();
         // The checksum covers the block with spaces in place of the checksum itself.
         if octal(field(148, 8)) != Some(sum - stored + 8 * u64::from(b' ')) {
-            return Err("holds a damaged tar: a header does not have the checksum that it states");
+            return Err("contains a damaged tar: a header does not have the checksum that it states");
         }
         let posix = field(257, 8) == b"ustar\x0000";
         if !posix && field(257, 8) != b"ustar  \0" {
-            return Err("holds a tar of an old kind, which has no mark");
+            return Err("contains a tar of an old format without a magic value");
         }
         // Some programs read a prefix in every header, others only with this mark; some detect a third format by its
         // last bytes.
         let unused = if posix { field(500, 12) } else { field(345, 167) };
         if unused.iter().any(|byte| *byte != 0) {
-            return Err("holds a tar with bytes in a header that programs read in two ways");
+            return Err("contains a tar with bytes in a header that programs read in two ways");
         }
-        let size = octal(field(124, 12)).ok_or("holds a tar with a size that cannot be read")?;
-        let mode = octal(field(100, 8)).ok_or("holds a tar with permissions that cannot be read")?;
+        let size = octal(field(124, 12)).ok_or("contains a tar with a size that cannot be read")?;
+        let mode = octal(field(100, 8)).ok_or("contains a tar with permissions that cannot be read")?;
         let mut name = until_zero(field(0, 100)).to_owned();
         let prefix = until_zero(field(345, 155));
         if posix && !prefix.is_empty() {

@@ -171,7 +171,7 @@ fn a_place_that_the_directory_only_claims_is_told_as_that() {
         let [ArchiveFault { kind: ArchiveFaultKind::Ambiguous, entry: Some(entry), message }] = &found[..] else {
             panic!("{found:?}");
         };
-        assert!(entry == name && message.contains("does not begin where the one before it ends"), "{found:?}");
+        assert!(entry == name && message.contains("does not begin where the previous entry ends"), "{found:?}");
     }
 }
 

@@ -144,15 +144,15 @@ impl<'l> ArchiveValidator<'l> {
             self.nodes.push(ArchivePathNode { name: segment.to_owned(), folder, is_listed: last });
             return Ok(number);
         }
-        let Some(node) = self.nodes.get_mut(number) else { return Err("is not in its own table".to_owned()) };
+        let Some(node) = self.nodes.get_mut(number) else { return Err("is missing in the table of paths".to_owned()) };
         if node.name != segment {
-            return Err(format!("is the same as `{}` where case or composition does not count", node.name));
+            return Err(format!("is the same as `{}` on systems that ignore case or composition", node.name));
         }
         if node.folder != folder {
             return Err(format!("needs `{segment}` to be both a file and a folder"));
         }
         if last && node.is_listed {
-            return Err("is there twice".to_owned());
+            return Err("occurs twice".to_owned());
         }
         node.is_listed |= last;
         Ok(number)
@@ -165,7 +165,7 @@ impl<'l> ArchiveValidator<'l> {
         let headers = self.entries.saturating_mul(MAX_TAR_OVERHEAD).saturating_add(MIN_TAR_OVERHEAD);
         let within = self.streamed <= files.saturating_add(headers);
         if !within {
-            self.add_fault(ArchiveFaultKind::Limit, None, "unpacks to far more than its files may be");
+            self.add_fault(ArchiveFaultKind::Limit, None, "unpacks to far more bytes than the limits allow");
         }
         within
     }

@@ -61,7 +61,7 @@ fn admit_entry(record: &CentralDirectoryEntry<'_>, guard: &mut ArchiveValidator<
     let kind = record.unix_mode & KIND;
     if !matches!(kind, 0 | FOLDER | FILE) || record.dos_attributes & 0x08 != 0 {
         let message = if kind == 0o120_000 { "is a symbolic link" } else { "is neither a file nor a folder" };
-        guard.add_fault(ArchiveFaultKind::Kind, Some(&shown), format!("{message}; only files and folders are let in"));
+        guard.add_fault(ArchiveFaultKind::Kind, Some(&shown), format!("{message}; only files and folders are allowed"));
         return None;
     }
     let folder = kind == FOLDER || record.dos_attributes & 0x10 != 0;
@@ -107,7 +107,7 @@ fn read_file<S: ArchiveSink>(
             Ok(consumed) => consumed,
             Err(InflateError::Stopped(halt)) => return Err(halt),
             Err(InflateError::Broken) => {
-                guard.add_fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "is cut off or damaged");
+                guard.add_fault(ArchiveFaultKind::Unreadable, Some(&entry.path), "is truncated or damaged");
                 return Err(WalkAbort::Refused);
             }
         }

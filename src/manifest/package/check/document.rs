@@ -95,7 +95,7 @@ fn document_findings(
     }
     let lines = file.body.lines().count();
     if lines > ADVISED_LINES || file.body.len() > ADVISED_BYTES {
-        let message = format!("the text has {lines} lines and {} bytes, which agents read whole", file.body.len());
+        let message = format!("the text has {lines} lines and {} bytes, all of which agents read", file.body.len());
         notes.push((&M095, body_start..body_start, message));
     }
     notes

@@ -40,7 +40,7 @@ impl CheckWorker<'_, '_> {
             self.findings.report_at(
                 &M086,
                 &place,
-                format!("the folder in the package is `{own}`, and the skill is `{name}`"),
+                format!("the folder in the package is `{own}`, but the skill is `{name}`"),
             );
         }
         self.document(skill, folder, Some((&contents, root)));
@@ -70,7 +70,7 @@ impl CheckWorker<'_, '_> {
         let bytes = match self.tree.files().read(path, self.limits.archive_bytes) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
-                self.findings.report_at(&M071, &place, format!("`{path}` went away while it was read"));
+                self.findings.report_at(&M071, &place, format!("`{path}` disappeared while it was read"));
                 return None;
             }
             Err(error) => {
@@ -84,7 +84,11 @@ impl CheckWorker<'_, '_> {
         self.check_sums(skill, path, &bytes);
         match (ArchiveFormat::named(path), ArchiveFormat::of(&bytes)) {
             (Some(named), Some(format)) if named != format => {
-                self.findings.report_at(&M080, &place, format!("`{path}` is not what the end of its name says"));
+                self.findings.report_at(
+                    &M080,
+                    &place,
+                    format!("`{path}` does not have the format that its extension states"),
+                );
                 return None;
             }
             _ => {}
@@ -105,10 +109,10 @@ impl CheckWorker<'_, '_> {
             #[expect(clippy::cast_precision_loss, reason = "a package is far below 2^52 bytes")]
             let size = bytes.len() as f64;
             if (stated - size).abs() >= 1.0 {
-                let message = format!("`{path}` has {} bytes, and {stated} are stated", bytes.len());
+                let message = format!("`{path}` has {} bytes, but {stated} are stated", bytes.len());
                 self.findings
                     .report_at(&M072, &place, message)
-                    .with_help(format!("the package is not the one of this entry, or write {}", bytes.len()));
+                    .with_help(format!("use the package of this entry, or write {}", bytes.len()));
             }
         }
         if let Some((stated, place)) = skill.text_of("sha256") {
@@ -146,18 +150,18 @@ impl CheckWorker<'_, '_> {
                     self.findings.report_at(
                         &M091,
                         location,
-                        format!("`{path}` is in the package, and may hold a secret"),
+                        format!("`{path}` is in the package, and may contain a secret"),
                     );
                 }
                 Some(UnwantedFileKind::Junk) => {
                     self.findings.report_at(
                         &M092,
                         location,
-                        format!("`{path}` is in the package, and belongs to no skill"),
+                        format!("`{path}` is in the package, but belongs to no skill"),
                     );
                 }
                 None if content.executable => {
-                    self.findings.report_at(&M094, location, format!("`{path}` in the package may be run"));
+                    self.findings.report_at(&M094, location, format!("`{path}` in the package is executable"));
                 }
                 None => {}
             }
@@ -180,7 +184,7 @@ impl CheckWorker<'_, '_> {
             match inside(file) {
                 None => differences.push(format!("`{file}` is not in the package")),
                 Some(content) if !self.is_same_file(&format!("{path}/{file}"), *size, content) => {
-                    differences.push(format!("`{file}` is another one in the package"));
+                    differences.push(format!("`{file}` differs from the file in the package"));
                 }
                 Some(_) => {}
             }

@@ -55,13 +55,13 @@ pub(super) fn archive_fault(kind: ArchiveFaultKind, entry: Option<&[u8]>, messag
 
 pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_>, ArchiveFault> {
     let end = find_end(bytes)?;
-    let unreadable = || archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete");
+    let unreadable = || archive_fault(ArchiveFaultKind::Unreadable, None, "is truncated: its directory is incomplete");
     let word = |at: usize| read_number::<2>(bytes, end + at).ok_or_else(unreadable);
     let long = |at: usize| read_number::<4>(bytes, end + at).ok_or_else(unreadable);
     let (disk, first_disk, count_on_disk, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
     let (size, start) = (long(12)?, long(16)?);
     if disk != 0 || first_disk != 0 || count_on_disk != count {
-        return Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "is one of several disks"));
+        return Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "is part of a split archive"));
     }
     let locator = end.checked_sub(20).and_then(|at| bytes.get(at..at + 4));
     if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff || locator == Some(&ZIP64_LOCATOR_SIGNATURE) {
@@ -79,7 +79,7 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
         return Err(archive_fault(
             ArchiveFaultKind::Ambiguous,
             None,
-            "has bytes around its directory, which programs read differently",
+            "has bytes around its directory, which programs interpret differently",
         ));
     }
     let start = usize::try_from(start).map_err(|_| unreadable())?;
@@ -93,7 +93,7 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     if directory.is_empty() {
         Ok(CentralDirectory { entries: list, start })
     } else {
-        Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "has more in its directory than it counts"))
+        Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "has more directory entries than its end record states"))
     }
 }
 
@@ -103,7 +103,7 @@ fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     let tail = bytes.len().saturating_sub(END_RECORD_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
     let Some(at) = window.windows(END_SIGNATURE.len()).rposition(|mark| mark == END_SIGNATURE) else {
-        return Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: it has no directory"));
+        return Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is truncated: it has no directory"));
     };
     let end = tail + at;
     let comment_length = read_number::<2>(bytes, end + 20);
@@ -113,9 +113,9 @@ fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
         Some(comment) if bytes_to_end > comment + 22 => Err(archive_fault(
             ArchiveFaultKind::Ambiguous,
             None,
-            "has bytes behind its end, which programs read differently",
+            "has bytes after its end, which programs interpret differently",
         )),
-        _ => Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is cut off: its directory is not complete")),
+        _ => Err(archive_fault(ArchiveFaultKind::Unreadable, None, "is truncated: its directory is incomplete")),
     }
 }
 
@@ -153,13 +153,13 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
     if !matches!(method, 0 | 8) {
         return refuse(
             ArchiveFaultKind::Unreadable,
-            "is packed with a method other than deflate, which few programs know",
+            "is compressed with a method other than deflate, which few programs support",
         );
     }
     if word(34)? != 0 || [record.compressed_size, record.size, record.header_offset].contains(&0xffff_ffff) {
         return refuse(
             ArchiveFaultKind::Ambiguous,
-            "is on another disk, or needs zip64, which no package of this size does",
+            "is on another disk of a split archive, or needs zip64, which no package of this size needs",
         );
     }
     if let Some(message) = extra_fault(extra, name) {

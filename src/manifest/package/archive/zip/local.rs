@@ -20,7 +20,7 @@ pub(super) fn bodies<'a>(bytes: &'a [u8], records: &CentralDirectory<'_>) -> Res
         let next = order.get(place + 1).and_then(|next| records.entries.get(*next));
         let end = next.and_then(|next| usize::try_from(next.header_offset).ok()).unwrap_or(records.start);
         if usize::try_from(record.header_offset).ok() != Some(at) || end > records.start {
-            let message = "does not begin where the one before it ends: bytes between, in front, or used twice";
+            let message = "does not begin where the previous entry ends: there are bytes before it, or both overlap";
             return Err(archive_fault(ArchiveFaultKind::Ambiguous, Some(record.name), message));
         }
         let part = bytes.get(at..end).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(super) fn bodies<'a>(bytes: &'a [u8], records: &CentralDirectory<'_>) -> Res
 
 /// Returns the packed bytes in the part of one entry, which reaches from its header to the next one.
 fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u8], &'static str> {
-    const DIFFERS: &str = "has a header that does not say what the directory says";
+    const DIFFERS: &str = "has a local header that differs from the directory";
     let word = |at: usize| read_number::<2>(part, at).ok_or(DIFFERS);
     let long = |at: usize| read_number::<4>(part, at).ok_or(DIFFERS);
     let name_end = LOCAL_BYTES + usize::try_from(word(26)?).unwrap_or_default();
@@ -61,23 +61,23 @@ fn body<'a>(part: &'a [u8], record: &CentralDirectoryEntry<'_>) -> Result<&'a [u
         return Err(message);
     }
     if !record.is_deflated && record.compressed_size != record.size {
-        return Err("is stored, and states two sizes");
+        return Err("is stored, but states two sizes");
     }
     let body_end =
         usize::try_from(record.compressed_size).ok().and_then(|packed| extra_end.checked_add(packed)).ok_or(DIFFERS)?;
-    let body = part.get(extra_end..body_end).ok_or("overlaps with what comes behind it")?;
+    let body = part.get(extra_end..body_end).ok_or("overlaps with the data after it")?;
     let rest = part.get(body_end..).unwrap_or_default();
     let descriptor = match rest {
         [] if !streamed => return Ok(body),
         [mark @ .., _, _, _, _, _, _, _, _, _, _, _, _] if streamed && (mark.is_empty() || mark == DESCRIPTOR) => {
             rest.get(mark.len()..).unwrap_or_default()
         }
-        _ => return Err("has bytes behind it that are not of it"),
+        _ => return Err("is followed by bytes that do not belong to it"),
     };
     let value = |at: usize| read_number::<4>(descriptor, at);
     if (value(0), value(4), value(8)) == (Some(known.0), Some(known.1), Some(known.2)) {
         Ok(body)
     } else {
-        Err("states a size or checksum behind itself that the directory does not")
+        Err("has a data descriptor that differs from the directory")
     }
 }
