@@ -1,8 +1,8 @@
 //! Skills registry manifests: read, check, format and compare.
 //!
 //! The module defines the problems that a manifest can have and how they are reported.
-//! `schemas/skills-registry.schema.json` alone defines the shape. Rules that a schema cannot express are findings with stable ids ([`rules`]); of these, only
-//! broken integrity and leaked secrets are errors by default.
+//! `schemas/skills-registry.schema.json` alone defines the shape. Rules that a schema cannot express are findings with
+//! stable ids ([`rules`]); of these, only broken integrity and leaked secrets are errors by default.
 //! This module must not depend on the source of the bytes: a manifest is a [`SourceFile`], and other files come through
 //! [`RepositoryFiles`], so the same code runs in a command, in a server and in a browser. It opens no files and no
 //! connections.

@@ -63,11 +63,11 @@ pub struct ErrorRow {
     pub cause: &'static str,
     /// The action that the caller can take.
     pub action: &'static str,
-    /// The finer words that may appear beside the code.
+    /// The reasons that may refine the code.
     pub reasons: &'static [ReasonRow],
 }
 
-/// A finer word beside an error code.
+/// A reason that refines an error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonRow {
     /// `error.reason`.
@@ -145,7 +145,7 @@ pub enum FieldKind {
     Texts,
     /// An object whose values are texts.
     TextMap,
-    /// A moment in the form of RFC 3339, with its offset.
+    /// A time in the form of RFC 3339, with its offset.
     Moment,
     /// A day in the form `2026-11-21`.
     Day,

@@ -1,7 +1,8 @@
 //! Compares two manifests skill by skill, and determines the version step that the changes require.
 //!
-//! Decides the size of a change: content, texts and locations require a patch, more agents or documents a minor, and
-//! fewer of them a major version. Below 1.0.0 each step is one smaller, and a pre-release may change anything.
+//! The module decides the size of a change: content, texts and locations require a patch version, more agents or
+//! documents a minor version, and fewer of them a major version. Below 1.0.0 each step is one smaller, and a
+//! pre-release may change anything.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ pub struct ManifestDifference {
     pub required: VersionBump,
 }
 
-/// Fields whose change does not require a new version, because it is the result of one.
+/// Fields whose change does not require a new version, because a new version changes them.
 const DERIVED_FIELDS: [&str; 4] = ["version", "updated_at", "size_bytes", "sha256"];
 
 // === impl VersionBump ===
@@ -95,7 +96,8 @@ impl VersionBump {
         }
     }
 
-    /// Returns the step to use below 1.0.0, where a minor version may break and a patch may add.
+    /// Returns the step to use below 1.0.0, where a minor version may be incompatible and a patch version may add
+    /// something.
     fn below_one(self) -> Self {
         match self {
             Self::Major => Self::Minor,
@@ -126,8 +128,8 @@ pub fn diff(old: &Manifest, new: &Manifest) -> ManifestDifference {
         .collect();
     let mut changes = compare_apis(old.root(), new.root());
     changes.extend(compare_other_fields(old.root(), new.root()));
-    let of_skills = skills.iter().map(|skill| skill.required.max(skill.made.unwrap_or(VersionBump::None)));
-    let required = of_skills.chain(changes.iter().map(|change| change.bump)).max().unwrap_or(VersionBump::None);
+    let skill_bumps = skills.iter().map(|skill| skill.required.max(skill.made.unwrap_or(VersionBump::None)));
+    let required = skill_bumps.chain(changes.iter().map(|change| change.bump)).max().unwrap_or(VersionBump::None);
     ManifestDifference { skills, changes, required }
 }
 
@@ -188,9 +190,9 @@ fn compare_entries(
     let required = if before.major == 0 { required.below_one() } else { required };
     let made = VersionBump::between(&before, &now);
     let is_later = before.cmp_precedence(&now).is_lt();
-    // A pre-release may change in any way, as long as its version increases.
-    let is_pre = !before.pre.is_empty() && is_later;
-    let is_enough = required == VersionBump::None || is_pre || (is_later && made >= required);
+    // The release after a pre-release may change in any way, as long as the version increases.
+    let is_from_prerelease = !before.pre.is_empty() && is_later;
+    let is_enough = required == VersionBump::None || is_from_prerelease || (is_later && made >= required);
     Some((changes, required, Some(made), is_enough))
 }
 
@@ -228,17 +230,17 @@ fn keys(old: &JsonNode, new: &JsonNode) -> Vec<String> {
     keys
 }
 
-/// Compares a list in which a new element is an addition and a missing one a loss.
+/// Compares a list: a new element is an addition, and a missing element is an incompatible change.
 fn compare_members(key: &str, before: Option<&JsonNode>, now: Option<&JsonNode>, changes: &mut Vec<ManifestChange>) {
     let values = |node: Option<&JsonNode>| {
         node.map_or(&[][..], JsonNode::elements).iter().map(JsonNode::to_json).collect::<Vec<_>>()
     };
     let (before, now) = (values(before), values(now));
-    for lost in before.iter().filter(|value| !now.contains(value)) {
-        changes.push(ManifestChange { what: format!("`{key}` lost {lost}"), bump: VersionBump::Major });
+    for removed in before.iter().filter(|value| !now.contains(value)) {
+        changes.push(ManifestChange { what: format!("`{key}` lost {removed}"), bump: VersionBump::Major });
     }
-    for gained in now.iter().filter(|value| !before.contains(value)) {
-        changes.push(ManifestChange { what: format!("`{key}` gained {gained}"), bump: VersionBump::Minor });
+    for added in now.iter().filter(|value| !before.contains(value)) {
+        changes.push(ManifestChange { what: format!("`{key}` gained {added}"), bump: VersionBump::Minor });
     }
 }
 
@@ -254,7 +256,7 @@ fn compare_apis(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     for (id, api) in &before {
         match now.get(id) {
             None => push(id, "was removed", VersionBump::Major),
-            Some(other) if other != api => push(id, "changed", VersionBump::Patch),
+            Some(current) if current != api => push(id, "changed", VersionBump::Patch),
             Some(_) => {}
         }
     }
@@ -262,11 +264,11 @@ fn compare_apis(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
     changes
 }
 
-/// Compares all fields except the lists and `generated_at`: the time follows from other changes.
+/// Compares all fields except the lists and `generated_at`, which changes whenever another field changes.
 fn compare_other_fields(old: &JsonNode, new: &JsonNode) -> Vec<ManifestChange> {
-    let beside = |key: &String| !["skills", "apis", "generated_at"].contains(&key.as_str());
+    let is_compared = |key: &String| !["skills", "apis", "generated_at"].contains(&key.as_str());
     let is_changed = |key: &String| old.get(key).map(JsonNode::to_json) != new.get(key).map(JsonNode::to_json);
-    let changed = keys(old, new).into_iter().filter(beside).filter(is_changed);
+    let changed = keys(old, new).into_iter().filter(is_compared).filter(is_changed);
     let change = |key: String| {
         let bump = if key == "schema_version" || key == "repository" { VersionBump::Major } else { VersionBump::Patch };
         ManifestChange { what: format!("`{}` changed", key.escape_debug()), bump }

@@ -1,7 +1,7 @@
 //! The discovery index of Agent Skills, version 0.2.0: a manifest for clients that read only this format.
 //!
-//! Decides which entries the index contains: the newest version of each skill. The digest is that of the manifest, so
-//! clients of the index verify the same bytes.
+//! The module decides which entries the index contains: the newest version of each skill. The digest is that of the
+//! manifest, so clients of the index verify the same bytes.
 
 use std::collections::BTreeMap;
 
@@ -44,24 +44,24 @@ pub fn discovery(source: &SourceFile, base: Option<&str>) -> Result<String, Disc
     let mut newest: BTreeMap<&str, (usize, &JsonNode)> = BTreeMap::new();
     for (index, entry) in root.get("skills").into_iter().flat_map(JsonNode::elements).enumerate() {
         let name = field(&root, &format!("/skills/{index}/name"))?;
-        let is_newer = newest.get(name).is_none_or(|(_, other)| sort_key(entry) > sort_key(other));
+        let is_newer = newest.get(name).is_none_or(|(_, known)| sort_key(entry) > sort_key(known));
         if is_newer {
             newest.insert(name, (index, entry));
         }
     }
     let mut skills = Vec::new();
     for (name, (index, _)) in newest {
-        let of = |key: &str| field(&root, &format!("/skills/{index}/{key}"));
-        let sum = of("sha256")?;
+        let skill_field = |key: &str| field(&root, &format!("/skills/{index}/{key}"));
+        let sum = skill_field("sha256")?;
         if sum.len() != 64 || !sum.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let pointer = format!("/skills/{index}/sha256");
-            return Err(DiscoveryError::Field { pointer, why: "is no checksum of 64 hexadecimal digits" });
+            return Err(DiscoveryError::Field { pointer, why: "is not a checksum of 64 hexadecimal digits" });
         }
         skills.push(serde_json::json!({
             "name": name,
             "type": "archive",
-            "description": of("description")?,
-            "url": address(base, of("package")?),
+            "description": skill_field("description")?,
+            "url": address(base, skill_field("package")?),
             "digest": format!("sha256:{}", sum.to_ascii_lowercase()),
         }));
     }
@@ -73,7 +73,7 @@ pub fn discovery(source: &SourceFile, base: Option<&str>) -> Result<String, Disc
 }
 
 fn field<'a>(root: &'a JsonNode, pointer: &str) -> Result<&'a str, DiscoveryError> {
-    let missing = || DiscoveryError::Field { pointer: pointer.to_owned(), why: "is missing or no text" };
+    let missing = || DiscoveryError::Field { pointer: pointer.to_owned(), why: "is missing or not a text" };
     root.at(pointer).and_then(JsonNode::text).ok_or_else(missing)
 }
 

@@ -39,8 +39,8 @@ pub enum ManifestReadError {
         /// The problem at this position.
         error: Box<SyntaxError>,
     },
-    /// The file is JSON of another shape.
-    #[error("{name} is no skills registry manifest: {problem}")]
+    /// The file is JSON, but does not match the schema.
+    #[error("{name} is not a skills registry manifest: {problem}")]
     Shape {
         /// The name of the file.
         name: String,
@@ -154,18 +154,20 @@ fn merge_members(
     }
 }
 
-/// Moves unchanged elements to their new index. If both lists have the same length, changed elements stay in place.
+/// Moves unchanged elements to their new index. If both lists have the same length, a changed element keeps its index,
+/// and only its changes are merged.
 fn merge_elements(elements: &mut Vec<JsonNode>, part: ManifestSection, before: &[Json], after: &[Json]) {
-    let is_paired = before.len() == after.len();
+    let has_same_length = before.len() == after.len();
     let mut old: Vec<Option<JsonNode>> = std::mem::take(elements).into_iter().map(Some).collect();
     for (index, value) in after.iter().enumerate() {
-        let is_free = |at: &usize| before[*at] == *value && old[*at].is_some();
-        let same = if before.get(index) == Some(value) { Some(index) } else { (0..before.len()).find(is_free) };
-        let kept = same.and_then(|at| old[at].take());
-        let changed = || old.get_mut(index).filter(|_| is_paired).and_then(Option::take);
-        elements.push(match kept.or_else(changed) {
+        let is_unused_match = |at: &usize| before[*at] == *value && old[*at].is_some();
+        let old_index =
+            if before.get(index) == Some(value) { Some(index) } else { (0..before.len()).find(is_unused_match) };
+        let unchanged = old_index.and_then(|at| old[at].take());
+        let changed = || old.get_mut(index).filter(|_| has_same_length).and_then(Option::take);
+        elements.push(match unchanged.or_else(changed) {
             Some(mut node) => {
-                merge(&mut node, part, before.get(same.unwrap_or(index)), value);
+                merge(&mut node, part, before.get(old_index.unwrap_or(index)), value);
                 node
             }
             None => with_ordered_fields(&JsonNode::from(value), part),

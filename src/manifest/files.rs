@@ -89,7 +89,7 @@ pub enum FilesError {
         limit: u64,
     },
     /// The name of a file is not Unicode.
-    #[error("{path} holds a name that is not Unicode")]
+    #[error("{path} contains a name that is not Unicode")]
     Name {
         /// The path of the folder.
         path: String,
@@ -139,7 +139,7 @@ impl MemoryFiles {
 }
 
 fn is_below(path: &str, folder: &str) -> bool {
-    folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+    folder.is_empty() || path.strip_prefix(folder).is_some_and(|remainder| remainder.starts_with('/'))
 }
 
 impl RepositoryFiles for MemoryFiles {
@@ -162,12 +162,12 @@ impl RepositoryFiles for MemoryFiles {
         let mut names: Vec<&str> = below.filter_map(|at| at[start..].split('/').next()).collect();
         names.sort_unstable();
         names.dedup();
-        let mut listed = Vec::with_capacity(names.len());
+        let mut entries = Vec::with_capacity(names.len());
         for name in names {
             let at = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-            listed.extend(self.metadata(&at)?.map(|metadata| FolderEntry { name: name.to_owned(), metadata }));
+            entries.extend(self.metadata(&at)?.map(|metadata| FolderEntry { name: name.to_owned(), metadata }));
         }
-        Ok(Some(listed))
+        Ok(Some(entries))
     }
 
     fn metadata(&self, path: &str) -> Result<Option<FileMetadata>, FilesError> {

@@ -13,7 +13,7 @@ pub enum FindingLevel {
     Off,
     /// Information only.
     Note,
-    /// A matter of style or care: the manifest works.
+    /// A problem of style or safety; the manifest still works.
     Warning,
     /// The manifest is broken: users who trust it get different content, or none.
     Error,
@@ -34,7 +34,7 @@ pub struct SourceSpan {
     pub end: usize,
 }
 
-/// Another location that belongs to a finding.
+/// An additional location of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelatedLocation {
     /// The location.
@@ -254,7 +254,7 @@ impl FindingCollector {
         self.findings.first().map(|finding| finding.message.as_str())
     }
 
-    /// Ends the check: sets the level of each finding, drops those that are off, and sorts the rest by location.
+    /// Ends the check: sets the level of each finding, drops those that are off, and sorts the others by location.
     pub(crate) fn finish(
         self,
         checked_rules: Vec<(&'static Rule, FindingLevel)>,
@@ -263,8 +263,8 @@ impl FindingCollector {
         let Self { sources, mut findings, .. } = self;
         findings.iter_mut().for_each(set_level);
         findings.retain(|finding| finding.level != FindingLevel::Off);
-        let place = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
-        findings.sort_by(|a, b| (place(a), a.rule.id, &a.pointer).cmp(&(place(b), b.rule.id, &b.pointer)));
+        let position = |finding: &Finding| finding.span.as_ref().map(|span| (span.file, span.start));
+        findings.sort_by(|a, b| (position(a), a.rule.id, &a.pointer).cmp(&(position(b), b.rule.id, &b.pointer)));
         CheckReport { sources, findings, asked: checked_rules }
     }
 }

@@ -1,6 +1,7 @@
 //! Selects the release of a skill to install, and reads and writes the lock file.
 //!
-//! Decides the version and the content of the lock file. This module must not download, unpack or write files.
+//! The module decides the version to install and the content of the lock file. It must not download, unpack or write
+//! files.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -30,7 +31,7 @@ pub enum SkillRequirementError {
     #[error("the manifest has no skill `{0}`")]
     Unknown(String),
     /// The manifest contains only other versions.
-    #[error("no version of `{name}` fits; there is {there}")]
+    #[error("no version of `{name}` matches; the manifest has {there}")]
     Version {
         /// The name of the skill.
         name: String,
@@ -81,14 +82,14 @@ impl SkillRequirement {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is none, or if its entry does not allow a download to be verified.
+    /// Returns an error if no release matches, or if the entry of the release does not allow a safe download.
     pub fn choose<'a>(&self, registry: &'a SkillsRegistry) -> Result<&'a Skill, SkillRequirementError> {
-        let named: Vec<&Skill> = registry.skills.iter().filter(|skill| skill.name == self.name).collect();
-        if named.is_empty() {
+        let candidates: Vec<&Skill> = registry.skills.iter().filter(|skill| skill.name == self.name).collect();
+        if candidates.is_empty() {
             return Err(SkillRequirementError::Unknown(self.name.clone()));
         }
         let version = |skill: &Skill| Version::parse(&skill.version).ok();
-        let fits = |skill: &&&Skill| match &self.requirement {
+        let matches_requirement = |skill: &&&Skill| match &self.requirement {
             None => true,
             Some(requirement) => version(skill).is_some_and(|version| requirement.matches(&version)),
         };
@@ -97,13 +98,15 @@ impl SkillRequirement {
             let version = version(skill);
             (version.as_ref().is_some_and(|version| version.pre.is_empty()), version)
         };
-        let chosen = named.iter().filter(fits).max_by_key(rank).ok_or_else(|| SkillRequirementError::Version {
-            name: self.name.clone(),
-            there: named.iter().map(|skill| skill.version.as_str()).collect::<Vec<_>>().join(", "),
+        let chosen = candidates.iter().filter(matches_requirement).max_by_key(rank).ok_or_else(|| {
+            SkillRequirementError::Version {
+                name: self.name.clone(),
+                there: candidates.iter().map(|skill| skill.version.as_str()).collect::<Vec<_>>().join(", "),
+            }
         })?;
         let entry = |why| Err(SkillRequirementError::Entry { name: self.name.clone(), why });
         if chosen.sha256.len() != 64 || !chosen.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return entry("has no checksum to hold its package against");
+            return entry("has no valid checksum for its package");
         }
         if path_fault(&chosen.package, &PackageLimits { depth: 64, ..PackageLimits::default() }).is_some() {
             return entry("names a package outside of the repository");
@@ -125,11 +128,11 @@ pub fn package_fault(skill: &Skill, bytes: &[u8]) -> Option<String> {
     #[expect(clippy::cast_precision_loss, reason = "a package is far below 2^52 bytes")]
     let size = bytes.len() as f64;
     if let Some(stated) = skill.size_bytes.filter(|stated| (stated - size).abs() >= 1.0) {
-        return Some(format!("it has {size} bytes, and the manifest says {stated}"));
+        return Some(format!("it has {size} bytes, but the manifest states {stated}"));
     }
     let sum = Sha256Sum::of(bytes).to_string();
     let differs = !sum.eq_ignore_ascii_case(&skill.sha256);
-    differs.then(|| format!("its checksum is {sum}, and the manifest says {}", skill.sha256))
+    differs.then(|| format!("its checksum is {sum}, but the manifest states {}", skill.sha256))
 }
 
 /// The skills that are installed in a folder.
@@ -164,7 +167,7 @@ pub enum LockFileError {
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// The file has a format version that is not supported.
-    #[error("it is of version {0}, which this program does not know")]
+    #[error("its format version is {0}, which this program does not support")]
     Version(u32),
 }
 

@@ -4,7 +4,7 @@ use semver::Version;
 
 use super::text::{JsonMember, JsonNode, JsonValue};
 
-/// The part of a manifest that a value is.
+/// The part of a manifest to which a value belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ManifestSection {
     Registry,
@@ -49,7 +49,7 @@ impl ManifestSection {
         }
     }
 
-    /// Returns the part that the value of a field is.
+    /// Returns the section of the value of a field.
     pub(super) fn section_of_field(self, key: &str) -> Self {
         match (self, key) {
             (Self::Registry, "repository") => Self::Repository,
@@ -59,7 +59,7 @@ impl ManifestSection {
         }
     }
 
-    /// Returns the part that an element is.
+    /// Returns the section of an element.
     pub(super) fn section_of_element(self) -> Self {
         match self {
             Self::Skills => Self::Skill,
@@ -79,19 +79,19 @@ pub(super) fn canonical(root: &JsonNode) -> JsonNode {
     with_ordered_fields(root, ManifestSection::Registry)
 }
 
-pub(super) fn with_ordered_fields(node: &JsonNode, part: ManifestSection) -> JsonNode {
+pub(super) fn with_ordered_fields(node: &JsonNode, section: ManifestSection) -> JsonNode {
     let value = match &node.value {
         JsonValue::Array(elements) => JsonValue::Array(
-            elements.iter().map(|element| with_ordered_fields(element, part.section_of_element())).collect(),
+            elements.iter().map(|element| with_ordered_fields(element, section.section_of_element())).collect(),
         ),
         JsonValue::Object(members) => {
-            let arrange = |member: &JsonMember| JsonMember {
-                node: with_ordered_fields(&member.node, part.section_of_field(&member.key)),
+            let with_ordered_value = |member: &JsonMember| JsonMember {
+                node: with_ordered_fields(&member.node, section.section_of_field(&member.key)),
                 ..member.clone()
             };
-            let mut members: Vec<JsonMember> = members.iter().map(arrange).collect();
-            // The sort is stable: fields without a rank of their own keep their order.
-            members.sort_by_key(|member| part.rank(&member.key));
+            let mut members: Vec<JsonMember> = members.iter().map(with_ordered_value).collect();
+            // The sort is stable: unknown fields all have the last rank, and keep their order.
+            members.sort_by_key(|member| section.rank(&member.key));
             JsonValue::Object(members)
         }
         other => other.clone(),
@@ -125,16 +125,17 @@ mod tests {
     use crate::manifest::text::{JsonLimits, read};
 
     #[test]
-    fn the_order_is_that_of_the_schema() {
+    fn the_fields_have_the_order_of_the_schema() {
         let schema = read(crate::manifest::check::SCHEMA, JsonLimits::default()).unwrap();
-        for (pointer, part) in [
+        for (pointer, section) in [
             ("/properties", ManifestSection::Registry),
             ("/$defs/Repository/properties", ManifestSection::Repository),
             ("/$defs/Skill/properties", ManifestSection::Skill),
             ("/$defs/ApiReference/properties", ManifestSection::Api),
         ] {
-            let keys: Vec<&str> = schema.at(pointer).unwrap().members().iter().map(|one| one.key.as_str()).collect();
-            assert_eq!(keys, part.fields(), "{pointer}");
+            let keys: Vec<&str> =
+                schema.at(pointer).unwrap().members().iter().map(|member| member.key.as_str()).collect();
+            assert_eq!(keys, section.fields(), "{pointer}");
         }
     }
 }

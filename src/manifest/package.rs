@@ -1,7 +1,7 @@
 //! Packages of skills: reads them, checks that they are safe, and builds them.
 //!
-//! Decides what an archive may contain, what a `SKILL.md` must state, and the bytes of a package. This module must not
-//! depend on the location of files: they come through [`RepositoryFiles`](super::RepositoryFiles).
+//! The module decides what an archive may contain, what a `SKILL.md` must state, and the bytes of a package. It must
+//! not depend on the location of files: they come through [`RepositoryFiles`](super::RepositoryFiles).
 
 pub mod archive;
 mod check;

@@ -1,6 +1,6 @@
 //! Formats a report for its reader: a person, a program, a code host or a build server.
 //!
-//! Decides the appearance of a finding. This module must not know the destination of the text.
+//! The module decides the appearance of a finding. It must not know the destination of the text.
 
 mod github;
 mod human;

@@ -31,7 +31,7 @@ pub(in crate::manifest) use urls::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleClass {
-    /// The manifest alone. Without a valid shape nothing can be checked, so such a rule cannot be allowed to be broken.
+    /// The manifest alone. Without a valid shape nothing can be checked, so a finding of such a rule cannot be allowed.
     Shape,
     /// The manifest alone.
     Static,
@@ -79,7 +79,10 @@ impl RuleClass {
 }
 
 /// Returns all rules, by id.
-#[expect(unused_qualifications, reason = "every list has this name, and one glob is taken for the one that is meant")]
+#[expect(
+    unused_qualifications,
+    reason = "every list is named `RULES`, and the lint takes another glob import for the intended one"
+)]
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     let groups: [&[&'static Rule]; 11] = [
         shape::RULES,
@@ -152,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_names_stand_once_and_in_order() {
+    fn ids_and_names_are_unique_and_ids_are_sorted() {
         let ids: Vec<&str> = all().map(|rule| rule.id).collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
         let mut names: Vec<&str> = all().map(|rule| rule.name).collect();
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_says_what_must_hold_and_why() {
+    fn every_rule_has_a_summary_and_an_explanation() {
         for rule in all() {
             assert!(rule.summary.ends_with('.') && rule.summary.len() < 120, "{}: {}", rule.id, rule.summary);
             assert!(rule.explain.len() > 80 && rule.explain.ends_with('.'), "{}: {}", rule.id, rule.explain);
@@ -174,9 +177,10 @@ mod tests {
 
     /// The specification does not restrict values. Each additional refusal needs a documented reason.
     #[test]
-    fn what_is_refused_in_the_manifest_alone_is_so_for_a_reason_that_is_told() {
-        let of_manifest = |rule: &&Rule| matches!(rule.class, RuleClass::Shape | RuleClass::Static);
-        let errors: Vec<&Rule> = all().filter(of_manifest).filter(|rule| rule.level == FindingLevel::Error).collect();
+    fn every_error_about_the_manifest_alone_has_a_reason() {
+        let needs_only_the_manifest = |rule: &&Rule| matches!(rule.class, RuleClass::Shape | RuleClass::Static);
+        let errors: Vec<&Rule> =
+            all().filter(needs_only_the_manifest).filter(|rule| rule.level == FindingLevel::Error).collect();
         let ids: Vec<&str> = errors.iter().map(|rule| rule.id).collect();
         assert_eq!(ids, ["M001", "M002", "M003", "M004", "M007", "M023", "M036", "M045", "M050"]);
         for rule in errors {

@@ -16,21 +16,22 @@ impl ThreadLimit {
         Self(count.max(1))
     }
 
-    /// Runs all jobs, and returns their results in the order of the jobs. With a limit of one, no thread is started.
-    pub(super) fn map_in_parallel<T: Sync, R: Send>(self, jobs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    /// Applies `work` to all items, and returns the results in the order of the items. With a limit of 1, no thread is
+    /// started.
+    pub(super) fn map_in_parallel<T: Sync, R: Send>(self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let next = AtomicUsize::new(0);
-        let take = || {
+        let next_result = || {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            Some((at, work(jobs.get(at)?)))
+            Some((at, work(items.get(at)?)))
         };
-        let worker = || iter::from_fn(take).collect::<Vec<_>>();
+        let worker = || iter::from_fn(next_result).collect::<Vec<_>>();
         let mut done = thread::scope(|scope| {
             // If the system cannot start a thread, the others do its work.
             let start = |_| Builder::new().spawn_scoped(scope, worker).ok();
-            let others: Vec<_> = (1..self.0.min(jobs.len())).filter_map(start).collect();
+            let handles: Vec<_> = (1..self.0.min(items.len())).filter_map(start).collect();
             let mut done = worker();
-            for other in others {
-                done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            for handle in handles {
+                done.extend(handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
             done
         });
@@ -47,24 +48,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_job_is_done_once_and_told_in_its_order() {
-        let jobs: Vec<usize> = (0..1000).collect();
+    fn every_item_is_processed_once_and_in_order() {
+        let items: Vec<usize> = (0..1000).collect();
         for count in [0, 1, 2, 7] {
-            assert_eq!(ThreadLimit::new(count).map_in_parallel(&jobs, |job| *job), jobs, "{count}");
-            assert_eq!(ThreadLimit::new(count).map_in_parallel(&jobs[..1], |job| *job), [0], "{count}");
+            assert_eq!(ThreadLimit::new(count).map_in_parallel(&items, |item| *item), items, "{count}");
+            assert_eq!(ThreadLimit::new(count).map_in_parallel(&items[..1], |item| *item), [0], "{count}");
         }
-        assert_eq!(ThreadLimit::new(2).map_in_parallel(&jobs[..0], |job| *job), [0; 0]);
-        // Each thread has done every second job.
-        let pair = Barrier::new(2);
-        let waited = ThreadLimit::new(2).map_in_parallel(&jobs, |job| {
-            pair.wait();
-            *job
+        assert_eq!(ThreadLimit::new(2).map_in_parallel(&items[..0], |item| *item), [0; 0]);
+        // The barrier lets two threads process the items in pairs.
+        let barrier = Barrier::new(2);
+        let results = ThreadLimit::new(2).map_in_parallel(&items, |item| {
+            barrier.wait();
+            *item
         });
-        assert_eq!(waited, jobs);
+        assert_eq!(results, items);
     }
 
     #[test]
-    fn there_are_as_many_threads_as_may_be_and_no_more() {
+    fn the_limit_is_used_and_not_exceeded() {
         let wait = |all: &Barrier| {
             all.wait();
             thread::current().id()
@@ -86,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "this one")]
+    #[should_panic(expected = "the spawned thread panics")]
     fn a_panic_is_not_lost() {
         let both = Barrier::new(2);
         let here = thread::current().id();
         ThreadLimit::new(2).map_in_parallel(&[(); 2], |()| {
             both.wait();
-            assert_eq!(thread::current().id(), here, "this one");
+            assert_eq!(thread::current().id(), here, "the spawned thread panics");
         });
     }
 }

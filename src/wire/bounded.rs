@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_number_is_refused() {
+    fn other_values_than_whole_numbers_are_refused() {
         check("1.5", Err("floating point `1.5`, expected a whole number from 1 to 10"));
         check("\"1\"", Err("string \"1\", expected a whole number"));
         check("true", Err("boolean `true`, expected a whole number"));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_refused_with_the_bounds() {
+    fn a_number_out_of_bounds_is_refused_with_the_bounds() {
         check("0", Err("expected a whole number from 1 to 10, but got 0"));
         check("11", Err("from 1 to 10, but got 11"));
         check("-1", Err("but got -1"));
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_an_integer_whatever_was_read() {
+    fn a_number_is_always_written_as_an_integer() {
         let count: Count = serde_json::from_str("1e1").unwrap();
         assert_eq!(serde_json::to_string(&count).unwrap(), "10");
     }
 
     #[test]
-    fn a_text_has_one_spelling() {
+    fn a_text_must_be_decimal_digits() {
         assert_eq!("10".parse::<Count>(), Count::new(10));
         for text in ["", "+1", " 1", "1.0", "eleven", "11", "99999999999999999999"] {
             assert!(text.parse::<Count>().is_err(), "{text}");

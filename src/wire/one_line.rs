@@ -1,7 +1,7 @@
 //! Keeps the JSON of an event on one line, also for clients that split lines at Unicode line ends.
 
-/// Escapes the characters that Unicode treats as line ends, because clients that split events at them would lose the
-/// rest. In JSON such characters occur only in strings.
+/// Escapes the characters that Unicode treats as line ends, because clients that split events at them would lose a
+/// part of the event. In JSON such characters occur only in strings.
 pub(crate) fn escape_line_ends(json: String) -> String {
     const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
     if !json.contains(LINE_ENDS) {
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unicode_line_ends_are_escaped_without_a_change_of_meaning() {
+    fn unicode_line_ends_are_escaped_and_the_value_stays() {
         let value = serde_json::json!({"a\u{2028}": "b\u{2029}c\u{85}\u{e9}"});
         let line = escape_line_ends(value.to_string());
         assert_eq!(line, "{\"a\\u2028\":\"b\\u2029c\\u0085\u{e9}\"}");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A word of an answer: one that this version knows, or any other word, unchanged.
 ///
-/// A service may be newer than this crate. Its images are paid for, so an unknown word is no error.
+/// A service may be newer than this crate. Its images are paid for, so an unknown word is not an error.
 ///
 /// ```
 /// use imagate::OpenWord;
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_kept_whether_it_is_known_or_not() {
+    fn known_and_unknown_words_are_kept() {
         assert_eq!(read("\"webp\""), Some(OpenWord::Known(OutputFormat::Webp)));
         for word in ["gif", "PNG", "", " png", "größe", "a \"quoted\" word"] {
             let json = serde_json::to_string(word).unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_word_is_refused() {
+    fn other_values_than_texts_are_refused() {
         for json in ["1", "null", "[\"png\"]", "{\"png\": null}"] {
             assert_eq!(read(json), None, "{json}");
         }

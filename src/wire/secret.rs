@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_sent_as_it_is_and_printed_as_nothing() {
+    fn a_secret_is_sent_unchanged_and_never_printed() {
         let secret: Secret = serde_json::from_str("\"sk-hidden\"").unwrap();
         assert_eq!((secret.expose(), format!("{secret:?}").as_str()), ("sk-hidden", "[redacted]"));
         assert_eq!(serde_json::to_string(&secret).unwrap(), "\"sk-hidden\"");
     }
 
     #[test]
-    fn what_is_no_secret_is_refused_without_being_repeated() {
+    fn an_error_for_an_invalid_secret_does_not_repeat_it() {
         for wrong in ["\"\"", "4711", "[\"sk-hidden\"]", "{\"sk-hidden\": 1}", "null"] {
             let message = serde_json::from_str::<Secret>(wrong).unwrap_err().to_string();
             assert!(!message.contains("sk-hidden") && !message.contains("4711"), "{message}");

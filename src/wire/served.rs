@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::tables;
 
-/// The title of the description; the drift test compares the rest.
+/// The title of the description. The drift test does not compare the title.
 const TITLE: &str = "imagate";
 
 static COMPONENTS: LazyLock<SchemaComponents> = LazyLock::new(|| SchemaComponents::from_document(tables::OPENAPI));
@@ -24,7 +24,7 @@ pub(crate) fn component(name: &str, generator: &mut SchemaGenerator) -> Schema {
     COMPONENTS.component(name, generator)
 }
 
-/// Returns a schema that is written in generated code, and defines its references in the same way.
+/// Returns the schema that the JSON text of generated code contains, and defines its references in the same way.
 pub(crate) fn schema(json: &str, generator: &mut SchemaGenerator) -> Schema {
     COMPONENTS.schema(json, generator)
 }
@@ -35,8 +35,7 @@ impl SchemaComponents {
     /// Takes the components from this document.
     pub(super) fn from_document(document: &str) -> Self {
         let document: Result<Value, _> = serde_json::from_str(document);
-        // A document that is not JSON stops the build much earlier; otherwise the drift test would find no schema at
-        // all.
+        // `build.rs` already refuses a document that is not JSON. If it did not, the drift test would find no schema.
         Self(document.map(|mut document| document["components"]["schemas"].take()).unwrap_or_default())
     }
 
@@ -53,7 +52,7 @@ impl SchemaComponents {
         serde_json::from_value(value.clone()).unwrap_or(Schema::Bool(true))
     }
 
-    /// Defines every component that is referred to, directly or indirectly, each of them once.
+    /// Defines every component to which the value refers, directly or indirectly, each of them once.
     fn define_references(&self, value: &Value, generator: &mut SchemaGenerator) {
         match value {
             Value::Object(members) => {

@@ -1,3 +1,5 @@
+//! Tests of the choice of a release, the check of downloaded bytes, the discovery index and the lock file.
+
 use super::*;
 use crate::manifest::text::SourceFile;
 use crate::manifest::{DiscoveryError, Manifest, discovery};
@@ -19,34 +21,37 @@ fn source(skills: &[(&str, &str)]) -> SourceFile {
     SourceFile::new("skills.json", manifest.to_string())
 }
 
-fn chosen(wanted: &str, skills: &[(&str, &str)]) -> Result<String, SkillRequirementError> {
+fn chosen_version(requirement: &str, skills: &[(&str, &str)]) -> Result<String, SkillRequirementError> {
     let manifest = Manifest::read(&source(skills)).expect("a manifest");
-    let wanted: SkillRequirement = wanted.parse()?;
-    wanted.choose(manifest.registry()).map(|skill| skill.version.clone())
+    let requirement: SkillRequirement = requirement.parse()?;
+    requirement.choose(manifest.registry()).map(|skill| skill.version.clone())
 }
 
 #[test]
-fn the_newest_release_that_fits_is_chosen() {
+fn the_newest_matching_release_is_chosen() {
     let skills = [("a", "1.2.0"), ("a", "1.10.0"), ("a", "2.0.0-beta.1"), ("b", "0.1.0")];
-    assert_eq!(chosen("a", &skills), Ok("1.10.0".to_owned()));
-    assert_eq!(chosen("a@1.2.0", &skills), Ok("1.2.0".to_owned()));
-    assert_eq!(chosen("a@<1.10", &skills), Ok("1.2.0".to_owned()));
-    assert_eq!(chosen("a@2.0.0-beta.1", &skills), Ok("2.0.0-beta.1".to_owned()));
-    assert!(chosen("a@^3", &skills).is_err_and(|error| error.to_string().contains("1.2.0, 1.10.0")));
-    assert_eq!(chosen("c", &skills), Err(SkillRequirementError::Unknown("c".to_owned())));
+    assert_eq!(chosen_version("a", &skills), Ok("1.10.0".to_owned()));
+    assert_eq!(chosen_version("a@1.2.0", &skills), Ok("1.2.0".to_owned()));
+    assert_eq!(chosen_version("a@<1.10", &skills), Ok("1.2.0".to_owned()));
+    assert_eq!(chosen_version("a@2.0.0-beta.1", &skills), Ok("2.0.0-beta.1".to_owned()));
+    assert!(chosen_version("a@^3", &skills).is_err_and(|error| error.to_string().contains("1.2.0, 1.10.0")));
+    assert_eq!(chosen_version("c", &skills), Err(SkillRequirementError::Unknown("c".to_owned())));
 }
 
 #[test]
-fn a_name_that_is_a_path_is_no_name() {
-    for wanted in
+fn a_path_is_not_accepted_as_a_name() {
+    for requirement in
         ["", "@1", "../a", "a/b", ".", "..", ".git", "a\\b", "C:", "a@not a version", "con", "Skills.lock.json"]
     {
-        assert!(matches!(chosen(wanted, &[("a", "1.0.0")]), Err(SkillRequirementError::Form(_))), "{wanted}");
+        assert!(
+            matches!(chosen_version(requirement, &[("a", "1.0.0")]), Err(SkillRequirementError::Form(_))),
+            "{requirement}"
+        );
     }
 }
 
 #[test]
-fn bytes_are_held_against_size_and_checksum() {
+fn downloaded_bytes_must_match_size_and_checksum() {
     let manifest = Manifest::read(&source(&[("a", "1.0.0")])).expect("a manifest");
     let skill = &manifest.registry().skills[0];
     assert_eq!(package_fault(skill, b""), None);
@@ -57,12 +62,12 @@ fn bytes_are_held_against_size_and_checksum() {
 }
 
 #[test]
-fn an_entry_that_leads_elsewhere_is_not_chosen() {
+fn an_entry_without_a_safe_download_is_not_chosen() {
     let refused = |change: fn(&mut Skill)| {
         let mut registry = Manifest::read(&source(&[("a", "1.0.0")])).expect("a manifest").registry().clone();
         change(&mut registry.skills[0]);
-        let wanted: SkillRequirement = "a".parse().expect("a name");
-        matches!(wanted.choose(&registry), Err(SkillRequirementError::Entry { .. }))
+        let requirement: SkillRequirement = "a".parse().expect("a name");
+        matches!(requirement.choose(&registry), Err(SkillRequirementError::Entry { .. }))
     };
     assert!(refused(|skill| skill.package = "../a.zip".to_owned()));
     assert!(refused(|skill| skill.package = "/a.zip".to_owned()));
@@ -72,7 +77,7 @@ fn an_entry_that_leads_elsewhere_is_not_chosen() {
 }
 
 #[test]
-fn the_index_names_the_newest_of_each_skill_with_its_digest() {
+fn the_index_has_the_newest_version_of_each_skill() {
     let index = discovery(&source(&[("b", "1.0.0"), ("a", "1.9.0"), ("a", "1.10.0")]), None).expect("an index");
     let index: serde_json::Value = serde_json::from_str(&index).expect("JSON");
     assert_eq!(index["$schema"], "https://schemas.agentskills.io/discovery/0.2.0/schema.json");
@@ -87,7 +92,7 @@ fn the_index_names_the_newest_of_each_skill_with_its_digest() {
 }
 
 #[test]
-fn a_lock_is_read_as_it_was_written_and_a_later_one_is_not() {
+fn a_lock_file_is_read_unless_its_version_is_newer() {
     let mut lock = LockFile::new();
     let locked = LockFileEntry {
         version: "1.0.0".to_owned(),

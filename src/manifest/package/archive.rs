@@ -1,9 +1,9 @@
 //! Reads an archive on the assumption that its author is hostile.
 //!
-//! Decides what an archive may contain and how much. This module must not know the destination of files, and never
+//! The module decides what an archive may contain and how much. It must not know the destination of files, and never
 //! writes an archive. An archive that two programs could unpack differently is refused, not interpreted: the local
-//! headers and the directory of a zip must agree and be contiguous, and a tar must contain only plain files and
-//! folders. Memory use is the table of names and one window: contents go to an [`ArchiveSink`] in pieces.
+//! headers and the directory of a zip must agree and be contiguous, and a tar must contain only regular files and
+//! folders. Memory holds only the table of names and one window: contents go to an [`ArchiveSink`] in pieces.
 
 mod crc;
 mod gzip;
@@ -54,9 +54,9 @@ pub enum ArchiveFaultKind {
     Name,
     /// Two paths are equal, here or on other systems.
     Collision,
-    /// An entry is neither a plain file nor a folder.
+    /// An entry is neither a regular file nor a folder.
     Kind,
-    /// Programs would disagree about the content.
+    /// Programs could disagree about the content.
     Ambiguous,
 }
 
@@ -147,14 +147,14 @@ impl ArchiveFormat {
 ///
 /// Returns the faults, or the error of the sink.
 pub fn walk<S: ArchiveSink>(bytes: &[u8], limits: &PackageLimits, sink: &mut S) -> Result<(), WalkError<S::Error>> {
-    let mut guard = ArchiveValidator::new(limits, bytes.len());
-    if guard.has_max_faults() {
-        return guard.finish();
+    let mut validator = ArchiveValidator::new(limits, bytes.len());
+    if validator.has_max_faults() {
+        return validator.finish();
     }
     match ArchiveFormat::of(bytes) {
-        Some(ArchiveFormat::Zip) => zip::walk(bytes, &mut guard, sink)?,
-        Some(ArchiveFormat::TarGz) => tar::walk(bytes, &mut guard, sink)?,
-        None => guard.add_fault(ArchiveFaultKind::Unreadable, None, "is neither a zip nor a gzipped tar"),
+        Some(ArchiveFormat::Zip) => zip::walk(bytes, &mut validator, sink)?,
+        Some(ArchiveFormat::TarGz) => tar::walk(bytes, &mut validator, sink)?,
+        None => validator.add_fault(ArchiveFaultKind::Unreadable, None, "is neither a zip nor a gzipped tar"),
     }
-    guard.finish()
+    validator.finish()
 }

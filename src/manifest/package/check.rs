@@ -1,6 +1,6 @@
-//! The checks of classes R and P: the content of the checkout and of the packages.
+//! The checks of the classes repository and package: the content of the checkout and of the packages.
 //!
-//! Decides which rule a difference breaks and at which location it is reported. This module must not know what an
+//! The module decides which rule a difference breaks and at which location it is reported. It must not know what an
 //! archive may contain ([`archive`](super::archive)) or what a `SKILL.md` must state ([`skill`](super::skill)). Each
 //! thread has one package in memory at a time.
 
@@ -25,7 +25,7 @@ use tree::{CheckoutCache, PathLookupOutcome};
 pub(in crate::manifest) enum CheckScope {
     /// Everything.
     Everything,
-    /// Only that the packages are those of the manifest, and safe: for callers without a checkout.
+    /// Only that the packages are safe and are those of the manifest, for callers without a checkout.
     Packages,
 }
 
@@ -86,7 +86,7 @@ impl CheckWorker<'_, '_> {
         self.check_package(skill, folder.as_ref());
     }
 
-    /// Returns the entry at the path that a field names, or reports why there is none.
+    /// Returns the path, kind and size of the entry that a field names, or reports why there is no such entry.
     fn find_path<'p>(
         &mut self,
         location: &LocatedNode<'p>,
@@ -144,28 +144,28 @@ impl CheckWorker<'_, '_> {
         &mut self,
         location: &LocatedNode<'_>,
         root: &str,
-        below: &str,
-        folder: &mut FolderFileSizes,
+        subfolder: &str,
+        sizes: &mut FolderFileSizes,
     ) -> Option<()> {
-        let at = if below.is_empty() { root.to_owned() } else { format!("{root}/{below}") };
-        let listed = match self.tree.files().list(&at) {
-            Ok(listed) => listed.unwrap_or_default(),
+        let folder = if subfolder.is_empty() { root.to_owned() } else { format!("{root}/{subfolder}") };
+        let entries = match self.tree.files().list(&folder) {
+            Ok(entries) => entries.unwrap_or_default(),
             Err(error) => {
                 self.findings.report_at(&M070, location, error.to_string());
                 return None;
             }
         };
-        for entry in listed {
-            let path = if below.is_empty() { entry.name } else { format!("{below}/{}", entry.name) };
+        for entry in entries {
+            let path = if subfolder.is_empty() { entry.name } else { format!("{subfolder}/{}", entry.name) };
             if super::unwanted(&path).is_some() {
                 continue;
             }
             match entry.metadata.kind {
                 FileKind::File => {
-                    folder.insert(path, entry.metadata.size);
+                    sizes.insert(path, entry.metadata.size);
                 }
                 FileKind::Folder if path.matches('/').count() < self.limits.depth => {
-                    self.collect_files(location, root, &path, folder)?;
+                    self.collect_files(location, root, &path, sizes)?;
                 }
                 FileKind::Folder => {
                     self.findings.report_at(
@@ -182,7 +182,7 @@ impl CheckWorker<'_, '_> {
                     );
                 }
             }
-            if u64::try_from(folder.len()).unwrap_or(u64::MAX) > self.limits.entries {
+            if u64::try_from(sizes.len()).unwrap_or(u64::MAX) > self.limits.entries {
                 let message =
                     format!("`{root}` contains more than {} files, the maximum of a package", self.limits.entries);
                 self.findings.report_at(&M070, location, message);

@@ -60,7 +60,7 @@ pub struct PackageFile {
 pub struct PackageContents {
     /// The files, by path.
     pub files: BTreeMap<String, PackageFile>,
-    /// Each `SKILL.md`, by path. Content beyond the limit is cut off.
+    /// Each `SKILL.md`, by path. Content beyond 1 MiB is cut off.
     pub skills: BTreeMap<String, Vec<u8>>,
 }
 
@@ -88,11 +88,11 @@ impl PackageContents {
         if self.skills.contains_key(SKILL_FILE) {
             return Some("");
         }
-        let (path, rest) = self.skills.iter().next().map(|(path, _)| path.split_at(path.len() - SKILL_FILE.len()))?;
-        let whole = rest == SKILL_FILE
+        let (path, name) = self.skills.iter().next().map(|(path, _)| path.split_at(path.len() - SKILL_FILE.len()))?;
+        let is_only_folder = name == SKILL_FILE
             && path.matches('/').count() == 1
             && self.files.keys().all(|file| file.starts_with(path));
-        whole.then_some(path)
+        is_only_folder.then_some(path)
     }
 }
 
@@ -130,7 +130,7 @@ impl ArchiveSink for PackageReader {
         self.close();
         if !entry.folder {
             let is_inner = entry.path.split_once('/').is_some_and(|(_, rest)| rest == SKILL_FILE);
-            // Two of those in folders are enough to detect a conflict; the one at the root is the skill.
+            // The `SKILL.md` at the root is the skill. Of those in folders, two are enough to detect a conflict.
             let is_kept = entry.path == SKILL_FILE || (is_inner && self.contents.skills.len() < 2);
             let kept = is_kept.then(Vec::new);
             let (path, executable) = (entry.path.clone(), entry.executable);
@@ -144,8 +144,8 @@ impl ArchiveSink for PackageReader {
             open.size += u64::try_from(piece.len()).unwrap_or(u64::MAX);
             open.hash.update(piece);
             if let Some(kept) = &mut open.kept {
-                let room = SKILL_BYTES.saturating_sub(kept.len());
-                kept.extend(piece.iter().take(room));
+                let capacity = SKILL_BYTES.saturating_sub(kept.len());
+                kept.extend(piece.iter().take(capacity));
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Reads the front matter of a `SKILL.md` and of other documents: its end, its fields, and the span of each value.
 //!
-//! Decides what can be read. This module must not know the required values ([`skill`](super::skill) does). It accepts
-//! only YAML that all readers of skills read alike: one mapping of texts, without anchors, aliases or repeated keys,
-//! within fixed sizes.
+//! The module decides what can be read. It must not know the required values ([`skill`](super::skill) does). It accepts
+//! only YAML that all readers of skills interpret alike: one mapping of texts, without anchors, aliases or repeated
+//! keys, within fixed sizes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,20 +76,20 @@ impl FrontMatterError {
 ///
 /// Returns an error if the file is not UTF-8, or if its front matter is missing or cannot be read.
 pub fn read(bytes: &[u8]) -> Result<SkillFile<'_>, FrontMatterError> {
-    let FrontMatterDocument { raw, source: place, body } = read_front_matter_parts::<RawSkillFrontMatter>(bytes)?;
+    let FrontMatterDocument { raw, source, body } = read_front_matter_parts::<RawSkillFrontMatter>(bytes)?;
     let front = SkillFrontMatter {
-        name: raw.name.map(|name| place.spanned_text(name)),
-        description: raw.description.map(|text| place.spanned_text(text)),
-        license: raw.license.map(|text| place.spanned_text(text)),
-        compatibility: raw.compatibility.map(|text| place.spanned_text(text)),
-        allowed_tools: raw.allowed_tools.map(|text| place.spanned_text(text)),
-        metadata: raw.metadata.into_iter().map(|(key, value)| (key, place.spanned_text(value))).collect(),
-        unknown: raw.unknown.into_iter().map(|key| place.spanned_text(key)).collect(),
+        name: raw.name.map(|name| source.spanned_text(name)),
+        description: raw.description.map(|text| source.spanned_text(text)),
+        license: raw.license.map(|text| source.spanned_text(text)),
+        compatibility: raw.compatibility.map(|text| source.spanned_text(text)),
+        allowed_tools: raw.allowed_tools.map(|text| source.spanned_text(text)),
+        metadata: raw.metadata.into_iter().map(|(key, value)| (key, source.spanned_text(value))).collect(),
+        unknown: raw.unknown.into_iter().map(|key| source.spanned_text(key)).collect(),
     };
-    Ok(SkillFile { front, front_span: place.full_range(), body })
+    Ok(SkillFile { front, front_span: source.full_range(), body })
 }
 
-/// A reader of front matter that receives one key after the other, so that each key keeps its span.
+/// The fields of a kind of front matter, which are read key by key, so that each key keeps its span.
 pub(in crate::manifest) trait FieldReader: Default {
     /// The expected shape, for error messages.
     const EXPECTED: &'static str;
@@ -145,16 +145,17 @@ pub(in crate::manifest) fn read_front_matter_parts<T: FieldReader>(
     let text = std::str::from_utf8(bytes)
         .map_err(|error| FrontMatterError::new("is not UTF-8", error.valid_up_to()..error.valid_up_to() + 1))?;
     let (front_span, body) = split_front_matter(text)?;
-    let place = FrontMatterSource { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
-    let FieldMap(raw) = serde_saphyr::from_str_with_options(place.yaml, options()).map_err(|error| {
-        let at = error.location().map_or(place.offset..place.offset, |location| place.bytes(location));
+    let source = FrontMatterSource { yaml: text.get(front_span.clone()).unwrap_or_default(), offset: front_span.start };
+    let FieldMap(raw) = serde_saphyr::from_str_with_options(source.yaml, options()).map_err(|error| {
+        let at = error.location().map_or(source.offset..source.offset, |location| source.bytes(location));
         let message = error.without_snippet().to_string();
         let message = message.lines().next().unwrap_or_default();
-        // That line number counts from the start of the front matter; the span gives the line in the file.
+        // The line number is removed: it counts from the start of the front matter, and the span gives the line in the
+        // file.
         let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message).trim();
         FrontMatterError::new(format!("has front matter that cannot be read: {message}"), at)
     })?;
-    Ok(FrontMatterDocument { raw, source: place, body })
+    Ok(FrontMatterDocument { raw, source, body })
 }
 
 /// Returns the first heading of a document.
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_knows_where_it_stands() {
+    fn every_value_has_its_span() {
         let text = "---\nname: demo\ndescription: \"Zeigt: ä\"\nlicense: MIT\nmetadata:\n  version: 1.10\n  build: true\nextra: [1, 2]\nallowed-tools: Read Grep\n---\n# Demo\n";
         let file = read(text.as_bytes()).expect("front matter");
         let front = &file.front;
@@ -315,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_windows_and_an_empty_body_are_read() {
+    fn windows_line_ends_and_an_empty_body_are_read() {
         let file = read(b"---\r\nname: a\r\ndescription: >-\r\n  two\r\n  lines\r\n---").expect("front matter");
         assert_eq!((file.front.description.unwrap().text.as_str(), file.body), ("two lines", ""));
         assert!(read(b"---\n---\n").is_ok_and(|file| file.front == SkillFrontMatter::default()));
     }
 
     #[test]
-    fn what_is_not_front_matter_is_told() {
+    fn invalid_front_matter_is_reported() {
         assert!(message("# Demo\n").contains("does not begin"));
         assert!(message("").contains("does not begin"));
         assert!(message("\u{feff}---\nname: a\n---\n").contains("byte order mark"));
@@ -337,11 +338,11 @@ mod tests {
         assert!(read(b"---\nname: \xff\n---\n").is_err());
     }
 
-    /// One of these limits would be enough, so each must be tested without the others.
+    /// Each of these limits alone refuses aliases, so each is tested without the others.
     #[test]
-    fn every_bound_on_aliases_holds_alone() {
+    fn every_limit_on_aliases_is_effective_alone() {
         let yaml = "name: &a demo\ndescription: *a\n";
-        let far = || {
+        let wide_limits = || {
             serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_aliases: 9, max_anchors: 9 },
                 alias_limits: serde_saphyr::alias_limits! {
@@ -353,31 +354,33 @@ mod tests {
         };
         let reads =
             |options| serde_saphyr::from_str_with_options::<FieldMap<RawSkillFrontMatter>>(yaml, options).is_ok();
-        assert!(reads(far()));
+        assert!(reads(wide_limits()));
         let ours = || options().budget.expect("a budget");
-        let near: [fn(&mut serde_saphyr::Budget, &serde_saphyr::Budget); 2] =
-            [|far, ours| far.max_aliases = ours.max_aliases, |far, ours| far.max_anchors = ours.max_anchors];
-        for near in near {
-            let mut options = far();
-            near(options.budget.as_mut().expect("a budget"), &ours());
+        let tighten: [fn(&mut serde_saphyr::Budget, &serde_saphyr::Budget); 2] = [
+            |wide_limits, ours| wide_limits.max_aliases = ours.max_aliases,
+            |wide_limits, ours| wide_limits.max_anchors = ours.max_anchors,
+        ];
+        for tighten in tighten {
+            let mut options = wide_limits();
+            tighten(options.budget.as_mut().expect("a budget"), &ours());
             assert!(!reads(options));
         }
         let limits = options().alias_limits;
-        let mut only = [far().alias_limits; 3];
+        let mut only = [wide_limits().alias_limits; 3];
         only[0].max_total_replayed_events = limits.max_total_replayed_events;
         only[1].max_replay_stack_depth = limits.max_replay_stack_depth;
         only[2].max_alias_expansions_per_anchor = limits.max_alias_expansions_per_anchor;
         for alias_limits in only {
-            let mut options = far();
+            let mut options = wide_limits();
             options.alias_limits = alias_limits;
             assert!(!reads(options), "{alias_limits:?}");
         }
     }
 
     #[test]
-    fn what_grows_is_refused() {
-        let laughs = "---\na: &a [x,x,x]\nb: &b [*a,*a,*a]\nname: *b\n---\n";
-        assert!(message(laughs).contains("cannot be read"));
+    fn front_matter_that_expands_or_is_too_large_is_refused() {
+        let alias_bomb = "---\na: &a [x,x,x]\nb: &b [*a,*a,*a]\nname: *b\n---\n";
+        assert!(message(alias_bomb).contains("cannot be read"));
         assert!(message("---\nname: &a b\ndescription: *a\n---\n").contains("cannot be read"));
         assert!(message(&format!("---\nx: {}{}\n---\n", "[".repeat(200), "]".repeat(200))).contains("cannot be read"));
         assert!(message(&format!("---\nx: \"{}\"\n---\n", "y\n".repeat(70_000))).contains("64 KiB"));

@@ -1,4 +1,4 @@
-//! The maximum sizes of a package. Decides the numbers; this module must not know how they are counted.
+//! The maximum sizes of a package. The module decides the numbers, and must not know how they are counted.
 //!
 //! The defaults are those of the large public registry that publishes its limits, so a package that passes here passes
 //! there.

@@ -1,8 +1,8 @@
-//! Builds a package: a zip with the same bytes on every machine and at every time.
+//! Builds a package: a zip whose bytes depend only on its files and the time stamp.
 //!
 //! Names are sorted by their bytes, all times are one fixed stamp, and permissions follow from the contents: a file
 //! that begins with `#!` is executable. Nothing depends on the machine, so a checkout on Windows gives the same
-//! package. The deflate implementation is named here, and not selected by the features of other crates.
+//! package. This module chooses the deflate implementation, so that no features of other crates change it.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,13 @@ use miniz_oxide::deflate::compress_to_vec;
 use super::PackageLimits;
 use super::archive::{Crc32, PathFault, path_fault};
 
-/// The best compression. Another level gives other bytes.
+/// The best compression level. Another level would change the bytes of existing packages.
 const LEVEL: u8 = 9;
 /// Version 2.0: folders and deflate.
 const VERSION: u16 = 20;
 /// Unix, so that programs read the permissions.
 const MADE_BY: u16 = (3 << 8) | VERSION;
+/// The flag for a name in UTF-8.
 const UTF8: u16 = 0x0800;
 
 /// The time stamp of all files of a package.

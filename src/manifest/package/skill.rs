@@ -1,6 +1,7 @@
 //! The rules of Agent Skills for the content of a `SKILL.md`.
 //!
-//! Pure functions. As strict as the reference validator of the format, so a skill that passes here passes there.
+//! The functions are pure, and as strict as the reference validator of the format, so a skill that passes here passes
+//! there.
 
 use std::ops::Range;
 
@@ -89,7 +90,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
         Some("begins or ends with a hyphen, or has two in a row")
     } else if name.to_lowercase() != name {
         Some("has capital letters")
-    } else if !name.chars().all(|letter| letter.is_alphanumeric() || letter == '-') {
+    } else if !name.chars().all(|character| character.is_alphanumeric() || character == '-') {
         Some("has characters other than letters, digits and hyphens")
     } else {
         None
@@ -119,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_of_the_format_is_told_by_its_field() {
-        let long = |field: &str, length| format!("{field}: {}\n", "x".repeat(length));
+    fn each_broken_rule_is_reported_with_its_field() {
+        let overlong_field = |field: &str, length| format!("{field}: {}\n", "x".repeat(length));
         for (front, word) in [
             ("description: d\n".to_owned(), "`name` is missing"),
             ("name: demo\n".to_owned(), "`description` is missing"),
@@ -130,9 +131,9 @@ mod tests {
             ("name: de_mo\ndescription: d\n".to_owned(), "characters other"),
             ("name: \" \"\ndescription: d\n".to_owned(), "empty"),
             ("name: demo\ndescription: \"\"\n".to_owned(), "empty"),
-            (long("name", 65) + "description: d\n", "the maximum is 64"),
-            (long("description", 1025) + "name: demo\n", "the maximum is 1024"),
-            (long("compatibility", 501) + "name: demo\ndescription: d\n", "the maximum is 500"),
+            (overlong_field("name", 65) + "description: d\n", "the maximum is 64"),
+            (overlong_field("description", 1025) + "name: demo\n", "the maximum is 1024"),
+            (overlong_field("compatibility", 501) + "name: demo\ndescription: d\n", "the maximum is 500"),
             ("name: demo\ndescription: d\nversion: \"1\"\n".to_owned(), "not a field"),
         ] {
             let messages = messages(&front, None);

@@ -31,7 +31,8 @@ const SECRET_NAMES: &[&str] = &[
     "secrets.json",
 ];
 const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk"];
-const HARMLESS: &[&str] = &[".env.example", ".env.sample", ".env.template"];
+/// Names that look like secrets but contain only examples.
+const EXAMPLE_NAMES: &[&str] = &[".env.example", ".env.sample", ".env.template"];
 const JUNK_NAMES: &[&str] = &[
     ".ds_store",
     "__macosx",
@@ -61,7 +62,7 @@ pub fn unwanted(path: &str) -> Option<UnwantedFileKind> {
 fn segment_kind(name: &str) -> Option<UnwantedFileKind> {
     let name = name.to_lowercase();
     let name = name.as_str();
-    if HARMLESS.contains(&name) {
+    if EXAMPLE_NAMES.contains(&name) {
         None
     } else if SECRET_NAMES.contains(&name) || name.starts_with(".env.") || has_ending(name, SECRET_ENDINGS) {
         Some(UnwantedFileKind::Secret)
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_and_junk_are_told_apart_from_files() {
+    fn secrets_and_junk_are_detected() {
         for path in [".env", "a/.env.local", ".git/config", "keys/ID_RSA", "server.pem", "a.key", ".ssh/known_hosts"] {
             assert_eq!(unwanted(path), Some(UnwantedFileKind::Secret), "{path}");
         }

@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use annotate_snippets::{Annotation, AnnotationKind, Group, Level as Mark, Origin, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 use crate::manifest::finding::{CheckReport, FileId, Finding, FindingLevel, SourceSpan};
 use crate::manifest::rules::M023;
 use crate::manifest::text::SourceFile;
 
-/// The number of bytes around two locations in which the lines to show are searched.
+/// The maximum number of bytes between the locations of one snippet, and around them to search for line ends (our
+/// choice).
 const MAX_SNIPPET_BYTES: usize = 64 << 10;
 
 /// Returns the report for a terminal, with colour escapes if `styled` is true.
@@ -47,13 +48,13 @@ pub fn summary(report: &CheckReport) -> String {
 }
 
 fn finding_group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &CredentialSpans) -> Group<'a> {
-    let mark = match finding.level() {
-        FindingLevel::Error => Mark::ERROR,
-        FindingLevel::Warning => Mark::WARNING,
-        FindingLevel::Note | FindingLevel::Off => Mark::NOTE,
+    let level = match finding.level() {
+        FindingLevel::Error => Level::ERROR,
+        FindingLevel::Warning => Level::WARNING,
+        FindingLevel::Note | FindingLevel::Off => Level::NOTE,
     };
-    let mark = if finding.allowed().is_some() { mark.with_name(Some("allowed")) } else { mark };
-    let mut group = Group::with_title(mark.primary_title(finding.message()).id(finding.rule().id));
+    let level = if finding.allowed().is_some() { level.with_name(Some("allowed")) } else { level };
+    let mut group = Group::with_title(level.primary_title(finding.message()).id(finding.rule().id));
     for (file, spans) in by_file(finding) {
         let Some(source) = report.source(file) else { continue };
         group = add_snippet(group, source, &spans, hidden, file);
@@ -64,10 +65,10 @@ fn finding_group<'a>(report: &'a CheckReport, finding: &'a Finding, hidden: &Cre
         group = group.element(Origin::path(source.name()));
     }
     if let Some(reason) = finding.allowed() {
-        group = group.element(Mark::NOTE.message(format!("allowed: {reason}")));
+        group = group.element(Level::NOTE.message(format!("allowed: {reason}")));
     }
     match finding.help() {
-        Some(help) => group.element(Mark::HELP.message(help)),
+        Some(help) => group.element(Level::HELP.message(help)),
         None => group,
     }
 }
@@ -124,9 +125,9 @@ fn touched_lines(source: &SourceFile, range: Range<usize>) -> Option<Range<usize
     // The search goes no further than the text that is shown: a manifest may be one line of many megabytes.
     let (first, last) = (from.saturating_sub(MAX_SNIPPET_BYTES), (to + MAX_SNIPPET_BYTES).min(bytes.len()));
     let before = bytes[first..from].iter().rposition(|byte| *byte == b'\n').map(|at| first + at + 1);
-    let behind = bytes[to..last].iter().position(|byte| *byte == b'\n').map(|at| to + at);
+    let after = bytes[to..last].iter().position(|byte| *byte == b'\n').map(|at| to + at);
     let start = before.or_else(|| (first == 0).then_some(0))?;
-    let end = behind.or_else(|| (last == bytes.len()).then_some(last))?;
+    let end = after.or_else(|| (last == bytes.len()).then_some(last))?;
     (end - start <= 4 * MAX_SNIPPET_BYTES).then_some(start..end)
 }
 
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_begins_and_ends_with_a_character_of_what_is_shown() {
+    fn a_clipped_range_begins_and_ends_at_character_boundaries() {
         for bytes in [&b"a\xc3\xbc\xe2\x82\xac\xf0\x9f\x8e\xa8\nb"[..], b"a\xe2\x82b\xc3\xbc\xff\xff\xc3"] {
             let shown = String::from_utf8_lossy(bytes);
             for (start, end) in (0..=bytes.len()).flat_map(|start| (start..=bytes.len()).map(move |end| (start, end))) {

@@ -71,9 +71,9 @@ pub fn json(report: &CheckReport) -> Result<String, serde_json::Error> {
 }
 
 fn json_finding<'a>(report: &'a CheckReport, finding: &'a Finding) -> JsonFinding<'a> {
-    let related = |one: &'a crate::manifest::RelatedLocation| JsonRelatedLocation {
-        message: &one.message,
-        location: json_location(report, &one.span),
+    let related = |location: &'a crate::manifest::RelatedLocation| JsonRelatedLocation {
+        message: &location.message,
+        location: json_location(report, &location.span),
     };
     JsonFinding {
         rule: finding.rule().id,

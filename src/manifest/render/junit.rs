@@ -40,7 +40,7 @@ fn by_rule(report: &CheckReport) -> Vec<(&'static Rule, Vec<&Finding>)> {
     rules.extend(report.findings().iter().map(Finding::rule));
     rules.sort_unstable_by_key(|rule| rule.id);
     rules.dedup_by_key(|rule| rule.id);
-    let findings_of = |rule: &'static Rule| report.findings().iter().filter(|one| one.rule() == rule).collect();
+    let findings_of = |rule: &'static Rule| report.findings().iter().filter(|finding| finding.rule() == rule).collect();
     rules.into_iter().map(|rule| (rule, findings_of(rule))).collect()
 }
 
@@ -68,18 +68,18 @@ fn finding_line(report: &CheckReport, finding: &Finding) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\n' | '\t' => safe.push(letter),
+    let mut xml = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => xml.push_str("&amp;"),
+            '<' => xml.push_str("&lt;"),
+            '>' => xml.push_str("&gt;"),
+            '"' => xml.push_str("&quot;"),
+            '\n' | '\t' => xml.push(character),
             // XML does not allow these characters, not even escaped.
-            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            plain => safe.push(plain),
+            '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => xml.push('\u{fffd}'),
+            other => xml.push(other),
         }
     }
-    safe
+    xml
 }

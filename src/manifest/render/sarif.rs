@@ -13,7 +13,7 @@ use crate::manifest::text::SourceFile;
 ///
 /// # Errors
 ///
-/// Does not occur for a report that was made by a check.
+/// Returns an error if the report cannot be written as JSON, which does not happen for the report of a check.
 pub fn sarif(report: &CheckReport) -> Result<String, serde_json::Error> {
     let all: Vec<&'static Rule> = rules::all().collect();
     let results: Vec<Value> = report.findings().iter().map(|finding| sarif_result(report, finding, &all)).collect();
@@ -75,8 +75,11 @@ fn sarif_result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) 
     let related: Vec<Value> = finding
         .related()
         .iter()
-        .filter_map(|one| {
-            Some(json!({"physicalLocation": physical_location(report, &one.span)?, "message": {"text": one.message}}))
+        .filter_map(|related| {
+            Some(json!({
+                "physicalLocation": physical_location(report, &related.span)?,
+                "message": {"text": related.message},
+            }))
         })
         .collect();
     if !related.is_empty() {
@@ -101,7 +104,7 @@ fn location(report: &CheckReport, finding: &Finding) -> Value {
 fn physical_location(report: &CheckReport, span: &SourceSpan) -> Option<Value> {
     let source = report.source(span.file)?;
     let (start, end) = report.positions(span)?;
-    let index = report.sources().iter().position(|one| std::ptr::eq(one, source))?;
+    let index = report.sources().iter().position(|candidate| std::ptr::eq(candidate, source))?;
     Some(json!({
         "artifactLocation": artifact(source, index),
         "region": {

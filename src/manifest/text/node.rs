@@ -42,7 +42,7 @@ pub struct JsonMember {
     pub node: JsonNode,
 }
 
-/// Repeated keys are found by a hash table in objects with more members than this.
+/// The number of members above which repeated keys are searched with a hash table (our choice).
 const LINEAR_SEARCH_LIMIT: usize = 16;
 
 // === impl JsonNode ===
@@ -108,7 +108,7 @@ impl JsonNode {
         let members = self.members();
         if members.len() <= LINEAR_SEARCH_LIMIT {
             let first_of =
-                |(at, member): (usize, &JsonMember)| members[..at].iter().position(|one| one.key == member.key);
+                |(at, member): (usize, &JsonMember)| members[..at].iter().position(|earlier| earlier.key == member.key);
             let pairs = members.iter().enumerate().filter_map(|(at, member)| Some((member, first_of((at, member))?)));
             return pairs.map(|(member, first)| (member, &members[first])).collect();
         }

@@ -5,8 +5,8 @@ pub(crate) fn child(parent: &str, key: &str) -> String {
     let mut pointer = String::with_capacity(parent.len() + key.len() + 1);
     pointer.push_str(parent);
     pointer.push('/');
-    for letter in key.chars() {
-        match letter {
+    for character in key.chars() {
+        match character {
             '~' => pointer.push_str("~0"),
             '/' => pointer.push_str("~1"),
             other => pointer.push(other),

@@ -78,9 +78,9 @@ impl JsonParser<'_> {
     }
 
     fn consume(&mut self, byte: u8) -> bool {
-        let is_there = self.peek() == Some(byte);
-        self.position += usize::from(is_there);
-        is_there
+        let is_present = self.peek() == Some(byte);
+        self.position += usize::from(is_present);
+        is_present
     }
 
     fn value(&mut self, expected: &str) -> Result<JsonNode, SyntaxError> {
@@ -183,17 +183,19 @@ impl JsonParser<'_> {
     }
 
     fn literal(&mut self, expected: &str) -> Result<JsonValue, SyntaxError> {
-        let rest = &self.text[self.position..];
+        let remaining = &self.text[self.position..];
         for (word, value) in
             [("true", JsonValue::Bool(true)), ("false", JsonValue::Bool(false)), ("null", JsonValue::Null)]
         {
-            if rest.starts_with(word) && !rest[word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric()) {
+            if remaining.starts_with(word)
+                && !remaining[word.len()..].starts_with(|next: char| next.is_ascii_alphanumeric())
+            {
                 self.position += word.len();
                 return Ok(value);
             }
         }
         let error = self.unexpected(expected);
-        Err(match rest.chars().next() {
+        Err(match remaining.chars().next() {
             Some('\'') => error.with_help("JSON requires strings in double quotes"),
             Some('/') => error.with_help("JSON has no comments"),
             Some('N' | 'I' | 'T' | 'F') => error.with_help("JSON has `true`, `false` and `null`, in lower case"),
@@ -263,7 +265,7 @@ impl JsonParser<'_> {
     fn escape(&mut self) -> Result<char, SyntaxError> {
         let start = self.position;
         self.position += 1;
-        let letter = match self.peek() {
+        let character = match self.peek() {
             Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
             Some(b'b') => '\u{8}',
             Some(b'f') => '\u{c}',
@@ -274,29 +276,30 @@ impl JsonParser<'_> {
             _ => return Err(self.unexpected("one of `\"\\/bfnrtu` after the backslash")),
         };
         self.position += 1;
-        Ok(letter)
+        Ok(character)
     }
 
-    /// Reads `\uXXXX`, or two of them for a character beyond the first 65,536.
+    /// Reads `\uXXXX`, or a surrogate pair of two such escapes.
     fn unicode(&mut self, start: usize) -> Result<char, SyntaxError> {
         let unit = self.hex()?;
-        let lone = |end| {
+        let lone_surrogate = |end| {
             let message = format!("`\\u{unit:04x}` is one half of a surrogate pair, and the other half is missing");
             Err(SyntaxError { message, span: start..end, help: None, opened: None, is_limit: false })
         };
         if !(0xd800..0xe000).contains(&unit) {
-            return char::from_u32(unit).map_or_else(|| lone(self.position), Ok);
+            return char::from_u32(unit).map_or_else(|| lone_surrogate(self.position), Ok);
         }
         if unit >= 0xdc00 || !self.text[self.position..].starts_with("\\u") {
-            return lone(self.position);
+            return lone_surrogate(self.position);
         }
         let end = self.position;
         self.position += 1;
         let low = self.hex()?;
         if !(0xdc00..0xe000).contains(&low) {
-            return lone(end);
+            return lone_surrogate(end);
         }
-        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00)).map_or_else(|| lone(self.position), Ok)
+        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
+            .map_or_else(|| lone_surrogate(self.position), Ok)
     }
 
     /// Reads `u` and four digits.
@@ -316,10 +319,10 @@ impl JsonParser<'_> {
         let found = self.text[self.position..].chars().next();
         let (message, length) = match found {
             None => (format!("the file ends where {expected} is expected"), 0),
-            Some(letter) if letter.is_control() || letter == '`' => {
-                (format!("expected {expected}, found U+{:04X}", u32::from(letter)), letter.len_utf8())
+            Some(character) if character.is_control() || character == '`' => {
+                (format!("expected {expected}, found U+{:04X}", u32::from(character)), character.len_utf8())
             }
-            Some(letter) => (format!("expected {expected}, found `{letter}`"), letter.len_utf8()),
+            Some(character) => (format!("expected {expected}, found `{character}`"), character.len_utf8()),
         };
         SyntaxError { message, span: self.position..self.position + length, help: None, opened: None, is_limit: false }
     }

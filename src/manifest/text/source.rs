@@ -7,7 +7,7 @@ pub struct SourceFile {
     bytes: Vec<u8>,
     /// The offset at which each line begins.
     lines: Vec<usize>,
-    /// The number of characters before each block: a manifest may be one line of many megabytes.
+    /// The number of characters before each block, so that a column in a line of many megabytes is found quickly.
     letters: Vec<usize>,
 }
 
@@ -90,6 +90,7 @@ mod tests {
         };
         assert_eq!([at(0), at(3), at(4), at(5), at(6), at(99)], [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 1)]);
     }
+
     #[test]
     fn long_lines_are_counted_in_blocks() {
         let line = "aäb中".repeat(5000);

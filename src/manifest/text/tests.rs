@@ -1,5 +1,4 @@
-//! Compares the reader with `serde_json`, which decides what is JSON and what it means. Locations and spellings are
-//! tested here.
+//! Tests of the reader and the writer. `serde_json` is the reference for what is JSON and for its values.
 
 use super::{JsonLimits, JsonNode, read, write};
 
@@ -24,28 +23,28 @@ const SEEDS: [&str; 6] = [
     "[\n  {\n    \"k\": 12345678901234567890\n  }\n]\n",
     "{\"\\u0061\":1,\"a\":2}",
 ];
-const LETTERS: &[u8] = b"{}[]\",:\\u0123456789-+.eEtfn aAdD\t\n\r/\x00\x1f\x7f";
+const BYTES: &[u8] = b"{}[]\",:\\u0123456789-+.eEtfn aAdD\t\n\r/\x00\x1f\x7f";
 
-fn mutated(dice: &mut Dice) -> String {
-    let mut bytes = SEEDS[dice.below(SEEDS.len())].as_bytes().to_vec();
-    for _ in 0..dice.below(4) {
-        let at = dice.below(bytes.len() + 1);
-        let letter = LETTERS[dice.below(LETTERS.len())];
-        match dice.below(3) {
+fn mutated_seed(rng: &mut Dice) -> String {
+    let mut bytes = SEEDS[rng.below(SEEDS.len())].as_bytes().to_vec();
+    for _ in 0..rng.below(4) {
+        let at = rng.below(bytes.len() + 1);
+        let byte = BYTES[rng.below(BYTES.len())];
+        match rng.below(3) {
             0 if at < bytes.len() => drop(bytes.remove(at)),
-            1 if at < bytes.len() => bytes[at] = letter,
-            _ => bytes.insert(at, letter),
+            1 if at < bytes.len() => bytes[at] = byte,
+            _ => bytes.insert(at, byte),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[test]
-fn what_is_json_and_what_it_says_is_what_serde_json_reads() {
-    let mut dice = Dice(3);
+fn the_reader_agrees_with_serde_json() {
+    let mut rng = Dice(3);
     let (mut good, mut bad) = (0, 0);
     for _ in 0..200_000 {
-        let text = mutated(&mut dice);
+        let text = mutated_seed(&mut rng);
         let node = read(&text, JsonLimits::default());
         match serde_json::from_str::<serde_json::Value>(&text) {
             Ok(json) => {
@@ -63,7 +62,7 @@ fn what_is_json_and_what_it_says_is_what_serde_json_reads() {
 }
 
 #[test]
-fn every_value_knows_the_bytes_it_was_read_from() {
+fn every_value_has_the_span_of_its_text() {
     fn visit(text: &str, node: &JsonNode) {
         let again = read(&text[node.span.clone()], JsonLimits::default()).unwrap();
         assert_eq!(write(&again), write(node));
@@ -80,7 +79,7 @@ fn every_value_knows_the_bytes_it_was_read_from() {
 }
 
 #[test]
-fn what_is_written_is_what_other_tools_write() {
+fn the_writer_has_the_output_of_other_tools() {
     let text = r#"{"b": [1.50, "ä\u0001\"", {}, []], "a": {"c": null}}"#;
     let node = read(text, JsonLimits::default()).unwrap();
     let expected =
@@ -98,12 +97,12 @@ fn a_pointer_finds_its_value() {
 }
 
 #[test]
-fn nothing_is_read_beyond_the_limits() {
+fn text_beyond_the_limits_is_refused() {
     let limits = JsonLimits { bytes: 10, depth: 2 };
     assert!(read("[[1]]", limits).is_ok());
     assert!(read("[[[1]]]", limits).is_err_and(|error| error.is_limit && error.span == (2..3)));
     assert!(read("\"123456789\"", limits).is_err_and(|error| error.is_limit));
     assert!(read("\"12345678\"", limits).is_ok());
-    // The depth limit must end this, and not the stack.
+    // The depth limit must stop the reader before the stack overflows.
     assert!(read(&"[".repeat(1 << 20), JsonLimits::default()).is_err_and(|error| error.is_limit));
 }

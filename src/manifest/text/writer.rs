@@ -36,10 +36,10 @@ fn value(text: &mut String, node: &JsonNode, level: usize) {
 
 fn list<T>(text: &mut String, level: usize, brackets: [char; 2], items: &[T], item: impl Fn(&mut String, &T)) {
     text.push(brackets[0]);
-    for (index, one) in items.iter().enumerate() {
+    for (index, element) in items.iter().enumerate() {
         text.push_str(if index == 0 { "\n" } else { ",\n" });
         indent(text, level + 1);
-        item(text, one);
+        item(text, element);
     }
     if !items.is_empty() {
         text.push('\n');
@@ -54,8 +54,8 @@ fn indent(text: &mut String, level: usize) {
 
 fn quoted(text: &mut String, string: &str) {
     text.push('"');
-    for letter in string.chars() {
-        match letter {
+    for character in string.chars() {
+        match character {
             '"' => text.push_str("\\\""),
             '\\' => text.push_str("\\\\"),
             '\n' => text.push_str("\\n"),

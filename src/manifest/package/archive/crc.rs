@@ -1,5 +1,6 @@
 //! The checksum that zip and gzip share.
 
+/// The CRC-32 of each byte, for the polynomial 0xedb88320.
 const TABLE: [u32; 256] = table();
 
 const fn table() -> [u32; 256] {
@@ -7,13 +8,13 @@ const fn table() -> [u32; 256] {
     let mut index = 0;
     let mut byte: u32 = 0;
     while index < table.len() {
-        let mut rest = byte;
+        let mut remainder = byte;
         let mut bit = 0;
         while bit < 8 {
-            rest = if rest & 1 == 1 { (rest >> 1) ^ 0xedb8_8320 } else { rest >> 1 };
+            remainder = if remainder & 1 == 1 { (remainder >> 1) ^ 0xedb8_8320 } else { remainder >> 1 };
             bit += 1;
         }
-        table[index] = rest;
+        table[index] = remainder;
         index += 1;
         byte += 1;
     }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_check_value_of_the_standard_comes_out_in_any_pieces() {
+    fn the_check_value_of_the_standard_does_not_depend_on_pieces() {
         let mut crc = Crc32::new();
         crc.update(b"1234");
         crc.update(b"");

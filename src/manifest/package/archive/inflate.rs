@@ -1,4 +1,4 @@
-//! Unpacks deflated bytes in pieces, with a fixed window.
+//! Unpacks deflated bytes in pieces, with an output buffer of fixed size.
 
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZFlush, MZStatus};
@@ -12,7 +12,7 @@ pub(super) enum InflateError<E> {
     Stopped(E),
 }
 
-/// The window, which is reused for each stream.
+/// The decoder and its output buffer, which are reused for each stream.
 pub(super) struct Inflater {
     state: Box<InflateState>,
     piece: Box<[u8]>,
@@ -32,8 +32,8 @@ impl Inflater {
         self.state.reset(DataFormat::Raw);
         let mut consumed = 0;
         loop {
-            let rest = input.get(consumed..).unwrap_or_default();
-            let step = inflate(&mut self.state, rest, &mut self.piece, MZFlush::None);
+            let remaining = input.get(consumed..).unwrap_or_default();
+            let step = inflate(&mut self.state, remaining, &mut self.piece, MZFlush::None);
             consumed += step.bytes_consumed;
             let piece = self.piece.get(..step.bytes_written).unwrap_or_default();
             if !piece.is_empty() {

@@ -1,6 +1,7 @@
 //! The rules for paths: a path must name the same file on all systems, and never lead out of the archive.
 //!
-//! Pure functions. A path that one system cannot store, or treats as equal to another path, is refused on all systems.
+//! The functions are pure. A path that one system cannot store, or treats as equal to another path, is refused on all
+//! systems.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -65,9 +66,9 @@ fn is_invisible(character: char) -> bool {
 fn is_device(segment: &str) -> bool {
     let stem = segment.split('.').next().unwrap_or(segment).trim_end().to_ascii_uppercase();
     let numbered = |prefix: &str| {
-        stem.strip_prefix(prefix).is_some_and(|rest| {
-            let mut rest = rest.chars();
-            matches!((rest.next(), rest.next()), (Some('0'..='9' | '¹' | '²' | '³'), None))
+        stem.strip_prefix(prefix).is_some_and(|number| {
+            let mut digits = number.chars();
+            matches!((digits.next(), digits.next()), (Some('0'..='9' | '¹' | '²' | '³'), None))
         })
     };
     matches!(stem.as_str(), "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$") || numbered("COM") || numbered("LPT")
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_paths_are_good() {
+    fn ordinary_paths_are_accepted() {
         for path in
             ["SKILL.md", "scripts/run.sh", "a/b/c/d/e/f/g/h", ".config", "grüße/日本.md", "com10", "console", "a b"]
         {
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_out_or_exists_on_some_systems_only_is_refused() {
+    fn a_path_that_is_unsafe_on_any_system_is_refused() {
         let paths = [
             "",
             "/",
@@ -139,9 +140,9 @@ mod tests {
         }
     }
 
-    /// Several rules refuse some of these paths; the message must come from the intended rule.
+    /// Several rules refuse some of these paths. The message must come from the intended rule.
     #[test]
-    fn each_rule_speaks_for_itself() {
+    fn each_rule_has_its_own_message() {
         for (path, words) in [
             ("/etc/passwd", "an absolute path"),
             ("..\\x", "a backslash"),
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn folding_forgets_case_and_composition() {
+    fn folding_ignores_case_and_composition() {
         assert_eq!(fold("É/README"), fold("e\u{301}/readme"));
         assert_eq!(fold("STRASSE"), fold("straße"));
         assert_ne!(fold("a"), fold("b"));

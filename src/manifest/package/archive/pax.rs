@@ -1,4 +1,4 @@
-//! Reads the records of a tar that come before an entry and change it.
+//! Reads the pax records of a tar, which come before an entry and change its header.
 
 /// The values that a block of records sets for the next entry.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_and_a_size_are_read_and_the_rest_is_passed_over() {
+    fn paths_and_sizes_are_read_and_other_records_are_ignored() {
         let read = read_records(b"30 mtime=1700000000.123456789\n19 path=a/SKILL.md\n9 size=7\n");
         assert_eq!(read, Ok(PaxRecords { path: Some(b"a/SKILL.md".to_vec()), size: Some(7) }));
         assert_eq!(read_records(b""), Ok(PaxRecords::default()));
     }
 
     #[test]
-    fn records_that_lie_or_link_are_refused() {
+    fn malformed_records_and_links_are_refused() {
         for bytes in [
             &b"99 path=a\n"[..],
             b"path=a\n",

@@ -1,5 +1,5 @@
-//! Valid archives give their contents, and all other archives are refused.
-#![expect(clippy::cast_possible_truncation, reason = "what is built here is small")]
+//! Tests: valid archives give their contents, and all other archives are refused.
+#![expect(clippy::cast_possible_truncation, reason = "the archives of the tests are small")]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,12 +27,12 @@ impl ArchiveSink for CollectedEntries {
 }
 
 fn faults(bytes: &[u8], limits: &PackageLimits) -> Vec<ArchiveFault> {
-    let mut shelf = CollectedEntries::default();
-    let faults = match walk(bytes, limits, &mut shelf) {
+    let mut sink = CollectedEntries::default();
+    let faults = match walk(bytes, limits, &mut sink) {
         Ok(()) => Vec::new(),
         Err(WalkError::Unsafe(faults)) => faults,
     };
-    for (entry, contents) in &shelf.0 {
+    for (entry, contents) in &sink.0 {
         assert_eq!(path_fault(&entry.path, limits), None, "{entry:?}");
         assert!(contents.len() as u64 <= limits.file_bytes);
     }
@@ -40,10 +40,9 @@ fn faults(bytes: &[u8], limits: &PackageLimits) -> Vec<ArchiveFault> {
 }
 
 fn files(bytes: &[u8]) -> BTreeMap<String, (bool, Vec<u8>)> {
-    let mut shelf = CollectedEntries::default();
-    walk(bytes, &PackageLimits::default(), &mut shelf).expect("a good archive");
-    shelf
-        .0
+    let mut sink = CollectedEntries::default();
+    walk(bytes, &PackageLimits::default(), &mut sink).expect("a good archive");
+    sink.0
         .into_iter()
         .filter(|(entry, _)| !entry.folder)
         .map(|(entry, bytes)| (entry.path, (entry.executable, bytes)))
@@ -51,20 +50,20 @@ fn files(bytes: &[u8]) -> BTreeMap<String, (bool, Vec<u8>)> {
 }
 
 #[test]
-fn nothing_hostile_is_let_in() {
+fn no_hostile_archive_is_accepted() {
     let archives = hostile::archives();
     assert!(archives.len() >= 200, "{}", archives.len());
     let limits = PackageLimits::default();
-    let let_in: Vec<&str> = archives
+    let accepted: Vec<&str> = archives
         .iter()
         .filter(|archive| faults(&archive.bytes, &limits).is_empty())
         .map(|archive| archive.name.as_str())
         .collect();
-    assert_eq!(let_in, Vec::<&str>::new());
+    assert_eq!(accepted, Vec::<&str>::new());
 }
 
 #[test]
-fn a_zip_gives_what_was_put_in() {
+fn a_zip_gives_its_contents() {
     let streamed = {
         let mut part = Part::file("streamed.md", "streamed");
         let body = miniz_oxide::deflate::compress_to_vec(&part.data, 6);
@@ -90,7 +89,7 @@ fn a_zip_gives_what_was_put_in() {
 }
 
 #[test]
-fn a_descriptor_may_have_a_mark_and_an_honest_header_before_it() {
+fn a_data_descriptor_may_have_a_signature() {
     let mut part = Part::file("streamed.md", "streamed ".repeat(9));
     let body = miniz_oxide::deflate::compress_to_vec(&part.data, 6);
     let numbers =
@@ -101,7 +100,7 @@ fn a_descriptor_may_have_a_mark_and_an_honest_header_before_it() {
 }
 
 #[test]
-fn a_tar_gives_what_was_put_in() {
+fn a_tar_gives_its_contents() {
     let mut script = Member::file("./scripts/run.sh", "#!/bin/sh\n");
     script.mode = 0o755;
     let long = format!("{}/{}.md", "folder".repeat(10), "name".repeat(20));
@@ -129,9 +128,9 @@ fn a_tar_gives_what_was_put_in() {
 }
 
 #[test]
-fn every_limit_holds_to_the_byte_in_both_formats() {
+fn every_limit_is_exact_in_both_formats() {
     let data = "0123456789abcdefghij";
-    let of = |change: fn(&mut PackageLimits)| {
+    let with_limit = |change: fn(&mut PackageLimits)| {
         let mut limits = PackageLimits { ratio: 1_000_000, ..PackageLimits::default() };
         change(&mut limits);
         limits
@@ -140,25 +139,40 @@ fn every_limit_holds_to_the_byte_in_both_formats() {
         Zip::of(vec![Part::file("a/b", data), Part::file("c", data)]).build(),
         gzip(&tar(&[Member::file("a/b", data), Member::file("c", data)])),
     ] {
-        let good = |limits: &PackageLimits| faults(&bytes, limits).is_empty();
-        let limited = |limits: &PackageLimits| {
-            faults(&bytes, limits).iter().all(|fault| fault.kind == ArchiveFaultKind::Limit) && !good(limits)
+        let is_accepted = |limits: &PackageLimits| faults(&bytes, limits).is_empty();
+        let exceeds_limit = |limits: &PackageLimits| {
+            faults(&bytes, limits).iter().all(|fault| fault.kind == ArchiveFaultKind::Limit) && !is_accepted(limits)
         };
-        assert!(good(&of(|limits| limits.entries = 2)) && limited(&of(|limits| limits.entries = 1)));
-        assert!(good(&of(|limits| limits.file_bytes = 20)) && limited(&of(|limits| limits.file_bytes = 19)));
-        assert!(good(&of(|limits| limits.unpacked_bytes = 40)) && limited(&of(|limits| limits.unpacked_bytes = 39)));
-        assert!(good(&of(|limits| limits.depth = 2)) && limited(&of(|limits| limits.depth = 1)));
-        assert!(good(&of(|limits| limits.path_bytes = 3)) && limited(&of(|limits| limits.path_bytes = 2)));
+        assert!(
+            is_accepted(&with_limit(|limits| limits.entries = 2))
+                && exceeds_limit(&with_limit(|limits| limits.entries = 1))
+        );
+        assert!(
+            is_accepted(&with_limit(|limits| limits.file_bytes = 20))
+                && exceeds_limit(&with_limit(|limits| limits.file_bytes = 19))
+        );
+        assert!(
+            is_accepted(&with_limit(|limits| limits.unpacked_bytes = 40))
+                && exceeds_limit(&with_limit(|limits| limits.unpacked_bytes = 39))
+        );
+        assert!(
+            is_accepted(&with_limit(|limits| limits.depth = 2))
+                && exceeds_limit(&with_limit(|limits| limits.depth = 1))
+        );
+        assert!(
+            is_accepted(&with_limit(|limits| limits.path_bytes = 3))
+                && exceeds_limit(&with_limit(|limits| limits.path_bytes = 2))
+        );
         let size = bytes.len() as u64;
-        assert!(good(&PackageLimits { archive_bytes: size, ..PackageLimits::default() }));
-        assert!(limited(&PackageLimits { archive_bytes: size - 1, ..PackageLimits::default() }));
+        assert!(is_accepted(&PackageLimits { archive_bytes: size, ..PackageLimits::default() }));
+        assert!(exceeds_limit(&PackageLimits { archive_bytes: size - 1, ..PackageLimits::default() }));
     }
 }
 
 /// The files of a zip are contiguous from the first byte: one rule reports this, whatever else is wrong with such a
 /// zip.
 #[test]
-fn a_place_that_the_directory_only_claims_is_told_as_that() {
+fn a_wrong_offset_in_the_directory_is_reported_as_ambiguous() {
     let whole = Zip::of(vec![skill_part(), Part::file("x", "x")]).build();
     let directory = whole.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a directory") as u32;
     let second = Part { offset: Some(directory + 1), ..Part::file("x", "x") };
@@ -176,7 +190,7 @@ fn a_place_that_the_directory_only_claims_is_told_as_that() {
 }
 
 #[test]
-fn what_a_sink_says_ends_the_walk() {
+fn an_error_of_the_sink_ends_the_walk() {
     struct Full;
     impl ArchiveSink for Full {
         type Error = &'static str;
@@ -193,7 +207,7 @@ fn what_a_sink_says_ends_the_walk() {
 }
 
 #[test]
-fn the_list_of_faults_is_short_however_many_there_are() {
+fn the_number_of_reported_faults_is_limited() {
     let parts = (0..5000).map(|number| Part::file(format!("../{number}"), "x")).collect();
     let found = faults(&Zip::of(parts).build(), &PackageLimits::default());
     assert!((2..=20).contains(&found.len()), "{}", found.len());

@@ -1,13 +1,13 @@
 //! Counts the content of an archive, and checks it against the limits and the entries before it.
 //!
-//! Decides if an entry is accepted. This module must not know the format of the archive.
+//! The module decides whether an entry is accepted. It must not know the format of the archive.
 
 use std::collections::HashMap;
 
 use super::{ArchiveEntry, ArchiveFault, ArchiveFaultKind, PathFault, WalkError, fold, path_fault};
 use crate::manifest::package::PackageLimits;
 
-/// The maximum number of recorded faults; a hostile archive can have any number.
+/// The maximum number of recorded faults (our choice); a hostile archive can have any number.
 const MAX_FAULTS: usize = 20;
 
 /// The overhead allowed for one tar entry: its header, its records and the padding of the last block.
@@ -50,7 +50,7 @@ impl<'l> ArchiveValidator<'l> {
     pub(super) fn new(limits: &'l PackageLimits, archive_bytes: usize) -> Self {
         let archive_bytes = u64::try_from(archive_bytes).unwrap_or(u64::MAX);
         let root = ArchivePathNode { name: String::new(), folder: true, is_listed: false };
-        let mut guard = Self {
+        let mut validator = Self {
             limits,
             archive_bytes,
             faults: Vec::new(),
@@ -62,9 +62,9 @@ impl<'l> ArchiveValidator<'l> {
         };
         if archive_bytes > limits.archive_bytes {
             let message = format!("has {archive_bytes} bytes; the limit is {}", limits.archive_bytes);
-            guard.add_fault(ArchiveFaultKind::Limit, None, message);
+            validator.add_fault(ArchiveFaultKind::Limit, None, message);
         }
-        guard
+        validator
     }
 
     pub(super) fn limits(&self) -> &'l PackageLimits {
@@ -89,12 +89,12 @@ impl<'l> ArchiveValidator<'l> {
     /// Counts one more entry of any kind. Returns false if there are too many; then nothing more may be read.
     pub(super) fn count_entry(&mut self) -> bool {
         self.entries += 1;
-        let within = self.entries <= self.limits.entries;
-        if !within {
+        let is_within_limit = self.entries <= self.limits.entries;
+        if !is_within_limit {
             let message = format!("has more than {} entries", self.limits.entries);
             self.add_fault(ArchiveFaultKind::Limit, None, message);
         }
-        within
+        is_within_limit
     }
 
     /// Accepts an entry, or records the reason why it is refused.
@@ -129,19 +129,19 @@ impl<'l> ArchiveValidator<'l> {
 
     fn add_path(&mut self, path: &str, folder: bool) -> Result<(), String> {
         let mut parent = 0;
-        let mut rest = path.split('/').peekable();
-        while let Some(segment) = rest.next() {
-            let last = rest.peek().is_none();
-            parent = self.add_segment(parent, segment, last, !last || folder)?;
+        let mut segments = path.split('/').peekable();
+        while let Some(segment) = segments.next() {
+            let is_last = segments.peek().is_none();
+            parent = self.add_segment(parent, segment, is_last, !is_last || folder)?;
         }
         Ok(())
     }
 
-    fn add_segment(&mut self, parent: usize, segment: &str, last: bool, folder: bool) -> Result<usize, String> {
+    fn add_segment(&mut self, parent: usize, segment: &str, is_last: bool, folder: bool) -> Result<usize, String> {
         let next = self.nodes.len();
         let number = *self.tree.entry((parent, fold(segment))).or_insert(next);
         if number == next {
-            self.nodes.push(ArchivePathNode { name: segment.to_owned(), folder, is_listed: last });
+            self.nodes.push(ArchivePathNode { name: segment.to_owned(), folder, is_listed: is_last });
             return Ok(number);
         }
         let Some(node) = self.nodes.get_mut(number) else { return Err("is missing in the table of paths".to_owned()) };
@@ -151,31 +151,31 @@ impl<'l> ArchiveValidator<'l> {
         if node.folder != folder {
             return Err(format!("needs `{segment}` to be both a file and a folder"));
         }
-        if last && node.is_listed {
+        if is_last && node.is_listed {
             return Err("occurs twice".to_owned());
         }
-        node.is_listed |= last;
+        node.is_listed |= is_last;
         Ok(number)
     }
 
     /// Counts bytes of a tar, of any kind. Returns false if there are too many; then nothing more may be read.
-    pub(super) fn count_streamed(&mut self, more: usize) -> bool {
-        self.streamed = self.streamed.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+    pub(super) fn count_streamed(&mut self, added_bytes: usize) -> bool {
+        self.streamed = self.streamed.saturating_add(u64::try_from(added_bytes).unwrap_or(u64::MAX));
         let files = self.archive_bytes.saturating_mul(self.limits.ratio).min(self.limits.unpacked_bytes);
         let headers = self.entries.saturating_mul(MAX_TAR_OVERHEAD).saturating_add(MIN_TAR_OVERHEAD);
-        let within = self.streamed <= files.saturating_add(headers);
-        if !within {
+        let is_within_limit = self.streamed <= files.saturating_add(headers);
+        if !is_within_limit {
             self.add_fault(ArchiveFaultKind::Limit, None, "unpacks to far more bytes than the limits allow");
         }
-        within
+        is_within_limit
     }
 
     /// Counts bytes of a file that already has `before` bytes. Returns false if there are too many; then nothing more
     /// may be read.
-    pub(super) fn count_file_bytes(&mut self, path: &str, before: u64, more: usize) -> bool {
-        let more = u64::try_from(more).unwrap_or(u64::MAX);
-        self.unpacked = self.unpacked.saturating_add(more);
-        let message = if before.saturating_add(more) > self.limits.file_bytes {
+    pub(super) fn count_file_bytes(&mut self, path: &str, before: u64, added_bytes: usize) -> bool {
+        let added_bytes = u64::try_from(added_bytes).unwrap_or(u64::MAX);
+        self.unpacked = self.unpacked.saturating_add(added_bytes);
+        let message = if before.saturating_add(added_bytes) > self.limits.file_bytes {
             format!("has more than {} bytes", self.limits.file_bytes)
         } else if self.unpacked > self.limits.unpacked_bytes {
             format!("makes the files larger than {} bytes together", self.limits.unpacked_bytes)

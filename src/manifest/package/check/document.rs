@@ -9,6 +9,7 @@ use crate::manifest::package::{PackageContents, SKILL_BYTES, SKILL_FILE, skill};
 use crate::manifest::rules::{M087, M088, M089, M093, M095, M096, Rule};
 use crate::manifest::text::SourceFile;
 
+/// The advised maximum number of lines of a `SKILL.md` (rule M095).
 const ADVISED_LINES: usize = 500;
 /// The advised maximum of 5,000 tokens, at about four bytes for each English token.
 const ADVISED_BYTES: usize = 5000 * 4;
@@ -45,15 +46,15 @@ impl CheckWorker<'_, '_> {
     }
 
     fn one_document(&mut self, skill: &LocatedNode<'_>, shown: &str, bytes: &[u8], files: &[&str]) {
-        let noted = match front::read(bytes) {
+        let pending = match front::read(bytes) {
             Ok(file) => document_findings(skill, &file, bytes, files),
             Err(error) => vec![(&M087, error.span, format!("`{SKILL_FILE}` {}", error.message))],
         };
-        if noted.is_empty() {
+        if pending.is_empty() {
             return;
         }
         let source = self.findings.add(SourceFile::new(shown, bytes));
-        for (rule, range, message) in noted {
+        for (rule, range, message) in pending {
             self.findings.report_in_file(rule, SourceSpan::new(source, range), skill.pointer(), message);
         }
     }
@@ -67,7 +68,7 @@ fn document_findings(
 ) -> Vec<PendingFinding> {
     let folder = entry.text_of("path").and_then(|(path, _)| path.rsplit('/').next());
     let rule = |fault: &FrontMatterFault| if fault.is_extra { &M096 } else { &M087 };
-    let mut notes: Vec<PendingFinding> =
+    let mut pending: Vec<PendingFinding> =
         skill::faults(file, folder).into_iter().map(|fault| (rule(&fault), fault.span, fault.message)).collect();
     let fields: [(&str, &'static Rule, Option<&SpannedText>); 3] = [
         ("name", &M088, file.front.name.as_ref()),
@@ -78,7 +79,7 @@ fn document_findings(
         if let (Some(word), Some((stated, _))) = (word, entry.text_of(field))
             && word.text.trim() != stated.trim()
         {
-            notes.push((rule, word.span.clone(), format!("the manifest has another `{field}`: `{stated}`")));
+            pending.push((rule, word.span.clone(), format!("the manifest has another `{field}`: `{stated}`")));
         }
     }
     let body_start = bytes.len() - file.body.len();
@@ -90,26 +91,26 @@ fn document_findings(
                 .any(|file| *file == path || file.strip_prefix(&path).is_some_and(|rest| rest.starts_with('/')))
         {
             let range = link.start + body_start..link.end + body_start;
-            notes.push((&M093, range, format!("there is no `{path}` in the skill")));
+            pending.push((&M093, range, format!("there is no `{path}` in the skill")));
         }
     }
     let lines = file.body.lines().count();
     if lines > ADVISED_LINES || file.body.len() > ADVISED_BYTES {
         let message = format!("the text has {lines} lines and {} bytes, all of which agents read", file.body.len());
-        notes.push((&M095, body_start..body_start, message));
+        pending.push((&M095, body_start..body_start, message));
     }
-    notes
+    pending
 }
 
 /// Returns the targets of the inline links of a text, except in code.
 fn links(body: &str) -> Vec<std::ops::Range<usize>> {
     let mut links = Vec::new();
     let mut at = 0;
-    let mut fenced = false;
+    let mut is_in_fence = false;
     for line in body.split_inclusive('\n') {
         let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
-        fenced ^= is_fence;
-        if !fenced && !is_fence {
+        is_in_fence ^= is_fence;
+        if !is_in_fence && !is_fence {
             line_links(line, at, &mut links);
         }
         at += line.len();
@@ -118,13 +119,13 @@ fn links(body: &str) -> Vec<std::ops::Range<usize>> {
 }
 
 fn line_links(line: &str, offset: usize, links: &mut Vec<std::ops::Range<usize>>) {
-    let mut code = false;
+    let mut is_in_code = false;
     let mut before = '\n';
     for (at, character) in line.char_indices() {
-        code ^= character == '`';
-        if character == '(' && before == ']' && !code {
-            let rest = line.get(at + 1..).unwrap_or_default();
-            let length = rest.find([')', ' ', '"', '\n']).unwrap_or(rest.len());
+        is_in_code ^= character == '`';
+        if character == '(' && before == ']' && !is_in_code {
+            let remainder = line.get(at + 1..).unwrap_or_default();
+            let length = remainder.find([')', ' ', '"', '\n']).unwrap_or(remainder.len());
             links.push(offset + at + 1..offset + at + 1 + length);
         }
         before = character;

@@ -9,7 +9,7 @@ use crate::manifest::rules::{
     M071, M072, M073, M075, M080, M081, M082, M083, M084, M085, M086, M090, M091, M092, M094, Rule,
 };
 
-/// The maximum number of listed differences; the rest is only counted.
+/// The maximum number of differences that are listed (our choice); the remaining ones are only counted.
 const MAX_LISTED: usize = 5;
 
 impl CheckWorker<'_, '_> {
@@ -34,13 +34,13 @@ impl CheckWorker<'_, '_> {
             return;
         };
         if let Some((name, _)) = skill.text_of("name")
-            && let Some(own) = root.strip_suffix('/')
-            && own != name
+            && let Some(inner_folder) = root.strip_suffix('/')
+            && inner_folder != name
         {
             self.findings.report_at(
                 &M086,
                 &place,
-                format!("the folder in the package is `{own}`, but the skill is `{name}`"),
+                format!("the folder in the package is `{inner_folder}`, but the skill is `{name}`"),
             );
         }
         self.document(skill, folder, Some((&contents, root)));
@@ -117,7 +117,7 @@ impl CheckWorker<'_, '_> {
         }
         if let Some((stated, place)) = skill.text_of("sha256") {
             let sum = Sha256Sum::of(bytes).to_string();
-            // Capital letters are a question of form, which another rule covers.
+            // Capital letters are allowed here: rule M040 reports them.
             if !stated.eq_ignore_ascii_case(&sum) {
                 let message = format!("`{path}` has the checksum {sum}");
                 self.findings
@@ -178,10 +178,10 @@ impl CheckWorker<'_, '_> {
     ) {
         let Some((path, _)) = skill.text_of("path") else { return };
         let (contents, root) = package;
-        let inside = |file: &str| contents.files.get(&format!("{root}{file}"));
+        let packed_file = |file: &str| contents.files.get(&format!("{root}{file}"));
         let mut differences = Vec::new();
         for (file, size) in folder {
-            match inside(file) {
+            match packed_file(file) {
                 None => differences.push(format!("`{file}` is not in the package")),
                 Some(content) if !self.is_same_file(&format!("{path}/{file}"), *size, content) => {
                     differences.push(format!("`{file}` differs from the file in the package"));
@@ -189,10 +189,12 @@ impl CheckWorker<'_, '_> {
                 Some(_) => {}
             }
         }
-        let own =
+        let packed_paths =
             contents.files.keys().filter_map(|file| file.strip_prefix(root)).filter(|file| unwanted(file).is_none());
         differences.extend(
-            own.filter(|file| !folder.contains_key(*file)).map(|file| format!("`{file}` is only in the package")),
+            packed_paths
+                .filter(|file| !folder.contains_key(*file))
+                .map(|file| format!("`{file}` is only in the package")),
         );
         for difference in differences.iter().take(MAX_LISTED) {
             let finding = self.findings.report_at(&M090, location, format!("{difference}; the folder is `{path}`"));
@@ -208,10 +210,10 @@ impl CheckWorker<'_, '_> {
     }
 
     fn is_same_file(&self, path: &str, size: u64, content: &PackageFile) -> bool {
-        let same = || {
+        let has_same_sum = || {
             let read = self.tree.files().read(path, self.limits.file_bytes);
             matches!(read, Ok(Some(bytes)) if Sha256Sum::of(&bytes) == content.sum)
         };
-        size == content.size && same()
+        size == content.size && has_same_sum()
     }
 }

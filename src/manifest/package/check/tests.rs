@@ -1,4 +1,4 @@
-//! Breaks each rule of classes R and P once, and expects no other finding.
+//! Tests that break each rule of the classes repository and package once, and expect no other finding.
 
 use std::sync::Mutex;
 
@@ -43,7 +43,7 @@ impl Case {
         SourceFile::new("skills.json", manifest.to_string())
     }
 
-    /// Returns the rules of classes R and P that are broken, each once.
+    /// Returns the broken rules of the classes repository and package, each once.
     fn rules(&self) -> Vec<&'static str> {
         let report = check(self.source(), &CheckOptions { files: Some(&self.files), ..CheckOptions::default() });
         let ids = report.findings().iter().map(|finding| finding.rule().id);
@@ -60,7 +60,7 @@ fn rules(change: impl FnOnce(&mut Case)) -> Vec<&'static str> {
     case.rules()
 }
 
-fn packed(parts: Vec<Part>) -> Vec<&'static str> {
+fn rules_of_package(parts: Vec<Part>) -> Vec<&'static str> {
     rules(|case| {
         for part in parts.iter().filter(|part| part.name != b"SKILL.md") {
             case.files.insert(format!("skills/demo/{}", String::from_utf8_lossy(&part.name)), part.data.clone());
@@ -70,9 +70,9 @@ fn packed(parts: Vec<Part>) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_repository_that_is_right_has_no_findings() {
+fn a_correct_repository_has_no_findings() {
     assert_eq!(rules(|_| ()), Vec::<&str>::new());
-    assert_eq!(packed(vec![Part::file("docs/more.md", "more")]), Vec::<&str>::new());
+    assert_eq!(rules_of_package(vec![Part::file("docs/more.md", "more")]), Vec::<&str>::new());
     let in_a_folder = |case: &mut Case| case.package(&Zip::of(vec![Part::file("demo/SKILL.md", SKILL)]).build());
     assert_eq!(rules(in_a_folder), Vec::<&str>::new());
     let as_a_tar = |case: &mut Case| {
@@ -86,7 +86,7 @@ fn a_repository_that_is_right_has_no_findings() {
 }
 
 #[test]
-fn the_rules_of_the_checkout_are_told_apart() {
+fn each_fault_of_the_checkout_breaks_its_rule() {
     let link = || FileMetadata { kind: FileKind::Link("../x".to_owned()), size: 0, is_executable: false };
     assert_eq!(rules(|case| case.entry["path"] = "skills/none".into()), ["M070", "M077", "M087"]);
     assert_eq!(rules(|case| case.entry["path"] = "skills/demo/SKILL.md".into()), ["M070", "M087"]);
@@ -147,7 +147,7 @@ impl RepositoryFiles for Counted<'_> {
     }
 
     fn list(&self, path: &str) -> Result<Option<Vec<FolderEntry>>, FilesError> {
-        self.1.lock().expect("nobody panicked").push(path.to_owned());
+        self.1.lock().expect("no thread has panicked").push(path.to_owned());
         self.0.list(path)
     }
 
@@ -157,17 +157,17 @@ impl RepositoryFiles for Counted<'_> {
 }
 
 #[test]
-fn a_folder_is_listed_once_however_often_it_is_asked_for() {
+fn each_folder_is_listed_only_once() {
     let case = case();
     let files = Counted(&case.files, Mutex::default());
     assert!(!check(case.source(), &CheckOptions { files: Some(&files), ..CheckOptions::default() }).has_errors());
-    let mut listed = files.1.into_inner().expect("nobody panicked");
+    let mut listed = files.1.into_inner().expect("no thread has panicked");
     listed.sort_unstable();
     assert_eq!(listed, ["", "packages", "skills", "skills/demo"]);
 }
 
 #[test]
-fn what_is_found_does_not_depend_on_how_many_threads_look() {
+fn the_findings_do_not_depend_on_the_number_of_threads() {
     let mut case = case();
     let mut skills = Vec::new();
     for number in 0..500 {
@@ -189,13 +189,13 @@ fn what_is_found_does_not_depend_on_how_many_threads_look() {
         let report = check(source, &CheckOptions { files: Some(&case.files), threads, ..CheckOptions::default() });
         (report.sources().len(), crate::manifest::render::json(&report).expect("JSON"))
     };
-    let alone = found(1);
-    assert!(alone.0 > 500, "files of their own are shown");
-    assert!((2..6).all(|threads| found(threads) == alone));
+    let single_threaded = found(1);
+    assert!(single_threaded.0 > 500, "each finding adds a file to the report");
+    assert!((2..6).all(|threads| found(threads) == single_threaded));
 }
 
 #[test]
-fn what_is_not_looked_at_is_told() {
+fn paths_that_are_not_checked_are_reported() {
     let deep = |case: &mut Case| {
         case.files.insert(format!("skills/demo/{}x", "d/".repeat(10)), "x");
     };
@@ -219,35 +219,36 @@ fn what_is_not_looked_at_is_told() {
 }
 
 #[test]
-fn the_rules_of_archives_are_told_apart() {
-    let of = |parts: Vec<Part>| rules(|case| case.package(&Zip::of([vec![skill_part()], parts].concat()).build()));
+fn each_fault_of_an_archive_breaks_its_rule() {
+    let with_parts =
+        |parts: Vec<Part>| rules(|case| case.package(&Zip::of([vec![skill_part()], parts].concat()).build()));
     assert_eq!(rules(|case| case.package(b"PK\x03\x04")), ["M080"]);
     assert_eq!(rules(|case| case.package(&[0; (10 << 20) + 1])), ["M081"]);
     assert_eq!(rules(|case| case.package(&gzip(&tar(&[Member::file("SKILL.md", SKILL)])))), ["M080"]);
-    assert_eq!(of(vec![Part::file("zeros", vec![0; 300_000])]), ["M081"]);
-    assert_eq!(of(vec![Part::file("../x", "x")]), ["M082"]);
-    assert_eq!(of(vec![Part::file("a", "x"), Part::file("A", "x")]), ["M083"]);
-    assert_eq!(of(vec![Part { mode: 0o120_777, ..Part::file("a", "x") }]), ["M084"]);
-    assert_eq!(of(vec![Part { before: b"x".to_vec(), ..Part::file("a", "x") }]), ["M085"]);
+    assert_eq!(with_parts(vec![Part::file("zeros", vec![0; 300_000])]), ["M081"]);
+    assert_eq!(with_parts(vec![Part::file("../x", "x")]), ["M082"]);
+    assert_eq!(with_parts(vec![Part::file("a", "x"), Part::file("A", "x")]), ["M083"]);
+    assert_eq!(with_parts(vec![Part { mode: 0o120_777, ..Part::file("a", "x") }]), ["M084"]);
+    assert_eq!(with_parts(vec![Part { before: b"x".to_vec(), ..Part::file("a", "x") }]), ["M085"]);
 }
 
 #[test]
-fn the_rules_of_contents_are_told_apart() {
-    let alone = |parts: Vec<Part>| rules(|case| case.package(&Zip::of(parts).build()));
-    let with = |text: String| {
+fn each_fault_of_the_contents_breaks_its_rule() {
+    let only_package = |parts: Vec<Part>| rules(|case| case.package(&Zip::of(parts).build()));
+    let with_skill_file = |text: String| {
         rules(|case| {
             case.files.insert("skills/demo/SKILL.md", text.clone());
             case.package(&Zip::of(vec![Part::file("SKILL.md", text)]).build());
         })
     };
-    assert_eq!(alone(vec![Part::file("a/b/SKILL.md", SKILL)]), ["M086"]);
-    assert_eq!(alone(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x", "x")]), ["M086"]);
-    assert_eq!(alone(vec![Part::file("a/SKILL.md", SKILL), Part::file("b/SKILL.md", SKILL)]), ["M086"]);
-    assert_eq!(alone(vec![Part::file("other/SKILL.md", SKILL)]), ["M086"]);
-    assert_eq!(with("nothing".to_owned()), ["M087"]);
-    assert_eq!(with(SKILL.replace("name: demo", "name: Demo")), ["M087", "M088"]);
-    assert_eq!(with(SKILL.replace("1.0.0", "1.0.1")), ["M088"]);
-    assert_eq!(with(SKILL.replace("Shows", "Hides")), ["M089"]);
+    assert_eq!(only_package(vec![Part::file("a/b/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(only_package(vec![Part::file("demo/SKILL.md", SKILL), Part::file("x", "x")]), ["M086"]);
+    assert_eq!(only_package(vec![Part::file("a/SKILL.md", SKILL), Part::file("b/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(only_package(vec![Part::file("other/SKILL.md", SKILL)]), ["M086"]);
+    assert_eq!(with_skill_file("nothing".to_owned()), ["M087"]);
+    assert_eq!(with_skill_file(SKILL.replace("name: demo", "name: Demo")), ["M087", "M088"]);
+    assert_eq!(with_skill_file(SKILL.replace("1.0.0", "1.0.1")), ["M088"]);
+    assert_eq!(with_skill_file(SKILL.replace("Shows", "Hides")), ["M089"]);
     assert_eq!(
         rules(|case| {
             case.files.insert("skills/demo/new.md", "new");
@@ -266,40 +267,44 @@ fn the_rules_of_contents_are_told_apart() {
         }),
         ["M090"]
     );
-    assert_eq!(alone(vec![skill_part(), Part::file("extra.md", "x")]), ["M090"]);
+    assert_eq!(only_package(vec![skill_part(), Part::file("extra.md", "x")]), ["M090"]);
     assert_eq!(
         rules(|case| {
             case.files.insert("skills/demo/.DS_Store", "x");
         }),
         Vec::<&str>::new()
     );
-    assert_eq!(packed(vec![Part::file(".env", "A=1")]), ["M091"]);
-    assert_eq!(packed(vec![Part::file(".DS_Store", "x")]), ["M092"]);
-    assert_eq!(with(format!("{SKILL}[x](missing.md)\n")), ["M093"]);
-    assert_eq!(with(format!("{SKILL}{}", "line\n".repeat(501))), ["M095"]);
-    assert_eq!(with(SKILL.replace("metadata:", "model: x\nmetadata:")), ["M096"]);
+    assert_eq!(rules_of_package(vec![Part::file(".env", "A=1")]), ["M091"]);
+    assert_eq!(rules_of_package(vec![Part::file(".DS_Store", "x")]), ["M092"]);
+    assert_eq!(with_skill_file(format!("{SKILL}[x](missing.md)\n")), ["M093"]);
+    assert_eq!(with_skill_file(format!("{SKILL}{}", "line\n".repeat(501))), ["M095"]);
+    assert_eq!(with_skill_file(SKILL.replace("metadata:", "model: x\nmetadata:")), ["M096"]);
 }
 
 #[test]
-fn a_few_differences_are_listed_and_the_rest_is_counted() {
+fn some_differences_are_listed_and_others_are_counted() {
     let mut case = case();
     for number in 0..7 {
         case.files.insert(format!("skills/demo/{number}.md"), "new");
     }
     let report = check(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
-    let messages: Vec<&str> =
-        report.findings().iter().filter(|one| one.rule().id == "M090").map(|one| one.message()).collect();
+    let messages: Vec<&str> = report
+        .findings()
+        .iter()
+        .filter(|finding| finding.rule().id == "M090")
+        .map(|finding| finding.message())
+        .collect();
     assert_eq!(messages.len(), 6);
     assert!(messages.iter().any(|message| message.starts_with("2 more files differ")), "{messages:?}");
 }
 
 #[test]
-fn a_finding_in_a_skill_points_into_it() {
+fn a_finding_in_a_skill_has_a_location_in_its_file() {
     let mut case = case();
     case.files.insert("skills/demo/SKILL.md", SKILL.replace("1.0.0", "2.0.0"));
     let report = check(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
     let finding = report.findings().iter().find(|finding| finding.rule().id == "M088").expect("a finding");
-    let span = finding.span().expect("a place");
+    let span = finding.span().expect("a location");
     let source = report.source(span.file).expect("a file");
     assert_eq!(source.name(), "skills/demo/SKILL.md");
     assert_eq!(source.position(span.start).line, 5);
@@ -307,12 +312,13 @@ fn a_finding_in_a_skill_points_into_it() {
 }
 
 #[test]
-fn verifying_asks_for_packages_only() {
+fn verify_checks_only_the_packages() {
     let mut case = case();
-    let mut alone = MemoryFiles::new();
-    let package = case.files.read("packages/demo-1.0.0.zip", 1 << 20).expect("it is there").expect("it is a file");
-    alone.insert("packages/demo-1.0.0.zip", package);
-    case.files = alone;
+    let mut only_package = MemoryFiles::new();
+    let package =
+        case.files.read("packages/demo-1.0.0.zip", 1 << 20).expect("the file can be read").expect("the file exists");
+    only_package.insert("packages/demo-1.0.0.zip", package);
+    case.files = only_package;
     let verified =
         |case: &Case| verify(case.source(), &CheckOptions { files: Some(&case.files), ..CheckOptions::default() });
     assert_eq!(verified(&case).findings().len(), 0);

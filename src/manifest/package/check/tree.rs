@@ -1,4 +1,4 @@
-//! The checkout, with a cache of its folder listings: a thousand entries share a few folders.
+//! The checkout, with a cache of its folder listings, because many entries share a few folders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,9 +46,9 @@ impl<'a> CheckoutCache<'a> {
         if let Some(known) = listings.get(folder) {
             return Ok(known.clone());
         }
-        let listed = self.files.list(folder)?;
-        let listed = listed.map(|listed| listed.into_iter().map(|entry| (entry.name, entry.metadata)).collect());
-        Ok(listings.entry(folder.to_owned()).or_insert(listed.map(Arc::new)).clone())
+        let entries = self.files.list(folder)?;
+        let entries = entries.map(|entries| entries.into_iter().map(|entry| (entry.name, entry.metadata)).collect());
+        Ok(listings.entry(folder.to_owned()).or_insert(entries.map(Arc::new)).clone())
     }
 
     pub(super) fn find(&self, path: &str) -> PathLookupOutcome {
@@ -61,7 +61,7 @@ impl<'a> CheckoutCache<'a> {
         for name in path.split('/') {
             found = match self.find_name(&parent, name) {
                 Ok(PathLookupOutcome::Found(metadata)) => PathLookupOutcome::Found(metadata),
-                Ok(other) => return other,
+                Ok(outcome) => return outcome,
                 Err(error) => return PathLookupOutcome::Error(error),
             };
             if !parent.is_empty() {
@@ -73,18 +73,18 @@ impl<'a> CheckoutCache<'a> {
     }
 
     fn find_name(&self, folder: &str, name: &str) -> Result<PathLookupOutcome, FilesError> {
-        let whole = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        let full_path = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         let Some(listing) = self.list(folder)? else { return Ok(PathLookupOutcome::Missing) };
         Ok(match listing.get(name) {
-            Some(FileMetadata { kind: FileKind::Link(_), .. }) => PathLookupOutcome::Link(whole(name)),
+            Some(FileMetadata { kind: FileKind::Link(_), .. }) => PathLookupOutcome::Link(full_path(name)),
             Some(metadata) => PathLookupOutcome::Found(metadata.clone()),
             None => {
-                let names = || listing.keys().map(|name| (fold(name), name.clone())).collect();
+                let folded_names = || listing.keys().map(|name| (fold(name), name.clone())).collect();
                 let mut folded = lock(&self.folded);
-                let folded = folded.entry(folder.to_owned()).or_insert_with(names);
+                let folded = folded.entry(folder.to_owned()).or_insert_with(folded_names);
                 folded
                     .get(&fold(name))
-                    .map_or(PathLookupOutcome::Missing, |other| PathLookupOutcome::OtherSpelling(whole(other)))
+                    .map_or(PathLookupOutcome::Missing, |spelled| PathLookupOutcome::OtherSpelling(full_path(spelled)))
             }
         })
     }

@@ -43,9 +43,9 @@ pub(super) struct CentralDirectory<'a> {
 /// Returns the little-endian number in the `N` bytes at an offset.
 pub(super) fn read_number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(N)?)?;
-    let mut wide = [0; 8];
-    wide.get_mut(..N)?.copy_from_slice(field);
-    Some(u64::from_le_bytes(wide))
+    let mut padded = [0; 8];
+    padded.get_mut(..N)?.copy_from_slice(field);
+    Some(u64::from_le_bytes(padded))
 }
 
 pub(super) fn archive_fault(kind: ArchiveFaultKind, entry: Option<&[u8]>, message: &str) -> ArchiveFault {
@@ -56,10 +56,10 @@ pub(super) fn archive_fault(kind: ArchiveFaultKind, entry: Option<&[u8]>, messag
 pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_>, ArchiveFault> {
     let end = find_end(bytes)?;
     let unreadable = || archive_fault(ArchiveFaultKind::Unreadable, None, "is truncated: its directory is incomplete");
-    let word = |at: usize| read_number::<2>(bytes, end + at).ok_or_else(unreadable);
-    let long = |at: usize| read_number::<4>(bytes, end + at).ok_or_else(unreadable);
-    let (disk, first_disk, count_on_disk, count) = (word(4)?, word(6)?, word(8)?, word(10)?);
-    let (size, start) = (long(12)?, long(16)?);
+    let read_u16 = |at: usize| read_number::<2>(bytes, end + at).ok_or_else(unreadable);
+    let read_u32 = |at: usize| read_number::<4>(bytes, end + at).ok_or_else(unreadable);
+    let (disk, first_disk, count_on_disk, count) = (read_u16(4)?, read_u16(6)?, read_u16(8)?, read_u16(10)?);
+    let (size, start) = (read_u32(12)?, read_u32(16)?);
     if disk != 0 || first_disk != 0 || count_on_disk != count {
         return Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "is part of a split archive"));
     }
@@ -84,21 +84,21 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     }
     let start = usize::try_from(start).map_err(|_| unreadable())?;
     let mut directory = bytes.get(start..end).ok_or_else(unreadable)?;
-    let mut list = Vec::new();
+    let mut entries = Vec::new();
     for _ in 0..count {
         let (record, rest) = read_record(directory)?;
-        list.push(record);
+        entries.push(record);
         directory = rest;
     }
     if directory.is_empty() {
-        Ok(CentralDirectory { entries: list, start })
+        Ok(CentralDirectory { entries, start })
     } else {
         Err(archive_fault(ArchiveFaultKind::Ambiguous, None, "has more directory entries than its end record states"))
     }
 }
 
-/// Returns the offset of the end record. The record and its comment must reach exactly to the end of the file, measured
-/// from the last signature: otherwise two programs could find different directories.
+/// Returns the offset of the end record, which is found by its last signature. The record and its comment must end
+/// exactly at the end of the file: otherwise two programs could find different directories.
 fn find_end(bytes: &[u8]) -> Result<usize, ArchiveFault> {
     let tail = bytes.len().saturating_sub(END_RECORD_BYTES + usize::from(u16::MAX));
     let window = bytes.get(tail..).unwrap_or_default();
@@ -124,27 +124,29 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
     if bytes.get(..4) != Some(&ENTRY_SIGNATURE) {
         return Err(broken());
     }
-    let word = |at: usize| read_number::<2>(bytes, at).and_then(|value| u16::try_from(value).ok()).ok_or_else(broken);
-    let long = |at: usize| read_number::<4>(bytes, at).and_then(|value| u32::try_from(value).ok()).ok_or_else(broken);
-    let (flags, method) = (word(8)?, word(10)?);
-    let name_end = ENTRY_HEADER_BYTES + usize::from(word(28)?);
-    let extra_end = name_end + usize::from(word(30)?);
-    let record_end = extra_end + usize::from(word(32)?);
+    let read_u16 =
+        |at: usize| read_number::<2>(bytes, at).and_then(|value| u16::try_from(value).ok()).ok_or_else(broken);
+    let read_u32 =
+        |at: usize| read_number::<4>(bytes, at).and_then(|value| u32::try_from(value).ok()).ok_or_else(broken);
+    let (flags, method) = (read_u16(8)?, read_u16(10)?);
+    let name_end = ENTRY_HEADER_BYTES + usize::from(read_u16(28)?);
+    let extra_end = name_end + usize::from(read_u16(30)?);
+    let record_end = extra_end + usize::from(read_u16(32)?);
     let name = bytes.get(ENTRY_HEADER_BYTES..name_end).ok_or_else(broken)?;
     let extra = bytes.get(name_end..extra_end).ok_or_else(broken)?;
     let rest = bytes.get(record_end..).ok_or_else(broken)?;
-    let external = long(38)?;
+    let external = read_u32(38)?;
     let record = CentralDirectoryEntry {
         name,
         flags,
         has_utf8_name: flags & 0x0800 != 0,
         is_deflated: method == 8,
-        crc: long(16)?,
-        compressed_size: long(20)?.into(),
-        size: long(24)?.into(),
+        crc: read_u32(16)?,
+        compressed_size: read_u32(20)?.into(),
+        size: read_u32(24)?.into(),
         unix_mode: external >> 16,
         dos_attributes: external & 0xff,
-        header_offset: long(42)?.into(),
+        header_offset: read_u32(42)?.into(),
     };
     let refuse = |kind, message| Err(archive_fault(kind, Some(name), message));
     if flags & 0x2041 != 0 {
@@ -156,7 +158,7 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
             "is compressed with a method other than deflate, which few programs support",
         );
     }
-    if word(34)? != 0 || [record.compressed_size, record.size, record.header_offset].contains(&0xffff_ffff) {
+    if read_u16(34)? != 0 || [record.compressed_size, record.size, record.header_offset].contains(&0xffff_ffff) {
         return refuse(
             ArchiveFaultKind::Ambiguous,
             "is on another disk of a split archive, or needs zip64, which no package of this size needs",
@@ -168,8 +170,8 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
     Ok((record, rest))
 }
 
-/// Returns a fault of the extra fields, if there is one: they may hold times and owners, but no zip64 sizes, no other
-/// name, and no encryption.
+/// Returns a fault of the extra fields, if there is one: they may contain times and owners, but no zip64 sizes, no
+/// different name, and no encryption.
 pub(super) fn extra_fault(mut extra: &[u8], name: &[u8]) -> Option<&'static str> {
     while !extra.is_empty() {
         let field = read_number::<2>(extra, 0).zip(read_number::<2>(extra, 2));
