@@ -16,29 +16,31 @@ pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector)
     let mut packages: HashMap<&str, LocatedNode<'_>> = HashMap::new();
     let mut digests: HashMap<String, LocatedNode<'_>> = HashMap::new();
     for skill in manifest.skills() {
-        if let Some((text, place)) = skill.text_of("sha256") {
-            check_checksum(text, &place, findings);
+        if let Some((text, location)) = skill.text_of("sha256") {
+            check_checksum(text, &location, findings);
         }
-        if let Some(place) = skill.get("size_bytes")
-            && let JsonValue::Number(text) = &place.node().value
+        if let Some(location) = skill.get("size_bytes")
+            && let JsonValue::Number(text) = &location.node().value
         {
-            check_size(text, &place, findings);
+            check_size(text, &location, findings);
         }
-        let Some((package, place)) = skill.text_of("package") else { continue };
+        let Some((package, location)) = skill.text_of("package") else { continue };
         if let Some(first) = packages.get(package) {
-            report_shared_checksum(first, &skill, &place, findings);
+            report_shared_checksum(first, &skill, &location, findings);
             continue;
         }
         packages.insert(package, skill.clone());
-        let Some((digest, place)) = skill.text_of("sha256").filter(|(digest, _)| is_digest(digest)) else { continue };
+        let Some((digest, location)) = skill.text_of("sha256").filter(|(digest, _)| is_digest(digest)) else {
+            continue;
+        };
         match digests.get(&digest.to_ascii_lowercase()) {
             Some(first) => {
                 findings
-                    .report_at(&M044, &place, "another package has the same checksum")
-                    .with_related(first.span(), "the other package with this checksum");
+                    .report_at(&M044, &location, "another package has the same checksum")
+                    .with_related(first.span(), "the other package");
             }
             None => {
-                digests.insert(digest.to_ascii_lowercase(), place);
+                digests.insert(digest.to_ascii_lowercase(), location);
             }
         }
     }
@@ -111,10 +113,10 @@ fn report_contradiction(
     findings: &mut FindingCollector,
 ) {
     let (Some(first_value), Some(second_value)) = (value(first), value(skill)) else { return };
-    let (Some(before), Some(place)) = (first.get(key), skill.get(key)) else { return };
+    let (Some(before), Some(location)) = (first.get(key), skill.get(key)) else { return };
     if first_value != second_value {
         findings
-            .report_at(&M045, &place, format!("another entry gives this package a different `{key}`"))
+            .report_at(&M045, &location, format!("another entry gives this package a different `{key}`"))
             .with_related(before.span(), "the other one");
     }
 }

@@ -49,19 +49,19 @@ pub(in crate::manifest) fn nearest<'a>(word: &str, known: impl Iterator<Item = &
 }
 
 fn check_schema_version(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let Some((text, place)) = manifest.text_of("schema_version") else { return };
+    let Some((text, location)) = manifest.text_of("schema_version") else { return };
     let parts: Vec<Option<u64>> = text.split('.').map(parse_whole).collect();
     let major = match parts[..] {
         [Some(major)] | [Some(major), Some(_)] | [Some(major), Some(_), Some(_)] => major,
         _ => {
             let message = format!("`{}` is not a version of the manifest format", text.escape_debug());
-            findings.report_at(&M006, &place, message).with_help("write `1.0`");
+            findings.report_at(&M006, &location, message).with_help("write `1.0`");
             return;
         }
     };
     if major != KNOWN_MAJOR {
         let message = format!("this program knows version {KNOWN_MAJOR} of the manifest format, not {major}");
-        findings.report_at(&M006, &place, message).with_help("fields may have another meaning in that version");
+        findings.report_at(&M006, &location, message).with_help("fields may have another meaning in that version");
     }
 }
 

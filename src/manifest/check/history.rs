@@ -30,10 +30,10 @@ pub(super) fn check(
     for (name, entries) in &before {
         let Some(current) = now.get(name) else {
             let message = format!("the skill `{}` was published, but is missing now", name.escape_debug());
-            let place = manifest.get("skills").unwrap_or_else(|| manifest.clone());
-            let was = entries.first().map(LocatedNode::span);
-            let finding = findings.report_at(&M112, &place, message);
-            was.into_iter().for_each(|span| {
+            let location = manifest.get("skills").unwrap_or_else(|| manifest.clone());
+            let previous_location = entries.first().map(LocatedNode::span);
+            let finding = findings.report_at(&M112, &location, message);
+            previous_location.into_iter().for_each(|span| {
                 finding.with_related(span, "it was published here");
             });
             continue;
@@ -73,16 +73,16 @@ fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &
             check_unversioned_change(old, same, findings);
             return;
         }
-        let place = same.get("sha256").unwrap_or_else(|| same.clone());
-        let was = old.get("sha256").unwrap_or_else(|| old.clone());
+        let location = same.get("sha256").unwrap_or_else(|| same.clone());
+        let previous_location = old.get("sha256").unwrap_or_else(|| old.clone());
         findings
             .report_at(
                 &M113,
-                &place,
+                &location,
                 format!("the content of {} changed after it was published", before.escape_debug()),
             )
             .with_help("publish the change under a new version")
-            .with_related(was.span(), "the published value");
+            .with_related(previous_location.span(), "the published value");
         return;
     }
     let release = |text: &str| parse_lenient_version(text).map(|version| release_of_version(&version.to_string()));
@@ -91,12 +91,16 @@ fn check_release(old: &LocatedNode<'_>, current: &[LocatedNode<'_>], findings: &
     };
     if let Some(other) = current.iter().find(is_equal)
         && digest_of_skill(other) != digest_of_skill(old)
-        && let (Some(place), Some(was)) = (other.get("version"), old.get("version"))
+        && let (Some(location), Some(previous_location)) = (other.get("version"), old.get("version"))
     {
         findings
-            .report_at(&M110, &place, format!("the content changed, but this version equals {}", before.escape_debug()))
+            .report_at(
+                &M110,
+                &location,
+                format!("the content changed, but this version equals {}", before.escape_debug()),
+            )
             .with_help("raise the version")
-            .with_related(was.span(), "the published value");
+            .with_related(previous_location.span(), "the published value");
     }
 }
 
@@ -111,10 +115,10 @@ fn check_unversioned_change(old: &LocatedNode<'_>, same: &LocatedNode<'_>, findi
         !MAY_CHANGE.contains(&key.as_str()) && value(old) != value(same)
     });
     let Some(first) = changed.first() else { return };
-    let place = same.get(first).or_else(|| same.get("version")).unwrap_or_else(|| same.clone());
+    let location = same.get(first).or_else(|| same.get("version")).unwrap_or_else(|| same.clone());
     let fields: Vec<String> = changed.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
     let message = format!("{} changed, but the version did not", fields.join(", "));
-    findings.report_at(&M117, &place, message).with_related(old.span(), "the published value");
+    findings.report_at(&M117, &location, message).with_related(old.span(), "the published value");
 }
 
 fn check_newest(
@@ -123,13 +127,13 @@ fn check_newest(
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
-    let (Some((before, was)), Some((now, skill))) = (highest(old), highest(current)) else { return };
-    let Some(place) = skill.get("version") else { return };
+    let (Some((before, previous_location)), Some((now, skill))) = (highest(old), highest(current)) else { return };
+    let Some(location) = skill.get("version") else { return };
     if now.cmp_precedence(&before).is_lt() {
-        let was = was.get("version").unwrap_or(was);
+        let previous_location = previous_location.get("version").unwrap_or(previous_location);
         findings
-            .report_at(&M111, &place, format!("the newest version is {now}, but {before} was published"))
-            .with_related(was.span(), "the published value");
+            .report_at(&M111, &location, format!("the newest version is {now}, but {before} was published"))
+            .with_related(previous_location.span(), "the published value");
     }
     check_changelog(&before, &now, &skill, options, findings);
 }
@@ -147,7 +151,7 @@ fn check_changelog(
     options: &CheckOptions<'_>,
     findings: &mut FindingCollector,
 ) {
-    let (Some(files), Some((path, _)), Some(place)) = (options.files, skill.text_of("path"), skill.get("version"))
+    let (Some(files), Some((path, _)), Some(location)) = (options.files, skill.text_of("path"), skill.get("version"))
     else {
         return;
     };
@@ -156,12 +160,13 @@ fn check_changelog(
     }
     // Paths that cannot be checked are reported by the rules about the checkout.
     if let Ok(None) = files.metadata(&format!("{}/CHANGELOG.md", path.trim_end_matches('/'))) {
-        findings.report_at(&M114, &place, format!("{now} follows {before} without a `CHANGELOG.md`"));
+        findings.report_at(&M114, &location, format!("{now} follows {before} without a `CHANGELOG.md`"));
     }
 }
 
 fn check_generated_at(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
-    let (Some((before, was)), Some((now, place))) = (old.text_of("generated_at"), manifest.text_of("generated_at"))
+    let (Some((before, previous_location)), Some((now, location))) =
+        (old.text_of("generated_at"), manifest.text_of("generated_at"))
     else {
         return;
     };
@@ -170,20 +175,20 @@ fn check_generated_at(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, finding
     let is_changed = old.node().to_json() != manifest.node().to_json();
     if now < before || (now == before && is_changed) {
         findings
-            .report_at(&M115, &place, "the manifest changed, but its time is not later")
-            .with_related(was.span(), "the previous time");
+            .report_at(&M115, &location, "the manifest changed, but its time is not later")
+            .with_related(previous_location.span(), "the previous time");
     }
 }
 
 fn check_repository_moved(old: &LocatedNode<'_>, manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let (Some(old), Some(new)) = (old.get("repository"), manifest.get("repository")) else { return };
     for key in ["git_url", "raw_base_url"] {
-        if let (Some((before, was)), Some((now, place))) = (old.text_of(key), new.text_of(key))
+        if let (Some((before, previous_location)), Some((now, location))) = (old.text_of(key), new.text_of(key))
             && before != now
         {
             findings
-                .report_at(&M116, &place, format!("`{key}` changed"))
-                .with_related(was.span(), "the previous value");
+                .report_at(&M116, &location, format!("`{key}` changed"))
+                .with_related(previous_location.span(), "the previous value");
         }
     }
 }

@@ -15,18 +15,18 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
     let mut ids: HashMap<&str, LocatedNode<'_>> = HashMap::new();
     for api in manifest.apis() {
         check_words(&api, "tags", &M060, findings);
-        if let Some((id, place)) = api.text_of("id") {
-            check_api_id(id, &place, findings);
+        if let Some((id, location)) = api.text_of("id") {
+            check_api_id(id, &location, findings);
             if let Some(first) = ids.get(id) {
                 findings
-                    .report_at(&M063, &place, format!("the id `{}` is repeated", id.escape_debug()))
+                    .report_at(&M063, &location, format!("the id `{}` is repeated", id.escape_debug()))
                     .with_related(first.span(), "first used here");
             } else {
-                ids.insert(id, place);
+                ids.insert(id, location);
             }
         }
-        if let Some((language, place)) = api.text_of("language") {
-            check_language(language, &place, findings);
+        if let Some((language, location)) = api.text_of("language") {
+            check_language(language, &location, findings);
         }
     }
     for skill in manifest.skills() {
@@ -44,10 +44,10 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
 /// Checks the texts of a list: none may be empty, repeated, surrounded by whitespace, or written with capital letters.
 fn check_words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, findings: &mut FindingCollector) {
     let mut seen: HashMap<String, LocatedNode<'_>> = HashMap::new();
-    for place in object.elements_of(key) {
-        let Some(text) = place.text() else { continue };
+    for location in object.elements_of(key) {
+        let Some(text) = location.text() else { continue };
         if text.trim().is_empty() {
-            findings.report_at(rule, &place, "this is empty");
+            findings.report_at(rule, &location, "this is empty");
             continue;
         }
         let plain = text.trim().to_lowercase();
@@ -55,17 +55,17 @@ fn check_words(object: &LocatedNode<'_>, key: &str, rule: &'static Rule, finding
             findings
                 .report_at(
                     rule,
-                    &place,
+                    &location,
                     format!("`{}` has whitespace around it or capital letters", text.escape_debug()),
                 )
                 .with_help(format!("write `{}`", plain.escape_debug()));
         }
         if let Some(first) = seen.get(&plain) {
             findings
-                .report_at(rule, &place, format!("`{}` is repeated", plain.escape_debug()))
+                .report_at(rule, &location, format!("`{}` is repeated", plain.escape_debug()))
                 .with_related(first.span(), "first used here");
         } else {
-            seen.insert(plain, place);
+            seen.insert(plain, location);
         }
     }
 }
@@ -109,11 +109,11 @@ fn check_language(text: &str, location: &LocatedNode<'_>, findings: &mut Finding
 /// Returns the path in an element of `api_docs`: the `path` of an object, or a text that looks like a path. A text that
 /// begins with `/` may just as well be an endpoint and is not checked.
 fn path_of<'a>(document: &LocatedNode<'a>) -> Option<(&'a str, LocatedNode<'a>)> {
-    let (text, place) = match document.text() {
+    let (text, location) = match document.text() {
         Some(text) => (text, document.clone()),
         None => document.text_of("path")?,
     };
-    (is_path(text) && !is_address(text)).then_some((text, place))
+    (is_path(text) && !is_address(text)).then_some((text, location))
 }
 
 fn is_path(text: &str) -> bool {
@@ -138,12 +138,12 @@ fn check_reference(
     if id.as_ref().is_some_and(|(id, _)| ids.contains_key(id)) {
         return;
     }
-    if let Some((text, place)) = path_of(document) {
-        check_path_exists(text, &place, options, findings);
+    if let Some((text, location)) = path_of(document) {
+        check_path_exists(text, &location, options, findings);
         return;
     }
-    let Some((id, place)) = id.filter(|(id, _)| !is_address(id)) else { return };
-    let finding = findings.report_at(&M066, &place, format!("there is no API reference `{}`", id.escape_debug()));
+    let Some((id, location)) = id.filter(|(id, _)| !is_address(id)) else { return };
+    let finding = findings.report_at(&M066, &location, format!("there is no API reference `{}`", id.escape_debug()));
     if let Some(known) = nearest(id, ids.keys().copied()) {
         finding.with_help(format!("did you mean `{known}`?"));
     }

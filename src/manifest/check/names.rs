@@ -20,12 +20,12 @@ const MAX_TEXT_CHARS: usize = 1024;
 pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let mut names = NameIndex::default();
     for skill in manifest.skills() {
-        if let Some((name, place)) = skill.text_of("name") {
-            check_skill_name(name, &place, findings);
-            names.check_and_add(name, &place, findings);
+        if let Some((name, location)) = skill.text_of("name") {
+            check_skill_name(name, &location, findings);
+            names.check_and_add(name, &location, findings);
         }
-        if let Some((text, place)) = skill.text_of("version") {
-            check_version(text, &place, findings);
+        if let Some((text, location)) = skill.text_of("version") {
+            check_version(text, &location, findings);
         }
         check_texts(&skill, &[("title", true), ("description", false)], findings);
     }
@@ -112,18 +112,18 @@ fn check_version(text: &str, location: &LocatedNode<'_>, findings: &mut FindingC
 pub(in crate::manifest) fn parse_lenient_version(text: &str) -> Option<Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text.find(['-', '+']).unwrap_or(text.len());
-    let (core, rest) = text.split_at(end);
+    let (core, suffix) = text.split_at(end);
     let mut numbers: Vec<&str> = core.split('.').collect();
     numbers.resize(numbers.len().max(3), "0");
     let numbers = numbers.iter().map(|number| number.parse::<u64>().map(|number| number.to_string()));
     let core = numbers.collect::<Result<Vec<_>, _>>().ok()?.join(".");
-    Version::parse(&format!("{core}{rest}")).ok()
+    Version::parse(&format!("{core}{suffix}")).ok()
 }
 
 /// Checks texts for people. Each key comes with a flag that is true if its text must be one line.
 fn check_texts(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut FindingCollector) {
     for (key, is_line) in keys {
-        let Some((text, place)) = object.text_of(key) else { continue };
+        let Some((text, location)) = object.text_of(key) else { continue };
         let length = text.chars().count();
         let message = if text.trim().is_empty() {
             format!("`{key}` is empty")
@@ -136,26 +136,26 @@ fn check_texts(object: &LocatedNode<'_>, keys: &[(&str, bool)], findings: &mut F
         } else {
             continue;
         };
-        findings.report_at(&M034, &place, message);
+        findings.report_at(&M034, &location, message);
     }
 }
 
 fn check_releases(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let mut seen: HashMap<(&str, String), (Option<String>, LocatedNode<'_>)> = HashMap::new();
     for skill in manifest.skills() {
-        let (Some((name, _)), Some((version, place))) = (skill.text_of("name"), skill.text_of("version")) else {
+        let (Some((name, _)), Some((version, location))) = (skill.text_of("name"), skill.text_of("version")) else {
             continue;
         };
         let sum = skill.text_of("sha256").map(|(sum, _)| sum.to_ascii_lowercase());
         let Some((before, first)) = seen.get(&(name, release_of_version(version))) else {
-            seen.insert((name, release_of_version(version)), (sum, place));
+            seen.insert((name, release_of_version(version)), (sum, location));
             continue;
         };
         // Two entries without a checksum count as different content.
         let is_same = sum.is_some() && *before == sum;
         let (rule, content) = if is_same { (&M037, "the same") } else { (&M036, "different") };
         let message = format!("`{}` {} is repeated, with {content} content", escaped(name), escaped(version));
-        findings.report_at(rule, &place, message).with_related(first.span(), "first used here");
+        findings.report_at(rule, &location, message).with_related(first.span(), "first used here");
     }
 }
 

@@ -98,7 +98,7 @@ impl FetchPurpose<'_> {
         reply: &Result<FetchResponse, FetchError>,
         findings: &mut FindingCollector,
     ) {
-        let (rule, place): (&'static Rule, _) = match self {
+        let (rule, location): (&'static Rule, _) = match self {
             Self::Package(skill) => (&M100, skill.get("package").unwrap_or_else(|| skill.clone())),
             Self::Source(place) => (&M102, place.clone()),
             Self::Branch { git_url, .. } => (&M103, git_url.clone()),
@@ -106,14 +106,14 @@ impl FetchPurpose<'_> {
         let address = &request.address;
         match reply {
             Err(error @ (FetchError::Tls(_) | FetchError::Forbidden(_))) => {
-                findings.report_at(&M104, &place, format!("{address}: {error}"));
+                findings.report_at(&M104, &location, format!("{address}: {error}"));
             }
             // A list of branches over the limit is incomplete, so it proves nothing about the branch.
             Err(FetchError::TooLarge { .. }) if matches!(self, Self::Branch { .. }) => {}
             Err(error) => {
-                findings.report_at(rule, &place, format!("{address}: {error}"));
+                findings.report_at(rule, &location, format!("{address}: {error}"));
             }
-            Ok(reply) => self.report_response(address, reply, (rule, &place), findings),
+            Ok(reply) => self.report_response(address, reply, (rule, &location), findings),
         }
     }
 

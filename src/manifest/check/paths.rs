@@ -17,17 +17,17 @@ pub(in crate::manifest) const PACKAGE_ENDINGS: [&str; 3] = [".zip", ".tar.gz", "
 pub(super) fn check(manifest: &LocatedNode<'_>, findings: &mut FindingCollector) {
     let mut seen = PathIndex::default();
     for skill in manifest.skills() {
-        if let Some((text, place)) = skill.text_of("path") {
-            check_path(text, &place, &mut seen, findings);
+        if let Some((text, location)) = skill.text_of("path") {
+            check_path(text, &location, &mut seen, findings);
         }
-        if let Some((text, place)) = skill.text_of("package") {
-            check_path(text, &place, &mut seen, findings);
-            check_package_path(text, &place, &skill, findings);
+        if let Some((text, location)) = skill.text_of("package") {
+            check_path(text, &location, &mut seen, findings);
+            check_package_path(text, &location, &skill, findings);
         }
     }
     for api in manifest.apis() {
-        if let Some((text, place)) = api.text_of("path") {
-            check_path(text, &place, &mut seen, findings);
+        if let Some((text, location)) = api.text_of("path") {
+            check_path(text, &location, &mut seen, findings);
         }
     }
 }

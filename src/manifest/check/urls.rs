@@ -44,26 +44,26 @@ pub(super) fn check(manifest: &LocatedNode<'_>, options: &CheckOptions<'_>, find
 
 fn check_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, findings: &mut FindingCollector) {
     let mut checked_url = |key: &str, rule| {
-        let (text, place) = repository.text_of(key)?;
-        let url = check_address(rule, text, &place, options, findings)?;
-        check_bare(rule, &url, &place, findings);
-        Some((url, place))
+        let (text, location) = repository.text_of(key)?;
+        let url = check_address(rule, text, &location, options, findings)?;
+        check_bare(rule, &url, &location, findings);
+        Some((url, location))
     };
     let git = checked_url("git_url", &M020);
     let raw = checked_url("raw_base_url", &M021);
-    if let Some((branch, place)) = repository.text_of("branch") {
+    if let Some((branch, location)) = repository.text_of("branch") {
         if !repository::is_branch(branch) {
             let message = format!("git does not allow the branch name `{}`", branch.escape_debug());
-            findings.report_at(&M027, &place, message);
+            findings.report_at(&M027, &location, message);
         } else if let Some((url, at)) = &raw
             && !repository::contains_branch(url, branch)
         {
             findings
                 .report_at(&M025, at, format!("the address does not contain the branch `{}`", branch.escape_debug()))
-                .with_related(place.span(), "the branch of the manifest");
+                .with_related(location.span(), "the branch of the manifest");
         }
     }
-    if let (Some((git, cloned)), Some((raw, place))) = (git, raw)
+    if let (Some((git, git_location)), Some((raw, location))) = (git, raw)
         && let (Some(cloned_repository), Some(raw_repository)) =
             (repository::repository_of_clone_url(&git), repository::repository_of_raw_url(&raw))
         && cloned_repository != raw_repository
@@ -71,10 +71,10 @@ fn check_repository(repository: &LocatedNode<'_>, options: &CheckOptions<'_>, fi
         findings
             .report_at(
                 &M026,
-                &place,
+                &location,
                 format!("files come from `{raw_repository}`, but `{cloned_repository}` is cloned"),
             )
-            .with_related(cloned.span(), "the clone address");
+            .with_related(git_location.span(), "the clone address");
     }
 }
 

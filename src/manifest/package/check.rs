@@ -123,18 +123,18 @@ impl CheckWorker<'_, '_> {
 
     /// Returns the files of the folder that a skill names.
     fn skill_folder_files(&mut self, skill: &LocatedNode<'_>) -> Option<FolderFileSizes> {
-        let place = skill.get("path")?;
-        let (path, kind, _) = self.find_path(&place, &M070)?;
+        let location = skill.get("path")?;
+        let (path, kind, _) = self.find_path(&location, &M070)?;
         if kind != FileKind::Folder {
-            self.findings.report_at(&M070, &place, format!("`{path}` is not a folder"));
+            self.findings.report_at(&M070, &location, format!("`{path}` is not a folder"));
             return None;
         }
         let mut folder = FolderFileSizes::new();
-        self.collect_files(&place, path, "", &mut folder)?;
+        self.collect_files(&location, path, "", &mut folder)?;
         if folder.contains_key(SKILL_FILE) {
             return Some(folder);
         }
-        self.findings.report_at(&M070, &place, format!("there is no `{SKILL_FILE}` in `{path}`"));
+        self.findings.report_at(&M070, &location, format!("there is no `{SKILL_FILE}` in `{path}`"));
         None
     }
 
@@ -194,11 +194,11 @@ impl CheckWorker<'_, '_> {
 
     /// Checks the document that an API reference names.
     fn check_document_path(&mut self, api: &LocatedNode<'_>) {
-        let Some(place) = api.get("path") else { return };
-        if let Some((path, kind, _)) = self.find_path(&place, &M079)
+        let Some(location) = api.get("path") else { return };
+        if let Some((path, kind, _)) = self.find_path(&location, &M079)
             && kind != FileKind::File
         {
-            self.findings.report_at(&M079, &place, format!("`{path}` is not a file"));
+            self.findings.report_at(&M079, &location, format!("`{path}` is not a file"));
         }
     }
 }

@@ -355,14 +355,14 @@ mod tests {
         let reads =
             |options| serde_saphyr::from_str_with_options::<FieldMap<RawSkillFrontMatter>>(yaml, options).is_ok();
         assert!(reads(wide_limits()));
-        let ours = || options().budget.expect("a budget");
+        let actual_limits = || options().budget.expect("a budget");
         let tighten: [fn(&mut serde_saphyr::Budget, &serde_saphyr::Budget); 2] = [
-            |wide_limits, ours| wide_limits.max_aliases = ours.max_aliases,
-            |wide_limits, ours| wide_limits.max_anchors = ours.max_anchors,
+            |wide_limits, actual_limits| wide_limits.max_aliases = actual_limits.max_aliases,
+            |wide_limits, actual_limits| wide_limits.max_anchors = actual_limits.max_anchors,
         ];
         for tighten in tighten {
             let mut options = wide_limits();
-            tighten(options.budget.as_mut().expect("a budget"), &ours());
+            tighten(options.budget.as_mut().expect("a budget"), &actual_limits());
             assert!(!reads(options));
         }
         let limits = options().alias_limits;

@@ -78,12 +78,12 @@ type LabeledSpan<'a> = (&'a SourceSpan, Option<&'a str>);
 
 fn by_file(finding: &Finding) -> Vec<(FileId, Vec<LabeledSpan<'_>>)> {
     let first = finding.span().map(|span| (span, None));
-    let others = finding.related().iter().map(|related| (&related.span, Some(related.message.as_str())));
+    let related = finding.related().iter().map(|related| (&related.span, Some(related.message.as_str())));
     let mut files: Vec<(FileId, Vec<LabeledSpan<'_>>)> = Vec::new();
-    for place in first.into_iter().chain(others) {
-        match files.iter_mut().find(|(file, _)| *file == place.0.file) {
-            Some((_, places)) => places.push(place),
-            None => files.push((place.0.file, vec![place])),
+    for labeled_span in first.into_iter().chain(related) {
+        match files.iter_mut().find(|(file, _)| *file == labeled_span.0.file) {
+            Some((_, labeled_spans)) => labeled_spans.push(labeled_span),
+            None => files.push((labeled_span.0.file, vec![labeled_span])),
         }
     }
     files
@@ -93,14 +93,16 @@ fn by_file(finding: &Finding) -> Vec<(FileId, Vec<LabeledSpan<'_>>)> {
 fn add_snippet<'a>(
     group: Group<'a>,
     source: &'a SourceFile,
-    places: &[LabeledSpan<'a>],
+    labeled_spans: &[LabeledSpan<'a>],
     hidden: &CredentialSpans,
     file: FileId,
 ) -> Group<'a> {
-    let start = places.iter().map(|(span, _)| span.start).min().unwrap_or(0);
-    let end = places.iter().map(|(span, _)| span.end).max().unwrap_or(0);
-    if places.len() > 1 && end - start > MAX_SNIPPET_BYTES {
-        return places.iter().fold(group, |group, place| add_snippet(group, source, &[*place], hidden, file));
+    let start = labeled_spans.iter().map(|(span, _)| span.start).min().unwrap_or(0);
+    let end = labeled_spans.iter().map(|(span, _)| span.end).max().unwrap_or(0);
+    if labeled_spans.len() > 1 && end - start > MAX_SNIPPET_BYTES {
+        return labeled_spans
+            .iter()
+            .fold(group, |group, labeled_span| add_snippet(group, source, &[*labeled_span], hidden, file));
     }
     let Some(lines) = touched_lines(source, start..end) else {
         let at = source.position(start);
@@ -113,7 +115,7 @@ fn add_snippet<'a>(
         let (start, end) = (span.start.saturating_sub(lines.start), span.end.saturating_sub(lines.start));
         kind.span(clipped_range(&bytes, start..end)).label(*label)
     };
-    let annotations: Vec<Annotation<'a>> = places.iter().map(annotate).collect();
+    let annotations: Vec<Annotation<'a>> = labeled_spans.iter().map(annotate).collect();
     let text = String::from_utf8_lossy(&bytes).into_owned();
     group.element(Snippet::source(text).line_start(line).path(source.name()).annotations(annotations))
 }
@@ -142,16 +144,16 @@ fn clipped_range(bytes: &[u8], span: Range<usize>) -> Range<usize> {
 
 /// Converts an offset in these bytes to an offset in the text that is made of them. Each run of invalid bytes becomes
 /// one character, so later offsets move. An offset inside of a character moves to its start, or to its end.
-fn displayed_offset(bytes: &[u8], place: usize, is_end: bool) -> usize {
+fn displayed_offset(bytes: &[u8], offset: usize, is_end: bool) -> usize {
     let (mut before, mut shown) = (0, 0);
     for chunk in bytes.utf8_chunks() {
         let (good, bad) = (chunk.valid(), chunk.invalid());
-        if let Some(inside) = place.checked_sub(before).filter(|inside| *inside <= good.len()) {
+        if let Some(inside) = offset.checked_sub(before).filter(|inside| *inside <= good.len()) {
             let is_boundary = |at: &usize| good.is_char_boundary(*at);
             let moved = if is_end { (inside..=good.len()).find(is_boundary) } else { (0..=inside).rfind(is_boundary) };
             return shown + moved.unwrap_or(inside);
         }
-        if place < before + good.len() + bad.len() {
+        if offset < before + good.len() + bad.len() {
             return shown + good.len() + if is_end { char::REPLACEMENT_CHARACTER.len_utf8() } else { 0 };
         }
         before += good.len() + bad.len();
@@ -198,8 +200,8 @@ mod tests {
         for bytes in [&b"a\xc3\xbc\xe2\x82\xac\xf0\x9f\x8e\xa8\nb"[..], b"a\xe2\x82b\xc3\xbc\xff\xff\xc3"] {
             let shown = String::from_utf8_lossy(bytes);
             for (start, end) in (0..=bytes.len()).flat_map(|start| (start..=bytes.len()).map(move |end| (start, end))) {
-                let place = clipped_range(bytes, start..end);
-                assert!(shown.get(place.clone()).is_some(), "{start}..{end} of {bytes:?}: {place:?}");
+                let range = clipped_range(bytes, start..end);
+                assert!(shown.get(range.clone()).is_some(), "{start}..{end} of {bytes:?}: {range:?}");
             }
         }
         // The offset of a whole character gives that character, also after invalid bytes.

@@ -60,11 +60,11 @@ fn test_case_body(report: &CheckReport, findings: &[&Finding]) -> String {
 }
 
 fn finding_line(report: &CheckReport, finding: &Finding) -> String {
-    let place = finding.span().and_then(|span| {
+    let location = finding.span().and_then(|span| {
         let (start, _) = report.positions(span)?;
         Some(format!("{}:{}:{}: ", report.source(span.file)?.name(), start.line, start.column))
     });
-    format!("{}{}: {}", place.unwrap_or_default(), finding.level().as_str(), finding.message())
+    format!("{}{}: {}", location.unwrap_or_default(), finding.level().as_str(), finding.message())
 }
 
 fn escaped(text: &str) -> String {

@@ -92,8 +92,8 @@ fn sarif_result(report: &CheckReport, finding: &Finding, all: &[&'static Rule]) 
 }
 
 fn location(report: &CheckReport, finding: &Finding) -> Value {
-    let whole = || report.sources().first().map(|source| json!({"artifactLocation": artifact(source, 0)}));
-    let physical = finding.span().and_then(|span| physical_location(report, span)).or_else(whole);
+    let first_file = || report.sources().first().map(|source| json!({"artifactLocation": artifact(source, 0)}));
+    let physical = finding.span().and_then(|span| physical_location(report, span)).or_else(first_file);
     let mut location = json!({"physicalLocation": physical});
     if !finding.pointer().is_empty() {
         location["logicalLocations"] = json!([{"fullyQualifiedName": finding.pointer(), "kind": "member"}]);

@@ -73,18 +73,18 @@ impl TarReader {
                 TarReaderState::End => return refuse(validator, None, "has bytes after the end of its tar"),
                 TarReaderState::Data { entry, before, left, padding } => {
                     let length = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    let (piece, rest) = bytes.split_at(length);
+                    let (piece, after_piece) = bytes.split_at(length);
                     write_contents(entry.as_ref(), *before, piece, validator, sink)?;
                     *before += as_u64(length);
                     *left -= as_u64(length);
-                    length + skip_padding(padding, rest, validator)?
+                    length + skip_padding(padding, after_piece, validator)?
                 }
                 TarReaderState::Records { kept, left, padding, .. } => {
                     let length = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    let (piece, rest) = bytes.split_at(length);
+                    let (piece, after_piece) = bytes.split_at(length);
                     kept.extend_from_slice(piece);
                     *left -= as_u64(length);
-                    length + skip_padding(padding, rest, validator)?
+                    length + skip_padding(padding, after_piece, validator)?
                 }
             };
             bytes = bytes.get(consumed..).unwrap_or_default();

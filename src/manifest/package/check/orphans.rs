@@ -10,7 +10,7 @@ use crate::manifest::package::archive::ArchiveFormat;
 use crate::manifest::rules::{M077, M078};
 
 pub(super) fn check(manifest: &LocatedNode<'_>, check: &mut CheckWorker<'_, '_>) {
-    let Some(place) = manifest.get("skills") else { return };
+    let Some(location) = manifest.get("skills") else { return };
     let listed = |key: &str| -> BTreeSet<String> {
         manifest.skills().filter_map(|skill| skill.text_of(key).map(|(path, _)| path.to_owned())).collect()
     };
@@ -19,14 +19,18 @@ pub(super) fn check(manifest: &LocatedNode<'_>, check: &mut CheckWorker<'_, '_>)
         for (path, kind) in files_inside(check, &folder) {
             let is_skill = || matches!(check.tree.files().metadata(&format!("{path}/{SKILL_FILE}")), Ok(Some(_)));
             if kind == FileKind::Folder && !paths.contains(&path) && is_skill() {
-                check.findings.report_at(&M077, &place, format!("`{path}` is a skill that is not in the manifest"));
+                check.findings.report_at(&M077, &location, format!("`{path}` is a skill that is not in the manifest"));
             }
         }
     }
     for folder in parents(&packages) {
         for (path, kind) in files_inside(check, &folder) {
             if kind == FileKind::File && ArchiveFormat::named(&path).is_some() && !packages.contains(&path) {
-                check.findings.report_at(&M078, &place, format!("`{path}` is a package that is not in the manifest"));
+                check.findings.report_at(
+                    &M078,
+                    &location,
+                    format!("`{path}` is a package that is not in the manifest"),
+                );
             }
         }
     }

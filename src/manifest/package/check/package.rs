@@ -18,18 +18,18 @@ impl CheckWorker<'_, '_> {
         if self.scope == CheckScope::Packages {
             return;
         }
-        let Some((place, contents)) = read else {
+        let Some((location, contents)) = read else {
             // The skill itself can be checked without its package.
             self.document(skill, folder, None);
             return;
         };
-        self.check_unwanted(&place, &contents);
+        self.check_unwanted(&location, &contents);
         let Some(root) = contents.root() else {
             let message = match contents.skills.len() {
                 0 => "the package has no `SKILL.md` at its root or in one folder",
                 _ => "the package has more than one `SKILL.md`, or files outside of the folder of its skill",
             };
-            self.findings.report_at(&M086, &place, message);
+            self.findings.report_at(&M086, &location, message);
             self.document(skill, folder, None);
             return;
         };
@@ -39,54 +39,54 @@ impl CheckWorker<'_, '_> {
         {
             self.findings.report_at(
                 &M086,
-                &place,
+                &location,
                 format!("the folder in the package is `{inner_folder}`, but the skill is `{name}`"),
             );
         }
         self.document(skill, folder, Some((&contents, root)));
         if let Some(folder) = folder {
-            self.compare_with_folder(skill, &place, (&contents, root), folder);
+            self.compare_with_folder(skill, &location, (&contents, root), folder);
         }
     }
 
     /// Reads the package, reports a wrong size or checksum, and returns its contents if they are safe.
     fn read_package<'p>(&mut self, skill: &LocatedNode<'p>) -> Option<(LocatedNode<'p>, PackageContents)> {
-        let place = skill.get("package")?;
-        let (path, kind, size) = self.find_path(&place, &M071)?;
+        let location = skill.get("package")?;
+        let (path, kind, size) = self.find_path(&location, &M071)?;
         if kind != FileKind::File {
-            self.findings.report_at(&M071, &place, format!("`{path}` is not a regular file"));
+            self.findings.report_at(&M071, &location, format!("`{path}` is not a regular file"));
             return None;
         }
         if self.scope == CheckScope::Everything && self.tree.files().is_tracked(path) == Some(false) {
             self.findings
-                .report_at(&M075, &place, format!("`{path}` is not committed"))
+                .report_at(&M075, &location, format!("`{path}` is not committed"))
                 .with_help(format!("git add {path}"));
         }
         if size > self.limits.archive_bytes {
             let message = format!("`{path}` has {size} bytes; the limit is {}", self.limits.archive_bytes);
-            self.findings.report_at(&M081, &place, message);
+            self.findings.report_at(&M081, &location, message);
             return None;
         }
         let bytes = match self.tree.files().read(path, self.limits.archive_bytes) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => {
-                self.findings.report_at(&M071, &place, format!("`{path}` disappeared while it was read"));
+                self.findings.report_at(&M071, &location, format!("`{path}` disappeared while it was read"));
                 return None;
             }
             Err(error) => {
-                self.findings.report_at(&M071, &place, error.to_string());
+                self.findings.report_at(&M071, &location, error.to_string());
                 return None;
             }
         };
         if bytes.starts_with(b"version https://git-lfs.") {
-            self.findings.report_at(&M075, &place, format!("`{path}` is a pointer of Git LFS, not the package"));
+            self.findings.report_at(&M075, &location, format!("`{path}` is a pointer of Git LFS, not the package"));
         }
         self.check_sums(skill, path, &bytes);
         match (ArchiveFormat::named(path), ArchiveFormat::of(&bytes)) {
             (Some(named), Some(format)) if named != format => {
                 self.findings.report_at(
                     &M080,
-                    &place,
+                    &location,
                     format!("`{path}` does not have the format that its extension states"),
                 );
                 return None;
@@ -94,34 +94,34 @@ impl CheckWorker<'_, '_> {
             _ => {}
         }
         match PackageContents::read(&bytes, self.limits) {
-            Ok(contents) => Some((place, contents)),
+            Ok(contents) => Some((location, contents)),
             Err(faults) => {
-                faults.iter().for_each(|fault| self.report_fault(&place, path, fault));
+                faults.iter().for_each(|fault| self.report_fault(&location, path, fault));
                 None
             }
         }
     }
 
     fn check_sums(&mut self, skill: &LocatedNode<'_>, path: &str, bytes: &[u8]) {
-        if let Some(place) = skill.get("size_bytes")
-            && let Some(stated) = place.node().to_json().as_f64()
+        if let Some(location) = skill.get("size_bytes")
+            && let Some(stated) = location.node().to_json().as_f64()
         {
             #[expect(clippy::cast_precision_loss, reason = "a package is far below 2^52 bytes")]
             let size = bytes.len() as f64;
             if (stated - size).abs() >= 1.0 {
                 let message = format!("`{path}` has {} bytes, but {stated} are stated", bytes.len());
                 self.findings
-                    .report_at(&M072, &place, message)
+                    .report_at(&M072, &location, message)
                     .with_help(format!("use the package of this entry, or write {}", bytes.len()));
             }
         }
-        if let Some((stated, place)) = skill.text_of("sha256") {
+        if let Some((stated, location)) = skill.text_of("sha256") {
             let sum = Sha256Sum::of(bytes).to_string();
             // Capital letters are allowed here: rule M040 reports them.
             if !stated.eq_ignore_ascii_case(&sum) {
                 let message = format!("`{path}` has the checksum {sum}");
                 self.findings
-                    .report_at(&M073, &place, message)
+                    .report_at(&M073, &location, message)
                     .with_help("publish changed content under a new version");
             }
         }

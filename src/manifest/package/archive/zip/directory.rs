@@ -86,9 +86,9 @@ pub(super) fn read(bytes: &[u8], max_entries: u64) -> Result<CentralDirectory<'_
     let mut directory = bytes.get(start..end).ok_or_else(unreadable)?;
     let mut entries = Vec::new();
     for _ in 0..count {
-        let (record, rest) = read_record(directory)?;
+        let (record, remaining) = read_record(directory)?;
         entries.push(record);
-        directory = rest;
+        directory = remaining;
     }
     if directory.is_empty() {
         Ok(CentralDirectory { entries, start })
@@ -134,7 +134,7 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
     let record_end = extra_end + usize::from(read_u16(32)?);
     let name = bytes.get(ENTRY_HEADER_BYTES..name_end).ok_or_else(broken)?;
     let extra = bytes.get(name_end..extra_end).ok_or_else(broken)?;
-    let rest = bytes.get(record_end..).ok_or_else(broken)?;
+    let remaining = bytes.get(record_end..).ok_or_else(broken)?;
     let external = read_u32(38)?;
     let record = CentralDirectoryEntry {
         name,
@@ -167,7 +167,7 @@ fn read_record(bytes: &[u8]) -> Result<(CentralDirectoryEntry<'_>, &[u8]), Archi
     if let Some(message) = extra_fault(extra, name) {
         return refuse(ArchiveFaultKind::Ambiguous, message);
     }
-    Ok((record, rest))
+    Ok((record, remaining))
 }
 
 /// Returns a fault of the extra fields, if there is one: they may contain times and owners, but no zip64 sizes, no
