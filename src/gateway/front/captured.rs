@@ -1,4 +1,5 @@
-//! Path and query parameters that never fail by themselves, so that the key is checked before any error is returned.
+//! A wrapper for the extractors of path and query parameters that delays their errors, so that the API key is checked
+//! before any error is returned.
 
 use async_trait::async_trait;
 use dropshot::{
@@ -7,17 +8,17 @@ use dropshot::{
 
 use crate::error::{Error, Rejection, RejectionReason};
 
-/// The result of a shared extractor.
+/// The result of the extractor `E`. The extraction itself never fails; the handler reads the result when it wants to.
 pub(crate) struct Captured<E>(Result<E, HttpError>);
 
 // === impl Captured ===
 
 impl<E> Captured<E> {
-    /// The value.
+    /// Returns the extracted value.
     ///
     /// # Errors
     ///
-    /// Returns 400 if the address does not hold a valid value.
+    /// Returns 400 if the path or the query of the request has no valid value.
     pub(crate) fn into_value(self) -> Result<E, Error> {
         self.0.map_err(|error| Rejection::for_body(RejectionReason::InvalidValue, error.external_message).into())
     }

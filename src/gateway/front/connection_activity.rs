@@ -1,9 +1,8 @@
-//! The state of one connection, as its own task sees it and as other threads may read it.
+//! The state of one connection. The task of the connection writes it; other threads may read it.
 //!
-//! The socket, the service and the bodies set flags while the connection is polled; after the poll the flags are
-//! combined into one state, stored with the time since which it holds. Other threads read that state only to choose the
-//! connection that is closed first if there are too many; the connection's own task decides whether the state still
-//! holds.
+//! The socket, the service and the bodies set flags while the connection is polled. After the poll, the flags are
+//! combined into one state, which is stored with the time at which it began. Other threads read the state only to
+//! choose a connection for eviction; the task of that connection then checks whether the state still holds.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,25 +11,26 @@ use std::time::Duration;
 const BYTES_READ: u8 = 1;
 /// Bytes were written in this poll.
 const BYTES_WRITTEN: u8 = 1 << 1;
-/// The last write took no byte.
+/// The last write to the socket took no byte.
 const WRITE_BLOCKED: u8 = 1 << 2;
 /// A request has been read, and its answer has not been handed over yet.
 const IN_REQUEST: u8 = 1 << 3;
 /// In this poll a reader waited for more of the request's body.
 const AWAITS_BODY: u8 = 1 << 4;
-/// Bytes came that belong to no request yet.
+/// Bytes of a request's head have come, and the head is not complete.
 const PARTIAL_HEAD: u8 = 1 << 5;
 /// The head of a request was complete at least once.
 const HAD_REQUEST: u8 = 1 << 6;
+/// The number of low bits of [`ConnectionActivity::state`] that hold the [`ConnectionState`].
 const STATE_BITS: u32 = 3;
 
-/// The time that a new connection has for the head of its request before it counts as silent (our choice). A head that is
-/// sent together with the connection arrives within it.
+/// The time after which a connection without a complete request head counts as silent (our choice). The head of a
+/// client that sends it at once after connecting arrives earlier.
 const NEW_CONNECTION_MILLIS: u64 = 100;
 /// The time without a byte after which an upload has stalled (our choice).
 const STALLED_UPLOAD_MILLIS: u64 = 1_000;
-/// The time without a byte taken after which a connection may be closed for a new one, although its answer is not
-/// completely sent (our choice).
+/// The time after which a connection may be evicted although its answer is not completely sent, if the peer takes no
+/// byte of the answer during that time (our choice).
 const UNREAD_RESPONSE_MILLIS: u64 = 5_000;
 
 /// The state of a connection.
@@ -48,7 +48,7 @@ pub(super) enum ConnectionState {
     Busy,
 }
 
-/// The order in which connections are closed when there are too many; the first variants are closed first.
+/// The order in which connections are evicted: connections of the first variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionRank {
     /// The head of a request has not arrived within [`NEW_CONNECTION_MILLIS`].
@@ -59,10 +59,10 @@ pub(super) enum EvictionRank {
     StalledUpload,
     /// The head of a request may still arrive within [`NEW_CONNECTION_MILLIS`].
     NewConnection,
-    /// The connection sends a body.
+    /// The client is sending the body of a request.
     ActiveUpload,
-    /// The peer has taken no byte of its answer for [`UNREAD_RESPONSE_MILLIS`]; the gateway has already produced all of
-    /// it.
+    /// The peer has taken no byte of its answer for [`UNREAD_RESPONSE_MILLIS`], and the gateway has already produced
+    /// the whole answer.
     UnreadResponse,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct ConnectionDeadlines {
     pub(super) head: Duration,
     /// The time between the end of an answer and the first byte of the next request.
     pub(super) idle: Duration,
-    /// The time during which the peer takes no byte of the data to be written.
+    /// The time for which a write may be blocked, because the peer takes no byte.
     pub(super) write: Duration,
 }
 
@@ -90,9 +90,9 @@ pub(super) enum PassedDeadline {
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     flags: AtomicU8,
-    /// The time since which the state holds, with the state in the lowest bits.
+    /// The time at which the state began, shifted left by [`STATE_BITS`], and the state in the low bits.
     state: AtomicU64,
-    /// The time since which the socket has taken no byte; 0 if the last write was taken.
+    /// The time at which writes became blocked; 0 if the last write took bytes.
     blocked_since: AtomicU64,
 }
 
@@ -116,7 +116,7 @@ impl ConnectionState {
 // === impl EvictionRank ===
 
 impl EvictionRank {
-    /// True if several connections of this rank can be closed at once, because they lose nothing.
+    /// True if several connections of this rank can be evicted at once, because no request of theirs is lost.
     pub(super) const fn is_batched(self) -> bool {
         matches!(self, Self::Silent | Self::Idle | Self::NewConnection)
     }
@@ -182,7 +182,7 @@ impl ConnectionActivity {
     /// Combines the flags into a state after a poll of the connection.
     pub(super) fn end_poll(&self, now: u64) {
         let flags = self.flags.load(Ordering::Relaxed);
-        let (before, since) = self.state();
+        let (previous, since) = self.state();
         let state = match flags {
             _ if flags & (IN_REQUEST | AWAITS_BODY) == IN_REQUEST | AWAITS_BODY => ConnectionState::ReadingBody,
             _ if flags & IN_REQUEST != 0 => ConnectionState::Busy,
@@ -190,10 +190,10 @@ impl ConnectionActivity {
             _ if flags & HAD_REQUEST == 0 => ConnectionState::New,
             _ => ConnectionState::Idle,
         };
-        let is_unchanged = match (before, state) {
+        let is_unchanged = match (previous, state) {
             (ConnectionState::New, ConnectionState::ReadingHead) => true,
             (ConnectionState::ReadingBody, ConnectionState::ReadingBody) => flags & BYTES_READ == 0,
-            _ => before == state,
+            _ => previous == state,
         };
         let since = if is_unchanged { since } else { now };
         self.state.store(since << STATE_BITS | state as u64, Ordering::Relaxed);
@@ -204,14 +204,14 @@ impl ConnectionActivity {
         }
     }
 
-    /// The state, and the time since which it holds.
+    /// The state, and the time at which it began.
     pub(super) fn state(&self) -> (ConnectionState, u64) {
         let word = self.state.load(Ordering::Relaxed);
         let state = ConnectionState::ALL.into_iter().find(|state| *state as u64 == word & ((1 << STATE_BITS) - 1));
         (state.unwrap_or(ConnectionState::Busy), word >> STATE_BITS)
     }
 
-    /// The next deadline, if there is one.
+    /// The next deadline, if the state has one.
     pub(super) fn next_deadline(&self, deadlines: &ConnectionDeadlines) -> Option<(u64, PassedDeadline)> {
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);
         if blocked_since != 0 {
@@ -226,8 +226,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// The rank of the connection when connections must be closed, and the time since which it has had this rank;
-    /// `None` while a job runs or an answer is being written.
+    /// The rank of the connection for an eviction, and the time at which its state began; `None` if it must not be
+    /// evicted, because a request is being served or an answer is being written.
     pub(super) fn eviction_rank(&self, now: u64) -> Option<(EvictionRank, u64)> {
         let (state, since) = self.state();
         let blocked_since = self.blocked_since.load(Ordering::Relaxed);
@@ -257,6 +257,7 @@ impl ConnectionActivity {
     }
 }
 
+/// Milliseconds. A duration that is too long is cut to a value that can be added to a time and shifted.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 16)
 }

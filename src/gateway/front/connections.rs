@@ -1,8 +1,11 @@
-//! The open connections, and the choice of the one that is closed for a new one if there are too many.
+//! The open connections of a listener, and the eviction of unused ones for new ones.
 //!
 //! The accept loop never stops at a limit: otherwise a client that holds connections open without using them would keep
-//! all others out. A new connection replaces an unused one, of the address that holds the most. A connection whose
-//! request is being served is never closed for another; if all are being served, the new one is refused.
+//! all other clients out. Instead, a new connection replaces an unused one: first by [`EvictionRank`], then from the
+//! address with the most connections. A connection whose request is being served is never evicted; if all are being
+//! served, the new connection is refused.
+//!
+//! [`EvictionRank`]: super::connection_activity::EvictionRank
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,17 +25,19 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// The time within which the head of a request must be sent (our choice).
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-/// Longer than the 60 seconds for which load balancers commonly keep idle connections, so that they close first (our choice).
+/// The time after which an idle connection is closed (our choice). It is longer than the 60 seconds for which load
+/// balancers commonly keep idle connections, so that the load balancer closes first.
 const IDLE_DEADLINE: Duration = Duration::from_secs(75);
 /// The maximum number of connections to the metrics listener (our choice).
 const METRICS_CONNECTIONS_MAX: usize = 64;
-/// A connection may need a file and an upstream connection in addition to its own descriptor.
+/// The number of file descriptors reserved for each connection: its own socket, a file and an upstream connection.
 const DESCRIPTORS_PER_CONNECTION: u64 = 3;
-/// A shortage closes at most one in `EVICTION_BATCH_DIVISOR` of all connections at once.
+/// One eviction closes at most the maximum number of connections divided by this number (our choice), and at least one
+/// connection.
 const EVICTION_BATCH_DIVISOR: usize = 64;
-/// A shortage is logged at most this often (our choice).
+/// The minimum time between two log lines about a shortage of connections or descriptors (our choice).
 const SHORTAGE_LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// The time that a connection has to close after it was told to leave (our choice).
+/// The longest wait of the accept loop for one evicted connection to close (our choice).
 const EVICTION_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The open connections of a listener.
@@ -54,15 +59,15 @@ pub(crate) struct ConnectionTable {
 #[derive(Debug, Default)]
 struct ConnectionTableState {
     connections: HashMap<u64, Arc<ClientConnection>>,
-    /// The number of connections of each address that have not been told to leave.
+    /// The number of connections of each address, without those marked for eviction.
     count_by_address: HashMap<IpAddr, usize>,
-    /// The number of connections that have been told to leave.
+    /// The number of connections that are marked for eviction and still open.
     leaving_count: usize,
     last_id: u64,
     is_stopping: bool,
 }
 
-/// The events since the last line of the log about a shortage.
+/// The counts since the last log line about a shortage.
 #[derive(Debug, Default)]
 struct ShortageCounts {
     last_logged: Option<Instant>,
@@ -71,7 +76,7 @@ struct ShortageCounts {
     failed: usize,
 }
 
-/// One connection, shared by its own task and by those that ask it to leave.
+/// One connection, shared by its own task and by the tasks that evict or stop it.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     id: u64,
@@ -83,7 +88,7 @@ pub(super) struct ClientConnection {
     waker: Mutex<Option<Waker>>,
 }
 
-/// The admission of a connection, which is given back on drop.
+/// The place of one open connection in the table; dropping it removes the connection from the table.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     connections: Arc<ConnectionTable>,
@@ -93,25 +98,25 @@ pub(super) struct ConnectionSlot {
 // === impl ConnectionTable ===
 
 impl ConnectionTable {
-    /// The connections of callers. `descriptors` is the number of descriptors that the process may have.
+    /// The table of the main listener. `descriptors` is the number of file descriptors that the process may have open.
     pub(crate) fn new(
         limits: ConnectionLimits,
         descriptors: u64,
         exempt: &TrustedProxies,
         metrics: ConnectionMetrics,
     ) -> Arc<Self> {
-        let most = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
+        let descriptor_limit = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
         let default = usize::try_from(descriptors / DESCRIPTORS_PER_CONNECTION).unwrap_or(usize::MAX).max(1);
         let max = limits.max.unwrap_or(default);
-        if max > most {
+        if max > descriptor_limit {
             tracing::warn!(
                 max,
-                most,
+                descriptor_limit,
                 descriptors,
                 "`connections.max` leaves too few file descriptors: fewer connections are accepted"
             );
         }
-        let max = max.min(most);
+        let max = max.min(descriptor_limit);
         let max_per_address = limits.max_per_address.unwrap_or(max.div_ceil(2)).min(max);
         tracing::debug!(max, max_per_address, descriptors, "connections are limited");
         let deadlines = ConnectionDeadlines {
@@ -122,8 +127,8 @@ impl ConnectionTable {
         Arc::new(Self::with_limits(max, max_per_address, deadlines, exempt.clone(), metrics))
     }
 
-    /// The connections of metrics collectors: few, and counted apart from the callers', so that a shortage there can be
-    /// observed.
+    /// The table of the metrics listener: small, and separate from the main listener, so that a shortage of connections
+    /// there can still be observed.
     pub(crate) fn for_metrics() -> Arc<Self> {
         let limits =
             ConnectionLimits { max: Some(METRICS_CONNECTIONS_MAX), max_per_address: Some(METRICS_CONNECTIONS_MAX) };
@@ -159,17 +164,17 @@ impl ConnectionTable {
         self.metrics.set_open(&counts);
     }
 
-    /// Milliseconds since a moment before every connection; never 0.
+    /// Milliseconds since this table was made, plus 1, so that the value is never 0.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX / 16) + 1
     }
 
-    /// The instant of a time that [`Self::now`] returned.
+    /// Converts a time that [`Self::now`] returned to an instant.
     pub(super) fn instant(&self, millis: u64) -> Instant {
         self.epoch + Duration::from_millis(millis.saturating_sub(1))
     }
 
-    /// Admits a new connection; `None` if all others are being served.
+    /// Admits a new connection; `None` if the server stops, or if a limit is reached and no connection can be evicted.
     pub(super) fn admit(self: &Arc<Self>, remote: SocketAddr) -> Option<ConnectionSlot> {
         let address = network_prefix(remote.ip());
         let is_exempt = self.exempt_proxies.trusts(remote.ip());
@@ -208,7 +213,7 @@ impl ConnectionTable {
         ConnectionSlot { connections: Arc::clone(self), connection }
     }
 
-    /// Handles a connection that could not be accepted; if descriptors are short, others are closed.
+    /// Handles an error of `accept`: evicts connections, because file descriptors may be short, and logs the error.
     pub(super) fn accept_failed(&self, error: &std::io::Error) {
         self.metrics.count_accept_error();
         let mut evicted = 0;
@@ -216,7 +221,8 @@ impl ConnectionTable {
         self.log_shortage(ShortageCounts { evicted, failed: 1, ..ShortageCounts::default() }, Some(error));
     }
 
-    /// Waits while too many connections have been told to leave and have not left yet.
+    /// Waits while too many evicted connections are still open. Returns early if none closes within
+    /// [`EVICTION_TIMEOUT`].
     pub(super) async fn wait_for_evicted(&self) {
         let has_backlog = || self.lock().leaving_count > self.max / EVICTION_BATCH_DIVISOR + 8;
         while has_backlog() {
@@ -227,16 +233,15 @@ impl ConnectionTable {
         }
     }
 
-    /// Stops the listener: no connection is admitted any more, connections that wait for a request are closed, and
-    /// requests that are being served are the last ones of their connections. Returns after the last connection is
-    /// closed.
+    /// Stops the listener: no further connection is admitted, connections that wait for a request are closed, and
+    /// connections that serve a request are closed after it. Returns after the last connection is closed.
     pub(super) async fn shut_down(&self) {
-        let all: Vec<Arc<ClientConnection>> = {
+        let connections: Vec<Arc<ClientConnection>> = {
             let mut open = self.lock();
             open.is_stopping = true;
             open.connections.values().cloned().collect()
         };
-        for connection in all {
+        for connection in connections {
             connection.is_stopping.store(true, Ordering::Release);
             connection.wake();
         }
@@ -249,7 +254,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Tells the connections that are next in rank to leave, and counts them; `false` if there are none.
+    /// Marks the connections that are first in rank for eviction, and adds their number to `evicted`; `false` if none
+    /// can be evicted. `only_address` restricts the choice to the connections of one address.
     fn evict(&self, open: &mut ConnectionTableState, only_address: Option<IpAddr>, evicted: &mut usize) -> bool {
         let now = self.now();
         let candidates = open.connections.values().filter(|connection| {
@@ -265,13 +271,13 @@ impl ConnectionTable {
             })
             .collect();
         candidates.sort_unstable();
-        let Some(&(first, ..)) = candidates.first() else { return false };
+        let Some(&(first_rank, ..)) = candidates.first() else { return false };
         let batch = (self.max / EVICTION_BATCH_DIVISOR).max(1);
         let victims: Vec<u64> = candidates
             .into_iter()
-            .take_while(|(rank, ..)| *rank == first)
+            .take_while(|(rank, ..)| *rank == first_rank)
             .map(|(.., id)| id)
-            .take(if first.is_batched() { batch } else { 1 })
+            .take(if first_rank.is_batched() { batch } else { 1 })
             .collect();
         for id in &victims {
             open.mark_leaving(*id);
@@ -280,12 +286,12 @@ impl ConnectionTable {
         true
     }
 
-    /// Adds these events to the counts, and logs the counts from time to time.
-    fn log_shortage(&self, new: ShortageCounts, error: Option<&std::io::Error>) {
+    /// Adds to the counts, and logs them at most once per [`SHORTAGE_LOG_INTERVAL`].
+    fn log_shortage(&self, added: ShortageCounts, error: Option<&std::io::Error>) {
         let mut shortage = self.shortage.lock().unwrap_or_else(PoisonError::into_inner);
-        shortage.evicted += new.evicted;
-        shortage.refused += new.refused;
-        shortage.failed += new.failed;
+        shortage.evicted += added.evicted;
+        shortage.refused += added.refused;
+        shortage.failed += added.failed;
         if shortage.last_logged.is_some_and(|logged| logged.elapsed() < SHORTAGE_LOG_INTERVAL) {
             return;
         }
@@ -318,7 +324,7 @@ impl ConnectionTable {
 // === impl ConnectionTableState ===
 
 impl ConnectionTableState {
-    /// The number of connections of an address that have not been told to leave.
+    /// The number of connections of an address, without those marked for eviction.
     fn count_for_address(&self, address: IpAddr) -> usize {
         self.count_by_address.get(&address).copied().unwrap_or_default()
     }
@@ -348,17 +354,17 @@ impl ConnectionTableState {
 // === impl ClientConnection ===
 
 impl ClientConnection {
-    /// True if the connection was told to leave for another.
+    /// True if the connection is marked for eviction.
     pub(super) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Acquire)
     }
 
-    /// True if the server stops.
+    /// True if the server is stopping.
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Registers the task to be woken when the connection is told to leave or to stop.
+    /// Registers the task to be woken when the connection is marked for eviction or the server stops.
     pub(super) fn register_waker(&self, cx: &Context<'_>) {
         let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *waker {
@@ -386,7 +392,7 @@ impl ConnectionSlot {
         &self.connections
     }
 
-    /// Keeps a connection that was told to leave but serves a request by now.
+    /// Cancels the eviction of the connection, because it has received a request in the meantime.
     pub(super) fn cancel_eviction(&self) {
         let mut open = self.connections.lock();
         self.connection.is_leaving.store(false, Ordering::Release);
@@ -415,7 +421,8 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// The network that an address belongs to: an IPv6 customer gets at least 2^64 addresses.
+/// The address for which connections are counted: an IPv4 address itself, and the /64 network of an IPv6 address,
+/// because one IPv6 customer has at least 2^64 addresses.
 fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),

@@ -1,7 +1,8 @@
-//! Content codings of bodies. A body is unpacked as it comes, one piece at a time, so that a small body that unpacks to
-//! a large one costs no memory and is stopped by the limit for any body.
+//! Content codings of request bodies. A body is decoded as it comes, one chunk at a time, so that a small body that
+//! decodes to a very large one takes little memory before the size limit stops it.
 //!
-//! Agents send `zstd`, other clients `gzip`. No client packs twice, and a body that is packed twice is refused.
+//! Coding agents send `zstd`, other clients `gzip`. No known client applies two codings, and a body with two is
+//! refused.
 
 use std::io::{self, Write as _};
 
@@ -13,25 +14,28 @@ use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
 use crate::error::Error;
 
-/// The size of a piece that is unpacked at once.
+/// The size of the output buffer of the zstd decoder: at most this many bytes are decoded in one step (our choice).
 const OUTPUT_BUFFER_BYTES: usize = 64 * 1024;
-/// The largest distance that a zstd body may refer back, as a power of two: the 8 MiB that every HTTP reader must
-/// support. Only a malicious body needs more.
+/// The maximum window size of a zstd body, as a power of two: the 8 MiB that RFC 9659 sets as the maximum for HTTP.
+/// Only a malicious body needs more.
 const WINDOW_LOG: u32 = 23;
 
-/// The number of parts that a body may have regardless of their content: more than any client makes.
+/// The number of parts (gzip members or zstd frames) that a body may have, whatever they contain (our choice): more
+/// than any known client makes.
 const PARTS_ALLOWANCE: u64 = 64;
-/// The average size of each part beyond that number. Each part makes a decoder start anew, which costs thousands of
-/// times the ten or twenty bytes that it takes to send; clients that pack in parallel make parts of many kilobytes.
+/// The minimum average of decoded bytes for each part beyond that number (our choice). Each part resets the decoder,
+/// which costs far more than the sender's ten or twenty bytes; clients that compress in parallel make parts of many
+/// kilobytes.
 const BYTES_PER_FURTHER_PART: u64 = 1024;
 
 /// The decoder of one body.
 pub(super) struct BodyDecoder {
-    /// The received bytes that are not unpacked yet.
+    /// The received bytes that are not decoded yet.
     encoded: Bytes,
     format: ContentCoding,
-    /// The finished members of gzip or frames of zstd, and the bytes unpacked from all of them.
+    /// The number of finished gzip members or zstd frames.
     parts: u64,
+    /// The number of bytes decoded so far.
     decoded_bytes: u64,
 }
 
@@ -43,25 +47,25 @@ enum ContentCoding {
 /// Consecutive zstd frames.
 struct ZstdDecoder {
     decoder: Decoder<'static>,
-    /// The output buffer: it is allocated once and not for every frame.
+    /// The output buffer, which is allocated once for all frames.
     buffer: Box<[u8]>,
-    /// True at the end of a frame: nothing is missing.
+    /// True at the end of a frame, where the body may end.
     is_at_frame_end: bool,
-    /// True if the last piece was full, so that the decoder may hold more.
+    /// True if the last step filled the buffer, so that the decoder may hold more output.
     has_more_output: bool,
 }
 
-/// The output of one step.
+/// The output of one decoding step.
 struct DecodedChunk {
     bytes: Bytes,
-    /// True if a part has ended.
+    /// True if a gzip member or zstd frame has ended.
     ends_part: bool,
 }
 
 // === impl BodyDecoder ===
 
 impl BodyDecoder {
-    /// The decoder for a body with these headers; `None` for one that is not packed.
+    /// The decoder for a body with these headers; `None` if the body has no coding.
     ///
     /// # Errors
     ///
@@ -80,57 +84,62 @@ impl BodyDecoder {
         Ok(format.map(|format| Self { encoded: Bytes::new(), format, parts: 0, decoded_bytes: 0 }))
     }
 
-    /// Takes the received bytes; all earlier ones must have been unpacked.
+    /// Sets the next received bytes; all earlier ones must have been decoded.
     pub(super) fn feed(&mut self, encoded: Bytes) {
         self.encoded = encoded;
     }
 
-    /// The next piece, which is empty if a part ends without output; `None` if more must arrive first. No step goes
-    /// beyond the end of a part, so that other tasks run in between.
+    /// Returns the next decoded bytes, which are empty if a part ends without output; `None` if more bytes must arrive
+    /// first. No step goes beyond the end of a part, so that the caller can yield to other tasks between parts.
     ///
     /// # Errors
     ///
-    /// Returns an error for damaged data, and for very many parts that hold almost nothing.
+    /// Returns an error for damaged data, and for too many parts with little content.
     pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
         let chunk = match &mut self.format {
             ContentCoding::Gzip(decoder) => gunzip(decoder, &mut self.encoded)?,
             ContentCoding::Zstd(zstd) => zstd.next(&mut self.encoded)?,
         };
-        let Some(DecodedChunk { bytes: piece, ends_part: over }) = chunk else { return Ok(None) };
-        self.parts += u64::from(over);
-        self.decoded_bytes += piece.len() as u64;
+        let Some(DecodedChunk { bytes, ends_part }) = chunk else { return Ok(None) };
+        self.parts += u64::from(ends_part);
+        self.decoded_bytes += bytes.len() as u64;
         if self.parts > PARTS_ALLOWANCE + self.decoded_bytes / BYTES_PER_FURTHER_PART {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Some(piece))
+        Ok(Some(bytes))
     }
 
-    /// Returns the rest of the output at the end of the body.
+    /// Returns the remaining output at the end of the body, if there is any.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the body ends within a part.
     pub(super) fn finish(self) -> io::Result<Option<Bytes>> {
-        let rest = match self.format {
+        let remaining = match self.format {
             ContentCoding::Gzip(decoder) => decoder.finish()?,
             ContentCoding::Zstd(zstd) if zstd.is_at_frame_end => Vec::new(),
             ContentCoding::Zstd(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
         };
-        Ok(Some(rest).filter(|rest| !rest.is_empty()).map(Bytes::from))
+        Ok(Some(remaining).filter(|remaining| !remaining.is_empty()).map(Bytes::from))
     }
 }
 
+/// Decodes the next step of a gzip body; `None` if more bytes must arrive first.
 fn gunzip(decoder: &mut GzDecoder<Vec<u8>>, encoded: &mut Bytes) -> io::Result<Option<DecodedChunk>> {
     while !encoded.is_empty() {
-        // The decoder takes no more than fills its own small buffer, and nothing behind the end of its member.
-        let taken = decoder.write(encoded)?;
-        encoded.advance(taken);
-        let over = taken == 0;
-        if over {
+        // One write takes at most as much as fills the decoder's small buffer, and nothing after the end of the member.
+        let consumed = decoder.write(encoded)?;
+        encoded.advance(consumed);
+        let ends_part = consumed == 0;
+        if ends_part {
             decoder.try_finish()?;
         }
-        let piece = Bytes::from(std::mem::take(decoder.get_mut()));
-        if over {
+        let bytes = Bytes::from(std::mem::take(decoder.get_mut()));
+        if ends_part {
             *decoder = GzDecoder::new(Vec::new());
         }
-        if over || !piece.is_empty() {
-            return Ok(Some(DecodedChunk { bytes: piece, ends_part: over }));
+        if ends_part || !bytes.is_empty() {
+            return Ok(Some(DecodedChunk { bytes, ends_part }));
         }
     }
     Ok(None)
@@ -145,7 +154,7 @@ impl ContentCoding {
         }
         if word.eq_ignore_ascii_case(b"zstd") {
             let decoder = ZstdDecoder::new().map_err(|error| {
-                tracing::error!(%error, "a zstd decoder could not be made");
+                tracing::error!(%error, "a zstd decoder could not be created");
                 Error::Internal
             })?;
             return Ok(Self::Zstd(decoder));
@@ -168,23 +177,21 @@ impl ZstdDecoder {
         })
     }
 
-    fn next(&mut self, packed: &mut Bytes) -> io::Result<Option<DecodedChunk>> {
-        while self.has_more_output || !packed.is_empty() {
-            let status = self.decoder.run_on_buffers(packed, &mut self.buffer)?;
+    fn next(&mut self, encoded: &mut Bytes) -> io::Result<Option<DecodedChunk>> {
+        while self.has_more_output || !encoded.is_empty() {
+            let status = self.decoder.run_on_buffers(encoded, &mut self.buffer)?;
             let (read, written) = (status.bytes_read, status.bytes_written);
-            if read == 0 && written == 0 && !packed.is_empty() {
+            if read == 0 && written == 0 && !encoded.is_empty() {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            packed.advance(read);
+            encoded.advance(read);
             self.has_more_output = written == OUTPUT_BUFFER_BYTES;
-            let over = status.remaining == 0 && (read > 0 || written > 0);
-            // A decoder that is asked for more than it has begins the next frame, of which nothing has come.
+            let ends_part = status.remaining == 0 && (read > 0 || written > 0);
+            // A decoder that is asked for more output at the end of a frame begins the next frame. If it read no byte
+            // of that frame, the body may still end here.
             self.is_at_frame_end = status.remaining == 0 || (self.is_at_frame_end && read == 0);
-            if over || written > 0 {
-                return Ok(Some(DecodedChunk {
-                    bytes: Bytes::copy_from_slice(&self.buffer[..written]),
-                    ends_part: over,
-                }));
+            if ends_part || written > 0 {
+                return Ok(Some(DecodedChunk { bytes: Bytes::copy_from_slice(&self.buffer[..written]), ends_part }));
             }
         }
         Ok(None)
@@ -203,34 +210,35 @@ mod tests {
 
     fn gzip(text: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(text).expect("packed");
-        encoder.finish().expect("packed")
+        encoder.write_all(text).expect("encoded");
+        encoder.finish().expect("encoded")
     }
 
     fn zstd(text: &[u8]) -> Vec<u8> {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("an encoder");
-        // Without a checksum, damage to a text is not detected here.
+        // Without a checksum, zstd does not detect damaged content.
         encoder.include_checksum(true).expect("a checksum");
-        encoder.write_all(text).expect("packed");
-        encoder.finish().expect("packed")
+        encoder.write_all(text).expect("encoded");
+        encoder.finish().expect("encoded")
     }
 
-    /// Unpacks a body in pieces of this size; returns the size of the largest output piece, and the whole output.
-    fn unpack(coding: &'static str, packed: &[u8], cut: usize) -> io::Result<(usize, Vec<u8>)> {
-        let mut unpacker = BodyDecoder::from_headers(&headers(&[coding])).expect("a known coding").expect("packed");
-        let (mut largest, mut all) = (0, Vec::new());
-        let mut take = |piece: &Bytes| {
-            largest = largest.max(piece.len());
-            all.extend_from_slice(piece);
+    /// Decodes a body that arrives in chunks of this size; returns the size of the largest decoded chunk, and the whole
+    /// output.
+    fn decode(coding: &'static str, encoded: &[u8], chunk_size: usize) -> io::Result<(usize, Vec<u8>)> {
+        let mut decoder = BodyDecoder::from_headers(&headers(&[coding])).expect("a known coding").expect("a decoder");
+        let (mut largest, mut output) = (0, Vec::new());
+        let mut add = |chunk: &Bytes| {
+            largest = largest.max(chunk.len());
+            output.extend_from_slice(chunk);
         };
-        for piece in packed.chunks(cut) {
-            unpacker.feed(Bytes::copy_from_slice(piece));
-            while let Some(piece) = unpacker.next()? {
-                take(&piece);
+        for chunk in encoded.chunks(chunk_size) {
+            decoder.feed(Bytes::copy_from_slice(chunk));
+            while let Some(chunk) = decoder.next()? {
+                add(&chunk);
             }
         }
-        unpacker.finish()?.iter().for_each(take);
-        Ok((largest, all))
+        decoder.finish()?.iter().for_each(add);
+        Ok((largest, output))
     }
 
     fn text() -> Vec<u8> {
@@ -238,93 +246,102 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_comes_out_wherever_it_is_cut() {
+    fn a_body_is_decoded_in_chunks_of_any_size() {
         let text = text();
-        for (coding, packed) in [("gzip", gzip(&text)), ("ZSTD", zstd(&text)), ("X-Gzip", gzip(&text))] {
-            for cut in [1, 7, 4096, usize::MAX] {
-                let (_, unpacked) = unpack(coding, &packed, cut).expect("whole");
-                assert!(unpacked == text, "{coding}, cut into {cut}");
+        for (coding, encoded) in [("gzip", gzip(&text)), ("ZSTD", zstd(&text)), ("X-Gzip", gzip(&text))] {
+            for chunk_size in [1, 7, 4096, usize::MAX] {
+                let (_, decoded) = decode(coding, &encoded, chunk_size).expect("a complete body");
+                assert!(decoded == text, "{coding}, in chunks of {chunk_size}");
             }
         }
     }
 
     #[test]
-    fn members_and_frames_one_behind_the_other_are_one_body() {
-        for (coding, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
-            let both = [pack(b"{\"a\":"), pack(b""), pack(b"1}")].concat();
-            for cut in [1, 5, usize::MAX] {
-                assert_eq!(unpack(coding, &both, cut).expect("whole").1, b"{\"a\":1}", "{coding}, cut into {cut}");
+    fn consecutive_members_or_frames_form_one_body() {
+        for (coding, encode) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
+            let parts = [encode(b"{\"a\":"), encode(b""), encode(b"1}")].concat();
+            for chunk_size in [1, 5, usize::MAX] {
+                assert_eq!(
+                    decode(coding, &parts, chunk_size).expect("a complete body").1,
+                    b"{\"a\":1}",
+                    "{coding}, in chunks of {chunk_size}"
+                );
             }
         }
     }
 
     #[test]
-    fn a_body_of_many_members_that_hold_next_to_nothing_is_none() {
-        for (coding, pack) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
-            for (little, cut) in [(&b""[..], 1), (b"", 16 * 1024), (b"1", 1), (b"0123456789", 16 * 1024)] {
-                let many = pack(little).repeat(5_000);
-                let refused = unpack(coding, &many, cut).is_err();
-                assert!(refused, "{coding}: {} bytes in {} bytes, cut into {cut}", little.len(), many.len());
+    fn a_body_of_many_almost_empty_parts_is_refused() {
+        for (coding, encode) in [("gzip", gzip as fn(&[u8]) -> Vec<u8>), ("zstd", zstd)] {
+            for (content, chunk_size) in [(&b""[..], 1), (b"", 16 * 1024), (b"1", 1), (b"0123456789", 16 * 1024)] {
+                let many_parts = encode(content).repeat(5_000);
+                let refused = decode(coding, &many_parts, chunk_size).is_err();
+                assert!(
+                    refused,
+                    "{coding}: {} bytes in {} bytes, in chunks of {chunk_size}",
+                    content.len(),
+                    many_parts.len()
+                );
             }
-            let few = [pack(b"").repeat(16), pack(b"{}")].concat();
-            assert_eq!(unpack(coding, &few, usize::MAX).expect("whole").1, b"{}", "{coding}");
+            let few_parts = [encode(b"").repeat(16), encode(b"{}")].concat();
+            assert_eq!(decode(coding, &few_parts, usize::MAX).expect("a complete body").1, b"{}", "{coding}");
             let text = text();
-            let fair: Vec<u8> = text.chunks(2048).flat_map(pack).collect();
-            assert!(unpack(coding, &fair, 4096).expect("whole").1 == text, "{coding}");
+            let large_parts: Vec<u8> = text.chunks(2048).flat_map(encode).collect();
+            assert!(decode(coding, &large_parts, 4096).expect("a complete body").1 == text, "{coding}");
         }
     }
 
     #[test]
-    fn a_piece_stays_small_however_much_it_unpacks_to() {
+    fn a_decoded_chunk_is_small_whatever_the_expansion_ratio() {
         let zeros = vec![0; 40_000_000];
-        for (coding, packed) in [("gzip", gzip(&zeros)), ("zstd", zstd(&zeros))] {
-            let (largest, unpacked) = unpack(coding, &packed, usize::MAX).expect("whole");
-            assert!(unpacked.len() == zeros.len() && largest <= 2 * OUTPUT_BUFFER_BYTES, "{coding}: {largest}");
+        for (coding, encoded) in [("gzip", gzip(&zeros)), ("zstd", zstd(&zeros))] {
+            let (largest, decoded) = decode(coding, &encoded, usize::MAX).expect("a complete body");
+            assert!(decoded.len() == zeros.len() && largest <= 2 * OUTPUT_BUFFER_BYTES, "{coding}: {largest}");
         }
     }
 
     #[test]
-    fn what_is_cut_or_damaged_is_no_body() {
-        for (coding, packed) in [("gzip", gzip(&text())), ("zstd", zstd(&text()))] {
-            let mut damaged = packed.clone();
-            damaged[packed.len() / 2] ^= 0x55;
-            let surplus = [&packed[..], b"surplus"].concat();
+    fn truncated_and_damaged_bodies_are_refused() {
+        for (coding, encoded) in [("gzip", gzip(&text())), ("zstd", zstd(&text()))] {
+            let mut damaged = encoded.clone();
+            damaged[encoded.len() / 2] ^= 0x55;
+            let surplus = [&encoded[..], b"surplus"].concat();
             let cases = [
                 ("empty", &[][..]),
-                ("its first bytes", &packed[..3]),
-                ("a half", &packed[..packed.len() / 2]),
-                ("all but a byte", &packed[..packed.len() - 1]),
+                ("its first bytes", &encoded[..3]),
+                ("a half", &encoded[..encoded.len() / 2]),
+                ("all but a byte", &encoded[..encoded.len() - 1]),
                 ("damaged", &damaged),
                 ("surplus", &surplus),
                 ("plain", b"{\"model\":\"gpt-5.5\"}"),
             ];
-            for (what, bad) in cases {
-                assert!(unpack(coding, bad, 1).is_err(), "{coding}, {what}, byte by byte");
-                assert!(unpack(coding, bad, usize::MAX).is_err(), "{coding}, {what}");
+            for (case, body) in cases {
+                assert!(decode(coding, body, 1).is_err(), "{coding}, {case}, byte by byte");
+                assert!(decode(coding, body, usize::MAX).is_err(), "{coding}, {case}");
             }
         }
     }
 
     #[test]
-    fn a_window_that_no_client_needs_is_not_given() {
+    fn a_zstd_window_above_the_limit_is_refused() {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("an encoder");
         encoder.window_log(27).expect("a window");
-        encoder.write_all(&vec![7; 1 << 24]).expect("packed");
-        let packed = encoder.finish().expect("packed");
-        assert!(unpack("zstd", &packed, usize::MAX).is_err());
+        encoder.write_all(&vec![7; 1 << 24]).expect("encoded");
+        let encoded = encoder.finish().expect("encoded");
+        assert!(decode("zstd", &encoded, usize::MAX).is_err());
     }
 
     #[test]
-    fn only_one_known_coding_is_read() {
-        for plain in [&[][..], &["identity"], &["Identity", ""]] {
-            assert!(BodyDecoder::from_headers(&headers(plain)).expect("plain").is_none(), "{plain:?}");
+    fn only_a_single_supported_coding_is_accepted() {
+        for identity in [&[][..], &["identity"], &["Identity", ""]] {
+            assert!(BodyDecoder::from_headers(&headers(identity)).expect("plain").is_none(), "{identity:?}");
         }
-        assert!(BodyDecoder::from_headers(&headers(&["identity, gzip"])).expect("packed").is_some());
-        for unread in [&["br"][..], &["deflate"], &["gzip, zstd"], &["gzip", "gzip"], &["g zip"], &["compress"]] {
+        assert!(BodyDecoder::from_headers(&headers(&["identity, gzip"])).expect("encoded").is_some());
+        for unsupported in [&["br"][..], &["deflate"], &["gzip, zstd"], &["gzip", "gzip"], &["g zip"], &["compress"]] {
             assert_eq!(
-                BodyDecoder::from_headers(&headers(unread)).err(),
+                BodyDecoder::from_headers(&headers(unsupported)).err(),
                 Some(Error::UnsupportedEncoding),
-                "{unread:?}"
+                "{unsupported:?}"
             );
         }
     }

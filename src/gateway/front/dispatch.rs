@@ -1,7 +1,7 @@
-//! Passes a request to the handler that dropshot's router finds for it, or refuses it if there is none.
+//! Passes a request to the handler that dropshot's router finds for it, or refuses the request if there is no handler.
 //!
-//! dropshot's server is started for a single request, to obtain the state that every handler is given. It does not
-//! serve, because it does not let the gateway decide how connections are accepted and how long they last.
+//! dropshot's server is started for a single request, to obtain the `RequestContext` that every handler needs. It does
+//! not serve callers, because it does not let the gateway decide how connections are accepted and how long they last.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -25,16 +25,16 @@ use super::response::{NO_STORE, PanicCatcher, ResponseCounter, error_response, p
 use super::server::ServerError;
 use crate::error::{Error, MissingResource, Rejection, RejectionReason};
 
-/// The time limit on the request over loopback (our choice).
+/// The time limit on the single request to dropshot's server, over loopback (our choice).
 const LOOPBACK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A path segment of at least this length may be a secret: all secrets of the gateway are longer.
 const SECRET_MIN_LENGTH: usize = 16;
-/// Answers of the operators' API must not be stored.
+/// The path prefix of the admin API, whose answers must not be stored in caches.
 const ADMIN_PATH_PREFIX: &str = "/admin/";
 
-/// The routes of a server, with the state that their handlers are given.
+/// The routes of a server, with the context that their handlers get.
 pub(super) struct RequestDispatcher<C: ServerContext> {
-    /// A context of this server; the contexts of requests are copies of it.
+    /// The context of the loopback request; the contexts of all other requests are built from it.
     context: RequestContext<C>,
 }
 
@@ -52,7 +52,7 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
         let take_context = move |context: RequestContext<C>| {
             send_context(context, sender.lock().unwrap_or_else(PoisonError::into_inner).take())
         };
-        // The path cannot be guessed, and only the first request to it gets a context.
+        // The path cannot be guessed, and only the first request to it sends its context.
         let path = format!("/{}", Uuid::new_v4());
         let name = "take the context".to_owned();
         let all = ApiEndpointVersions::All;
@@ -88,13 +88,13 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
 
     async fn route(&self, request: Request<Body>, request_id: String, remote: SocketAddr) -> Response<Body> {
         let server = &self.context.server;
-        let found = match server.router.lookup_route(request.method(), request.uri().path().into(), None) {
-            Ok(found) => found,
+        let route = match server.router.lookup_route(request.method(), request.uri().path().into(), None) {
+            Ok(route) => route,
             Err(error) => return counted_response(&server.private, route_error_response(&request, &error)),
         };
         let info = RequestInfo::new(&request, remote);
-        let context = build_request_context(&self.context, found.endpoint, request_id, info);
-        match PanicCatcher(found.handler.handle_request(context, request)).await {
+        let context = build_request_context(&self.context, route.endpoint, request_id, info);
+        match PanicCatcher(route.handler.handle_request(context, request)).await {
             Ok(Ok(response)) => return response,
             // The gateway's handlers and extractors return their errors as answers, so this does not happen.
             Ok(Err(_)) => tracing::error!("a handler returned no answer"),
@@ -104,21 +104,21 @@ impl<C: ResponseCounter> RequestDispatcher<C> {
     }
 }
 
-/// Answers the request that is made to obtain its context.
+/// Handles the loopback request: sends its context to [`RequestDispatcher::new`].
 async fn send_context<C: ResponseCounter>(
     context: RequestContext<C>,
-    receiver: Option<oneshot::Sender<RequestContext<C>>>,
+    sender: Option<oneshot::Sender<RequestContext<C>>>,
 ) -> Result<Response<Body>, HttpError> {
-    let Some(receiver) = receiver else { return not_found(context).await };
-    drop(receiver.send(context));
+    let Some(sender) = sender else { return not_found(context).await };
+    drop(sender.send(context));
     Ok(Response::new(Body::empty()))
 }
 
-/// Answers 404, as the gateway does for an unknown address.
+/// Answers 404 for an unknown path.
 ///
 /// # Errors
 ///
-/// None; dropshot requires the type.
+/// Never fails; dropshot requires the `Result`.
 pub(crate) async fn not_found<C: ResponseCounter>(context: RequestContext<C>) -> Result<Response<Body>, HttpError> {
     let request = &context.request;
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
@@ -130,7 +130,7 @@ pub(crate) async fn not_found<C: ResponseCounter>(context: RequestContext<C>) ->
     Ok(counted_response(context.context(), response))
 }
 
-/// The refusal of a request for which the router returned `error`.
+/// The error answer to a request for which the router returned `error`.
 fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<Bytes> {
     let path = request.uri().path();
     let allowed = error.headers.iter().flat_map(|headers| headers.get_all(ALLOW));
@@ -139,8 +139,8 @@ fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<
     let (method, full_path) = (request.method().to_string(), path.to_owned());
     let gateway_error = match error.status_code {
         status if !status.is_client_error() => Error::Internal,
-        // The root is reported as an unknown address, not as a wrong method: a request for it comes from a person or
-        // from a client with a wrong address.
+        // A request for `/` comes from a person or from a client with a wrong base URL, so it is reported as an unknown
+        // URL and not as a wrong method.
         _ if path != "/" && !allowed.is_empty() => Error::NotFound(MissingResource::Method { method, path: full_path }),
         status if status.as_status() == StatusCode::BAD_REQUEST => {
             Rejection::for_body(RejectionReason::InvalidValue, error.external_message.clone()).into()
@@ -156,7 +156,7 @@ fn route_error_response(request: &Request<Body>, error: &HttpError) -> Response<
             response.headers_mut().insert(ALLOW, allowed);
         }
         if wants_websocket(request.headers()) {
-            // A coding agent that tries WebSocket first takes only this status as a hint to continue without it.
+            // A coding agent that tries WebSocket first falls back to plain HTTP only after this status.
             *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
         }
     }
@@ -176,7 +176,8 @@ fn counted_response<C: ResponseCounter>(server: &C, response: Response<Bytes>) -
     response.map(Body::from)
 }
 
-/// Returns a path without its long segments: a segment may be a one-time link, or a key in the wrong place.
+/// Replaces the long segments of a path for the log: a segment may be the secret of a one-time link, or an API key that
+/// a client put in the wrong place.
 fn without_secrets(path: &str) -> String {
     let segments = path.split('/').map(|segment| if segment.len() < SECRET_MIN_LENGTH { segment } else { "…" });
     segments.collect::<Vec<_>>().join("/")
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_has_paths_without_what_may_be_a_secret() {
+    fn logged_paths_hide_segments_that_may_be_secrets() {
         assert_eq!(without_secrets("/v1/images/generation"), "/v1/images/generation");
         assert_eq!(without_secrets("/setup/0123456789abcdef/more"), "/setup/…/more");
     }

@@ -1,6 +1,7 @@
-//! One answer for each kind of error, as a caller gets it: for the drift test.
+//! A sample answer for each kind of error, as a caller gets it. The drift test compares the samples with the API
+//! documents.
 //!
-//! Decides nothing. A new kind of error does not compile before it has a sample here.
+//! A new variant of an error type does not compile until it has a sample here.
 
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use crate::error::{
     AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict, UpstreamFault, UsageReset,
 };
 
-/// The samples of a type: a pattern for each kind, so that none can be left out.
+/// The samples of an enum: a pattern and a sample for each variant, so that the compiler reports a missing one.
 macro_rules! samples {
     ($type:ty: $($pattern:pat => $sample:expr,)+) => {{
         const _: fn(&$type) = |sample| match sample { $($pattern => (),)+ };
@@ -61,7 +62,7 @@ fn samples() -> Vec<Error> {
     errors.extend(faults().into_iter().map(Error::Upstream));
     errors.extend(missing().into_iter().map(Error::NotFound));
     errors.extend(conflicts().into_iter().map(Error::Conflict));
-    // The longest waits: one that the header may name, and one that it may not.
+    // 60 seconds is the maximum of `Retry-After`; a longer wait is stated in the body only.
     for seconds in [60, 61] {
         errors.push(Error::UsageLimit(UsageReset { at: None, seconds: Some(seconds) }));
     }

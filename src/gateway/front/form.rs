@@ -1,10 +1,10 @@
-//! The form of an edit: multipart or JSON on the wire, one shape behind this file.
+//! The form of an image edit, which comes as multipart form data or as JSON and is read into one type, `EditForm`.
 //!
-//! Decides by the name alone what is a file and what is a field, and how much of either is read. Images are written to
-//! the spool as they come and nowhere else; the type and file name that a caller states are ignored. It does not know
-//! which values and images are valid: that is for the rules.
+//! The name of a part or member alone decides whether it is an image or a field; this module limits the size of both.
+//! Images are written to the spool as they come; the content type and file name that a caller states for them are
+//! ignored. The module does not know which values and images are valid: `rules` checks them.
 //!
-//! Carries section 3 of the contract: names, order, limits, and both encodings of an image.
+//! Implements section 3 of the contract: names, order, limits, and both encodings of an image.
 
 mod data_url;
 mod edit_fields;
@@ -29,7 +29,7 @@ use crate::gateway::keys::Caller;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool};
 use crate::tables::{MAX_EDIT_FORM_BODY_BYTES, MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
-/// The limit for everything that is no image: as much as a request without images may have.
+/// The limit on all bytes that are not images: the same as for the body of a request without images.
 const NON_IMAGE_MAX_BYTES: u64 = MAX_JSON_BODY_BYTES;
 
 /// The body of an edit, unread: multipart form data, or JSON.
@@ -48,7 +48,7 @@ struct EditImages {
 // === impl EditBody ===
 
 impl EditBody {
-    /// The place that an unread body returns to.
+    /// Returns the handle that gets the rest of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
@@ -78,8 +78,8 @@ async fn read(request: hyper::Request<Body>, spool: &Spool) -> Result<EditForm, 
         ));
     };
     let boundary = boundary?;
-    let arriving = IncomingBody::new(request, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
-    multipart::read(arriving, &boundary, spool).await
+    let incoming = IncomingBody::new(request, MAX_EDIT_FORM_BODY_BYTES, RejectionReason::InvalidValue)?;
+    multipart::read(incoming, &boundary, spool).await
 }
 
 // === impl EditImages ===
@@ -94,7 +94,7 @@ impl EditImages {
         Err(Rejection::new(param, RejectionReason::InvalidValue, message).into())
     }
 
-    /// Completes the form after the last part.
+    /// Completes the form after the last part or member; `param` names the images in the error if there are none.
     fn finish(self, param: &str, fields: edit_fields::EditFields) -> Result<EditForm, Error> {
         if self.images.is_empty() {
             let message = format!("Missing required parameter: '{param}'.");

@@ -1,4 +1,4 @@
-//! An image as a base64 data URL, decoded as it comes.
+//! An image as a base64 data URL, which is decoded as it comes.
 //!
 //! Line breaks and spaces between the characters are skipped, because mail and command-line encoders insert them.
 //! Everything else is strict: the standard alphabet, and padding to the last character.
@@ -10,16 +10,18 @@ use crate::gateway::spool::{SpoolWriter, SpooledFile};
 use crate::image::{Base64Decoder, DataUrlError, starts_with};
 use crate::tables::{MAX_EDIT_IMAGES, MAX_EDIT_JSON_BODY_BYTES, MAX_JSON_BODY_BYTES};
 
-/// The longest data URL, in characters: what the document's limit of the body leaves for each image and the mask.
+/// The maximum length of a data URL, in characters: the body limit of the API document without the part for other
+/// members, divided among the images and the mask.
 pub(super) const URL_MAX: u64 = (MAX_EDIT_JSON_BODY_BYTES - MAX_JSON_BODY_BYTES) / (MAX_EDIT_IMAGES + 1);
-/// The maximum length of the text before the comma.
+/// The maximum length of the text before the comma, in bytes (our choice).
 const HEAD_MAX: usize = 256;
-/// The number of decoded bytes that wait for their write. A text full of escapes comes in very small pieces.
+/// The number of decoded bytes that are collected for one write (our choice). A text with many escapes comes in very
+/// small pieces.
 const WRITE_THRESHOLD: usize = 192 * 1024;
-/// The length of the base64 text that fills that buffer once.
-const PIECE: usize = WRITE_THRESHOLD / 3 * 4;
+/// The length of the base64 text that decodes to [`WRITE_THRESHOLD`] bytes.
+const BASE64_CHUNK: usize = WRITE_THRESHOLD / 3 * 4;
 
-/// A data URL on its way into a file.
+/// A data URL that is being decoded into a file.
 #[derive(Debug)]
 pub(super) struct DataUrl {
     writer: SpoolWriter,
@@ -31,7 +33,7 @@ pub(super) struct DataUrl {
     decoded: Vec<u8>,
 }
 
-/// The reason why a text is no image.
+/// The reason why a text is not accepted as an image.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ImageUrlError {
     /// More than [`URL_MAX`] characters.
@@ -58,13 +60,13 @@ impl DataUrl {
         }
     }
 
-    /// Adds the next characters as they are written in the body.
+    /// Adds the next characters, which are not escaped in the body.
     pub(super) fn push(&mut self, mut text: &[u8]) -> Result<(), ImageUrlError> {
         self.count_characters(text.len())?;
         if self.head.is_some() {
             text = self.read_head(text)?;
         }
-        for piece in text.chunks(PIECE) {
+        for piece in text.chunks(BASE64_CHUNK) {
             self.base64.push(piece, &mut self.decoded)?;
             self.write_decoded(WRITE_THRESHOLD)?;
         }
@@ -105,24 +107,24 @@ impl DataUrl {
         if self.length > URL_MAX { Err(ImageUrlError::TooLong) } else { Ok(()) }
     }
 
-    /// Takes the part before the comma, and returns the rest.
+    /// Reads up to the comma, and returns the text after it; the returned text is empty if the comma has not come.
     fn read_head<'a>(&mut self, text: &'a [u8]) -> Result<&'a [u8], ImageUrlError> {
         let Some(head) = &mut self.head else { return Ok(text) };
         let comma = text.iter().take(HEAD_MAX).position(|byte| *byte == b',');
-        let (taken, rest) = text.split_at(comma.unwrap_or_else(|| text.len().min(HEAD_MAX)));
-        head.extend_from_slice(taken);
+        let (prefix, remaining) = text.split_at(comma.unwrap_or_else(|| text.len().min(HEAD_MAX)));
+        head.extend_from_slice(prefix);
         let may_be_data_url = head.len() < b"https://".len() || starts_with(head, "data:");
         if head.len() >= HEAD_MAX || !may_be_data_url {
             return Err(DataUrlError::from_prefix(head).into());
         }
         if comma.is_none() {
-            return Ok(rest);
+            return Ok(remaining);
         }
         if !starts_with(head, "data:image/") || !head.to_ascii_lowercase().ends_with(b";base64") {
             return Err(DataUrlError::from_prefix(head).into());
         }
         self.head = None;
-        Ok(&rest[1..])
+        Ok(&remaining[1..])
     }
 
     fn write_decoded(&mut self, min_bytes: usize) -> Result<(), ImageUrlError> {
