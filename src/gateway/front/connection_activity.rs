@@ -21,7 +21,7 @@ const AWAITS_BODY: u8 = 1 << 4;
 const PARTIAL_HEAD: u8 = 1 << 5;
 /// The head of a request was complete at least once.
 const HAD_REQUEST: u8 = 1 << 6;
-/// The number of low bits of [`ConnectionActivity::state`] that hold the [`ConnectionState`].
+/// The number of low bits of `ConnectionActivity::state` that hold the [`ConnectionState`].
 const STATE_BITS: u32 = 3;
 
 /// The time after which a connection without a complete request head counts as silent (our choice). The head of a

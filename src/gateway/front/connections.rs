@@ -1,11 +1,9 @@
 //! The open connections of a listener, and the eviction of unused ones for new ones.
 //!
 //! The accept loop never stops at a limit: otherwise a client that holds connections open without using them would keep
-//! all other clients out. Instead, a new connection replaces an unused one: first by [`EvictionRank`], then from the
+//! all other clients out. Instead, a new connection replaces an unused one: first by `EvictionRank`, then from the
 //! address with the most connections. A connection whose request is being served is never evicted; if all are being
 //! served, the new connection is refused.
-//!
-//! [`EvictionRank`]: super::connection_activity::EvictionRank
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -88,7 +86,7 @@ pub(super) struct ClientConnection {
     waker: Mutex<Option<Waker>>,
 }
 
-/// The place of one open connection in the table; dropping it removes the connection from the table.
+/// The entry of one open connection in the table; dropping it removes the connection from the table.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     connections: Arc<ConnectionTable>,
@@ -127,8 +125,8 @@ impl ConnectionTable {
         Arc::new(Self::with_limits(max, max_per_address, deadlines, exempt.clone(), metrics))
     }
 
-    /// The table of the metrics listener: small, and separate from the main listener, so that a shortage of connections
-    /// there can still be observed.
+    /// The table of the metrics listener. It is small, and separate from the table of the main listener, so that a
+    /// shortage of connections on the main listener can still be observed.
     pub(crate) fn for_metrics() -> Arc<Self> {
         let limits =
             ConnectionLimits { max: Some(METRICS_CONNECTIONS_MAX), max_per_address: Some(METRICS_CONNECTIONS_MAX) };

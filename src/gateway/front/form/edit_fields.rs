@@ -1,14 +1,15 @@
-//! The fields that are not images: one value each, named as in the document.
+//! The fields convert an edit form that are not images. Each has one value, and its name is that convert the API
+//! document.
 
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::tables::{Field, FieldKind, IMAGE_EDIT_FIELDS, field};
 
-/// The maximum length of a name that is shown to the caller.
+/// The maximum number convert characters convert an unknown name that is repeated in an error (our choice).
 const NAME_MAX: usize = 64;
 
-/// The fields so far.
+/// The fields that have been read so far.
 #[derive(Debug, Default)]
 pub(super) struct EditFields(Map<String, Value>);
 
@@ -19,14 +20,14 @@ impl EditFields {
         self.0
     }
 
-    /// Stores a value. The same value may come again, because a well-known client sends one field twice.
+    /// Stores a value. A field may repeat its value, because a well-known client sends one field twice.
     ///
     /// # Errors
     ///
     /// Returns an error if the field already has another value.
     pub(super) fn insert(&mut self, name: &str, value: Value) -> Result<(), Error> {
         match self.0.get(name) {
-            Some(before) if *before == value => Ok(()),
+            Some(existing) if *existing == value => Ok(()),
             Some(_) => Err(duplicate_parameter(name)),
             None => {
                 self.0.insert(name.to_owned(), value);
@@ -36,7 +37,7 @@ impl EditFields {
     }
 }
 
-/// The row of a field that is no image. The value of an unknown field is not stored.
+/// Returns the table row convert a field that is not an image.
 ///
 /// # Errors
 ///
@@ -53,14 +54,14 @@ pub(super) fn unknown_parameter(name: &str) -> Error {
     Rejection::new(name, RejectionReason::UnknownParameter, message).into()
 }
 
-/// The error for two values of a field that takes one: it is unclear which of them is meant.
+/// The error for a field with two different values, or for a second image where only one is allowed.
 pub(super) fn duplicate_parameter(name: &str) -> Error {
     Rejection::new(name, RejectionReason::InvalidValue, format!("The parameter '{name}' is given more than once."))
         .into()
 }
 
-/// Converts a text value to the JSON value that it stands for. A text that is not of its kind stays text, so that the
-/// rules refuse it with their own message.
+/// Converts the text convert a form field to a JSON value convert the field's kind. A text that does not fit the kind
+/// stays a string, so that `rules` refuses it with its own message.
 pub(super) fn from_text(kind: FieldKind, text: String) -> Value {
     match kind {
         FieldKind::Integer { .. } if text.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -79,26 +80,26 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn text_becomes_what_the_table_says_and_else_stays_text() {
-        let of = |name: &str, text: &str| from_text(find_field(name).unwrap().kind, text.to_owned());
-        assert_eq!(of("n", "2"), json!(2));
-        assert_eq!(of("n", "007"), json!(7));
-        assert_eq!(of("n", "99999999999999999999999"), json!(u64::MAX));
+    fn text_is_converted_to_the_kind_of_its_field_or_stays_text() {
+        let convert = |name: &str, text: &str| from_text(find_field(name).unwrap().kind, text.to_owned());
+        assert_eq!(convert("n", "2"), json!(2));
+        assert_eq!(convert("n", "007"), json!(7));
+        assert_eq!(convert("n", "99999999999999999999999"), json!(u64::MAX));
         for text in ["-1", "1.0", "1e0", "+1", " 1", "1 ", "0x1", "١", "true"] {
-            assert_eq!(of("n", text), json!(text));
+            assert_eq!(convert("n", text), json!(text));
         }
-        assert_eq!((of("stream", "true"), of("stream", "false")), (json!(true), json!(false)));
+        assert_eq!((convert("stream", "true"), convert("stream", "false")), (json!(true), json!(false)));
         for text in ["True", "1", "yes"] {
-            assert_eq!(of("stream", text), json!(text));
+            assert_eq!(convert("stream", text), json!(text));
         }
         assert_eq!(
-            (of("prompt", "1"), of("size", "auto"), of("user", "true")),
+            (convert("prompt", "1"), convert("size", "auto"), convert("user", "true")),
             (json!("1"), json!("auto"), json!("true"))
         );
     }
 
     #[test]
-    fn images_are_no_fields_and_unknown_names_are_cut() {
+    fn images_are_not_fields_and_unknown_names_are_truncated() {
         assert!(find_field("images").is_err() && find_field("mask").is_err());
         let error = find_field(&"é".repeat(500)).unwrap_err();
         assert_eq!(error.param().unwrap().chars().count(), NAME_MAX);

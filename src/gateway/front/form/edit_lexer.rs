@@ -1,8 +1,8 @@
-//! A push lexer for the body of an edit as JSON: an object with an array `images` and an object `mask`.
+//! A push lexer for the JSON body of an image edit: an object with an array `images` and an object `mask`.
 //!
-//! It is handed the body in pieces cut anywhere and keeps almost nothing: the text of an `image_url` goes to the
-//! [`EditLexerSink`] as slices of the pieces; everything else is small and is captured. `serde_json` reads the captured
-//! values, so a body that passes is JSON from its first byte to its last.
+//! It gets the body in chunks of any size and stores little: the text of an `image_url` goes to the [`EditLexerSink`]
+//! as slices of the chunks; every other value is small, and is captured in a buffer. `serde_json` parses the captured
+//! values, so the lexer accepts only valid JSON.
 
 use memchr::memchr2;
 use serde::de::IgnoredAny;
@@ -11,36 +11,36 @@ use serde_json::Value;
 use super::NON_IMAGE_MAX_BYTES;
 use crate::error::{Error, Rejection, RejectionReason};
 
-/// The maximum length of a key: no known key is longer.
+/// The maximum length of a key in bytes (our choice): all known keys are much shorter.
 const KEY_MAX: usize = 256;
 
-/// The receiver of the lexer's events, in the order of the body. An error of the sink ends the reading.
+/// The receiver of the lexer's events, in the order of the body. The lexer stops at the first error of the sink.
 pub(super) trait EditLexerSink {
-    /// Receives a key of the body itself.
+    /// Receives a key of the top-level object.
     fn key(&mut self, key: &str) -> Result<(), Error>;
     /// Receives the value of that key, if it is not an image.
     fn member(&mut self, key: &str, value: Value) -> Result<(), Error>;
-    /// Begins an image: an element of `images`, or the mask.
+    /// Called at the start of an image: an element of `images`, or the mask.
     fn image_start(&mut self, mask: bool) -> Result<(), Error>;
     /// Receives a key of the current image.
     fn image_key(&mut self, key: &str) -> Result<(), Error>;
-    /// Receives the value of that key, if it is not an address.
+    /// Receives the value of that key, if it is not the string of an `image_url`.
     fn image_member(&mut self, key: &str, value: Value) -> Result<(), Error>;
-    /// Begins the address of the current image, which is a text.
+    /// Called at the start of the string `image_url` of the current image.
     fn url_start(&mut self) -> Result<(), Error>;
-    /// Receives a part of that text, as it is written in the body; never empty.
+    /// Receives a part of that string without escapes; never empty.
     fn url_text(&mut self, text: &[u8]) -> Result<(), Error>;
-    /// Receives one character of it that was escaped.
+    /// Receives one character of that string that was written as an escape, decoded.
     fn url_escaped(&mut self, byte: u8) -> Result<(), Error>;
-    /// Ends that text.
+    /// Called at the end of that string.
     fn url_end(&mut self) -> Result<(), Error>;
-    /// Ends the current image.
+    /// Called at the end of the current image.
     fn image_end(&mut self) -> Result<(), Error>;
-    /// The error for a wrong kind of value in place of an image, of the list of images, or of an address.
-    fn type_error(&self, place: ImageMemberKind, first: u8) -> Error;
+    /// Returns the error for a value of the wrong type; `first` is the first byte of the value.
+    fn type_error(&self, member: ImageMemberKind, first: u8) -> Error;
 }
 
-/// A member that takes only one kind of value.
+/// A value that must have one JSON type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageMemberKind {
     /// The member `images`.
@@ -53,7 +53,7 @@ pub(super) enum ImageMemberKind {
     ImageUrl,
 }
 
-/// The position of the next byte in the grammar.
+/// The state of the lexer: the position of the next byte in the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditLexerState {
     /// Before the opening brace.
@@ -66,13 +66,13 @@ enum EditLexerState {
     Colon { level: EditLexerLevel },
     /// Before a value.
     Value { level: EditLexerLevel },
-    /// Inside a value that is captured.
+    /// Inside a captured value.
     Capture { level: EditLexerLevel, kind: EditCaptureState },
     /// After a value: a comma or the end of the level.
     AfterValue { level: EditLexerLevel },
     /// Inside `images`: an element, or (after `[` only) the end.
     Element { first: bool },
-    /// Inside the text of an address.
+    /// Inside the string of an `image_url`.
     ImageUrl { level: EditLexerLevel, escape: EscapeState },
     /// After the closing brace.
     Done,
@@ -81,9 +81,9 @@ enum EditLexerState {
 /// The object whose members are being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditLexerLevel {
-    /// The body itself.
+    /// The top-level object.
     Top,
-    /// `images`: its elements have no keys.
+    /// The array `images`, whose elements have no keys.
     Images,
     /// An element of `images`.
     Element,
@@ -91,37 +91,37 @@ enum EditLexerLevel {
     Mask,
 }
 
-/// The rule that ends a captured value.
+/// The kind of a captured value, which decides where the value ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EditCaptureState {
-    /// A string: an unescaped quote.
+    /// A string: ends at an unescaped quote.
     Text { escaped: bool },
-    /// An object or array: its own closing bracket.
+    /// An object or array: ends at its own closing bracket.
     Nested { depth: u32, in_text: bool, escaped: bool },
-    /// A number or word: ended by the first byte that cannot be part of it.
+    /// A number, `true`, `false` or `null`: ends before the first byte that cannot be part of it.
     Literal,
 }
 
-/// The part of an escape that has come.
+/// The part of an escape sequence that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EscapeState {
     None,
     Begun,
-    /// The digits of `\u0041`.
+    /// The hexadecimal digits of a sequence such as `\u0041`; `unit` is the value of the digits so far.
     Hex {
         digits: u8,
         unit: u16,
     },
 }
 
-/// The lexer. Each body has its own.
+/// The lexer of one body.
 #[derive(Debug)]
 pub(super) struct EditLexer {
     state: EditLexerState,
     key: Vec<u8>,
     member_name: String,
     captured: Vec<u8>,
-    /// Everything captured so far, keys included.
+    /// The number of bytes captured so far, including keys.
     captured_total: u64,
 }
 
@@ -138,36 +138,37 @@ impl EditLexer {
         }
     }
 
-    /// The number of bytes captured so far, which bounds the memory that they hold.
+    /// The number of bytes captured so far: an upper bound on the memory of the lexer.
     pub(super) const fn captured_total(&self) -> u64 {
         self.captured_total
     }
 
-    /// Reads the next piece of the body.
-    pub(super) fn push(&mut self, piece: &[u8], sink: &mut impl EditLexerSink) -> Result<(), Error> {
-        let mut at = 0;
-        while at < piece.len() {
-            at += match self.state {
+    /// Reads the next chunk of the body.
+    pub(super) fn push(&mut self, chunk: &[u8], sink: &mut impl EditLexerSink) -> Result<(), Error> {
+        let mut offset = 0;
+        while offset < chunk.len() {
+            offset += match self.state {
                 EditLexerState::ImageUrl { level, escape: EscapeState::None } => {
-                    self.read_url(level, &piece[at..], sink)?
+                    self.read_url(level, &chunk[offset..], sink)?
                 }
-                EditLexerState::ImageUrl { level, escape } => self.read_escape(level, escape, piece[at], sink)?,
+                EditLexerState::ImageUrl { level, escape } => self.read_escape(level, escape, chunk[offset], sink)?,
                 EditLexerState::Capture { level, kind } => {
-                    usize::from(self.capture_byte(piece[at], level, kind, sink)?)
+                    usize::from(self.capture_byte(chunk[offset], level, kind, sink)?)
                 }
-                EditLexerState::InKey { level, escaped } => self.read_key(piece[at], level, escaped, sink)?,
-                _ => self.read_structure(piece[at], sink)?,
+                EditLexerState::InKey { level, escaped } => self.read_key(chunk[offset], level, escaped, sink)?,
+                _ => self.read_structure(chunk[offset], sink)?,
             };
         }
         Ok(())
     }
 
-    /// Checks at the end of the body that it is complete.
+    /// Checks at the end of the body that the JSON value is complete.
     pub(super) fn finish(&self) -> Result<(), Error> {
         if self.state == EditLexerState::Done { Ok(()) } else { Err(malformed("it ends too early")) }
     }
 
-    /// Reads the text of an address. Only the quote ends it, so megabytes cost almost nothing.
+    /// Reads a part of an `image_url` string, up to a quote or backslash, and returns the number of bytes read. A
+    /// search for these two bytes is fast even over megabytes.
     fn read_url(&mut self, level: EditLexerLevel, text: &[u8], sink: &mut impl EditLexerSink) -> Result<usize, Error> {
         let end = memchr2(b'"', b'\\', text).unwrap_or(text.len());
         if end > 0 {
@@ -184,7 +185,7 @@ impl EditLexer {
         Ok(end + 1)
     }
 
-    /// Reads one byte of an escape. An address has only ASCII characters, escaped or not.
+    /// Reads one byte of an escape sequence in an `image_url`, and returns the number of bytes read: 1.
     fn read_escape(
         &mut self,
         level: EditLexerLevel,
@@ -192,7 +193,7 @@ impl EditLexer {
         byte: u8,
         sink: &mut impl EditLexerSink,
     ) -> Result<usize, Error> {
-        let plain = match (escape, byte) {
+        let decoded = match (escape, byte) {
             (EscapeState::Begun, b'u') => {
                 self.state = EditLexerState::ImageUrl { level, escape: EscapeState::Hex { digits: 0, unit: 0 } };
                 return Ok(1);
@@ -211,13 +212,13 @@ impl EditLexer {
                         EditLexerState::ImageUrl { level, escape: EscapeState::Hex { digits: digits + 1, unit } };
                     return Ok(1);
                 }
-                // An address has only ASCII characters.
+                // A data URL has only ASCII characters; any other is passed on as an invalid byte.
                 u8::try_from(unit).unwrap_or(u8::MAX)
             }
             _ => return Err(malformed("it has an invalid escape sequence")),
         };
         self.state = EditLexerState::ImageUrl { level, escape: EscapeState::None };
-        sink.url_escaped(plain)?;
+        sink.url_escaped(decoded)?;
         Ok(1)
     }
 
@@ -250,7 +251,7 @@ impl EditLexer {
         Ok(1)
     }
 
-    /// Reads one byte of a captured value; returns true if the byte was part of it.
+    /// Reads one byte of a captured value; returns false if the byte is not part of the value and must be read again.
     fn capture_byte(
         &mut self,
         byte: u8,
@@ -261,7 +262,7 @@ impl EditLexer {
         let next = match kind {
             EditCaptureState::Literal if is_literal_byte(byte) => Some(EditCaptureState::Literal),
             EditCaptureState::Literal => {
-                // This byte is not part of the value: it is read again as the byte after it.
+                // This byte ends the value but is not part of it, so it is read again in the next state.
                 self.finish_value(level, sink)?;
                 return Ok(false);
             }
@@ -279,7 +280,7 @@ impl EditLexer {
         Ok(true)
     }
 
-    /// Reads white space, punctuation and the first byte of values.
+    /// Reads one byte outside of keys and values: white space, punctuation, or the first byte of a value.
     fn read_structure(&mut self, byte: u8, sink: &mut impl EditLexerSink) -> Result<usize, Error> {
         if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
             return Ok(1);
@@ -317,20 +318,20 @@ impl EditLexer {
         Ok(1)
     }
 
-    /// Reads the first byte of a member's value: images are passed on, everything else is captured.
+    /// Reads the first byte of a member's value. Images go to the sink; every other value is captured.
     fn start_value(
         &mut self,
         level: EditLexerLevel,
         byte: u8,
         sink: &mut impl EditLexerSink,
     ) -> Result<EditLexerState, Error> {
-        let place = match (level, self.member_name.as_str()) {
+        let member = match (level, self.member_name.as_str()) {
             (EditLexerLevel::Top, "images") => ImageMemberKind::Images,
             (EditLexerLevel::Top, "mask") => ImageMemberKind::Mask,
             (EditLexerLevel::Element | EditLexerLevel::Mask, "image_url") => ImageMemberKind::ImageUrl,
             _ => return self.start_capture(level, byte),
         };
-        match (place, byte) {
+        match (member, byte) {
             (ImageMemberKind::Images, b'[') => Ok(EditLexerState::Element { first: true }),
             (ImageMemberKind::Mask, b'{') => open_image(EditLexerLevel::Mask, sink),
             (ImageMemberKind::ImageUrl, b'"') => {
@@ -339,7 +340,7 @@ impl EditLexer {
             }
             // `null` means that the member is absent.
             (ImageMemberKind::Mask | ImageMemberKind::ImageUrl, b'n') => self.start_capture(level, byte),
-            _ if begins_value(byte) => Err(sink.type_error(place, byte)),
+            _ if begins_value(byte) => Err(sink.type_error(member, byte)),
             _ => Err(malformed("it has an unexpected character")),
         }
     }
@@ -370,7 +371,7 @@ impl EditLexer {
     fn finish_value(&mut self, level: EditLexerLevel, sink: &mut impl EditLexerSink) -> Result<(), Error> {
         self.state = EditLexerState::AfterValue { level };
         let value = match self.captured.first() {
-            // No field takes an object or array, so its content is not kept.
+            // No field takes an object or array, so its content is not stored.
             Some(b'{') => self.parse::<IgnoredAny>().map(|_| Value::Object(serde_json::Map::new())),
             Some(b'[') => self.parse::<IgnoredAny>().map(|_| Value::Array(Vec::new())),
             _ => self.parse::<Value>(),
@@ -387,6 +388,7 @@ impl EditLexer {
     }
 }
 
+/// Handles the start of an image object.
 fn open_image(level: EditLexerLevel, sink: &mut impl EditLexerSink) -> Result<EditLexerState, Error> {
     sink.image_start(level == EditLexerLevel::Mask)?;
     Ok(EditLexerState::Key { level, first: true })
@@ -404,7 +406,7 @@ fn close_object(level: EditLexerLevel, sink: &mut impl EditLexerSink) -> Result<
     })
 }
 
-/// Follows the brackets of a captured object or array; `None` at its end.
+/// Tracks the brackets of a captured object or array; `None` at its end.
 fn advance_nesting(byte: u8, depth: u32, in_text: bool, escaped: bool) -> Option<EditCaptureState> {
     let next = |depth, in_text, escaped| Some(EditCaptureState::Nested { depth, in_text, escaped });
     match (in_text, escaped, byte) {
@@ -424,10 +426,11 @@ const fn is_literal_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
 
+/// True for the first byte of a JSON value.
 const fn begins_value(byte: u8) -> bool {
     is_literal_byte(byte) || matches!(byte, b'"' | b'{' | b'[')
 }
 
-fn malformed(what: &(impl std::fmt::Display + ?Sized)) -> Error {
-    Rejection::for_body(RejectionReason::InvalidJson, format!("The request body is not valid JSON: {what}.")).into()
+fn malformed(detail: &(impl std::fmt::Display + ?Sized)) -> Error {
+    Rejection::for_body(RejectionReason::InvalidJson, format!("The request body is not valid JSON: {detail}.")).into()
 }

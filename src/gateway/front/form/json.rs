@@ -1,4 +1,4 @@
-//! The JSON form: images and the mask are objects that hold a data URL.
+//! Reads the JSON form, in which the images and the mask are objects with a data URL.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::error::{Error, Rejection, RejectionReason};
 use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{EditForm, ImageUpload, Spool, SpooledFile};
 
-/// A body that is being read.
+/// The state of a JSON form that is being read.
 struct JsonFormReader {
     spool: Spool,
     images: EditImages,
     fields: EditFields,
-    /// The members `images` and `mask` that have come; a second one of either is refused.
+    /// Which of the members `images` and `mask` have come; a second one of either is refused.
     seen_members: SeenMembers,
     current: CurrentImage,
 }
@@ -35,11 +35,11 @@ struct SeenMembers {
 struct CurrentImage {
     is_mask: bool,
     url: ImageUrlState,
-    /// True if a file id is given beside the address or instead of it.
+    /// True if the image has a `file_id`, with or without an `image_url`.
     has_file_id: bool,
 }
 
-/// `image_url` of the current image.
+/// The state of the `image_url` of the current image.
 #[derive(Debug, Default)]
 enum ImageUrlState {
     #[default]
@@ -59,7 +59,7 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<Ed
     };
     let (mut memory, mut buffer) = (spool.memory(), FormBuffer::default());
     while let Some(data) = incoming.next_data().await? {
-        // Only the text of an image is collected: any other member may be refused at once.
+        // Only the text of an image is buffered. Everything else is read at once, so that errors are reported early.
         let data = if reader.is_in_image() { buffer.push(data) } else { Some(data) };
         if let Some(data) = data {
             (lexer, reader) = push(spool, lexer, reader, data).await?;
@@ -73,25 +73,25 @@ pub(super) async fn read(mut incoming: IncomingBody, spool: &Spool) -> Result<Ed
     reader.images.finish("images", reader.fields)
 }
 
-/// Runs decoding and writing off the worker thread, because they may block on the disk.
+/// Reads a chunk on a blocking thread, because it decodes images and writes them to disk.
 async fn push(
     spool: &Spool,
     mut lexer: EditLexer,
     mut reader: JsonFormReader,
     data: Bytes,
 ) -> Result<(EditLexer, JsonFormReader), Error> {
-    let read = spool.run_blocking(move || {
+    let task = spool.run_blocking(move || {
         lexer.push(&data, &mut reader)?;
         reader.flush()?;
         Ok((lexer, reader))
     });
-    read.await.map_err(|error| spool_error(&error))?
+    task.await.map_err(|error| spool_error(&error))?
 }
 
 // === impl JsonFormReader ===
 
 impl JsonFormReader {
-    /// True if the next bytes belong to an image.
+    /// True if the next bytes belong to the base64 text of an image.
     fn is_in_image(&self) -> bool {
         matches!(&self.current.url, ImageUrlState::Receiving(url) if url.has_head())
     }
@@ -99,26 +99,26 @@ impl JsonFormReader {
     /// Writes the decoded bytes.
     fn flush(&mut self) -> Result<(), Error> {
         let ImageUrlState::Receiving(url) = &mut self.current.url else { return Ok(()) };
-        url.flush().map_err(|fault| self.url_error(fault))
+        url.flush().map_err(|error| self.url_error(error))
     }
 
-    /// The name of the current image as the caller spells it.
+    /// The parameter name of the current image in error messages.
     fn param(&self) -> String {
         if self.current.is_mask { "mask".to_owned() } else { format!("images[{}]", self.images.images.len()) }
     }
 
-    fn url_error(&self, fault: ImageUrlError) -> Error {
-        let reason = match fault {
-            ImageUrlError::Spool(error) => return spool_error(&error),
+    fn url_error(&self, error: ImageUrlError) -> Error {
+        let reason = match error {
+            ImageUrlError::Spool(spool) => return spool_error(&spool),
             ImageUrlError::TooLong => RejectionReason::StringAboveMax,
             ImageUrlError::NoImage(_) => RejectionReason::InvalidValue,
         };
         let param = format!("{}.image_url", self.param());
-        let message = format!("Invalid '{param}': {fault}");
+        let message = format!("Invalid '{param}': {error}");
         Rejection::new(param, reason, message).into()
     }
 
-    /// The error for an image with both an address and a file id, or with neither.
+    /// The error for an image with both `image_url` and `file_id`, or with neither.
     fn exactly_one_error(&self) -> Error {
         let param = self.param();
         let message = format!("Invalid '{param}': expected exactly one of 'image_url' and 'file_id'.");
@@ -144,7 +144,7 @@ impl EditLexerSink for JsonFormReader {
     }
 
     fn member(&mut self, key: &str, value: Value) -> Result<(), Error> {
-        // The mask comes here only as `null`.
+        // `mask` is a plain member only if it is `null`; otherwise it comes as an image.
         if key == "mask" { Ok(()) } else { self.fields.insert(key, value) }
     }
 
@@ -183,16 +183,16 @@ impl EditLexerSink for JsonFormReader {
     }
 
     fn url_text(&mut self, text: &[u8]) -> Result<(), Error> {
-        self.current_url()?.push(text).map_err(|fault| self.url_error(fault))
+        self.current_url()?.push(text).map_err(|error| self.url_error(error))
     }
 
     fn url_escaped(&mut self, byte: u8) -> Result<(), Error> {
-        self.current_url()?.push_escaped(byte).map_err(|fault| self.url_error(fault))
+        self.current_url()?.push_escaped(byte).map_err(|error| self.url_error(error))
     }
 
     fn url_end(&mut self) -> Result<(), Error> {
         let ImageUrlState::Receiving(url) = std::mem::take(&mut self.current.url) else { return Err(Error::Internal) };
-        self.current.url = ImageUrlState::Complete(url.finish().map_err(|fault| self.url_error(fault))?);
+        self.current.url = ImageUrlState::Complete(url.finish().map_err(|error| self.url_error(error))?);
         Ok(())
     }
 
@@ -218,8 +218,8 @@ impl EditLexerSink for JsonFormReader {
         }
     }
 
-    fn type_error(&self, place: ImageMemberKind, first: u8) -> Error {
-        let (param, expected) = match place {
+    fn type_error(&self, member: ImageMemberKind, first: u8) -> Error {
+        let (param, expected) = match member {
             ImageMemberKind::Images => ("images".to_owned(), "an array"),
             ImageMemberKind::Element => (format!("images[{}]", self.images.images.len()), "an object"),
             ImageMemberKind::Mask => ("mask".to_owned(), "an object"),
@@ -231,7 +231,7 @@ impl EditLexerSink for JsonFormReader {
     }
 }
 
-/// The type of a value, from its first byte.
+/// The name of the JSON type of a value that begins with this byte.
 const fn json_type_name(first: u8) -> &'static str {
     match first {
         b'"' => "a string",

@@ -1,9 +1,9 @@
-//! The multipart form: parts by their names, in any order.
+//! Reads the multipart form, whose parts may come in any order.
 //!
-//! The parser buffers all bytes that it can get, and searches as long as bytes come. Therefore it is fed one piece at a
-//! time, only when it cannot continue without more, and no further than it may search. The size of a frame has nothing
-//! to do with the form: on a reused connection a frame may hold megabytes. Frames are therefore cut into pieces while
-//! the parser searches, and only content is passed on in whole frames.
+//! The parser of `multer` buffers all bytes that it can get, and searches for a boundary without a limit. Therefore
+//! [`ParserInput`] feeds it only if it cannot continue, and stops after [`SEARCH_MAX`] bytes without a result. A frame
+//! of the body may hold megabytes on a reused connection, so frames are split while the parser searches; the content of
+//! parts is passed on in whole frames.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,23 +24,27 @@ use crate::gateway::front::body::IncomingBody;
 use crate::gateway::spool::{BodyMemoryShare, EditForm, ImageUpload, Spool};
 use crate::tables::MAX_UPLOAD_IMAGE_BYTES;
 
-/// The size limit of one text: the longest prompt of four-byte characters. The rules then count the characters.
+/// The size limit of one text field in bytes: the longest prompt, at four bytes for each character. `rules` then checks
+/// the number of characters.
 const FIELD_MAX: usize = 128 * 1024;
-/// The maximum number of parts that are not images. There are fewer fields, but some may come twice and some empty.
+/// The maximum number of parts that are not images (our choice). It is above the number of fields, because clients may
+/// repeat fields or send empty ones.
 const TEXT_PARTS_MAX: usize = 64;
-/// The size limit of the head of a part.
+/// The size limit of the header section of a part, in bytes (our choice).
 const HEAD_MAX: usize = 8 * 1024;
+/// The maximum number of headers of a part (our choice).
 const HEADERS_MAX: usize = 16;
-/// The limit on bytes before, between and behind the parts: a head and some padding.
+/// The maximum number of bytes that the parser may search for a boundary or the end of a header section, and that may
+/// follow the last part (our choice): the headers of a part and some padding.
 const SEARCH_MAX: usize = 16 * 1024;
-/// The number of bytes fed at once to a parser that searches.
-const SEARCH_PIECE: usize = 4 * 1024;
-/// A boundary has 1 to 70 characters.
+/// The maximum number of bytes that are fed at once to a searching parser (our choice).
+const SEARCH_CHUNK: usize = 4 * 1024;
+/// The maximum length of a boundary (RFC 2046, section 5.1.1).
 const BOUNDARY_MAX: usize = 70;
 
 const TRANSFER_ENCODING: HeaderName = HeaderName::from_static("content-transfer-encoding");
 
-/// The body, and the bytes of its last frame that the parser has not been fed.
+/// The body, and the bytes of its last frame that have not been fed to the parser.
 struct FrameSource {
     incoming: IncomingBody,
     rest: Bytes,
@@ -53,18 +57,19 @@ struct ParserInput<'a> {
     fed: bool,
 }
 
-/// The progress of the parser since it last found something.
+/// The state of the parser since its last result: a part or a chunk of content. The parser owns its input, so the
+/// reader of the form shares this state with [`ParserInput`].
 #[derive(Debug, Default)]
 struct ParserProgress {
-    /// True if the parser could do nothing with the bytes that it has.
+    /// True if the parser has asked for more bytes since its last result.
     is_starved: AtomicBool,
-    /// The number of bytes that it was fed.
+    /// The number of bytes fed to the parser since its last result.
     fed_bytes: AtomicUsize,
-    /// True if the parser reads the content of a part, and returns all bytes that it is fed.
+    /// True if the parser reads the content of a part, which it returns as it comes.
     in_content: AtomicBool,
 }
 
-/// A form that is being read.
+/// The state of a form that is being read.
 struct MultipartFormReader<'a> {
     spool: &'a Spool,
     progress: &'a ParserProgress,
@@ -75,22 +80,22 @@ struct MultipartFormReader<'a> {
     memory: BodyMemoryShare,
 }
 
-/// The kind of a part, by its name.
+/// The kind of a part, which its name decides.
 enum FormPartKind {
     Image,
     Mask,
     Text,
 }
 
-/// The boundary that a content type names; `None` if it is not of a form.
+/// The boundary in a content type; `None` if the content type is not `multipart/form-data`.
 pub(super) fn boundary(content_type: &str) -> Option<Result<String, Error>> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     if !essence.trim().eq_ignore_ascii_case("multipart/form-data") {
         return None;
     }
-    // With two boundaries, another reader on the way may have taken the other one.
-    let named = parameters.to_ascii_lowercase().matches("boundary=").count();
-    let boundary = multer::parse_boundary(content_type).ok().filter(|text| named == 1 && is_boundary(text));
+    // With two boundaries, a proxy before the gateway may have used the other one.
+    let boundary_count = parameters.to_ascii_lowercase().matches("boundary=").count();
+    let boundary = multer::parse_boundary(content_type).ok().filter(|text| boundary_count == 1 && is_boundary(text));
     Some(boundary.ok_or_else(|| {
         malformed(
             "the header 'Content-Type' must name one boundary of 1 to 70 characters that are allowed in boundaries",
@@ -98,7 +103,7 @@ pub(super) fn boundary(content_type: &str) -> Option<Result<String, Error>> {
     }))
 }
 
-/// True if the text has only the characters of RFC 2046.
+/// True if the text is a valid boundary (RFC 2046, section 5.1.1).
 fn is_boundary(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte);
     (1..=BOUNDARY_MAX).contains(&text.len()) && text.bytes().all(legal) && !text.ends_with(' ')
@@ -119,7 +124,7 @@ pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) 
         memory: spool.memory(),
     };
     while let Some(part) = parts.next_field().await.map_err(parser_error)? {
-        progress.record_find(true);
+        progress.record_result(true);
         reader.read_part(part).await?;
     }
     drop(parts);
@@ -128,7 +133,7 @@ pub(super) async fn read(incoming: IncomingBody, boundary: &str, spool: &Spool) 
     images.finish("image", fields)
 }
 
-/// Reads the bytes behind the last part, so that the connection can carry another request.
+/// Reads the bytes after the last part, so that the connection can be used for another request.
 async fn read_epilogue(mut source: FrameSource) -> Result<(), Error> {
     let mut length = source.rest.len();
     while length <= SEARCH_MAX {
@@ -170,11 +175,11 @@ impl MultipartFormReader<'_> {
     async fn read_image(&mut self, mut part: Field<'_>, name: &str) -> Result<ImageUpload, Error> {
         let mut writer = self.spool.create_writer().await.map_err(|error| spool_error(&error))?;
         let mut buffer = FormBuffer::default();
-        while let Some(piece) = self.next_piece(&mut part).await? {
-            if writer.len() + (buffer.len() + piece.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
+        while let Some(chunk) = self.next_chunk(&mut part).await? {
+            if writer.len() + (buffer.len() + chunk.len()) as u64 >= MAX_UPLOAD_IMAGE_BYTES {
                 return Err(too_large(name));
             }
-            if let Some(bytes) = buffer.push(piece) {
+            if let Some(bytes) = buffer.push(chunk) {
                 writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
             }
             self.memory.set_bytes(self.text_bytes + buffer.len() as u64).map_err(|error| spool_error(&error))?;
@@ -182,7 +187,7 @@ impl MultipartFormReader<'_> {
         if let Some(bytes) = buffer.take_rest() {
             writer = writer.append(bytes).await.map_err(|error| spool_error(&error))?;
         }
-        // Reads the head of the image file, and more of it if the head has very many parts.
+        // `ImageUpload::new` reads the header of the image file, so it runs on a blocking thread.
         let (name, file) = (name.to_owned(), writer.finish());
         self.spool.run_blocking(move || ImageUpload::new(name, file)).await.map_err(|error| spool_error(&error))
     }
@@ -194,14 +199,14 @@ impl MultipartFormReader<'_> {
         }
         let kind = edit_fields::find_field(name)?.kind;
         let mut text = BytesMut::new();
-        while let Some(piece) = self.next_piece(&mut part).await? {
-            self.text_bytes += piece.len() as u64;
-            if text.len() + piece.len() > FIELD_MAX || self.text_bytes > NON_IMAGE_MAX_BYTES {
+        while let Some(chunk) = self.next_chunk(&mut part).await? {
+            self.text_bytes += chunk.len() as u64;
+            if text.len() + chunk.len() > FIELD_MAX || self.text_bytes > NON_IMAGE_MAX_BYTES {
                 let message = format!("Invalid '{name}': string too long. Expected at most {FIELD_MAX} bytes.");
                 return Err(Rejection::new(name, RejectionReason::StringAboveMax, message).into());
             }
             self.memory.set_bytes(self.text_bytes).map_err(|error| spool_error(&error))?;
-            text.extend_from_slice(&piece);
+            text.extend_from_slice(&chunk);
         }
         let text = String::from_utf8(text.into()).ok().filter(|text| text.is_ascii() || is_utf8(part.headers()));
         let Some(text) = text else {
@@ -214,18 +219,19 @@ impl MultipartFormReader<'_> {
         self.fields.insert(name, edit_fields::from_text(kind, text))
     }
 
-    async fn next_piece(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
-        let piece = part.chunk().await.map_err(parser_error)?;
-        self.progress.record_find(piece.is_some());
-        Ok(piece)
+    /// Returns the next bytes of a part's content; `None` at its end.
+    async fn next_chunk(&self, part: &mut Field<'_>) -> Result<Option<Bytes>, Error> {
+        let chunk = part.chunk().await.map_err(parser_error)?;
+        self.progress.record_result(chunk.is_some());
+        Ok(chunk)
     }
 }
 
 // === impl ParserProgress ===
 
 impl ParserProgress {
-    /// The parser has found a boundary or a head; it now reads content, or searches for the next part.
-    fn record_find(&self, in_content: bool) {
+    /// Records that the parser has returned a result; it then reads content, or searches for the next part.
+    fn record_result(&self, in_content: bool) {
         self.is_starved.store(false, Ordering::Relaxed);
         self.fed_bytes.store(0, Ordering::Relaxed);
         self.in_content.store(in_content, Ordering::Relaxed);
@@ -240,14 +246,14 @@ impl FormPartKind {
         match (name, index) {
             ("mask", _) => Self::Mask,
             ("image", _) => Self::Image,
-            // `image[]`, and `image[0]` as PHP-style clients write it.
+            // `image[]`, and `image[0]`, which clients in the style of PHP send.
             (_, Some(index)) if index.len() <= 4 && index.bytes().all(|byte| byte.is_ascii_digit()) => Self::Image,
             _ => Self::Text,
         }
     }
 }
 
-/// Checks that the head of a part is within its limits and states no encoding that would have to be decoded.
+/// Checks that the headers of a part are within the limits and declare no transfer encoding that needs decoding.
 fn check_part_head(headers: &HeaderMap) -> Result<(), Error> {
     let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if length > HEAD_MAX || headers.len() > HEADERS_MAX {
@@ -266,11 +272,11 @@ fn check_part_head(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// True if the charset that the part states, if any, is UTF-8. Asked only for text that is more than ASCII.
+/// True if the part declares no charset or UTF-8. This matters only for text that is not ASCII.
 fn is_utf8(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let said = content_type.to_ascii_lowercase();
-    said.split_once("charset=").is_none_or(|(_, charset)| {
+    let content_type = content_type.to_ascii_lowercase();
+    content_type.split_once("charset=").is_none_or(|(_, charset)| {
         let charset = charset.split(';').next().unwrap_or_default().trim().trim_matches('"');
         charset == "utf-8" || charset == "utf8"
     })
@@ -288,11 +294,11 @@ fn too_large(name: &str) -> Error {
     })
 }
 
-fn malformed(what: &str) -> Error {
-    Rejection::for_body(RejectionReason::InvalidValue, format!("The form cannot be read: {what}.")).into()
+fn malformed(detail: &str) -> Error {
+    Rejection::for_body(RejectionReason::InvalidValue, format!("The form cannot be read: {detail}.")).into()
 }
 
-/// The error for a parser that stopped: an error of the body that it passes on, or one of the form.
+/// Converts an error of the parser: either an error of the body, which the parser passes on, or an invalid form.
 fn parser_error(error: multer::Error) -> Error {
     if let multer::Error::StreamReadFailed(reason) = error {
         return reason.downcast::<Error>().map_or(Error::Internal, |reason| *reason);
@@ -309,7 +315,8 @@ impl Body for ParserInput<'_> {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let was_starved = self.progress.is_starved.swap(true, Ordering::Relaxed);
         if std::mem::take(&mut self.fed) || !was_starved {
-            // The parser is polled again at once, unless it finds something in the bytes that it has.
+            // The parser first works on the bytes that it has. The task is woken at once, so that the parser is polled
+            // again if those bytes give no result.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -317,8 +324,8 @@ impl Body for ParserInput<'_> {
             return Poll::Ready(Some(Err(malformed("the boundary or the end of a part's header section is missing"))));
         }
         let in_content = self.progress.in_content.load(Ordering::Relaxed);
-        let most = if in_content { usize::MAX } else { SEARCH_PIECE };
-        self.source.poll_piece(cx, most).map_ok(|data| {
+        let max_bytes = if in_content { usize::MAX } else { SEARCH_CHUNK };
+        self.source.poll_chunk(cx, max_bytes).map_ok(|data| {
             self.progress.fed_bytes.fetch_add(data.len(), Ordering::Relaxed);
             self.fed = true;
             Frame::data(data)
@@ -329,15 +336,15 @@ impl Body for ParserInput<'_> {
 // === impl FrameSource ===
 
 impl FrameSource {
-    /// The next bytes, at most `most` of them.
-    fn poll_piece(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<Result<Bytes, Error>>> {
+    /// Returns the next bytes, at most `max_bytes` of them.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, max_bytes: usize) -> Poll<Option<Result<Bytes, Error>>> {
         if self.rest.is_empty() {
             match ready!(self.incoming.poll_data(cx)) {
                 Some(Ok(data)) => self.rest = data,
-                end => return Poll::Ready(end),
+                end_or_error => return Poll::Ready(end_or_error),
             }
         }
-        let length = self.rest.len().min(most);
+        let length = self.rest.len().min(max_bytes);
         Poll::Ready(Some(Ok(self.rest.split_to(length))))
     }
 }

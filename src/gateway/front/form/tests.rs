@@ -1,4 +1,4 @@
-//! Valid forms as clients send them, and invalid ones.
+//! Tests of the forms of image edits: valid forms as clients send them, and invalid ones.
 
 mod frame_sizes;
 mod json;
@@ -17,7 +17,7 @@ use super::*;
 use crate::gateway::front::framed_body::{FramedBody, contents};
 use crate::image::ByteSource as _;
 
-/// A spool in its own directory.
+/// A spool in its own temporary directory.
 struct TestSpool {
     spool: Spool,
     folder: TempDir,
@@ -35,7 +35,7 @@ impl TestSpool {
         self.pull(content_type, pieces.into_iter()).await.0
     }
 
-    /// Reads a body that is made piece by piece, and returns how much of it was read.
+    /// Reads a body whose chunks are made when they are requested, and returns the number of bytes that were requested.
     async fn pull(
         &self,
         content_type: &str,
@@ -48,7 +48,7 @@ impl TestSpool {
         (result, pulled.load(Ordering::Relaxed))
     }
 
-    /// The number of files in the folder, all of them leftovers.
+    /// The number of files left in the folder of the spool.
     fn leftovers(&self) -> usize {
         std::fs::read_dir(self.folder.path().join("spool")).unwrap().count()
     }
@@ -63,11 +63,12 @@ fn png(number: u8) -> Vec<u8> {
     file
 }
 
+/// The bytes of an uploaded file.
 fn bytes(upload: &ImageUpload) -> Vec<u8> {
     contents(&*upload.file)
 }
 
-/// A number of zero bytes, in frames as they come from a socket.
+/// `count` zero bytes, in frames of the size that a socket delivers.
 fn zeros(count: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
     const FRAME: u64 = 64 * 1024;
     let frame = Bytes::from(vec![0; usize::try_from(FRAME).unwrap()]);
@@ -79,43 +80,43 @@ fn zeros(count: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
 
 #[track_caller]
 fn assert_refused(result: Result<EditForm, Error>, status: u16, param: Option<&str>) -> String {
-    let error = result.expect_err("it is refused");
+    let error = result.expect_err("an error");
     assert_eq!((error.code().status(), error.param()), (status, param), "{error}");
     error.to_string()
 }
 
 #[tokio::test]
-async fn other_content_types_and_unknown_encodings_are_not_read() {
-    let place = TestSpool::new();
+async fn unsupported_content_types_and_encodings_are_refused_unread() {
+    let fixture = TestSpool::new();
     for content_type in ["", "text/plain", "multipart/mixed; boundary=b", "image/png", "application/jsonp", "multipart"]
     {
-        let (result, pulled) = place.pull(content_type, zeros(1000)).await;
+        let (result, pulled) = fixture.pull(content_type, zeros(1000)).await;
         assert_refused(result, 415, None);
         assert_eq!(pulled, 0);
     }
     for content_type in ["application/json", "multipart/form-data; boundary=b"] {
         let request = hyper::Request::post("/").header("content-type", content_type);
         let request = request.header("content-encoding", "identity").header("content-encoding", "br");
-        assert_refused(read(request.body(Body::empty()).unwrap(), &place.spool).await, 415, None);
+        assert_refused(read(request.body(Body::empty()).unwrap(), &fixture.spool).await, 415, None);
     }
 }
 
 #[tokio::test]
 async fn an_announced_length_above_the_limit_is_refused_unread() {
-    let place = TestSpool::new();
-    for (content_type, most) in
+    let fixture = TestSpool::new();
+    for (content_type, max_bytes) in
         [("application/json", MAX_EDIT_JSON_BODY_BYTES), ("multipart/form-data; boundary=b", MAX_EDIT_FORM_BODY_BYTES)]
     {
-        for (length, status) in [(most + 1, 413), (most, 400)] {
+        for (length, status) in [(max_bytes + 1, 413), (max_bytes, 400)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
             let request = request.header("content-length", length).body(Body::empty()).unwrap();
-            assert_refused(read(request, &place.spool).await, status, None);
+            assert_refused(read(request, &fixture.spool).await, status, None);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_comes_too_slowly_is_given_up() {
+async fn a_body_that_arrives_too_slowly_is_refused() {
     struct Slow(tokio::time::Interval);
     impl http_body::Body for Slow {
         type Data = Bytes;
@@ -127,19 +128,19 @@ async fn a_body_that_comes_too_slowly_is_given_up() {
             self.0.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b" ")))))
         }
     }
-    let place = TestSpool::new();
+    let fixture = TestSpool::new();
     for content_type in ["application/json", "multipart/form-data; boundary=b"] {
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         let body = Body::wrap(Slow(tokio::time::interval(std::time::Duration::from_millis(10))));
         let request = hyper::Request::post("/").header("content-type", content_type).body(body).unwrap();
-        assert_refused(read(request, &place.spool).await, 400, None);
-        let seconds = begun.elapsed().as_secs();
+        assert_refused(read(request, &fixture.spool).await, 400, None);
+        let seconds = start.elapsed().as_secs();
         assert!((29..=31).contains(&seconds), "{seconds}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_that_came_quickly_pay_for_one_window_at_most() {
+async fn a_fast_start_extends_the_deadline_by_at_most_one_window() {
     struct Stalling(Option<Bytes>);
     impl http_body::Body for Stalling {
         type Data = Bytes;
@@ -151,14 +152,14 @@ async fn bytes_that_came_quickly_pay_for_one_window_at_most() {
             self.0.take().map_or(Poll::Pending, |data| Poll::Ready(Some(Ok(Frame::data(data)))))
         }
     }
-    let place = TestSpool::new();
+    let fixture = TestSpool::new();
     let mut form = b"--b\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\n".to_vec();
     form.resize(8 * 1024 * 1024, b'x');
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     let request = hyper::Request::post("/").header("content-type", "multipart/form-data; boundary=b");
     let request = request.body(Body::wrap(Stalling(Some(form.into())))).unwrap();
-    assert_refused(read(request, &place.spool).await, 400, None);
-    let seconds = begun.elapsed().as_secs();
+    assert_refused(read(request, &fixture.spool).await, 400, None);
+    let seconds = start.elapsed().as_secs();
     assert!((29..=31).contains(&seconds), "{seconds}");
 }
 
@@ -173,7 +174,7 @@ async fn the_text_of_a_form_counts_against_the_memory_of_its_key() {
         let form = format!("--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n");
         for (content_type, body) in [("application/json", json), ("multipart/form-data; boundary=b", form)] {
             let request = hyper::Request::post("/").header("content-type", content_type);
-            let error = read(request.body(Body::from(body)).unwrap(), &spool).await.expect_err("it has no image");
+            let error = read(request.body(Body::from(body)).unwrap(), &spool).await.expect_err("an error");
             assert_eq!(error.code().status(), status, "{content_type}");
         }
         assert_eq!(spool.usage().memory, 0);

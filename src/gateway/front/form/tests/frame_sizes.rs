@@ -1,4 +1,4 @@
-//! Forms in frames of any size: on a reused connection one frame may hold a whole form.
+//! Tests of forms in frames of any size: on a reused connection, one frame may hold a whole form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,61 +23,63 @@ fn json(images: &[Vec<u8>]) -> Vec<u8> {
     serde_json::json!({"prompt": "a hat", "images": images}).to_string().into_bytes()
 }
 
-/// Reads a body in frames of `frame` bytes. The first one is available at once, as if it had come with the head.
-async fn read_framed(body: &Bytes, content_type: &str, coding: &str, frame: usize) -> Result<EditForm, Error> {
-    let place = TestSpool::new();
+/// Reads a body in frames of `frame_size` bytes. The first frame is available at once, as if it had come with the head
+/// of the request.
+async fn read_framed(body: &Bytes, content_type: &str, coding: &str, frame_size: usize) -> Result<EditForm, Error> {
+    let fixture = TestSpool::new();
     let request = hyper::Request::post("/").header("content-type", content_type).header("content-encoding", coding);
-    read(request.body(framed(body, frame).0).unwrap(), &place.spool).await
+    read(request.body(framed(body, frame_size).0).unwrap(), &fixture.spool).await
 }
 
-/// Asserts that a body yields these images in frames of each of these sizes.
-async fn assert_reads(body: &Bytes, kind: (&str, &str), frames: &[usize], images: &[Vec<u8>]) {
-    for frame in frames {
-        let case = format!("{kind:?}, {} bytes in frames of {frame}", body.len());
-        let form = read_framed(body, kind.0, kind.1, *frame).await;
+/// Asserts that a body with this content type and coding yields these images in frames of each size.
+async fn assert_reads(body: &Bytes, (content_type, coding): (&str, &str), frame_sizes: &[usize], images: &[Vec<u8>]) {
+    for frame_size in frame_sizes {
+        let case = format!("{content_type}, {coding}, {} bytes in frames of {frame_size}", body.len());
+        let form = read_framed(body, content_type, coding, *frame_size).await;
         let form = form.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(form.fields["prompt"], "a hat", "{case}");
-        let read: Vec<_> = form.images.iter().map(bytes).collect();
-        assert!(read == images, "{case}: an image has changed");
+        let received: Vec<_> = form.images.iter().map(bytes).collect();
+        assert!(received == images, "{case}: an image has changed");
     }
 }
 
 #[tokio::test]
-async fn a_form_is_read_whatever_a_frame_holds() {
+async fn a_form_is_read_in_frames_of_any_size() {
     const FORM: &str = "multipart/form-data; boundary=xx";
-    for (length, frames) in [(30_000, &FRAME_SIZES[..]), (4_000_000, &FRAME_SIZES[1..])] {
+    for (length, frame_sizes) in [(30_000, &FRAME_SIZES[..]), (4_000_000, &FRAME_SIZES[1..])] {
         let images = [incompressible_bytes(length), incompressible_bytes(length / 2)];
         let forms = [(FORM, multipart(&images)), ("application/json", json(&images))];
-        let packed =
+        let encoded =
             forms.iter().flat_map(|(kind, body)| in_each_coding(body).map(|(coding, body)| (*kind, coding, body)));
-        for (content_type, coding, body) in packed {
-            assert_reads(&body, (content_type, coding), frames, &images).await;
+        for (content_type, coding, body) in encoded {
+            assert_reads(&body, (content_type, coding), frame_sizes, &images).await;
         }
     }
 }
 
 #[tokio::test]
-async fn what_follows_a_form_is_counted_whatever_a_frame_holds() {
-    // A frame of content goes to the parser whole, and the bytes that the parser drops are not counted.
-    for frame in FRAME_SIZES[..4].iter().copied() {
+async fn data_after_a_form_is_limited_in_frames_of_any_size() {
+    // A frame of content goes to the parser as a whole. The bytes after the form that the parser drops are not counted,
+    // so only these frame sizes are tested.
+    for frame_size in FRAME_SIZES[..4].iter().copied() {
         for (surplus, fits) in [(0, true), (2_000, true), (40_000, false)] {
             let form = [multipart(&[incompressible_bytes(100)]), vec![b' '; surplus]].concat();
-            let read = read_framed(&form.into(), "multipart/form-data; boundary=xx", "identity", frame).await;
-            assert_eq!(read.is_ok(), fits, "{surplus} bytes in frames of {frame}");
+            let result = read_framed(&form.into(), "multipart/form-data; boundary=xx", "identity", frame_size).await;
+            assert_eq!(result.is_ok(), fits, "{surplus} bytes in frames of {frame_size}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_boundary_that_does_not_come_is_missed_whatever_a_frame_holds() {
-    for frame in FRAME_SIZES {
-        let read = read_framed(
+async fn a_missing_boundary_is_detected_in_frames_of_any_size() {
+    for frame_size in FRAME_SIZES {
+        let result = read_framed(
             &incompressible_bytes(2_000_000).into(),
             "multipart/form-data; boundary=never",
             "identity",
-            frame,
+            frame_size,
         )
         .await;
-        assert_refused(read, 400, None);
+        assert_refused(result, 400, None);
     }
 }

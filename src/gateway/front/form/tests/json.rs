@@ -1,4 +1,4 @@
-//! JSON forms.
+//! Tests of JSON forms.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,56 +47,56 @@ fn assert_example(form: &EditForm) {
 }
 
 #[tokio::test]
-async fn a_body_is_the_same_wherever_it_is_cut() {
-    let place = TestSpool::new();
+async fn a_body_is_read_in_chunks_of_any_size() {
+    let fixture = TestSpool::new();
     for text in [example().to_string(), serde_json::to_string_pretty(&example()).unwrap()] {
         let text = Bytes::from(text);
-        let single = text.chunks(1).map(Bytes::copy_from_slice).collect();
-        assert_example(&place.read(JSON, single).await.unwrap());
+        let single_bytes = text.chunks(1).map(Bytes::copy_from_slice).collect();
+        assert_example(&fixture.read(JSON, single_bytes).await.unwrap());
         for cut in 0..text.len() {
             let pieces = vec![text.slice(..cut), text.slice(cut..)];
-            assert_example(&place.read("application/json; charset=utf-8", pieces).await.unwrap());
+            assert_example(&fixture.read("application/json; charset=utf-8", pieces).await.unwrap());
         }
     }
-    assert_eq!(place.leftovers(), 0);
+    assert_eq!(fixture.leftovers(), 0);
 }
 
 #[tokio::test]
-async fn a_body_that_ends_early_is_never_taken_for_whole() {
-    let place = TestSpool::new();
+async fn a_truncated_body_is_refused() {
+    let fixture = TestSpool::new();
     let text = Bytes::from(example().to_string());
     for end in 0..text.len() {
-        assert!(place.read(JSON, vec![text.slice(..end)]).await.is_err(), "{end}");
+        assert!(fixture.read(JSON, vec![text.slice(..end)]).await.is_err(), "{end}");
     }
 }
 
 #[tokio::test]
-async fn escapes_in_a_data_url_are_what_they_stand_for() {
+async fn escapes_in_a_data_url_are_decoded() {
     let file: Vec<u8> = [png(1), (0..=255).rev().flat_map(|byte| [byte, 0xfb, 0xff]).collect()].concat();
     let plain = STANDARD.encode(&file);
     assert!(plain.contains('/') && plain.contains('+'));
-    let wrapped = plain.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>();
-    let place = TestSpool::new();
+    let lines = plain.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>();
+    let fixture = TestSpool::new();
     for base64 in [
         plain.replace('/', "\\/"),
         plain.replace('+', "\\u002B").replace('/', "\\u002f"),
-        wrapped.join("\\n"),
-        wrapped.join("\\r\\n") + "\\n",
-        wrapped.join(" ") + " \\t ",
+        lines.join("\\n"),
+        lines.join("\\r\\n") + "\\n",
+        lines.join(" ") + " \\t ",
         plain.chars().map(|char| format!("\\u{:04x}", u32::from(char))).collect(),
     ] {
         let body = Bytes::from(format!(r#"{{"images":[{{"image_url":"DATA:image\/png;base64,{base64}"}}]}}"#));
         for size in [1, 7, body.len()] {
             let pieces = body.chunks(size).map(Bytes::copy_from_slice).collect();
-            let form = place.read(JSON, pieces).await.unwrap();
+            let form = fixture.read(JSON, pieces).await.unwrap();
             assert_eq!(bytes(&form.images[0]), file, "{base64}");
         }
     }
 }
 
 #[tokio::test]
-async fn damaged_base64_is_refused_and_named() {
-    let place = TestSpool::new();
+async fn invalid_base64_is_refused_with_its_parameter() {
+    let fixture = TestSpool::new();
     for base64 in [
         "QQ=",
         "QQ",
@@ -123,7 +123,7 @@ async fn damaged_base64_is_refused_and_named() {
         let body = Bytes::from(format!(r#"{{"images":[{{"image_url":"data:image/png;base64,{base64}"}}]}}"#));
         for size in [1, 5, body.len()] {
             let pieces = body.chunks(size).map(Bytes::copy_from_slice).collect();
-            assert_refused(place.read(JSON, pieces).await, 400, Some("images[0].image_url"));
+            assert_refused(fixture.read(JSON, pieces).await, 400, Some("images[0].image_url"));
         }
     }
     // A line break that is not escaped is invalid JSON; here it is invalid base64.
@@ -139,8 +139,8 @@ async fn damaged_base64_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn only_data_urls_of_images_are_read() {
-    for (address, word) in [
+async fn only_base64_data_urls_of_images_are_accepted() {
+    for (url, expected_word) in [
         ("https://example.com/a.png", "remote"),
         ("HTTP://example.com/a.png", "remote"),
         ("", "data URL"),
@@ -154,8 +154,8 @@ async fn only_data_urls_of_images_are_read() {
         ("data:image/png;base64", "data URL"),
         (&format!("data:image/png;{};base64,QUJD", "a".repeat(300)), "data URL"),
     ] {
-        let message = assert_refused(read_json(&with_url(address)).await, 400, Some("images[0].image_url"));
-        assert!(message.contains(word), "{address}: {message}");
+        let message = assert_refused(read_json(&with_url(url)).await, 400, Some("images[0].image_url"));
+        assert!(message.contains(expected_word), "{url}: {message}");
     }
     let form = read_json(&with_url("data:image/png;name=a.png;base64,QUJD")).await.unwrap();
     assert_eq!(bytes(&form.images[0]), b"ABC");
@@ -163,45 +163,45 @@ async fn only_data_urls_of_images_are_read() {
 }
 
 #[tokio::test]
-async fn each_fault_of_shape_names_its_place() {
-    let good = json!({"image_url": url(1)});
+async fn each_structural_error_names_its_parameter() {
+    let image = json!({"image_url": url(1)});
     for (body, param) in [
         (json!({"prompt": "red"}), "images"),
         (json!({"images": []}), "images"),
         (json!({"images": null}), "images"),
         (json!({"images": url(1)}), "images"),
-        (json!({"images": good}), "images"),
+        (json!({"images": image}), "images"),
         (json!({"images": [url(1)]}), "images[0]"),
-        (json!({"images": [good, null]}), "images[1]"),
-        (json!({"images": [good, []]}), "images[1]"),
-        (json!({"images": [good, {}]}), "images[1]"),
+        (json!({"images": [image, null]}), "images[1]"),
+        (json!({"images": [image, []]}), "images[1]"),
+        (json!({"images": [image, {}]}), "images[1]"),
         (json!({"images": [{"image_url": null, "file_id": null}]}), "images[0]"),
         (json!({"images": [{"file_id": "f"}]}), "images[0].file_id"),
         (json!({"images": [{"file_id": 1}]}), "images[0].file_id"),
         (json!({"images": [{"file_id": "f", "image_url": url(1)}]}), "images[0]"),
         (json!({"images": [{"image_url": 1}]}), "images[0].image_url"),
         (json!({"images": [{"image_url": {"url": url(1)}}]}), "images[0].image_url"),
-        (json!({"images": [good, {"image_url": url(1), "detail": "high"}]}), "images[1].detail"),
-        (json!({"images": [good], "mask": url(1)}), "mask"),
-        (json!({"images": [good], "mask": {}}), "mask"),
-        (json!({"images": [good], "mask": []}), "mask"),
-        (json!({"images": [good], "mask": {"file_id": "f"}}), "mask.file_id"),
-        (json!({"images": [good], "mask": {"image_url": "x"}}), "mask.image_url"),
-        (json!({"images": [good], "mask": {"b64": "x"}}), "mask.b64"),
-        (json!({"images": vec![good.clone(); 17]}), "images"),
-        (json!({"images": [good], "image": url(1)}), "image"),
-        (json!({"images": [good], "style": {}}), "style"),
+        (json!({"images": [image, {"image_url": url(1), "detail": "high"}]}), "images[1].detail"),
+        (json!({"images": [image], "mask": url(1)}), "mask"),
+        (json!({"images": [image], "mask": {}}), "mask"),
+        (json!({"images": [image], "mask": []}), "mask"),
+        (json!({"images": [image], "mask": {"file_id": "f"}}), "mask.file_id"),
+        (json!({"images": [image], "mask": {"image_url": "x"}}), "mask.image_url"),
+        (json!({"images": [image], "mask": {"b64": "x"}}), "mask.b64"),
+        (json!({"images": vec![image.clone(); 17]}), "images"),
+        (json!({"images": [image], "image": url(1)}), "image"),
+        (json!({"images": [image], "style": {}}), "style"),
     ] {
         let error = read_json(&body).await.expect_err(param);
         assert_eq!((error.code().status(), error.param()), (400, Some(param)), "{error}");
     }
     let both = format!(r#"{{"images":[{{"image_url":"{}","file_id":"f"}}]}}"#, url(1));
     assert_refused(read_text(both).await, 400, Some("images[0]"));
-    assert_eq!(read_json(&json!({"images": vec![good.clone(); 16], "mask": null})).await.unwrap().images.len(), 16);
+    assert_eq!(read_json(&json!({"images": vec![image.clone(); 16], "mask": null})).await.unwrap().images.len(), 16);
 }
 
 #[tokio::test]
-async fn two_different_answers_to_one_question_are_refused() {
+async fn duplicate_members_with_different_values_are_refused() {
     let image = format!(r#"{{"image_url":"{}"}}"#, url(1));
     for (members, param) in [
         (format!(r#""images":[{image}],"images":[{image}]"#), "images"),
@@ -218,16 +218,16 @@ async fn two_different_answers_to_one_question_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_refused() {
-    let good = example().to_string();
-    let open = good.strip_suffix('}').unwrap();
+async fn invalid_json_is_refused() {
+    let valid = example().to_string();
+    let open = valid.strip_suffix('}').unwrap();
     for body in [
         String::new(),
         "[]".to_owned(),
         "null".to_owned(),
-        format!("\u{feff}{good}"),
-        format!("{good}x"),
-        format!("{good}{good}"),
+        format!("\u{feff}{valid}"),
+        format!("{valid}x"),
+        format!("{valid}{valid}"),
         format!("{open},}}"),
         format!("{open},\"quality\":\"a\"\"b\"}}"),
         format!("{open},\"quality\" \"low\"}}"),
@@ -238,12 +238,12 @@ async fn what_is_no_json_is_refused() {
         format!("{open},\"quality\":\"\\ud800\"}}"),
         format!("{open},quality:1}}"),
         format!("{open}]"),
-        good.replace("[{", "[,{"),
-        good.replace("},{", "}{"),
-        good.replace("},{", "},,{"),
-        good.replace("}]", "},]"),
-        good.replace(":[{", ":[{,"),
-        good.replacen("\"}", "\",}", 1),
+        valid.replace("[{", "[,{"),
+        valid.replace("},{", "}{"),
+        valid.replace("},{", "},,{"),
+        valid.replace("}]", "},]"),
+        valid.replace(":[{", ":[{,"),
+        valid.replacen("\"}", "\",}", 1),
         format!("{{\"{}\":1}}", "k".repeat(300)),
     ] {
         let error = read_text(body.clone()).await.expect_err(&body);
@@ -255,7 +255,7 @@ async fn what_is_no_json_is_refused() {
 }
 
 #[tokio::test]
-async fn objects_and_arrays_keep_only_their_kind() {
+async fn objects_and_arrays_are_read_as_empty() {
     let mut body = example();
     body["quality"] = json!([1, {"a": "]\"}"}]);
     body["user"] = json!({"a": ["}"]});
@@ -267,46 +267,46 @@ async fn objects_and_arrays_keep_only_their_kind() {
 }
 
 #[tokio::test]
-async fn text_beside_the_images_has_a_bound() {
-    let place = TestSpool::new();
+async fn text_besides_the_images_is_limited() {
+    let fixture = TestSpool::new();
     let open = r#"{"prompt":""#;
     let letters = std::iter::repeat_n(Bytes::from(vec![b'a'; 64 * 1024]), 10_000);
-    let (result, pulled) = place.pull(JSON, [Bytes::from(open)].into_iter().chain(letters)).await;
+    let (result, pulled) = fixture.pull(JSON, [Bytes::from(open)].into_iter().chain(letters)).await;
     assert_refused(result, 413, None);
     assert!(pulled < 1_200_000, "{pulled}");
 }
 
 /// A body with one data URL of this many characters.
-fn long(characters: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
+fn body_with_url_length(characters: u64) -> impl Iterator<Item = Bytes> + Send + Sync {
     let open = r#"{"images":[{"image_url":""#;
     // The length of the base64 text must be a multiple of four.
-    let heads = ["", "a", "aa", "aaa"].map(|some| format!("data:image/png;{some};base64,"));
+    let heads = ["", "a", "aa", "aaa"].map(|parameter| format!("data:image/png;{parameter};base64,"));
     let head = heads.into_iter().find(|head| (characters - head.len() as u64).is_multiple_of(4)).unwrap();
-    let left = characters - head.len() as u64;
+    let remaining = characters - head.len() as u64;
     let frame = Bytes::from(vec![b'A'; 64 * 1024]);
-    let frames = (0..left.div_ceil(65_536))
-        .map(move |index| frame.slice(..usize::try_from(65_536.min(left - index * 65_536)).unwrap()));
+    let frames = (0..remaining.div_ceil(65_536))
+        .map(move |index| frame.slice(..usize::try_from(65_536.min(remaining - index * 65_536)).unwrap()));
     [Bytes::from(open), Bytes::from(head)].into_iter().chain(frames).chain([Bytes::from(r#""}]}"#)])
 }
 
 #[tokio::test]
-async fn a_data_url_has_as_many_characters_as_the_document_says() {
+async fn a_data_url_may_have_as_many_characters_as_documented() {
     assert_eq!(URL_MAX, 20_971_520);
-    let place = TestSpool::new();
+    let fixture = TestSpool::new();
     for characters in [URL_MAX - 1, URL_MAX] {
-        let form = place.pull(JSON, long(characters)).await.0.unwrap();
+        let form = fixture.pull(JSON, body_with_url_length(characters)).await.0.unwrap();
         assert!(form.images[0].file.len() > 15_000_000);
     }
-    let (result, pulled) = place.pull(JSON, long(URL_MAX + 1)).await;
+    let (result, pulled) = fixture.pull(JSON, body_with_url_length(URL_MAX + 1)).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled <= URL_MAX + 128, "{pulled}");
-    let (result, pulled) = place.pull(JSON, long(8 * URL_MAX)).await;
+    let (result, pulled) = fixture.pull(JSON, body_with_url_length(8 * URL_MAX)).await;
     assert_refused(result, 400, Some("images[0].image_url"));
     assert!(pulled < URL_MAX + 128 * 1024, "{pulled}");
 }
 
 #[tokio::test]
-async fn a_remote_address_is_refused_before_the_rest_is_read() {
+async fn a_remote_url_is_refused_before_the_body_is_read_completely() {
     let open = Bytes::from(r#"{"images":[{"image_url":"https://a"#);
     let (result, pulled) = TestSpool::new().pull(JSON, [open].into_iter().chain(zeros(1 << 30))).await;
     assert_refused(result, 400, Some("images[0].image_url"));
@@ -314,20 +314,20 @@ async fn a_remote_address_is_refused_before_the_rest_is_read() {
 }
 
 #[tokio::test]
-async fn no_file_is_touched_on_a_thread_of_the_runtime() {
-    let place = TestSpool::new();
+async fn no_disk_access_happens_on_a_worker_thread() {
+    let fixture = TestSpool::new();
     let before = disk_accesses();
-    drop(place.read(JSON, vec![example().to_string().into()]).await.unwrap());
+    drop(fixture.read(JSON, vec![example().to_string().into()]).await.unwrap());
     assert_eq!(disk_accesses(), before);
 }
 
 #[tokio::test]
-async fn a_body_that_comes_byte_by_byte_takes_few_writes() {
-    let (place, image) = (TestSpool::new(), [png(1), vec![7; 200_000]].concat());
+async fn a_body_that_arrives_byte_by_byte_causes_few_writes() {
+    let (fixture, image) = (TestSpool::new(), [png(1), vec![7; 200_000]].concat());
     let url = format!("data:image/png;base64,{}", STANDARD.encode(&image));
-    let whole = Bytes::from(with_url(&url).to_string());
-    let pieces = (0..whole.len()).map(move |at| whole.slice(at..=at));
-    let form = place.pull(JSON, pieces).await.0.unwrap();
+    let body = Bytes::from(with_url(&url).to_string());
+    let pieces = (0..body.len()).map(move |at| body.slice(at..=at));
+    let form = fixture.pull(JSON, pieces).await.0.unwrap();
     assert!(bytes(&form.images[0]) == image);
-    assert!(place.spool.writes() <= 6, "{} writes", place.spool.writes());
+    assert!(fixture.spool.writes() <= 6, "{} writes", fixture.spool.writes());
 }
