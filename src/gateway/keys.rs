@@ -1,11 +1,11 @@
-//! Turns a secret into a [`Caller`].
+//! Authenticates API keys: finds the [`Caller`] of a secret.
 //!
-//! This module decides if a key is valid now. It does not know what the key is used for, or where the header came from.
+//! This module decides if a key is valid now. It does not know the purpose of the request, or the source of the header.
 //!
-//! It carries: authentication rules 1, 4 and 5 (everything that is not a valid key of this installation is refused
-//! alike); keys are checked against a cache in memory ([`key_cache`]), so that a known key costs no query, a malformed one
-//! neither, and unknown and wrong ones together twenty small queries a second; an error of the database is never
-//! reported as an invalid key; secrets are shown once and stored as a keyed hash.
+//! It implements authentication rules 1, 4 and 5: everything that is not a valid key of this installation gets the same
+//! error. Keys are checked against a cache in memory ([`key_cache`]). A known key and a malformed key cost no query;
+//! unknown keys and wrong secrets together cost at most twenty small queries per second. A database error is never
+//! reported as an invalid key. Secrets are shown once, and stored as a keyed hash.
 
 mod error;
 mod key_cache;
@@ -34,20 +34,20 @@ use error::{check_expiry, check_name};
 use key_cache::{KeyCache, KeyCacheEntry};
 use refusals::RefusalCounter;
 
-/// The precision of the stored `last_used_at`.
+/// The precision of the stored `last_used_at` (our choice).
 const LAST_USED_PRECISION: Duration = Duration::from_secs(60);
-/// The time that the use of a key waits for other uses, so that one commit holds them all.
+/// The time for which uses of keys are collected, so that one commit stores them all (our choice).
 const LAST_USED_BATCH_DELAY: Duration = Duration::from_millis(250);
 
-/// The number of entries above which old ones are forgotten (our choice).
+/// The number of entries in `KeyUses::noted_at` at which old entries are removed (our choice).
 const NOTED_USES_PRUNE_AT: usize = 1000;
 
-/// The time for which the former secret stays valid if the request names none (our choice).
+/// The time for which the former secret stays valid after a rotation, if the request does not set it (our choice).
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(24 * 3600);
-/// The longest such time (our choice).
+/// The maximum time for which the former secret can stay valid (our choice).
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The owner of a valid key. Only [`ApiKeys::admit`] makes one, so holding it proves that the key was checked.
+/// The owner of a valid key. Only [`ApiKeys::admit`] creates a `Caller`, so it proves that the key was checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     key: KeyId,
@@ -72,57 +72,57 @@ impl Caller {
         &self.user
     }
 
-    /// Returns the name of the group, as the configuration and records spell it.
+    /// Returns the name of the key's group, as in the configuration and in records.
     pub(crate) fn group_name(&self) -> &str {
         &self.group_name
     }
 }
 
-/// A key to be made.
+/// The properties of a key that is to be created.
 #[derive(Debug)]
 pub(crate) struct NewKey<'a> {
     /// The name that its owner gives it.
     pub(crate) name: &'a str,
-    /// The user that it belongs to.
+    /// The owner of the key.
     pub(crate) user: &'a UserRow,
     /// The name of the group.
     pub(crate) group: &'a str,
-    /// The time at which it expires.
+    /// The time at which the key expires; `None` if it does not expire.
     pub(crate) expires_at: Option<Timestamp>,
-    /// The most keys that its user can have; `None` if the maker of the key is not limited.
+    /// The maximum number of keys of its owner; `None` if there is no limit for the creator of the key.
     pub(crate) max_keys: Option<u32>,
 }
 
-/// A key with a new secret; the secret is known only now.
+/// A key with a new secret. The secret cannot be read again later.
 #[derive(Debug)]
 pub(crate) struct IssuedKey {
-    /// Its id.
+    /// The id of the key.
     pub(crate) id: KeyId,
     /// The name that its owner gave it.
     pub(crate) name: String,
-    /// The id of the user.
+    /// The id of the owner.
     pub(crate) user: UserId,
-    /// The name of the user; `None` if the key belongs to no person yet.
+    /// The display name of the owner, if there is one.
     pub(crate) user_name: Option<String>,
     /// The name of the group.
     pub(crate) group_name: String,
-    /// The key itself.
+    /// The secret.
     pub(crate) secret: BearerSecret,
-    /// The time at which it was made.
+    /// The time at which the key was created.
     pub(crate) created_at: Timestamp,
-    /// The time at which it expires.
+    /// The time at which the key expires.
     pub(crate) expires_at: Option<Timestamp>,
     /// The time until which the former secret is valid.
     pub(crate) previous_until: Option<Timestamp>,
 }
 
-/// The uses of keys.
+/// Recent uses of keys.
 #[derive(Default)]
 struct KeyUses {
-    /// The time at which this process last noted the use of each key. Old entries are forgotten, so there are few more
-    /// than keys used recently.
+    /// The time at which this process last noted the use of each key. Old entries are removed, so the map holds little
+    /// more than the recently used keys.
     noted_at: HashMap<KeyId, Instant>,
-    /// Keys whose use has not been written yet. If there are any, a task is about to write them.
+    /// The keys whose use has not been written yet. If there are any, a task is going to write them.
     unwritten: Vec<KeyId>,
 }
 
@@ -133,12 +133,13 @@ pub(crate) struct ApiKeys {
     cache: KeyCache,
     uses: Arc<Mutex<KeyUses>>,
     refusals: RefusalCounter,
-    /// The task that keeps the key cache up to date, if one runs.
+    /// The task that keeps the key cache up to date, if it runs.
     refresh_task: Mutex<Option<refresh::KeyRefreshTask>>,
 }
 
 impl ApiKeys {
-    /// Creates the keys of this store, hashed under this pepper. The key cache is filled when it is first needed.
+    /// Creates the access to the keys of a store, whose hashes use this pepper. The key cache is filled when it is
+    /// first needed.
     pub(crate) fn new(store: Arc<dyn Store>, pepper: Pepper) -> Self {
         let cache = KeyCache::new(Arc::clone(&store));
         let (uses, refusals, refresh_task) = (Arc::default(), RefusalCounter::default(), Mutex::default());
@@ -148,8 +149,8 @@ impl ApiKeys {
     /// Checks the value of an `Authorization` header.
     ///
     /// # Errors
-    /// [`AdmissionError::Invalid`] for everything that is not a valid key; [`AdmissionError::Unavailable`] if that
-    /// could not be decided.
+    /// [`AdmissionError::Invalid`] for everything that is not a valid key; [`AdmissionError::Unavailable`] if the key
+    /// could not be checked.
     pub(crate) async fn admit(&self, authorization: Option<&[u8]>) -> Result<Caller, AdmissionError> {
         let secret =
             authorization.and_then(bearer_token).and_then(|text| BearerSecret::parse(BearerSecretKind::Key, text));
@@ -176,75 +177,76 @@ impl ApiKeys {
         AdmissionError::Invalid
     }
 
-    /// Returns true if the secret is the current or the former one of the entry. Takes the same time in each case.
+    /// Returns true if the secret is the current or the former secret of the key. Takes the same time in each case.
     fn matches_secret(&self, secret: &BearerSecret, entry: &KeyCacheEntry, now: Timestamp) -> bool {
         let current = self.pepper.verify(secret, &entry.hash);
-        let (former, until) =
+        let (former_hash, valid_until) =
             entry.previous_hash.as_ref().map_or((&entry.hash, None), |(hash, end)| (hash, Some(*end)));
-        let former = self.pepper.verify(secret, former) && until.is_some_and(|until| now < until);
+        let former = self.pepper.verify(secret, former_hash) && valid_until.is_some_and(|end| now < end);
         current || former
     }
 
-    /// Makes a key. A command, or the gateway itself, also makes the group if it is new.
+    /// Creates a key. If a command or the gateway itself creates it, a group that does not exist is created too.
     ///
     /// # Errors
-    /// [`KeyError::InvalidField`] before anything is stored; [`KeyError::TooMany`] if the user has as many as allowed;
+    /// [`KeyError::InvalidField`] before anything is stored; [`KeyError::TooMany`] if the user has the maximum number
+    /// of keys;
     /// [`KeyError::Store`] if the key could not be stored.
-    pub(crate) async fn create(&self, audit: &AuditContext, new: NewKey<'_>) -> Result<IssuedKey, KeyError> {
-        let name = check_name("name", "key", new.name)?;
-        check_name("group", "group", new.group)?;
-        check_expiry(new.expires_at, audit.at)?;
-        if new.user.disabled_at.is_some() {
+    pub(crate) async fn create(&self, audit: &AuditContext, new_key: NewKey<'_>) -> Result<IssuedKey, KeyError> {
+        let name = check_name("name", "key", new_key.name)?;
+        check_name("group", "group", new_key.group)?;
+        check_expiry(new_key.expires_at, audit.at)?;
+        if new_key.user.disabled_at.is_some() {
             return Err(KeyError::field("user", "the user is disabled"));
         }
-        let group = self.find_group(audit, &new).await?;
+        let group = self.find_group(audit, &new_key).await?;
         let secret = BearerSecret::generate(BearerSecretKind::Key)?;
         let key = KeyRow {
             id: KeyId::random()?,
             public_id: secret.public_id(),
             name,
-            user: new.user.id.clone(),
-            user_name: new.user.display_name(),
+            user: new_key.user.id.clone(),
+            user_name: new_key.user.display_name(),
             user_disabled_at: None,
             group: group.id,
             group_name: group.name,
             hash: self.pepper.hash(&secret),
             previous_until: None,
             created_at: audit.at,
-            expires_at: new.expires_at,
+            expires_at: new_key.expires_at,
             last_used_at: None,
             disabled_at: None,
             locked: None,
-            latest_end: new.expires_at.filter(|_| audit.user.as_ref() != Some(&new.user.id)),
+            latest_end: new_key.expires_at.filter(|_| audit.user.as_ref() != Some(&new_key.user.id)),
             deleted_at: None,
         };
-        if !self.store.insert_key(audit, &key, new.max_keys).await? {
-            return Err(KeyError::TooMany(new.max_keys.unwrap_or_default()));
+        if !self.store.insert_key(audit, &key, new_key.max_keys).await? {
+            return Err(KeyError::TooMany(new_key.max_keys.unwrap_or_default()));
         }
         self.refresh_cache().await;
         Ok(IssuedKey::from_row(key, secret))
     }
 
-    /// Makes a key, and its user and group if they are new.
+    /// Creates a key, and its user and group if they do not exist.
     #[cfg(test)]
     pub(crate) async fn create_for_test(&self, name: &str, user: &str, group: &str) -> IssuedKey {
-        let act = AuditContext::command();
-        let user = self.store.ensure_user(&act, user).await.unwrap();
-        self.create(&act, NewKey { name, user: &user, group, expires_at: None, max_keys: None }).await.unwrap()
+        let audit = AuditContext::command();
+        let user = self.store.ensure_user(&audit, user).await.unwrap();
+        self.create(&audit, NewKey { name, user: &user, group, expires_at: None, max_keys: None }).await.unwrap()
     }
 
-    async fn find_group(&self, audit: &AuditContext, new: &NewKey<'_>) -> Result<GroupRow, KeyError> {
+    async fn find_group(&self, audit: &AuditContext, new_key: &NewKey<'_>) -> Result<GroupRow, KeyError> {
         if matches!(audit.kind, ActorKind::Command | ActorKind::System) {
-            return Ok(self.store.ensure_group(audit, new.group).await?);
+            return Ok(self.store.ensure_group(audit, new_key.group).await?);
         }
-        let for_themselves = audit.user.as_ref() == Some(&new.user.id) && new.user.role == UserRole::Member;
-        let allowed = !for_themselves || new.user.groups.iter().any(|group| group == new.group);
+        let is_own_key = audit.user.as_ref() == Some(&new_key.user.id) && new_key.user.role == UserRole::Member;
+        let is_allowed = !is_own_key || new_key.user.groups.iter().any(|group| group == new_key.group);
         let groups = self.store.list_groups().await?;
-        let group = groups.into_iter().find(|group| group.name == new.group && allowed);
+        let group = groups.into_iter().find(|group| group.name == new_key.group && is_allowed);
         group.ok_or_else(|| KeyError::field("group", "the group does not exist"))
     }
 
-    /// Returns every key that is not deleted, oldest first.
+    /// Returns all keys that are not deleted, oldest first.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -263,16 +265,16 @@ impl ApiKeys {
     /// Returns the key with this id or public id.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`] if there is none, or if it belongs to another user.
+    /// [`KeyError::Unknown`] if there is no such key, or if `owner` is given and the key belongs to another user.
     pub(crate) async fn find(&self, handle: &str, owner: Option<&UserId>) -> Result<KeyRow, KeyError> {
         self.store.find_key(handle, owner).await?.ok_or(KeyError::Unknown)
     }
 
-    /// Changes the key with this id or public id. In this process the change is in effect when this returns.
+    /// Changes the key with this id or public id. In this process, the change is in effect when the function returns.
     ///
     /// # Errors
     /// [`KeyError::Unknown`] if the key does not exist, or if it belongs to another user; [`KeyError::Locked`] and
-    /// [`KeyError::PastLatestEnd`] if its owner would undo an admin's decision.
+    /// [`KeyError::PastLatestEnd`] if the change would undo an admin's decision.
     pub(crate) async fn change(
         &self,
         audit: &AuditContext,
@@ -283,7 +285,7 @@ impl ApiKeys {
         self.change_all(audit, handle, owner, &[change]).await
     }
 
-    /// Makes several changes, either all of them or none.
+    /// Makes either all of the changes or none of them.
     ///
     /// # Errors
     /// The errors of [`Self::change`].
@@ -310,11 +312,11 @@ impl ApiKeys {
         Ok(key)
     }
 
-    /// Gives a key another secret. The former one stays valid for the grace period.
+    /// Gives a key a new secret. The former secret stays valid for the grace period.
     ///
     /// # Errors
-    /// [`KeyError::InvalidField`] for a grace period that is too long; [`KeyError::Unknown`] if the key does not exist, or if
-    /// it belongs to another user.
+    /// [`KeyError::InvalidField`] for a grace period that is too long; [`KeyError::Unknown`] if the key does not exist,
+    /// or if it belongs to another user.
     pub(crate) async fn rotate(
         &self,
         audit: &AuditContext,
@@ -328,14 +330,14 @@ impl ApiKeys {
         let key = self.find(handle, owner).await?;
         let secret = BearerSecret::generate_for_public_id(&key.public_id)?;
         let previous_until = (!grace.is_zero()).then(|| audit.at + grace);
-        let next = SecretRotation { hash: self.pepper.hash(&secret), previous_until };
-        let key = change_result(self.store.rotate_key(audit, &key.id, owner, next).await?)?;
+        let rotation = SecretRotation { hash: self.pepper.hash(&secret), previous_until };
+        let key = change_result(self.store.rotate_key(audit, &key.id, owner, rotation).await?)?;
         self.refresh_cache().await;
         Ok(IssuedKey::from_row(key, secret))
     }
 
-    /// Brings the key cache up to date after a change by this process. An error is logged by the watch, which tries
-    /// again.
+    /// Brings the key cache up to date after a change by this process. If this fails, the refresh task tries again and
+    /// warns about the error.
     async fn refresh_cache(&self) {
         if let Err(error) = self.cache.refresh().await {
             tracing::debug!(
@@ -345,29 +347,29 @@ impl ApiKeys {
         }
     }
 
-    /// Notes from time to time that a key is in use, without delaying the request.
+    /// Notes the use of a key, at most once per [`LAST_USED_PRECISION`], without delaying the request.
     fn note_use(&self, key: &KeyId) {
         let now = Instant::now();
         {
-            let mut touched = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-            if touched.noted_at.len() >= NOTED_USES_PRUNE_AT {
-                touched.noted_at.retain(|_, last| now.duration_since(*last) < LAST_USED_PRECISION);
+            let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+            if uses.noted_at.len() >= NOTED_USES_PRUNE_AT {
+                uses.noted_at.retain(|_, last| now.duration_since(*last) < LAST_USED_PRECISION);
             }
-            match touched.noted_at.get_mut(key) {
+            match uses.noted_at.get_mut(key) {
                 Some(last) if now.duration_since(*last) < LAST_USED_PRECISION => return,
                 Some(last) => *last = now,
-                None => drop(touched.noted_at.insert(key.clone(), now)),
+                None => drop(uses.noted_at.insert(key.clone(), now)),
             }
-            touched.unwritten.push(key.clone());
-            if touched.unwritten.len() > 1 {
+            uses.unwritten.push(key.clone());
+            if uses.unwritten.len() > 1 {
                 return;
             }
         }
-        let (store, touched) = (Arc::clone(&self.store), Arc::clone(&self.uses));
-        // The task is not awaited: a note lost at shutdown makes `last_used_at` a minute older.
+        let (store, uses) = (Arc::clone(&self.store), Arc::clone(&self.uses));
+        // The task is not awaited: if the process stops before the write, `last_used_at` is only a little too old.
         tokio::runtime::Handle::current().spawn(async move {
             tokio::time::sleep(LAST_USED_BATCH_DELAY).await;
-            let keys = std::mem::take(&mut touched.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
+            let keys = std::mem::take(&mut uses.lock().unwrap_or_else(PoisonError::into_inner).unwritten);
             if let Err(error) = store.record_key_use(&keys, Timestamp::now()).await {
                 tracing::debug!(keys = keys.len(), %error, "the last use of keys could not be stored");
             }
@@ -375,8 +377,8 @@ impl ApiKeys {
     }
 }
 
-fn change_result(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
-    match changed {
+fn change_result(outcome: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
+    match outcome {
         KeyChangeOutcome::Done(key) => Ok(*key),
         KeyChangeOutcome::Unknown => Err(KeyError::Unknown),
         KeyChangeOutcome::Locked(lock) => Err(KeyError::Locked(lock)),
@@ -384,7 +386,8 @@ fn change_result(changed: KeyChangeOutcome) -> Result<KeyRow, KeyError> {
     }
 }
 
-/// Returns the token of a bearer header. Schemes are case-insensitive, and clients put spaces in various places.
+/// Returns the token in the value of an `Authorization` header with the scheme `Bearer`. The scheme is
+/// case-insensitive, and additional spaces are allowed.
 pub(crate) fn bearer_token(header: &[u8]) -> Option<&[u8]> {
     let header = header.trim_ascii();
     let space = header.iter().position(u8::is_ascii_whitespace)?;

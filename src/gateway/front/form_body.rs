@@ -1,4 +1,4 @@
-//! The form of a page: small, and read as a whole.
+//! The body of a form that a page sends. It is small, and is read as a whole.
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -11,7 +11,8 @@ use super::body::{IncomingBody, content_type};
 use super::unread_body::UnreadBody;
 use crate::error::{Error, RejectionReason};
 
-/// An unread form. It is read before authentication, because it may be the sign-in form; therefore it must be small.
+/// An unread form of a page. It is read before authentication, because it may be the sign-in form; therefore its size
+/// is limited strictly.
 pub(crate) struct FormBody {
     request: hyper::Request<Body>,
     unread: UnreadBody,
@@ -20,19 +21,20 @@ pub(crate) struct FormBody {
 // === impl FormBody ===
 
 impl FormBody {
-    /// The place that an unread body returns to.
+    /// Returns the handle that gets the rest of the body if the body is not read to its end.
     pub(crate) fn unread(&self) -> UnreadBody {
         self.unread.clone()
     }
 
-    /// Reads at most this many bytes.
+    /// Reads the body, which may have at most `max_bytes`.
     ///
     /// # Errors
     ///
-    /// Returns 415 for a body that is no form, 413 above the limit, 400 if it does not arrive completely.
+    /// Returns 415 for a content type other than that of a form, 413 above the limit, and 400 if the body does not
+    /// arrive completely.
     pub(crate) async fn read(self, max_bytes: u64) -> Result<Bytes, Error> {
-        let kind = content_type(&self.request).split(';').next().unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        let media_type = content_type(&self.request).split(';').next().unwrap_or_default().trim();
+        if !media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(Error::UnsupportedMedia("Expected a form.".to_owned()));
         }
         let mut incoming = IncomingBody::new(self.request, max_bytes, RejectionReason::InvalidValue)?;

@@ -1,4 +1,4 @@
-//! Bodies in frames of any size, for the tests of their readers.
+//! Request bodies in frames of any size, for tests of the code that reads bodies.
 
 use std::io::Write as _;
 use std::pin::Pin;
@@ -12,10 +12,11 @@ use http_body::Frame;
 
 use crate::image::ByteSource;
 
-/// One byte, about as much as one read of a socket returns, and more than a used connection reads at once.
+/// Frame sizes in bytes: 1, sizes around 16 KiB, which is a typical read of a socket, and 1 MiB, which is more than the
+/// read buffer of a connection.
 pub(super) const FRAME_SIZES: [usize; 5] = [1, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 1024 * 1024];
 
-/// A body that is made while it is read, and counted.
+/// A body whose frames are made while it is read. It counts the bytes that were read.
 pub(super) struct FramedBody {
     pub(super) pieces: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
     pub(super) pulled_bytes: Arc<AtomicU64>,
@@ -26,7 +27,8 @@ impl http_body::Body for FramedBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
-    /// Like a socket: a frame is available at once, or comes a little later.
+    /// Behaves like a socket: `Pending` precedes each frame, except for the first one if `is_waiting` is true at the
+    /// start.
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         self.is_waiting = !self.is_waiting;
         if self.is_waiting {
@@ -39,17 +41,17 @@ impl http_body::Body for FramedBody {
     }
 }
 
-/// A body in frames of `frame` bytes, and the count of its bytes that were pulled. The first frame is available at
-/// once, as if it had come with the head.
-pub(super) fn framed(whole: &Bytes, frame: usize) -> (Body, Arc<AtomicU64>) {
-    let (whole, pulled) = (whole.clone(), Arc::<AtomicU64>::default());
-    let cuts = (0..whole.len()).step_by(frame);
-    let pieces = cuts.map(move |start| whole.slice(start..whole.len().min(start + frame)));
+/// Splits a body into frames of `frame_size` bytes; the second result counts the bytes that were read. The first frame
+/// is available at once, as if it had come with the head of the request.
+pub(super) fn framed(bytes: &Bytes, frame_size: usize) -> (Body, Arc<AtomicU64>) {
+    let (bytes, pulled) = (bytes.clone(), Arc::<AtomicU64>::default());
+    let starts = (0..bytes.len()).step_by(frame_size);
+    let pieces = starts.map(move |start| bytes.slice(start..bytes.len().min(start + frame_size)));
     let body = FramedBody { pieces: Box::new(pieces), pulled_bytes: Arc::clone(&pulled), is_waiting: true };
     (Body::wrap(body), pulled)
 }
 
-/// Bytes that do not compress, with the beginning of a boundary now and then.
+/// Pseudo-random bytes, which cannot be compressed, with some text that looks like the beginning of a boundary.
 pub(super) fn incompressible_bytes(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut noise = Vec::with_capacity(length + 8);
@@ -66,23 +68,23 @@ pub(super) fn incompressible_bytes(length: usize) -> Vec<u8> {
     noise
 }
 
-/// The same body in each coding that is read.
+/// The same body in each supported content coding.
 pub(super) fn in_each_coding(body: &[u8]) -> [(&'static str, Bytes); 3] {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(body).expect("packed");
-    let gzip = gzip.finish().expect("packed");
-    let zstd = zstd::stream::encode_all(body, 1).expect("packed");
+    gzip.write_all(body).expect("encoded");
+    let gzip = gzip.finish().expect("encoded");
+    let zstd = zstd::stream::encode_all(body, 1).expect("encoded");
     [("identity", Bytes::copy_from_slice(body)), ("gzip", gzip.into()), ("zstd", zstd.into())]
 }
 
 /// All bytes of a source.
 pub(super) fn contents(source: &impl ByteSource) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(source.len()).expect("a length")];
-    let mut at = 0;
-    while at < bytes.len() {
-        let count = source.read_at(at as u64, &mut bytes[at..]).expect("bytes");
-        assert!(count > 0, "it is as long as it says");
-        at += count;
+    let mut offset = 0;
+    while offset < bytes.len() {
+        let count = source.read_at(offset as u64, &mut bytes[offset..]).expect("bytes");
+        assert!(count > 0, "the source is as long as `len` states");
+        offset += count;
     }
     bytes
 }

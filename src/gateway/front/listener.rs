@@ -1,4 +1,4 @@
-//! The listening socket, and the number of descriptors that the process may have.
+//! The listening socket, and the limit on the file descriptors of the process.
 
 use std::net::{SocketAddr, TcpListener};
 #[cfg(target_os = "linux")]
@@ -14,38 +14,40 @@ use crate::tables::CLIENT_WRITE_STALL_SECONDS;
 
 /// The number of connections that may wait to be accepted; the kernel lowers it to its own limit.
 const BACKLOG: i32 = 4096;
-/// The most unsent bytes of an answer that the kernel buffers per connection (our choice). By default it would buffer
-/// megabytes, and report the socket as writable only when much of the buffer is free: a caller that reads at the lowest
-/// permitted rate would look stalled, and the kernel would go on sending an answer for minutes after it was cut off.
+/// The maximum number of unsent bytes that the kernel buffers for each connection (our choice). By default, the kernel
+/// buffers megabytes, and reports the socket as writable only when much of the buffer is free. Then a caller that reads
+/// at the lowest permitted rate would look stalled, and the kernel would continue to send for minutes after the gateway
+/// has ended an answer.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 128 * 1024;
-/// The number of seconds for which the kernel holds back a connection that has sent nothing (our choice). A connection
-/// is then accepted together with its request, so it cannot be closed for a newer one before its request arrives; and a
-/// connection that never sends anything uses no descriptor for this time. The option takes whole seconds.
+/// The time in whole seconds for which the kernel keeps a connection that has sent nothing out of `accept` (our
+/// choice). Most connections are then accepted together with their request, so they are not evicted before the request
+/// arrives. A connection that sends nothing uses no descriptor during this time.
 #[cfg(target_os = "linux")]
 const DEFER_SECONDS: libc::c_int = 1;
-/// The maximum number of descriptors that is requested (our choice).
+/// The number of file descriptors that the gateway requests, at most (our choice).
 const DESCRIPTORS_MAX: u64 = 65_536;
-/// Requested if the system refuses the number above without reporting a lower limit, as macOS does (its `OPEN_MAX`).
+/// The number that is requested if the system refuses [`DESCRIPTORS_MAX`] although it reports no lower limit. macOS
+/// does so; this is its `OPEN_MAX`.
 const DESCRIPTORS_FALLBACK: u64 = 10_240;
 
-/// Listens at an address, with the options that every accepted connection inherits.
+/// Opens a listening socket with the options that accepted connections inherit.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<tokio::net::TcpListener> {
     let listener = TcpListener::bind(address)?;
     let socket = SockRef::from(&listener);
     // Without this option an answer that is sent in several writes waits 40 ms.
     socket.set_tcp_nodelay(true)?;
-    // The connection of a caller that stops reading is cut, so that the account's slot and the record do not wait for
-    // it.
+    // The kernel closes the connection of a caller that stops reading, so that the account's slot and the record do not
+    // wait for that caller.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(Duration::from_secs(CLIENT_WRITE_STALL_SECONDS)))?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     #[cfg(target_os = "linux")]
     if let Err(error) = defer_accept(&socket) {
-        tracing::debug!(%error, "connections are accepted before they send anything");
+        tracing::debug!(%error, "no TCP_DEFER_ACCEPT: connections are accepted before they send anything");
     }
-    // With a short backlog, clients wait for seconds if many connect at once.
+    // With a short backlog, clients would have to wait for seconds if many connect at once.
     socket.listen(BACKLOG)?;
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
@@ -66,16 +68,18 @@ fn defer_accept(socket: &SockRef<'_>) -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Raises the soft limit of open descriptors to the hard limit, but at most to `DESCRIPTORS_MAX`, and returns it. A
-/// higher limit is not lowered.
+/// Raises the soft limit of open file descriptors to the hard limit, but at most to [`DESCRIPTORS_MAX`], and returns
+/// the limit in force. A higher limit is not lowered.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let target = maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
     let current_limit = current.unwrap_or(DESCRIPTORS_MAX);
-    for wanted in [target, DESCRIPTORS_FALLBACK.min(target)] {
-        if wanted > current_limit && setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok() {
-            tracing::debug!(from = current_limit, to = wanted, "the limit of open files has been raised");
-            return wanted;
+    for requested in [target, DESCRIPTORS_FALLBACK.min(target)] {
+        if requested > current_limit
+            && setrlimit(Resource::Nofile, Rlimit { current: Some(requested), maximum }).is_ok()
+        {
+            tracing::debug!(from = current_limit, to = requested, "the limit of open files has been raised");
+            return requested;
         }
     }
     current_limit
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn accepted_sockets_inherit_what_is_set() {
+    async fn accepted_sockets_inherit_the_options_of_the_listener() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(b"G").unwrap();
@@ -104,29 +108,29 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_connection_is_accepted_when_it_sends_something_or_after_a_second() {
+    async fn a_connection_is_accepted_after_its_first_byte_or_a_second() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let connect = || std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (silent, mut used) = (connect(), connect());
-        used.write_all(b"G").unwrap();
+        let (silent, mut sending) = (connect(), connect());
+        sending.write_all(b"G").unwrap();
         let (_, first) = listener.accept().await.unwrap();
-        assert_eq!(first, used.local_addr().unwrap(), "the one that sent something, although it is the newer one");
+        assert_eq!(first, sending.local_addr().unwrap(), "the connection that sent a byte, although it is newer");
         let (_, second) = timeout(Duration::from_secs(30), listener.accept()).await.unwrap().unwrap();
         assert_eq!(second, silent.local_addr().unwrap());
     }
 
     #[test]
-    fn the_limit_is_raised_as_far_as_possible_and_never_lowered() {
+    fn the_descriptor_limit_is_raised_and_never_lowered() {
         let before = getrlimit(Resource::Nofile);
         let raised = raise_descriptor_limit();
-        let most = before.current.unwrap_or(u64::MAX);
-        assert!(raised >= most.min(DESCRIPTORS_MAX), "{most} {raised}");
-        // One below the limit, which harms no test that runs at the same time.
-        let most = raised.min(DESCRIPTORS_MAX);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(most - 1), ..before }).unwrap();
-        assert_eq!(raise_descriptor_limit(), most);
-        assert_eq!(getrlimit(Resource::Nofile).current, Some(most));
-        assert_eq!(raise_descriptor_limit(), most);
+        let initial = before.current.unwrap_or(u64::MAX);
+        assert!(raised >= initial.min(DESCRIPTORS_MAX), "{initial} {raised}");
+        // The limit is lowered by one only, which does not disturb tests that run at the same time.
+        let limit = raised.min(DESCRIPTORS_MAX);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(limit - 1), ..before }).unwrap();
+        assert_eq!(raise_descriptor_limit(), limit);
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(limit));
+        assert_eq!(raise_descriptor_limit(), limit);
         setrlimit(Resource::Nofile, before).unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! Query parameters. Each is checked as the document says, and an error names it.
+//! Query parameters, checked against the API document. An error names the parameter.
 //!
-//! dropshot's own extractor reports only that the query is wrong, drops unknown parameters, and lets the last of two
-//! win. This one holds the text until the caller is authenticated, and then checks it against the table of the
-//! operation.
+//! dropshot's own extractor does not name the invalid parameter, ignores unknown parameters, and takes the last of two
+//! values. The extractor here stores the raw query until the caller is authenticated, and then checks it against the
+//! table of the operation.
 
 use std::marker::PhantomData;
 
@@ -26,7 +26,7 @@ pub(crate) trait Parameters: DeserializeOwned + JsonSchema + Send + Sync + 'stat
     const TABLE: &'static [Field];
 }
 
-/// An unread query. It is described as a `T`.
+/// An unread query. The API description gives it the schema of `T`.
 pub(crate) struct Query<T> {
     raw_query: String,
     described: PhantomData<fn() -> T>,
@@ -35,11 +35,11 @@ pub(crate) struct Query<T> {
 // === impl Query ===
 
 impl<T: Parameters> Query<T> {
-    /// Reads the parameters.
+    /// Parses and checks the parameters.
     ///
     /// # Errors
     ///
-    /// Returns 400 for the first parameter that is invalid, by its name.
+    /// Returns 400 with the name of the first invalid parameter.
     pub(crate) fn get(self) -> Result<T, Error> {
         let mut parameters = parse_pairs(T::TABLE, &self.raw_query)?;
         check_fields("", T::TABLE, &mut parameters)?;
@@ -50,7 +50,7 @@ impl<T: Parameters> Query<T> {
     }
 }
 
-/// Checks that an operators' API request has no query if its operation has no query parameters.
+/// Checks that a request of the admin API has no query if its operation has no query parameters.
 ///
 /// # Errors
 ///
@@ -64,14 +64,14 @@ pub(crate) fn check_query(context: &RequestContext<impl ServerContext>) -> Resul
     Ok(check_fields("", &[], &mut parameters)?)
 }
 
-/// The parameters by name, as far as their kinds can be read. A parameter without a value counts as absent.
+/// Parses the query into typed values by name. A known parameter with an empty value counts as absent.
 fn parse_pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>, Rejection> {
     let mut parameters = Map::new();
     let mut seen_names = Vec::new();
-    let pieces = text.split('&').filter(|piece| !piece.is_empty());
-    for (piece, (name, value)) in pieces.zip(form_urlencoded::parse(text.as_bytes())) {
-        // With replacement characters the value would be searched for, and not found.
-        if percent_decode_str(piece).decode_utf8().is_err() {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    for (pair, (name, value)) in pairs.zip(form_urlencoded::parse(text.as_bytes())) {
+        // `form_urlencoded` would insert replacement characters, and a search for such a value would find nothing.
+        if percent_decode_str(pair).decode_utf8().is_err() {
             let message = format!("Invalid '{name}': the text is not UTF-8.");
             return Err(Rejection::new(name, RejectionReason::InvalidValue, message));
         }
@@ -88,8 +88,8 @@ fn parse_pairs(table: &'static [Field], text: &str) -> Result<Map<String, Value>
     Ok(parameters)
 }
 
-/// Converts a text to the kind that the table requires. A text that is not of this kind stays as it is, and the table
-/// refuses it.
+/// Converts a text to the type that the table requires. A text that cannot be converted stays a string, which
+/// `check_fields` then refuses.
 fn to_typed_value(field: Option<&Field>, text: &str) -> Value {
     match field.map(|field| field.kind) {
         Some(FieldKind::Integer { .. }) => text.parse::<i64>().map_or_else(|_| text.into(), Value::from),
@@ -122,12 +122,12 @@ mod tests {
 
     #[track_caller]
     fn check_refused(text: &str, param: &str, reason: RejectionReason) {
-        let Err(Error::Invalid(rejection)) = read::<ListKeysQuery>(text) else { panic!("{text} is read") };
+        let Err(Error::Invalid(rejection)) = read::<ListKeysQuery>(text) else { panic!("{text} is accepted") };
         assert_eq!((rejection.param.as_deref(), rejection.reason), (Some(param), Some(reason)), "{text}");
     }
 
     #[test]
-    fn parameters_are_read_by_their_kinds() {
+    fn parameters_are_read_with_their_types() {
         let query: ListKeysQuery = read("search=a%20b%2Bc+d&limit=7&state=disabled&user=&before=key_1").unwrap();
         assert_eq!(query.search.as_deref(), Some("a b+c d"));
         assert_eq!(query.limit.map(types::PageLimit::get), Some(7));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_at_fault_is_named() {
+    fn an_invalid_parameter_is_named_in_the_error() {
         check_refused("serch=a", "serch", RejectionReason::UnknownParameter);
         check_refused("serch=", "serch", RejectionReason::UnknownParameter);
         check_refused("limit=7&limit=8", "limit", RejectionReason::InvalidValue);

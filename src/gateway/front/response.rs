@@ -1,4 +1,4 @@
-//! Answers: a value or a stream of bytes, and every error with its headers.
+//! HTTP answers: JSON values, streams of bytes, and errors with their headers.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ use tracing::Instrument as _;
 use super::unread_body::UnreadBody;
 use crate::error::{ApiErrorCode, Error};
 
-/// `x-should-retry`: obeyed by the official SDKs.
+/// The header `x-should-retry`, which the official SDKs obey.
 pub(super) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The answer to the caller; described as a `T`.
+/// The answer of a handler. The API description gives it the schema of `T`.
 pub(crate) struct Reply<T> {
     response: Response<Body>,
     described: PhantomData<fn() -> T>,
 }
 
-/// A successful answer before it becomes HTTP.
+/// A successful answer, before it is converted to an HTTP response.
 pub(crate) struct HandlerResponse {
     status: StatusCode,
     body: Body,
@@ -48,27 +48,27 @@ pub(crate) enum ResponseKind {
     Events,
 }
 
-/// Lets a body that is only `Send` go where dropshot also requires `Sync`; only one task ever polls it.
+/// Makes a body that is only `Send` also `Sync`, as dropshot requires. The wrapper gives access only through `&mut`.
 struct SyncBody<B>(SyncWrapper<B>);
 
 /// A server that counts its answers.
 pub(crate) trait ResponseCounter: ServerContext {
-    /// Counts an answer of this operation that has begun.
+    /// Counts an answer of this operation, when its status is known.
     fn count_response(&self, operation: &str, status: u16);
 }
 
-/// Runs a handler and turns its error, or its panic, into an answer with headers.
+/// Runs a handler, and converts an error or a panic into an error answer.
 ///
-/// `unread` is the place that the request's body returns to if it was not read.
+/// `unread` holds the body of the request if the handler does not read it.
 pub(crate) async fn run_handler<T, C: ResponseCounter>(
     context: &RequestContext<C>,
     unread: UnreadBody,
     handler: impl Future<Output = Result<HandlerResponse, Error>>,
 ) -> Reply<T> {
     let started_at = Instant::now();
-    // Every log line of the request carries the id that the caller has.
-    let work = handler.instrument(tracing::info_span!("request", id = context.request_id));
-    let result = PanicCatcher(pin!(work)).await.unwrap_or_else(|panic| {
+    // Every log line of the request has the request id, which is also sent to the caller.
+    let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
+    let result = PanicCatcher(pin!(future)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a handler panicked");
         Err(Error::Internal)
     });
@@ -77,7 +77,7 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
         Err(error) => error_response(&error).map(|body| unread.respond_and_drain(body, error != Error::InvalidKey)),
     };
     context.context().count_response(&context.endpoint.operation_id, response.status().as_u16());
-    // The only log line of each request. It has neither headers nor bodies, so it holds no secret and no prompt.
+    // The log line of each request. It has neither headers nor bodies, so it holds no secret and no prompt.
     tracing::info!(
         request_id = context.request_id,
         method = %context.request.method(),
@@ -89,9 +89,9 @@ pub(crate) async fn run_handler<T, C: ResponseCounter>(
     Reply { response, described: PhantomData }
 }
 
-/// Runs the handler of a page, which makes its own answers; a panic becomes an answer without a page.
+/// Runs the handler of a page, which builds its own error pages; a panic becomes an empty answer with status 500.
 ///
-/// `section` is the part of the path that is logged.
+/// `section` is the part of the path that is logged, because the rest may hold a secret.
 pub(crate) async fn run_page_handler<C: ResponseCounter>(
     context: &RequestContext<C>,
     section: &str,
@@ -99,8 +99,8 @@ pub(crate) async fn run_page_handler<C: ResponseCounter>(
     handler: impl Future<Output = Response<Bytes>>,
 ) -> Response<Body> {
     let started_at = Instant::now();
-    let work = handler.instrument(tracing::info_span!("request", id = context.request_id));
-    let response = PanicCatcher(pin!(work)).await.unwrap_or_else(|panic| {
+    let future = handler.instrument(tracing::info_span!("request", id = context.request_id));
+    let response = PanicCatcher(pin!(future)).await.unwrap_or_else(|panic| {
         tracing::error!(panic = panic_text(panic.as_ref()), "a page panicked");
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
@@ -135,20 +135,20 @@ pub(super) fn error_response(error: &Error) -> Response<Bytes> {
 // === impl HandlerResponse ===
 
 impl HandlerResponse {
-    /// A small JSON value.
+    /// An answer with a JSON value.
     ///
     /// # Errors
     ///
-    /// Returns an error if the value cannot be written, which is an internal error.
+    /// Returns [`Error::Internal`] if the value cannot be serialized.
     pub(crate) fn json(value: &impl Serialize) -> Result<Self, Error> {
         let text = serde_json::to_string(value).map_err(|error| {
-            tracing::error!(%error, "an answer could not be written");
+            tracing::error!(%error, "an answer could not be serialized");
             Error::Internal
         })?;
         Ok(Self { status: StatusCode::OK, body: Body::from(text), headers: ResponseKind::Json.headers() })
     }
 
-    /// An answer whose bytes are still coming.
+    /// An answer whose body is still being produced.
     pub(crate) fn streaming<B>(kind: ResponseKind, body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -157,7 +157,7 @@ impl HandlerResponse {
         Self { status: StatusCode::OK, body: Body::wrap(SyncBody(SyncWrapper::new(body))), headers: kind.headers() }
     }
 
-    /// The same answer with one more header, if it has a value.
+    /// Adds a header, if there is a value and it is valid in a header.
     pub(crate) fn with_header(mut self, name: &'static str, value: Option<&str>) -> Self {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             self.headers.insert(HeaderName::from_static(name), value);
@@ -165,7 +165,7 @@ impl HandlerResponse {
         self
     }
 
-    /// The same answer with these headers as well.
+    /// Adds these headers, except for invalid ones.
     pub(crate) fn with_headers(mut self, headers: &BTreeMap<String, String>) -> Self {
         for (name, value) in headers {
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
@@ -175,7 +175,7 @@ impl HandlerResponse {
         self
     }
 
-    /// The same answer with another status: that of a replayed answer.
+    /// Sets the status, which a replayed answer had before.
     pub(crate) fn with_status(mut self, status: u16) -> Self {
         self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         self
@@ -221,7 +221,7 @@ impl<B: http_body::Body + Unpin> http_body::Body for SyncBody<B> {
 // === impl Reply ===
 
 impl<T> Reply<T> {
-    /// The same answer, marked so that no cache between the gateway and the client may store it.
+    /// Sets `Cache-Control: no-store`, so that no cache stores the answer.
     pub(crate) fn no_store(mut self) -> Self {
         self.response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
         self
@@ -240,7 +240,7 @@ impl<T: JsonSchema + Serialize + Send + Sync + 'static> HttpCodedResponse for Re
     const DESCRIPTION: &'static str = "successful operation";
 }
 
-/// A future that returns a panic as a value.
+/// A future that returns a panic of the inner future as an error.
 pub(super) struct PanicCatcher<F>(pub(super) F);
 
 impl<F: Future + Unpin> Future for PanicCatcher<F> {
@@ -268,13 +268,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_an_error() {
-        let caught = PanicCatcher(pin!(async { panic!("seen in a test") })).await;
-        let panic = caught.map(|(): ()| ()).expect_err("it panicked");
+        let result = PanicCatcher(pin!(async { panic!("seen in a test") })).await;
+        let panic = result.map(|(): ()| ()).expect_err("a panic");
         assert_eq!(panic_text(panic.as_ref()), "seen in a test");
     }
 
     #[test]
-    fn a_key_that_is_not_ours_is_asked_for_a_bearer() {
+    fn an_unknown_key_gets_the_header_www_authenticate() {
         let response = error_response(&Error::InvalidKey);
         assert_eq!(response.status(), 401);
         assert_eq!(response.headers()["www-authenticate"], "Bearer");

@@ -1,8 +1,8 @@
-//! One connection: HTTP/1 over its socket, with deadlines for every wait on either side.
+//! One connection: HTTP/1 over its socket, with a deadline for each wait for the peer.
 //!
-//! hyper has a deadline for heads only. Here one timer for each connection checks its socket and its bodies: a head
-//! that does not arrive, a connection that is not used, a peer that takes no byte of the data to be written. The timer
-//! belongs to the connection's task, so it runs even if the body of an answer is not polled.
+//! hyper has a deadline for request heads only. Here, one timer for each connection covers three cases: a head that
+//! does not arrive, an idle connection, and a peer that takes no byte of the data to be written. The timer belongs to
+//! the task of the connection, so it runs even if the body of an answer is not polled.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -27,11 +27,12 @@ use super::connections::{ClientConnection, ConnectionSlot};
 use super::dispatch::RequestDispatcher;
 use super::response::ResponseCounter;
 
-/// The maximum that one connection reads ahead. The buffer grows with a fast sender and stays for the life of the
-/// connection, so this limits hundreds of unfinished bodies; hyper's default is 408 KiB.
+/// The maximum size of the read buffer of one connection, in bytes (our choice). The buffer grows with a fast sender
+/// and stays for the life of the connection, so it must be small enough for hundreds of connections; hyper's default is
+/// 408 KiB.
 const READ_BUFFER_MAX: usize = 128 * 1024;
 
-/// A socket that reports its reads and writes.
+/// A socket that records its reads and writes in the activity of the connection.
 struct ClientSocket {
     stream: TcpStream,
     connection: Arc<ClientConnection>,
@@ -44,17 +45,17 @@ struct ConnectionService<C: ResponseCounter> {
     remote: SocketAddr,
 }
 
-/// The body of a request, which reports when a reader waits for more of it.
+/// The body of a request, which records when a reader waits for more bytes.
 struct RequestBody {
     body: Incoming,
     connection: Arc<ClientConnection>,
 }
 
-/// The body of an answer, which reports when it has been handed over.
+/// The body of an answer, which records the end of the request when it is dropped.
 struct AnswerBody {
     body: Body,
     connection: Arc<ClientConnection>,
-    /// The error that ends the body, until all bytes before it are written.
+    /// The error that ends the body. It is held back until all bytes before it are written.
     error: Option<<Body as http_body::Body>::Error>,
 }
 
@@ -63,14 +64,14 @@ struct ServedConnection<'a, C: ResponseCounter> {
     http: Pin<&'a mut ClientHttpConnection<C>>,
     admission: &'a ConnectionSlot,
     timer: Pin<&'a mut Sleep>,
-    /// The time for which the timer is set.
+    /// The time for which the timer is set, as `ConnectionTable::now` counts it.
     timer_set_for: u64,
     is_stopping: bool,
 }
 
 type ClientHttpConnection<C> = http1::Connection<TokioIo<ClientSocket>, ConnectionService<C>>;
 
-/// Serves a connection to its end.
+/// Serves a connection until it is closed.
 pub(super) async fn serve<C: ResponseCounter>(
     stream: TcpStream,
     remote: SocketAddr,
@@ -93,7 +94,7 @@ pub(super) async fn serve<C: ResponseCounter>(
 // === impl ServedConnection ===
 
 impl<C: ResponseCounter> ServedConnection<'_, C> {
-    /// Resolves to the reason for which the connection is closed.
+    /// Drives the connection until it is to be closed; the result is the label of the reason in the metrics.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         let (connection, connections) = (self.admission.connection(), self.admission.connections());
         connection.register_waker(cx);
@@ -103,7 +104,7 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
         if connection.is_stopping() && !self.is_stopping {
             self.is_stopping = true;
             self.http.as_mut().graceful_shutdown();
-            // At a stop hyper waits as long for a first request as for one that is being served.
+            // hyper's graceful shutdown does not close a connection that has not sent its first request.
             if connection.activity.state().0 == ConnectionState::New || self.poll_http(cx).is_ready() {
                 return Poll::Ready("stopped");
             }
@@ -114,7 +115,7 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
             }
             self.admission.cancel_eviction();
         }
-        self.poll_deadline(cx).map(|expired| match expired {
+        self.poll_deadline(cx).map(|deadline| match deadline {
             PassedDeadline::Head => "head_timeout",
             PassedDeadline::Idle => "idle_timeout",
             PassedDeadline::Write => "write_timeout",
@@ -124,25 +125,25 @@ impl<C: ResponseCounter> ServedConnection<'_, C> {
     fn poll_http(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let activity = &self.admission.connection().activity;
         activity.begin_poll();
-        let polled = self.http.as_mut().poll(cx);
+        let result = self.http.as_mut().poll(cx);
         activity.end_poll(self.admission.connections().now());
-        // An error is caused by the peer: it sent something other than a request, or it closed the connection.
-        polled.map(drop)
+        // Errors are ignored, because the peer causes them: it sent invalid data, or it closed the connection.
+        result.map(drop)
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<PassedDeadline> {
         let (connection, connections) = (self.admission.connection(), self.admission.connections());
         loop {
-            let Some((due, expired)) = connection.activity.next_deadline(&connections.deadlines) else {
+            let Some((due_at, deadline)) = connection.activity.next_deadline(&connections.deadlines) else {
                 return Poll::Pending;
             };
-            if due <= connections.now() {
-                return Poll::Ready(expired);
+            if due_at <= connections.now() {
+                return Poll::Ready(deadline);
             }
-            // A timer that fires early is then set again: that is cheaper than setting it for each request.
-            if due < self.timer_set_for || self.timer.is_elapsed() {
-                self.timer.as_mut().reset(connections.instant(due));
-                self.timer_set_for = due;
+            // The timer is not moved to a later time before it fires: that is cheaper than setting it for each request.
+            if due_at < self.timer_set_for || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(connections.instant(due_at));
+                self.timer_set_for = due_at;
             }
             ready!(self.timer.as_mut().poll(cx));
         }
@@ -183,9 +184,9 @@ impl AsyncWrite for ClientSocket {
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
+        buffers: &[IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
         self.record_write_result(written)
     }
 
@@ -257,12 +258,12 @@ impl http_body::Body for AnswerBody {
                 Some(Err(error)) => self.error = Some(error),
                 frame => return Poll::Ready(frame),
             }
-            // hyper drops what it has not written when a body fails, and it writes when a body is pending.
+            // If a body fails, hyper drops the bytes that it has not written. If a body is pending, hyper writes them.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         if self.connection.activity.is_blocked() {
-            // hyper asks again when its socket has taken everything.
+            // hyper polls the body again after the socket has taken all bytes.
             return Poll::Pending;
         }
         Poll::Ready(self.error.take().map(Err))

@@ -1,6 +1,6 @@
-//! The server: its own accept loop in front of dropshot's routes, started and stopped within time limits.
+//! The HTTP server: an accept loop of the gateway in front of dropshot's routes. Its stop has a time limit.
 //!
-//! Only HTTP/1 is supported: a connection that begins with HTTP/2 is refused as a request of an unsupported version.
+//! Only HTTP/1 is supported: a connection that begins with HTTP/2 is refused as an unsupported version.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::response::{ResponseCounter, error_response};
 use super::served_connection::serve;
 use crate::error::Error;
 
-/// Pause before the next attempt to accept when descriptors or memory are short (our choice).
+/// The pause after a failed `accept`, which usually means that descriptors or memory are short (our choice).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// A running server. On drop it accepts no more connections.
+/// A running server. After it is dropped, it accepts no more connections.
 pub(crate) struct HttpServer {
     address: SocketAddr,
     connections: Arc<ConnectionTable>,
@@ -32,13 +32,13 @@ pub(crate) struct HttpServer {
     accept_task: JoinHandle<()>,
 }
 
-/// The server could not start.
+/// The reason why the server could not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
-    /// The routes contradict each other: an internal error.
+    /// The routes contradict each other, which is a defect of the gateway.
     #[error("the routes contradict each other: {0}")]
     Routes(String),
-    /// The address is taken or is not an address of this machine.
+    /// The address is in use, or is not an address of this machine.
     #[error("cannot listen: failed to bind to {address}")]
     Listen {
         /// The address to listen on.
@@ -47,7 +47,7 @@ pub(crate) enum ServerError {
         #[source]
         source: std::io::Error,
     },
-    /// The routes are prepared by a request over loopback, which did not arrive.
+    /// The request over loopback that prepares the routes has failed.
     #[error("cannot connect to this machine itself")]
     Loopback(#[source] std::io::Error),
 }
@@ -59,11 +59,12 @@ struct ConnectionAcceptor<C: ResponseCounter> {
     dispatcher: Arc<RequestDispatcher<C>>,
 }
 
-/// Starts to serve routes.
+/// Starts a server for the routes of `build_api`.
 ///
 /// # Errors
 ///
-/// Returns an error if the address cannot be listened on.
+/// Returns an error if the routes are invalid, the gateway cannot listen on the address, or the request over loopback
+/// fails.
 pub(crate) async fn start<C: ResponseCounter>(
     build_api: impl FnOnce() -> Result<ApiDescription<C>, ApiDescriptionRegisterError>,
     context: C,
@@ -71,31 +72,31 @@ pub(crate) async fn start<C: ResponseCounter>(
     connections: Arc<ConnectionTable>,
 ) -> Result<HttpServer, ServerError> {
     let api = build_api().map_err(|error| ServerError::Routes(error.to_string()))?;
-    let failed = |source| ServerError::Listen { address: listen, source };
-    let listener = listener::bind(listen).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
+    let listen_error = |source| ServerError::Listen { address: listen, source };
+    let listener = listener::bind(listen).map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
     let dispatcher = Arc::new(RequestDispatcher::new(api, context).await?);
     let acceptor = ConnectionAcceptor { listener, connections: Arc::clone(&connections), dispatcher };
     let (stop, stopped) = oneshot::channel();
-    let accepting = Handle::current().spawn(acceptor.run(stopped));
-    Ok(HttpServer { address, connections, stop, accept_task: accepting })
+    let accept_task = Handle::current().spawn(acceptor.run(stopped));
+    Ok(HttpServer { address, connections, stop, accept_task })
 }
 
 // === impl HttpServer ===
 
 impl HttpServer {
-    /// The address that the server really listens on.
+    /// The address that the server listens on, with the port that the system chose if port 0 was requested.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Refuses new connections at once and waits at most `patience` for running requests. Returns `false` if the time
-    /// ran out.
+    /// Stops accepting connections at once, and waits at most `time_limit` for running requests. Returns `false` if the
+    /// time limit is reached first.
     pub(crate) async fn stop(self, time_limit: Duration) -> bool {
-        let Self { connections, stop, accept_task: accepting, .. } = self;
+        let Self { connections, stop, accept_task, .. } = self;
         drop(stop);
         let stopped = async {
-            if let Err(error) = accepting.await {
+            if let Err(error) = accept_task.await {
                 tracing::error!(%error, "the accept loop has failed");
             }
             connections.shut_down().await;
@@ -107,7 +108,7 @@ impl HttpServer {
 // === impl ConnectionAcceptor ===
 
 impl<C: ResponseCounter> ConnectionAcceptor<C> {
-    /// Accepts until the other end of `stop` is dropped; then the port is closed.
+    /// Accepts connections until the sender of `stop` is dropped, and then closes the port.
     async fn run(self, mut stop: oneshot::Receiver<()>) {
         loop {
             let accepted = tokio::select! {
@@ -133,27 +134,27 @@ impl<C: ResponseCounter> ConnectionAcceptor<C> {
             }
             None => refuse_connection(&stream, unavailable_response().as_bytes()),
         }
-        // Connections that were just accepted read their request before the next one may take their place.
+        // A connection that was just accepted gets time to read its request before another one can evict it.
         tokio::task::yield_now().await;
         self.connections.wait_for_evicted().await;
     }
 }
 
-/// True if only this one connection failed, before it was accepted.
+/// True if only the connection failed, before it was accepted.
 fn is_peer_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Answers and closes the connection without waiting for anything.
+/// Sends an answer without waiting; the connection is closed when the caller drops it.
 fn refuse_connection(stream: &TcpStream, answer: &[u8]) {
-    // If the socket were closed with unread bytes, the system would reset the connection and drop the answer.
+    // If the socket has unread bytes when it is closed, the system resets the connection and drops the answer.
     let mut request = [0; 4096];
     drop(stream.try_read(&mut request));
     drop(stream.try_write(answer));
 }
 
-/// The answer to a connection that cannot be admitted.
+/// The complete HTTP answer to a connection that cannot be admitted.
 fn unavailable_response() -> String {
     let answer = error_response(&Error::Unavailable);
     let mut text =

@@ -1,8 +1,8 @@
-//! An answer that is held until it is complete.
+//! An answer that is stored in a file until it is complete.
 //!
-//! In HTTP/1.0 the end of an answer without a length is the end of the connection, so an answer that breaks off looks
-//! complete. Such a caller gets its answer from a file, with a length, once it is complete; if it breaks off, the
-//! caller gets an error.
+//! In HTTP/1.0, the end of the connection marks the end of an answer without a length, so an answer that breaks off
+//! looks complete. An HTTP/1.0 caller therefore gets a complete answer from a file, with its length, or an error if the
+//! answer breaks off.
 
 use std::io;
 use std::pin::Pin;
@@ -19,22 +19,23 @@ use crate::error::{Error, UpstreamFault};
 use crate::gateway::spool::{Spool, SpooledFile};
 use crate::image::ByteSource as _;
 
-/// The number of bytes that are read at once.
+/// The maximum number of bytes that are read at once (our choice).
 const READ_BYTES: usize = 256 * 1024;
 
-/// A complete answer that is sent from its file.
+/// The body of a complete answer, which is sent from a file.
 pub(crate) struct SpooledResponseBody {
     file: Arc<SpooledFile>,
     offset: u64,
-    /// The next piece, read on a thread that may block.
+    /// The read of the next chunk, on a blocking thread.
     pending_read: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
-/// Reads a body to its end, into a file.
+/// Reads a body to its end and stores it in a file.
 ///
 /// # Errors
 ///
-/// Returns 502 if the body breaks off or the disk does not take it. Neither may be retried: the answer was paid for.
+/// Returns 502 if the body breaks off or cannot be written to disk. The error tells the caller not to retry, because
+/// the answer was paid for.
 pub(crate) async fn spool_response<B>(mut body: B, spool: &Spool) -> Result<SpooledResponseBody, Error>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -70,25 +71,26 @@ impl Body for SpooledResponseBody {
         if self.offset >= self.file.len() {
             return Poll::Ready(None);
         }
-        let (file, at) = (Arc::clone(&self.file), self.offset);
-        let pending_read =
-            self.pending_read.get_or_insert_with(|| Handle::current().spawn_blocking(move || read_piece(&file, at)));
+        let (file, offset) = (Arc::clone(&self.file), self.offset);
+        let pending_read = self
+            .pending_read
+            .get_or_insert_with(|| Handle::current().spawn_blocking(move || read_chunk(&file, offset)));
         let result = ready!(Pin::new(pending_read).poll(cx));
         self.pending_read = None;
-        let piece = result.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        self.offset += piece.as_ref().map_or(0, Vec::len) as u64;
-        Poll::Ready(Some(piece.map(|piece| Frame::data(piece.into()))))
+        let chunk = result.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        self.offset += chunk.as_ref().map_or(0, Vec::len) as u64;
+        Poll::Ready(Some(chunk.map(|chunk| Frame::data(chunk.into()))))
     }
 }
 
-fn read_piece(file: &SpooledFile, offset: u64) -> io::Result<Vec<u8>> {
-    let mut piece = vec![0; READ_BYTES];
-    match file.read_at(offset, &mut piece)? {
-        // A file shorter than its stated size would otherwise be read at its end for ever.
+fn read_chunk(file: &SpooledFile, offset: u64) -> io::Result<Vec<u8>> {
+    let mut chunk = vec![0; READ_BYTES];
+    match file.read_at(offset, &mut chunk)? {
+        // Without this error, a file that is shorter than its stated length would be read in an endless loop.
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         read => {
-            piece.truncate(read);
-            Ok(piece)
+            chunk.truncate(read);
+            Ok(chunk)
         }
     }
 }
@@ -101,20 +103,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_was_paid_for_is_given_although_the_rest_of_the_disk_is_reserved() {
+    async fn a_paid_answer_is_stored_in_reserved_disk_space() {
         let folder = TempDir::new().unwrap();
         let spool = Spool::on_short_disk(folder.path()).unwrap();
         assert!(spool_response(Full::new(Bytes::from_static(b"an image")), &spool).await.is_ok());
     }
 
     #[tokio::test]
-    async fn what_was_paid_for_and_has_no_place_is_not_to_be_asked_for_again() {
+    async fn a_paid_answer_that_cannot_be_stored_must_not_be_retried() {
         let folder = TempDir::new().unwrap();
         let spool = Spool::new(folder.path()).unwrap();
-        let _only = spool.create_writer_blocking().unwrap();
+        // The spool has one file open; without it, the next writer needs a new file.
+        let _idle_file = spool.create_writer_blocking().unwrap();
         drop(folder);
-        let held = spool_response(Full::new(Bytes::from_static(b"an image")), &spool).await;
-        let error = held.err().expect("there is no folder for it");
+        let result = spool_response(Full::new(Bytes::from_static(b"an image")), &spool).await;
+        let error = result.err().expect("the folder is gone");
         assert_eq!((&error, error.should_retry()), (&Error::Upstream(UpstreamFault::Unknown), false));
     }
 }

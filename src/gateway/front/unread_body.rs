@@ -1,7 +1,7 @@
-//! The unread rest of a request that was answered early.
+//! The unread rest of a request body whose request was answered early.
 //!
-//! If a server answers early and closes the connection, some clients lose the answer: they are still writing, find the
-//! connection closed, and report that instead. So the unread body returns here, and is drained within limits while the
+//! If a server answers early and closes the connection, some clients lose the answer: they are still writing, and
+//! report the closed connection instead. Therefore the unread body is kept here, and drained within limits while the
 //! answer is being sent.
 
 use std::future::poll_fn;
@@ -17,18 +17,18 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// The limit on the drained bytes (our choice): a client that goes on writing beyond it has to see the connection close.
+/// The maximum number of drained bytes (our choice). The connection of a client that sends more is closed.
 const DRAIN_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// The same limit for a request without a valid key, which must not make the gateway read much.
+/// The same limit for a request without a valid key, which must not make the gateway read much (our choice).
 const DRAIN_MAX_BYTES_UNAUTHENTICATED: usize = 64 * 1024;
-/// The time limit on draining.
+/// The time limit on draining (our choice).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The place that an unread body returns to.
+/// A handle that gets the rest of a request body when its reader is dropped before the end.
 #[derive(Clone, Default)]
 pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
-/// The body of a request, which returns to its place if the reader stops before the end.
+/// The body of a request, which goes to its [`UnreadBody`] when it is dropped before the end.
 struct RecoverableBody {
     body: Option<Body>,
     unread: UnreadBody,
@@ -37,24 +37,23 @@ struct RecoverableBody {
 // === impl UnreadBody ===
 
 impl UnreadBody {
-    /// The same request, whose body returns to the place if it is not read.
+    /// Wraps the body of a request; the returned handle gets the rest of the body if it is not read to its end.
     pub(super) fn capture_from(request: hyper::Request<Body>) -> (hyper::Request<Body>, Self) {
         let unread = Self::default();
-        // A client that asks first whether to send the body has not sent it, and must not be told to send it.
+        // A client with `Expect: 100-continue` has not sent the body yet. Draining would make hyper ask for the body.
         if request.headers().contains_key(EXPECT) {
             return (request, unread);
         }
-        let return_to = unread.clone();
-        (request.map(|body| Body::wrap(RecoverableBody { body: Some(body), unread: return_to })), unread)
+        let handle = unread.clone();
+        (request.map(|body| Body::wrap(RecoverableBody { body: Some(body), unread: handle })), unread)
     }
 
-    /// A body for the answer. The rest of the request is drained in parallel: an answer that lasted until then would
-    /// have no length, and would be cut if the connection ended meanwhile. `is_known` is true if the request had a
-    /// valid key.
+    /// Returns the body of an answer, and drains the rest of the request in a separate task, so that the answer is
+    /// complete at once and has a length. `is_authenticated` is true if the request had a valid key.
     pub(super) fn respond_and_drain(&self, answer: Bytes, is_authenticated: bool) -> Body {
         let max_bytes = if is_authenticated { DRAIN_MAX_BYTES } else { DRAIN_MAX_BYTES_UNAUTHENTICATED };
-        if let Some(rest) = self.take() {
-            drop(Handle::current().spawn(drain(rest, max_bytes)));
+        if let Some(body) = self.take() {
+            drop(Handle::current().spawn(drain(body, max_bytes)));
         }
         Body::from(answer)
     }
@@ -94,17 +93,17 @@ impl Drop for RecoverableBody {
     }
 }
 
-/// Drains at most this many bytes of the rest of a request.
-async fn drain(mut rest: Body, mut remaining_bytes: usize) {
-    let reading = async {
-        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
+/// Drains the rest of a request body, until its end, the time limit, or the first frame beyond this number of bytes.
+async fn drain(mut body: Body, mut remaining_bytes: usize) {
+    let read_frames = async {
+        while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             match remaining_bytes.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
-                Some(left) => remaining_bytes = left,
+                Some(remaining) => remaining_bytes = remaining,
                 None => return,
             }
         }
     };
-    drop(timeout(DRAIN_TIMEOUT, reading).await);
+    drop(timeout(DRAIN_TIMEOUT, read_frames).await);
 }
 
 #[cfg(test)]

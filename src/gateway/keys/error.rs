@@ -1,4 +1,4 @@
-//! The errors of the authentication with keys and of changes to keys.
+//! The errors of authentication with keys, and of changes to keys.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::gateway::store::{KeyLock, StoreError, Timestamp};
 /// The reason why a request is not authenticated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdmissionError {
-    /// The presented text is not a valid key. There are no finer kinds, because they would reveal which keys exist.
+    /// The presented text is not a valid key. The error has no details, because they would reveal which keys exist.
     #[error("the key is not valid")]
     Invalid,
-    /// The key could not be looked up; the same key may be accepted a moment later.
+    /// The key could not be looked up, so the request may succeed later.
     #[error("the key could not be checked")]
     Unavailable(#[source] Arc<StoreError>),
 }
 
-/// The reason why a key was not made or changed.
+/// The reason why a key was not created or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
     /// A value cannot be used.
@@ -24,19 +24,19 @@ pub(crate) enum KeyError {
     InvalidField {
         /// `name`, `user`, `group`, `expires_at` or `grace_seconds`.
         field: &'static str,
-        /// The problem, as a sentence for the author of the request.
+        /// The message for the sender of the request.
         why: String,
     },
     /// There is no such key, it is deleted, or it belongs to another user.
     #[error("the key does not exist")]
     Unknown,
-    /// Its owner can neither enable nor rotate it.
+    /// The key is locked: its owner can neither enable nor rotate it.
     #[error("{}", lock_message(*.0))]
     Locked(KeyLock),
-    /// Its owner cannot set its end later than this.
+    /// The owner of the key cannot set its expiry later than this.
     #[error("an admin has set the expiry of this key: it cannot be later than {0}")]
     PastLatestEnd(Timestamp),
-    /// A member already has the most keys that a member can have.
+    /// A member already has the maximum number of keys.
     #[error("a member can have at most {0} keys")]
     TooMany(u32),
     /// The store failed.
@@ -61,11 +61,12 @@ const fn lock_message(lock: KeyLock) -> &'static str {
     }
 }
 
-/// Returns the name as it is stored, or an error if it cannot be used.
+/// Returns a name in the form in which it is stored, or an error if the name is invalid.
 pub(super) fn check_name(field: &'static str, noun: &str, name: &str) -> Result<String, KeyError> {
     names::parse_name(name).ok_or_else(|| KeyError::InvalidField { field, why: names::invalid_name_message(noun) })
 }
 
+/// Returns an error if an expiry is in the past, or too far in the future to be stored.
 pub(super) fn check_expiry(end: Option<Timestamp>, now: Timestamp) -> Result<(), KeyError> {
     match end {
         Some(end) if end <= now => Err(KeyError::field("expires_at", "the expiry of the key must be in the future")),

@@ -1,6 +1,7 @@
 //! Hashes secrets for storage: HMAC-SHA-256 under a key that is not in the database.
 //!
-//! Secrets are long and random, so a slow hash would add nothing; the pepper makes a stolen database useless.
+//! Secrets are long and random, so a slow hash would add nothing. Without the pepper, the hashes of a stolen database
+//! cannot be used to test guessed secrets.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use aws_lc_rs::hmac;
 use super::BearerSecret;
 use crate::gateway::store::{KeyHash, PepperKey, SecretHash};
 
-/// The key of the hash.
+/// The key of the HMAC.
 pub(crate) struct Pepper(hmac::Key);
 
 impl Pepper {
@@ -26,8 +27,8 @@ impl Pepper {
         KeyHash(hash)
     }
 
-    /// Returns the stored hash of another long random text. The purpose is part of the hash, so that a text for one
-    /// purpose is not accepted for another.
+    /// Returns the hash of a long random text that is not an API key. The purpose is part of the hash, so that a text
+    /// for one purpose is not accepted for another.
     pub(crate) fn hash_for_purpose(&self, purpose: &str, text: &[u8]) -> SecretHash {
         let mut context = hmac::Context::with_key(&self.0);
         for part in [b"imagate ".as_slice(), purpose.as_bytes(), b"\0", text] {
@@ -38,7 +39,7 @@ impl Pepper {
         SecretHash(hash)
     }
 
-    /// Returns true if the hash is of this secret. Takes the same time whichever byte differs.
+    /// Returns true if this is the hash of the secret. Compares in constant time.
     pub(super) fn verify(&self, secret: &BearerSecret, hash: &KeyHash) -> bool {
         hmac::verify(&self.0, secret.expose().as_bytes(), &hash.0).is_ok()
     }
@@ -57,16 +58,16 @@ mod tests {
     use crate::gateway::store::MasterKey;
 
     #[test]
-    fn the_same_secret_has_another_hash_in_another_installation() {
+    fn the_hash_of_a_secret_differs_between_installations() {
         let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
-        let one = Pepper::new(&PepperKey::for_test(1));
-        let other = Pepper::new(&PepperKey::for_test(2));
-        assert!(one.verify(&secret, &one.hash(&secret)));
-        assert!(!other.verify(&secret, &one.hash(&secret)));
+        let first = Pepper::new(&PepperKey::for_test(1));
+        let second = Pepper::new(&PepperKey::for_test(2));
+        assert!(first.verify(&secret, &first.hash(&secret)));
+        assert!(!second.verify(&secret, &first.hash(&secret)));
     }
 
     #[test]
-    fn the_keys_of_an_older_installation_stay_good() {
+    fn the_keys_of_an_older_installation_stay_valid() {
         let pepper = Pepper::new(&PepperKey::for_legacy_installation(&MasterKey::for_test(7)));
         let text = b"sk-img-abcdefghijkl-abcdefghijklmnopqrstuvwxyz012345";
         let secret = BearerSecret::parse(BearerSecretKind::Key, &[text.as_slice(), b"2OVSXj"].concat()).unwrap();

@@ -12,10 +12,10 @@ use super::{ApiKeys, Caller};
 /// The interval at which counts of refused requests are written (our choice).
 const COUNT_WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The pause between two refreshes, and so the delay until a change by another process takes effect here.
+/// The pause between two refreshes (our choice): the maximum delay until a change by another process takes effect here.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The longest wait for the store at a stop (our choice): it answers in milliseconds, or not at all.
+/// The maximum wait for the store at a stop (our choice): the store answers in milliseconds, or not at all.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The task that keeps the key cache up to date.
@@ -29,8 +29,8 @@ pub(super) struct KeyRefreshTask {
 impl ApiKeys {
     /// Starts the task that keeps the key cache up to date. It ends when the last owner of these keys drops them.
     pub(crate) fn spawn_refresh_task(self: &Arc<Self>) {
-        let (keys, stopping) = (Arc::downgrade(self), CancellationToken::new());
-        let task_stop_token = stopping.clone();
+        let (keys, stop_token) = (Arc::downgrade(self), CancellationToken::new());
+        let task_stop_token = stop_token.clone();
         let task = tokio::runtime::Handle::current().spawn(async move {
             let (mut is_readable, mut last_write, mut is_stopping) = (true, Instant::now(), false);
             while !is_stopping && let Some(keys) = keys.upgrade() {
@@ -40,16 +40,15 @@ impl ApiKeys {
                 is_stopping = timeout(REFRESH_INTERVAL, task_stop_token.cancelled()).await.is_ok();
             }
         });
-        *self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(KeyRefreshTask { stop_token: stopping, task });
+        *self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyRefreshTask { stop_token, task });
     }
 
     /// Ends the refresh task and writes the counts. Must be called before the store is closed.
     pub(crate) async fn stop(&self) {
         let refresh_task = self.refresh_task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(KeyRefreshTask { stop_token: stopping, mut task }) = refresh_task {
-            stopping.cancel();
-            // The task is not ended in the middle of a write, because its counts would be lost.
+        if let Some(KeyRefreshTask { stop_token, mut task }) = refresh_task {
+            stop_token.cancel();
+            // The task may finish a running write, because its counts would be lost otherwise.
             if timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }
@@ -57,7 +56,7 @@ impl ApiKeys {
         self.write_refusals().await;
     }
 
-    /// Counts a request of this caller that was refused before it became a job.
+    /// Counts a request of this caller that was refused before there was a job.
     pub(crate) fn note_refusal(&self, caller: &Caller) {
         self.refusals.count_caller(caller);
     }
@@ -75,7 +74,7 @@ impl ApiKeys {
         if let Err(error) = self.refusals.write(&*self.store).await {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "the counts of refused requests could not be stored; it will be retried"
+                "the counts of refused requests could not be stored; the write will be retried"
             );
         }
     }

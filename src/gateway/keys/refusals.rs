@@ -1,7 +1,7 @@
-//! Counts requests that were refused before there was a job. They leave no record, so they are counted by day and key
-//! in memory, and written together every few seconds.
+//! Counts requests that were refused before there was a job. Such requests have no record, so they are counted in
+//! memory by day and key, and the counts are written every few seconds.
 //!
-//! Memory and table are bounded by the number of keys: requests without a known key share one count.
+//! The number of keys limits the memory and the rows of a day: requests without a known key share one count.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(super) struct RefusalCounter(Mutex<HashMap<(UtcDay, KeyId), RefusalCount>>);
 // === impl RefusalCounter ===
 
 impl RefusalCounter {
-    /// Counts a request with this key that was not accepted.
+    /// Counts a refused request of an authenticated caller.
     pub(super) fn count_caller(&self, caller: &Caller) {
         self.count(caller.key(), caller.user(), caller.group_name());
     }
@@ -35,26 +35,27 @@ impl RefusalCounter {
     fn count(&self, key: &KeyId, user: &UserId, group: &str) {
         let day = UtcDay::from(Timestamp::now());
         let mut counts = self.lock();
-        let new = || RefusalCount { day, key: key.clone(), user: user.clone(), group: group.to_owned(), count: 0 };
-        counts.entry((day, key.clone())).or_insert_with(new).count += 1;
+        let new_count =
+            || RefusalCount { day, key: key.clone(), user: user.clone(), group: group.to_owned(), count: 0 };
+        counts.entry((day, key.clone())).or_insert_with(new_count).count += 1;
     }
 
-    /// Writes the counts. Counts that the store does not take are kept for the next time.
+    /// Writes the counts. If the store fails, the counts are kept for the next write.
     pub(super) async fn write(&self, store: &dyn Store) -> Result<(), StoreError> {
-        let counts: Vec<RefusalCount> = self.lock().drain().map(|(_, refused)| refused).collect();
+        let counts: Vec<RefusalCount> = self.lock().drain().map(|(_, count)| count).collect();
         if counts.is_empty() {
             return Ok(());
         }
-        let written = store.add_refusals(&counts).await;
-        if written.is_err() {
-            let mut kept = self.lock();
-            for refused in counts {
-                let count = refused.count;
-                let entry = kept.entry((refused.day, refused.key.clone()));
-                entry.and_modify(|newer| newer.count += count).or_insert(refused);
+        let result = store.add_refusals(&counts).await;
+        if result.is_err() {
+            let mut current = self.lock();
+            for unwritten in counts {
+                let count = unwritten.count;
+                let entry = current.entry((unwritten.day, unwritten.key.clone()));
+                entry.and_modify(|newer| newer.count += count).or_insert(unwritten);
             }
         }
-        written
+        result
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(UtcDay, KeyId), RefusalCount>> {

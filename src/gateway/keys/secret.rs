@@ -1,7 +1,7 @@
-//! The form of a key: `sk-img-<public id>-<secret><checksum>`; admin tokens begin with `sk-adm-`.
+//! The format of an API key: `sk-img-<public id>-<secret><checksum>`. Admin tokens have the same format with `sk-adm-`.
 //!
-//! The prefix lets scanners find leaked keys, the public id can be shown, the secret carries 190 bits, and the checksum
-//! lets the gateway refuse a mistyped or invented key without a query.
+//! The prefix lets scanners find leaked keys. The public id may be shown. The secret has 190 bits of entropy. The
+//! checksum lets the gateway refuse a mistyped or invented key without a query.
 
 use std::fmt;
 
@@ -35,20 +35,20 @@ impl BearerSecretKind {
     }
 }
 
-/// A well-formed key. It may still be an invalid one.
+/// A well-formed API key or admin token. It may still be unknown, expired or disabled.
 pub(crate) struct BearerSecret([u8; LENGTH]);
 
 impl BearerSecret {
-    /// Generates a new key.
+    /// Generates a new secret.
     pub(crate) fn generate(kind: BearerSecretKind) -> Result<Self, StoreError> {
         Self::with_public_id(kind, random_base62()?)
     }
 
-    /// Generates another key with the same public id.
+    /// Generates a new API key with this public id.
     pub(super) fn generate_for_public_id(public_id: &PublicId) -> Result<Self, StoreError> {
-        let letters = public_id.as_str().as_bytes().try_into();
-        let letters = letters.map_err(|_| StoreError::Refused("the public id of a key has another length".into()))?;
-        Self::with_public_id(BearerSecretKind::Key, letters)
+        let id_bytes = public_id.as_str().as_bytes().try_into();
+        let id_bytes = id_bytes.map_err(|_| StoreError::Refused("the public id of a key has another length".into()))?;
+        Self::with_public_id(BearerSecretKind::Key, id_bytes)
     }
 
     fn with_public_id(kind: BearerSecretKind, public_id: [u8; PUBLIC_ID_LENGTH]) -> Result<Self, StoreError> {
@@ -61,7 +61,7 @@ impl BearerSecret {
         Ok(Self(text))
     }
 
-    /// Parses a presented text. If the text cannot be a key, only its length is examined.
+    /// Parses a presented text; `None` if it is not well formed or its checksum is wrong.
     pub(crate) fn parse(kind: BearerSecretKind, text: &[u8]) -> Option<Self> {
         let text: &[u8; LENGTH] = text.try_into().ok()?;
         let well_formed = text.starts_with(kind.prefix())
@@ -77,12 +77,12 @@ impl BearerSecret {
         PublicId::from(ascii(&self.0[PUBLIC_ID_START..PUBLIC_ID_END]))
     }
 
-    /// Returns the whole key, to be shown once to its owner.
+    /// Returns the complete secret, to be shown once to its owner.
     pub(crate) fn expose(&self) -> &str {
         ascii(&self.0)
     }
 
-    /// Returns the checksum for such a text, so that tests can forge keys.
+    /// Returns the checksum of a text, so that tests can forge keys.
     #[cfg(test)]
     pub(crate) fn checksum_of(text: &str) -> String {
         ascii(&checksum(text.as_bytes())).to_owned()
@@ -92,7 +92,7 @@ impl BearerSecret {
 impl Drop for BearerSecret {
     fn drop(&mut self) {
         self.0.fill(0);
-        // Without this use of it the compiler may remove the write.
+        // Without this use of the bytes, the compiler may remove the write.
         std::hint::black_box(&self.0);
     }
 }
@@ -103,24 +103,24 @@ impl fmt::Debug for BearerSecret {
     }
 }
 
-/// Returns the bytes as text. Only well-formed text gets into a [`BearerSecret`], and that is ASCII.
+/// Returns bytes of a [`BearerSecret`] as text; they are always ASCII.
 fn ascii(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Returns the CRC-32 in six letters of base62, so that a scanner can check a find without the gateway.
+/// Returns the CRC-32 as six base62 digits, so that a scanner can verify a leaked key without the gateway.
 fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
-    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut rest = crc32(bytes) as usize;
-    let mut letters = [b'0'; CHECKSUM_LENGTH];
-    for letter in letters.iter_mut().rev() {
-        *letter = LETTERS[rest % LETTERS.len()];
-        rest /= LETTERS.len();
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut remaining = crc32(bytes) as usize;
+    let mut digits = [b'0'; CHECKSUM_LENGTH];
+    for digit in digits.iter_mut().rev() {
+        *digit = DIGITS[remaining % DIGITS.len()];
+        remaining /= DIGITS.len();
     }
-    letters
+    digits
 }
 
-/// Computes the CRC-32 of IEEE 802.3, bit by bit: 52 bytes do not justify a table.
+/// Computes the CRC-32 of IEEE 802.3 without a lookup table, because the input is short.
 fn crc32(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0xEDB8_8320;
     let mut remainder = u32::MAX;
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_crc_that_everybody_knows() {
+    fn the_checksum_is_the_standard_crc_32() {
         assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
         assert_eq!(checksum(b""), *b"000000");
         // 0xCBF43926 = 3421780262 written in base62 with the digits first.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_key_has_the_published_form_and_parses() {
+    fn a_new_key_has_the_documented_format() {
         let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
         let text = secret.expose();
         let (public_id, tail) = text.strip_prefix("sk-img-").unwrap().split_once('-').unwrap();
@@ -160,47 +160,48 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_or_missing_letter_parses() {
+    fn a_key_with_a_changed_or_missing_character_is_rejected() {
         let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
-        let good = secret.expose().as_bytes();
-        for place in 0..good.len() {
-            for other in [b'0', b'Z', b'-', b' ', 0, 0xff] {
-                let mut text = good.to_vec();
-                text[place] = other;
+        let valid = secret.expose().as_bytes();
+        for index in 0..valid.len() {
+            for byte in [b'0', b'Z', b'-', b' ', 0, 0xff] {
+                let mut text = valid.to_vec();
+                text[index] = byte;
                 assert!(
-                    text == good || BearerSecret::parse(BearerSecretKind::Key, &text).is_none(),
-                    "{other} at {place}"
+                    text == valid || BearerSecret::parse(BearerSecretKind::Key, &text).is_none(),
+                    "{byte} at {index}"
                 );
             }
-            assert!(BearerSecret::parse(BearerSecretKind::Key, &good[..place]).is_none(), "cut at {place}");
+            assert!(BearerSecret::parse(BearerSecretKind::Key, &valid[..index]).is_none(), "cut at {index}");
         }
-        assert!(BearerSecret::parse(BearerSecretKind::Key, &[good, b"0"].concat()).is_none());
+        assert!(BearerSecret::parse(BearerSecretKind::Key, &[valid, b"0"].concat()).is_none());
     }
 
     #[test]
-    fn a_right_checksum_does_not_make_up_for_a_wrong_form() {
+    fn a_malformed_text_with_a_correct_checksum_is_rejected() {
         let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
         let body = &secret.expose()[..CHECKSUM_START];
-        for wrong in [body.replacen("sk-img-", "sk-xyz-", 1), body.replacen("-", "_", 3), body.replacen("sk", "SK", 1)]
+        for malformed in
+            [body.replacen("sk-img-", "sk-xyz-", 1), body.replacen("-", "_", 3), body.replacen("sk", "SK", 1)]
         {
-            let forged = format!("{wrong}{}", BearerSecret::checksum_of(&wrong));
+            let forged = format!("{malformed}{}", BearerSecret::checksum_of(&malformed));
             assert!(BearerSecret::parse(BearerSecretKind::Key, forged.as_bytes()).is_none(), "{forged}");
         }
-        let mut wrong = body.to_owned();
-        wrong.replace_range(PUBLIC_ID_END..=PUBLIC_ID_END, "x");
-        let forged = format!("{wrong}{}", BearerSecret::checksum_of(&wrong));
+        let mut malformed = body.to_owned();
+        malformed.replace_range(PUBLIC_ID_END..=PUBLIC_ID_END, "x");
+        let forged = format!("{malformed}{}", BearerSecret::checksum_of(&malformed));
         assert!(BearerSecret::parse(BearerSecretKind::Key, forged.as_bytes()).is_none(), "{forged}");
     }
 
     #[test]
-    fn invented_keys_of_the_right_shape_do_not_pass_the_checksum() {
+    fn random_text_in_the_format_of_a_key_fails_the_checksum() {
         for _ in 0..20_000 {
-            let letters = random_base62::<50>().unwrap();
-            let (public_id, rest) = letters.split_at(PUBLIC_ID_LENGTH);
+            let characters = random_base62::<50>().unwrap();
+            let (public_id, secret_and_checksum) = characters.split_at(PUBLIC_ID_LENGTH);
             assert!(
                 BearerSecret::parse(
                     BearerSecretKind::Key,
-                    &[BearerSecretKind::Key.prefix(), public_id, b"-", rest].concat()
+                    &[BearerSecretKind::Key.prefix(), public_id, b"-", secret_and_checksum].concat()
                 )
                 .is_none()
             );
@@ -208,19 +209,19 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_token_is_no_key_and_a_key_no_admin_token() {
-        for (kind, other) in [
+    fn keys_and_admin_tokens_are_not_interchangeable() {
+        for (kind, other_kind) in [
             (BearerSecretKind::Key, BearerSecretKind::AdminToken),
             (BearerSecretKind::AdminToken, BearerSecretKind::Key),
         ] {
             let secret = BearerSecret::generate(kind).unwrap();
             assert!(BearerSecret::parse(kind, secret.expose().as_bytes()).is_some());
-            assert!(BearerSecret::parse(other, secret.expose().as_bytes()).is_none());
+            assert!(BearerSecret::parse(other_kind, secret.expose().as_bytes()).is_none());
         }
     }
 
     #[test]
-    fn debug_shows_the_public_id_alone() {
+    fn the_debug_output_shows_only_the_public_id() {
         let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
         let shown = format!("{secret:?}");
         assert!(shown.contains(secret.public_id().as_str()));

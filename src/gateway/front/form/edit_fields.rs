@@ -1,4 +1,4 @@
-//! The fields convert an edit form that are not images. Each has one value, and its name is that convert the API
+//! The fields of an edit form that are not images. Each has one value, and its name is that of the API
 //! document.
 
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Rejection, RejectionReason};
 use crate::tables::{Field, FieldKind, IMAGE_EDIT_FIELDS, field};
 
-/// The maximum number convert characters convert an unknown name that is repeated in an error (our choice).
+/// The maximum number of characters of an unknown name that is repeated in an error (our choice).
 const NAME_MAX: usize = 64;
 
 /// The fields that have been read so far.
@@ -37,7 +37,7 @@ impl EditFields {
     }
 }
 
-/// Returns the table row convert a field that is not an image.
+/// Returns the table row of a field that is not an image.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(super) fn duplicate_parameter(name: &str) -> Error {
         .into()
 }
 
-/// Converts the text convert a form field to a JSON value convert the field's kind. A text that does not fit the kind
+/// Converts the text of a form field to a JSON value of the field's kind. A text that does not fit the kind
 /// stays a string, so that `rules` refuses it with its own message.
 pub(super) fn from_text(kind: FieldKind, text: String) -> Value {
     match kind {

@@ -1,4 +1,4 @@
-//! A server with its own routes and short deadlines, and clients that write raw bytes.
+//! Tests of a server with test routes and short deadlines, and of clients that write raw bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,13 +14,16 @@ use crate::gateway::config::TrustedProxies;
 use crate::gateway::front::FormBody;
 use crate::gateway::telemetry::ConnectionMetrics;
 
-/// The time limit on events that must happen; only a hang takes this long.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit on events that must happen. Only a test that fails takes this long.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// A deadline that does not pass during a test.
 const LONG: Duration = Duration::from_secs(3_600);
+/// A deadline that passes during a test.
 const SHORT: Duration = Duration::from_millis(300);
-/// More bytes than the buffers of a connection hold.
-const LATE: usize = 32 << 20;
+/// The size of a body that is larger than all buffers of a connection.
+const LARGE_BODY_BYTES: usize = 32 << 20;
 
+/// The state of the test server.
 #[derive(Default)]
 struct Site {
     answered: AtomicUsize,
@@ -28,7 +31,7 @@ struct Site {
     may_end: Notify,
 }
 
-/// Sets the flag of the site while it lives.
+/// Clears `Site::is_slow_running` when it is dropped.
 struct Running(Arc<Site>);
 
 impl Drop for Running {
@@ -45,11 +48,11 @@ impl ResponseCounter for Arc<Site> {
 
 type Context = RequestContext<Arc<Site>>;
 
-async fn quick(_: Context) -> Result<Response<Body>, HttpError> {
+async fn answer_at_once(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::from("quick")))
 }
 
-async fn fails(_: Context) -> Result<Response<Body>, HttpError> {
+async fn panics(_: Context) -> Result<Response<Body>, HttpError> {
     panic!("seen in a test")
 }
 
@@ -68,14 +71,14 @@ async fn endless(context: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(Endless(Running(Arc::clone(context.context()))))))
 }
 
-/// An answer that breaks off at once.
+/// An answer that breaks off after a few bytes.
 async fn breaks(_: Context) -> Result<Response<Body>, HttpError> {
     Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from_static(b"begun"))))))
 }
 
-/// The same with more bytes before the break than a socket takes at once.
+/// An answer that breaks off after more bytes than a socket takes at once.
 async fn breaks_late(_: Context) -> Result<Response<Body>, HttpError> {
-    Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from(vec![b'x'; LATE]))))))
+    Ok(Response::new(Body::wrap(Breaking(Some(Bytes::from(vec![b'x'; LARGE_BODY_BYTES]))))))
 }
 
 async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
@@ -83,14 +86,14 @@ async fn upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError>
     Ok(Response::new(Body::from("upload")))
 }
 
-/// A refusal that leaves the body unread.
+/// Answers with an error and leaves the body unread.
 async fn refuse_upload(_: Context, body: FormBody) -> Result<Response<Body>, HttpError> {
     let unread = body.unread();
     drop(body);
     Ok(error_response(&Error::Unavailable).map(|text| unread.respond_and_drain(text, true)))
 }
 
-struct Endless(#[expect(dead_code, reason = "it says when it is dropped")] Running);
+struct Endless(#[expect(dead_code, reason = "its drop is observed")] Running);
 
 impl http_body::Body for Endless {
     type Data = Bytes;
@@ -119,13 +122,14 @@ impl http_body::Body for Breaking {
     }
 }
 
-fn describe() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> {
+/// The API of the test server.
+fn build_api() -> Result<ApiDescription<Arc<Site>>, ApiDescriptionRegisterError> {
     const FORM: &str = "application/x-www-form-urlencoded";
     let all = || ApiEndpointVersions::All;
     let mut api = ApiDescription::new();
-    api.register(ApiEndpoint::new("quick".to_owned(), quick, Method::GET, FORM, "/quick", all()))?;
+    api.register(ApiEndpoint::new("quick".to_owned(), answer_at_once, Method::GET, FORM, "/quick", all()))?;
     api.register(ApiEndpoint::new("slow".to_owned(), slow, Method::GET, FORM, "/slow", all()))?;
-    api.register(ApiEndpoint::new("fails".to_owned(), fails, Method::GET, FORM, "/fails", all()))?;
+    api.register(ApiEndpoint::new("fails".to_owned(), panics, Method::GET, FORM, "/fails", all()))?;
     api.register(ApiEndpoint::new("endless".to_owned(), endless, Method::GET, FORM, "/endless", all()))?;
     api.register(ApiEndpoint::new("breaks".to_owned(), breaks, Method::GET, FORM, "/breaks", all()))?;
     api.register(ApiEndpoint::new("late".to_owned(), breaks_late, Method::GET, FORM, "/breaks-late", all()))?;
@@ -138,7 +142,7 @@ async fn serve_with(deadlines: ConnectionDeadlines, max: usize) -> (HttpServer, 
     let site = Arc::<Site>::default();
     let metrics = ConnectionMetrics::default();
     let connections = Arc::new(ConnectionTable::with_limits(max, max, deadlines, TrustedProxies::default(), metrics));
-    let server = start(describe, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
+    let server = start(build_api, Arc::clone(&site), SocketAddr::from(([127, 0, 0, 1], 0)), connections);
     (server.await.unwrap(), site)
 }
 
@@ -156,47 +160,47 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
 
-/// Reads all bytes until the connection ends, which it must.
-async fn rest(stream: &mut TcpStream) -> String {
+/// Reads all bytes until the connection is closed.
+async fn read_remaining(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A connection that is reset has sent everything as well.
-    drop(timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the end"));
+    // A reset of the connection also ends the read; the bytes before it are returned.
+    drop(timeout(EVENT_TIMEOUT, stream.read_to_end(&mut bytes)).await.expect("the connection is closed"));
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads one answer and checks its body.
-async fn answer(stream: &mut TcpStream, body: &str) -> String {
+/// Reads one answer, which must end with this body.
+async fn read_answer(stream: &mut TcpStream, body: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(body) {
         let mut bytes = [0; 1024];
-        let read = timeout(PATIENCE, stream.read(&mut bytes)).await.expect("an answer").unwrap();
-        assert_ne!(read, 0, "it ends: {text}");
-        text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+        let length = timeout(EVENT_TIMEOUT, stream.length(&mut bytes)).await.expect("an answer").unwrap();
+        assert_ne!(length, 0, "the connection is closed early: {text}");
+        text.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
     }
     text
 }
 
-async fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let looks = async {
-        while !is_so() {
+async fn wait_until(event: &str, has_happened: impl Fn() -> bool) {
+    let polls = async {
+        while !has_happened() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(timeout(PATIENCE, looks).await.is_ok(), "waited in vain: {what}");
+    assert!(timeout(EVENT_TIMEOUT, polls).await.is_ok(), "timed out: {event}");
 }
 
 #[tokio::test]
-async fn what_sends_no_request_is_closed() {
+async fn a_connection_without_a_complete_head_is_closed() {
     let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 100).await;
     for bytes in ["", "G", "GET /quick HTTP/1.1\r\nhost: local", "PRI * HT"] {
         let mut stream = connect(&server, bytes).await;
-        assert_eq!(rest(&mut stream).await, "", "{bytes:?}");
+        assert_eq!(read_remaining(&mut stream).await, "", "{bytes:?}");
     }
-    // A second head has the same deadline.
+    // The head of a second request has the same deadline.
     let mut stream = connect(&server, &get("/quick")).await;
-    answer(&mut stream, "quick").await;
+    read_answer(&mut stream, "quick").await;
     stream.write_all(b"GET /qui").await.unwrap();
-    assert_eq!(rest(&mut stream).await, "");
+    assert_eq!(read_remaining(&mut stream).await, "");
 }
 
 #[tokio::test]
@@ -204,154 +208,154 @@ async fn http_2_is_refused_at_once() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     for bytes in ["PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
         let mut stream = connect(&server, bytes).await;
-        let said = rest(&mut stream).await;
-        assert!(said.is_empty() || said.starts_with("HTTP/1.1 400 "), "{said}");
+        let text = read_remaining(&mut stream).await;
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 400 "), "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_used_is_closed() {
+async fn an_idle_connection_is_closed() {
     let (server, _) = serve_with(deadlines(LONG, SHORT, LONG), 100).await;
     let mut stream = connect(&server, &get("/quick")).await;
-    let said = rest(&mut stream).await;
-    assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("quick"), "{said}");
+    let text = read_remaining(&mut stream).await;
+    assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("quick"), "{text}");
 }
 
 #[tokio::test]
-async fn no_deadline_ends_a_request_that_is_served() {
+async fn a_running_handler_has_no_deadline() {
     let (server, site) = serve_with(deadlines(SHORT, SHORT, SHORT), 100).await;
     let mut stream = connect(&server, &get("/slow")).await;
-    eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     sleep(SHORT * 3).await;
     site.may_end.notify_one();
-    answer(&mut stream, "slow").await;
+    read_answer(&mut stream, "slow").await;
 }
 
 #[tokio::test]
-async fn a_peer_that_reads_nothing_is_cut_and_the_answer_dropped() {
+async fn the_connection_of_a_peer_that_reads_nothing_is_closed() {
     let (server, site) = serve_with(deadlines(LONG, LONG, SHORT), 100).await;
     let stream = connect(&server, &get("/endless")).await;
-    eventually("it begins", || site.is_slow_running.load(Ordering::SeqCst)).await;
-    eventually("it is dropped", || !site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the answer begins", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the answer is dropped", || !site.is_slow_running.load(Ordering::SeqCst)).await;
     drop(stream);
 }
 
 #[tokio::test]
-async fn a_handler_ends_with_its_connection() {
+async fn a_handler_is_dropped_when_its_connection_closes() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     let stream = connect(&server, &get("/slow")).await;
-    eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     drop(stream);
-    eventually("it is dropped", || !site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the handler is dropped", || !site.is_slow_running.load(Ordering::SeqCst)).await;
 }
 
 #[tokio::test]
-async fn a_panic_is_a_500_and_the_connection_stays() {
+async fn a_panic_is_answered_with_500_on_an_open_connection() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     let mut stream = connect(&server, &get("/fails")).await;
-    let said = answer(&mut stream, "}}").await;
-    assert!(said.starts_with("HTTP/1.1 500 ") && said.contains("x-request-id: ") && said.contains("x-should-retry: "));
+    let text = read_answer(&mut stream, "}}").await;
+    assert!(text.starts_with("HTTP/1.1 500 ") && text.contains("x-request-id: ") && text.contains("x-should-retry: "));
     stream.write_all(get("/quick").as_bytes()).await.unwrap();
-    answer(&mut stream, "quick").await;
+    read_answer(&mut stream, "quick").await;
     assert_eq!(site.answered.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn what_no_route_takes_is_refused_in_our_shape() {
+async fn a_request_without_a_route_gets_an_error_answer() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
-    for (request, status, word) in [
+    for (request, status, expected) in [
         (get("/nowhere"), "404", "unknown_url"),
         (get("/quick").replace("GET", "DELETE"), "405", "\"error\""),
         (get("/%FF"), "400", "\"error\""),
         (get("/x").replace("/x", "*").replace("GET", "OPTIONS"), "404", "unknown_url"),
     ] {
         let mut stream = connect(&server, &request).await;
-        let said = answer(&mut stream, "}}").await;
-        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")) && said.contains(word), "{said}");
-        assert!(said.contains("x-should-retry: false") && said.contains("x-request-id: "), "{said}");
-        assert_eq!(said.contains("allow: GET\r\n"), status == "405", "{said}");
+        let text = read_answer(&mut stream, "}}").await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")) && text.contains(expected), "{text}");
+        assert!(text.contains("x-should-retry: false") && text.contains("x-request-id: "), "{text}");
+        assert_eq!(text.contains("allow: GET\r\n"), status == "405", "{text}");
     }
 }
 
-/// A proxy in front of the gateway may use one length and the gateway the other; the second request would then count as
-/// the request of another caller.
+/// A proxy in front of the gateway may use one of the two lengths and the gateway the other; the hidden second request
+/// would then count as the request of another caller (request smuggling).
 #[tokio::test]
-async fn a_body_with_two_lengths_is_the_last_of_its_connection() {
+async fn a_request_with_two_body_lengths_is_the_last_of_its_connection() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     let (length, chunked) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
     for framing in [format!("{length}{chunked}"), format!("{chunked}{length}")] {
         let hidden = get("/quick");
         let request = format!("POST /upload HTTP/1.1\r\nhost: localhost\r\n{framing}\r\n0\r\n\r\n{hidden}");
         let mut stream = connect(&server, &request).await;
-        let said = rest(&mut stream).await;
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
-        assert!(!said.contains("quick"), "{said}");
+        let text = read_remaining(&mut stream).await;
+        assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "{text}");
+        assert!(!text.contains("quick"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_new_connection_takes_the_place_of_one_that_does_nothing() {
+async fn a_new_connection_replaces_an_unused_one() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 3).await;
     let mut slow = connect(&server, &get("/slow")).await;
-    eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut others = Vec::new();
     for bytes in ["", "GET /qui", "POST /upload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\nabc"] {
         for _ in 0..5 {
             others.push(connect(&server, bytes).await);
         }
-        let mut quick = connect(&server, &get("/quick")).await;
-        answer(&mut quick, "quick").await;
+        let mut answer_at_once = connect(&server, &get("/quick")).await;
+        read_answer(&mut answer_at_once, "quick").await;
     }
     site.may_end.notify_one();
-    answer(&mut slow, "slow").await;
+    read_answer(&mut slow, "slow").await;
 }
 
 #[tokio::test]
-async fn where_every_connection_is_served_a_new_one_is_told_so() {
+async fn a_new_connection_gets_503_if_all_others_are_busy() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 1).await;
     let mut slow = connect(&server, &get("/slow")).await;
-    eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     let mut refused = TcpStream::connect(server.address()).await.unwrap();
-    let said = rest(&mut refused).await;
+    let text = read_remaining(&mut refused).await;
     assert!(
-        said.starts_with("HTTP/1.1 503 ") && said.contains("x-should-retry: true") && said.contains("x-request-id: "),
-        "{said}"
+        text.starts_with("HTTP/1.1 503 ") && text.contains("x-should-retry: true") && text.contains("x-request-id: "),
+        "{text}"
     );
     site.may_end.notify_one();
-    answer(&mut slow, "slow").await;
+    read_answer(&mut slow, "slow").await;
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_what_is_served_and_for_nothing_else() {
+async fn a_stop_waits_only_for_running_requests() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     let address = server.address();
     let mut silent = connect(&server, "").await;
-    eventually("it is accepted", || server.connections.count() == 1).await;
+    wait_until("the connection is accepted", || server.connections.count() == 1).await;
     let mut idle = connect(&server, &get("/quick")).await;
-    answer(&mut idle, "quick").await;
+    read_answer(&mut idle, "quick").await;
     let mut slow = connect(&server, &get("/slow")).await;
-    eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
-    let stopping = Handle::current().spawn(server.stop(PATIENCE));
-    assert_eq!((rest(&mut silent).await, rest(&mut idle).await), (String::new(), String::new()));
+    wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    let stopping = Handle::current().spawn(server.stop(EVENT_TIMEOUT));
+    assert_eq!((read_remaining(&mut silent).await, read_remaining(&mut idle).await), (String::new(), String::new()));
     assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
     site.may_end.notify_one();
-    assert!(rest(&mut slow).await.ends_with("slow"));
+    assert!(read_remaining(&mut slow).await.ends_with("slow"));
     assert!(stopping.await.unwrap());
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_ever() {
+async fn a_stop_has_a_time_limit() {
     let (server, site) = serve_with(deadlines(LONG, LONG, LONG), 100).await;
     let stream = connect(&server, &get("/slow")).await;
-    eventually("it runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
+    wait_until("the handler runs", || site.is_slow_running.load(Ordering::SeqCst)).await;
     assert!(!server.stop(SHORT).await);
     drop(stream);
 }
 
 #[tokio::test]
-async fn the_beginning_of_an_answer_that_breaks_off_is_read_before_its_end() {
+async fn an_interrupted_answer_is_sent_up_to_its_interruption() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
-    let text = rest(&mut connect(&server, &get("/breaks")).await).await;
+    let text = read_remaining(&mut connect(&server, &get("/breaks")).await).await;
     assert!(
         text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("begun") && !text.ends_with("0\r\n\r\n"),
         "{text:?}"
@@ -359,48 +363,48 @@ async fn the_beginning_of_an_answer_that_breaks_off_is_read_before_its_end() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_has_all_of_an_answer_that_breaks_off() {
+async fn a_slow_reader_gets_all_bytes_of_an_interrupted_answer() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
     let mut stream = connect(&server, &get("/breaks-late")).await;
     sleep(SHORT).await;
-    let text = rest(&mut stream).await;
+    let text = read_remaining(&mut stream).await;
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    assert_eq!(body.matches('x').count(), LATE);
+    assert_eq!(body.matches('x').count(), LARGE_BODY_BYTES);
     assert!(!body.ends_with("0\r\n\r\n"));
 }
 
-/// Sends a form in chunks to a handler that refuses it unread; the framing is sent after the answer has come.
-async fn refused_upload(server: &HttpServer, framing: &str) -> (TcpStream, String) {
+/// Sends a chunked form to a handler that refuses it unread. `chunks` is sent after the answer has come.
+async fn refused_upload(server: &HttpServer, chunks: &str) -> (TcpStream, String) {
     let form = "content-type: application/x-www-form-urlencoded\r\ntransfer-encoding: chunked";
     let head = format!("POST /refused HTTP/1.1\r\nhost: localhost\r\n{form}\r\n\r\n");
     let mut stream = connect(server, &head).await;
-    let said = answer(&mut stream, "}}").await;
-    stream.write_all(framing.as_bytes()).await.unwrap();
-    (stream, said)
+    let text = read_answer(&mut stream, "}}").await;
+    stream.write_all(chunks.as_bytes()).await.unwrap();
+    (stream, text)
 }
 
 #[tokio::test]
-async fn a_refusal_is_whole_whatever_comes_of_its_request() {
+async fn an_error_answer_is_complete_whatever_body_follows() {
     let (server, _) = serve_with(deadlines(LONG, LONG, LONG), 8).await;
-    for broken in
+    for chunks in
         ["", "0\r\n\r\n", "zz\r\n", "5\r\nabc", "5\r\nabcdeXX", "5\r\nabcde\r\n-1\r\n", "ffffffffffffffffff\r\n"]
     {
-        let (mut stream, said) = refused_upload(&server, broken).await;
+        let (mut stream, text) = refused_upload(&server, chunks).await;
         stream.shutdown().await.unwrap();
-        let (head, body) = said.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{broken:?}: {said}");
-        assert_eq!(rest(&mut stream).await, "", "{broken:?}");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{chunks:?}: {text}");
+        assert_eq!(read_remaining(&mut stream).await, "", "{chunks:?}");
     }
 }
 
 #[tokio::test]
-async fn what_a_refusal_leaves_unread_is_read_away_and_the_connection_stays() {
+async fn an_unread_body_is_drained_and_the_connection_stays_open() {
     let (server, _) = serve_with(deadlines(SHORT, LONG, LONG), 8).await;
     let (mut stream, _) = refused_upload(&server, "100000\r\n").await;
     stream.write_all(&vec![b'x'; 0x10_0000]).await.unwrap();
     stream.write_all(b"\r\n0\r\n\r\n").await.unwrap();
-    // These bytes are not taken for the beginning of a head, which has a deadline.
+    // The drained bytes do not count as the beginning of a request head, which would have a deadline.
     sleep(SHORT * 3).await;
     stream.write_all(get("/quick").as_bytes()).await.unwrap();
-    answer(&mut stream, "quick").await;
+    read_answer(&mut stream, "quick").await;
 }
