@@ -1,15 +1,15 @@
-//! Keeps one durable record for each job.
+//! Writes one durable record for each job.
 //!
 //! This module decides when a record begins and ends, and what is written if a job ends without an outcome. It must not
 //! know what an image or an account is, or which database the store uses.
 //!
-//! Rules: the usage record of the specification (every identifier, tokens, latency); the intent is durable before the
-//! first upstream byte, and the outcome before the caller's last byte; each job has exactly one record, whatever
-//! process or task ends early.
+//! It implements the usage record of the specification: identifiers, tokens and latency. The intent is durable before
+//! the first upstream byte, and the outcome before the last byte to the caller. Each job has exactly one record, even
+//! if a process or task ends early.
 //!
-//! One task writes. It commits the messages that have arrived during its last commit and waits for no timer: a single
-//! request pays for one commit, and under load hundreds of requests share one. The claims of idempotency keys take the
-//! same path, so they share the commits of the records.
+//! One task writes. Without a timer, it commits all messages that have arrived during its last commit: a single request
+//! waits for one commit, and under load hundreds of requests share a commit. The claims of idempotency keys share the
+//! commits of the records.
 
 mod health;
 mod open_record;
@@ -35,20 +35,20 @@ use open_record::OpenRecordState;
 pub(crate) use open_record::{AttemptHandle, JobOutcome, OpenRecord};
 use writer::{LedgerMessage, LedgerWriter};
 
-/// The most intents and claims that may wait for the writer. It is far above what a server admits at once; beyond it,
-/// memory would be spent on jobs that could only fail.
+/// The maximum number of intents and claims that wait for the writer (our choice). It is far above the number of
+/// requests that a server admits at once; any more of them would time out.
 const MAX_WAITING_INTENTS: usize = 4096;
 
-/// The longest time that a job waits for its intent, and a request for its claim. It is a little longer than the store
-/// waits for a lock.
+/// The maximum time that a job waits for its intent, and a request for its claim (our choice). It is a little longer
+/// than the store waits for a lock.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// The properties of a job that are known before its first upstream byte.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordDraft {
-    /// The id that the front end gave the request.
+    /// The id of the request, which is also sent to the caller.
     pub(crate) request_id: RequestId,
-    /// The operation of the document.
+    /// The name of the operation in the API document.
     pub(crate) operation: &'static str,
     /// The requested model.
     pub(crate) model: Option<String>,
@@ -75,11 +75,11 @@ pub(crate) struct RecordDraft {
     pub(crate) end_user: Option<String>,
     /// True if the gateway added an image tool to the request.
     pub(crate) injected_tool: bool,
-    /// The keyed hash that identifies a client's own retry of this job.
+    /// A keyed hash of the request, by which an automatic retry of the client is recognized.
     pub(crate) fingerprint: Option<[u8; 32]>,
 }
 
-/// The token counts of a job, one for each model, because each model has its own price.
+/// The token counts of a job. They are separate for each model, because each model has its own price.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ModelUsage {
     /// The tokens of the model that makes images.
@@ -88,13 +88,13 @@ pub(crate) struct ModelUsage {
     pub(crate) host: Option<TokenUsage>,
 }
 
-/// The reason why a record could not be opened or closed. The caller of the gateway gets a 503 for each of them.
+/// The reason why a record could not be opened or closed. The caller gets a 503 for each of them.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum LedgerError {
     /// The database failed.
     #[error("the record could not be stored")]
     Store(#[source] Arc<StoreError>),
-    /// Too many jobs already wait for the database, or this one has waited too long.
+    /// Too many jobs already wait for the database, or this job has waited too long.
     #[error("the database is too slow")]
     Overloaded,
     /// A job with this request id has been recorded before.
@@ -118,22 +118,25 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Closes the records that an earlier run of this node left open, then starts the writer.
     ///
-    /// Must be called within a tokio runtime, and only by the process that serves as `node`.
+    /// Must be called within a tokio runtime, and only by the process that serves requests as `node`.
     ///
     /// # Errors
-    /// Returns an error if the store fails: a node that cannot close its old records takes no new jobs.
+    /// Returns an error if the store fails, because a node that cannot close its old records must not accept jobs.
     pub(crate) async fn start(store: Arc<dyn Store>, node: NodeId, metrics: Arc<Metrics>) -> Result<Self, StoreError> {
         let interrupted = store.interrupt_running(&node).await?;
         if interrupted > 0 {
             tracing::warn!(interrupted, "jobs of an earlier run were interrupted");
         }
-        #[expect(clippy::disallowed_methods, reason = "intents are bounded by `room`, and each has one outcome")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "intents are bounded by `intent_permits`, and each has one outcome"
+        )]
         let (outbox, inbox) = mpsc::unbounded_channel();
-        // The task is not joined: `drain` waits for its work.
+        // The task is not joined, because `drain` waits until its work is done.
         let health = Arc::<WriteHealth>::default();
         tokio::runtime::Handle::current().spawn(LedgerWriter::new(store, node, inbox, Arc::clone(&health)).run());
-        let room = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
-        Ok(Self { outbox, intent_permits: room, unsettled_records: watch::Sender::new(0), metrics, health })
+        let intent_permits = Arc::new(Semaphore::new(MAX_WAITING_INTENTS));
+        Ok(Self { outbox, intent_permits, unsettled_records: watch::Sender::new(0), metrics, health })
     }
 
     #[cfg(test)]
@@ -144,22 +147,22 @@ impl Ledger {
     /// Opens a record. After this returns, a kill can no longer lose the record.
     ///
     /// # Errors
-    /// Returns an error if the record was not written. Nothing may be spent then.
+    /// Returns an error if the record was not written. The job must not call an upstream then.
     pub(crate) async fn open(&self, draft: RecordDraft) -> Result<OpenRecord, LedgerError> {
-        // Outcomes need no such bound: there is at most one for each admitted intent.
+        // Outcomes need no permit: there is at most one outcome for each intent.
         let permit = Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?;
-        let entry = OpenRecordState::new(
+        let state = OpenRecordState::new(
             running_record(draft),
             self.outbox.clone(),
             self.unsettled_records.clone(),
             Arc::clone(&self.metrics),
         );
-        let intent = Box::new(entry);
-        let (reply, answer) = oneshot::channel();
+        let intent = Box::new(state);
+        let (reply, result) = oneshot::channel();
         // If this future is dropped from here on, the writer skips the intent, or closes the record that it has
         // written.
         self.outbox.send(LedgerMessage::Open { intent, reply, _room: permit }).map_err(|_| LedgerError::Stopped)?;
-        let opened = match tokio::time::timeout(OPEN_TIMEOUT, answer).await {
+        let opened = match tokio::time::timeout(OPEN_TIMEOUT, result).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(LedgerError::Stopped),
             Err(_) => Err(LedgerError::Overloaded),
@@ -171,19 +174,19 @@ impl Ledger {
     /// written, unless its commit has begun.
     ///
     /// # Errors
-    /// Returns an error if the database did not accept the write. Nothing may be spent on such a claim.
+    /// Returns an error if the database did not accept the write. A job must not call an upstream under such a claim.
     pub(crate) async fn write_replay(&self, write: ReplayWrite) -> Result<RowWriteOutcome, LedgerError> {
-        // The end of a claim needs no bound of its own, like the end of a record.
+        // Answers and removals need no permit: there is at most one for each claim.
         let permit = match write {
             ReplayWrite::Claim(_) => {
                 Some(Arc::clone(&self.intent_permits).try_acquire_owned().map_err(|_| LedgerError::Overloaded)?)
             }
             ReplayWrite::Finish { .. } | ReplayWrite::Remove { .. } => None,
         };
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let message = LedgerMessage::Replay { write: Box::new(write), reply, _room: permit };
         self.outbox.send(message).map_err(|_| LedgerError::Stopped)?;
-        answer.await.unwrap_or(Err(LedgerError::Stopped))
+        result.await.unwrap_or(Err(LedgerError::Stopped))
     }
 
     /// The reason why records cannot be written; `None` if they can.
@@ -191,14 +194,14 @@ impl Ledger {
         self.health.trouble(now)
     }
 
-    /// The number of records that are open or on their way to the database.
+    /// The number of records that are open, or whose outcome is not durable yet.
     pub(crate) fn unsettled_records(&self) -> usize {
         *self.unsettled_records.borrow()
     }
 
-    /// Waits until every record is closed and durable. The caller bounds the wait.
+    /// Waits until every record is closed and durable. The wait has no time limit of its own.
     pub(crate) async fn drain(&self) {
-        // The sender lives in `self`, so this cannot fail.
+        // `wait_for` fails only if the sender is dropped, but the sender is in `self`.
         let _ = self.unsettled_records.subscribe().wait_for(|unsettled| *unsettled == 0).await;
     }
 }

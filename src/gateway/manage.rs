@@ -1,11 +1,11 @@
-//! The operations of commands on upstream accounts and groups, beside a running server or without one.
+//! The operations of commands on upstream accounts and groups. A server may be running at the same time.
 //!
-//! Decides which account a name or id means, which accounts exist beside those of the file, which parts of an added
-//! account are sealed, and which settings a group of the store can have. It does not know how results are printed, and
-//! never serves a request.
+//! This module finds accounts by name or id, merges the accounts of the store with those of the settings file, seals
+//! the credentials of added accounts, and checks the settings of groups of the store. It does not know how results are
+//! printed, and never serves a request.
 //!
-//! Carries: accounts of the file are read-only here except for their state; credentials are sealed before they are
-//! stored, and only the settings are stored in the clear.
+//! Rules: of an account of the file, only the state can be changed here. Credentials are sealed before they are stored;
+//! the settings are stored unencrypted.
 
 mod account_changes;
 mod account_status;
@@ -25,10 +25,10 @@ use super::config::{self, Config, ConfigProblem};
 use super::store::{AccountRow, AccountSpec, SqliteStore, Store as _, StoreError};
 use super::upstream::{ServiceCallError, TransportError};
 
-/// The value of `source` for an account that the store has, and not the file.
+/// The value of `source` for an account that is defined in the store and not in the file.
 const STORE_SOURCE: &str = "store";
 
-/// An account, of the file or of the store.
+/// An account of the file or of the store, as operators see it.
 #[derive(Debug)]
 pub(crate) struct ManagedAccount {
     /// The unique name.
@@ -44,13 +44,13 @@ pub(crate) struct ManagedAccount {
 /// The place where an account is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccountOrigin {
-    /// In the configuration file, which is the only place where it can be changed.
+    /// In the settings file, which is the only place where its settings can be changed.
     File,
     /// In the store.
     Store,
 }
 
-/// The properties of an account that the store keeps: never its credentials.
+/// The properties of an account that the store needs for its row; they include no credentials.
 pub(super) fn account_spec(account: &config::AccountConfig) -> AccountSpec<'_> {
     let (kind, protocol) = (account.upstream.kind(), account.upstream.protocol());
     AccountSpec {
@@ -61,16 +61,16 @@ pub(super) fn account_spec(account: &config::AccountConfig) -> AccountSpec<'_> {
     }
 }
 
-/// The reason why nothing was done.
+/// The reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManageError {
     /// There is no such account.
     #[error("the account {0} does not exist")]
     Unknown(String),
-    /// The account is in the file: here only its state can be changed.
+    /// The account is defined in the file, so only its state can be changed here.
     #[error("the account {0} is defined in the settings file and can only be changed there")]
     DefinedInFile(String),
-    /// There already is an account with that name.
+    /// An account with this name already exists.
     #[error("the account {0} already exists")]
     NameTaken(String),
     /// The settings cannot be used.
@@ -93,33 +93,33 @@ pub(crate) enum ManageError {
     Store(#[from] StoreError),
 }
 
-/// Every account: those of the file in its order, then those of the store by name.
+/// Returns all accounts: those of the file in its order, then those of the store by name.
 ///
 /// # Errors
 ///
 /// Returns an error if the store fails.
 pub(crate) async fn list(config: &Config, store: &SqliteStore) -> Result<Vec<ManagedAccount>, StoreError> {
     let mut rows = store.list_accounts().await?;
-    let kept: Vec<AccountRow> = rows.extract_if(.., |row| row.source == STORE_SOURCE).collect();
+    let store_rows: Vec<AccountRow> = rows.extract_if(.., |row| row.source == STORE_SOURCE).collect();
     // The implicit simulator is present only if there is no other account.
-    let alone = kept.is_empty();
-    let of_file = config.accounts.iter().filter(|account| !account.implicit || alone);
-    let of_file = of_file.map(|account| ManagedAccount {
+    let has_no_store_accounts = store_rows.is_empty();
+    let file_accounts = config.accounts.iter().filter(|account| !account.implicit || has_no_store_accounts);
+    let file_accounts = file_accounts.map(|account| ManagedAccount {
         name: account.name.clone(),
         source: AccountOrigin::File,
         account: Ok(account.clone()),
         row: rows.iter().find(|row| row.name == account.name).cloned(),
     });
-    let kept = kept.into_iter().map(|row| ManagedAccount {
+    let store_accounts = store_rows.into_iter().map(|row| ManagedAccount {
         name: row.name.clone(),
         source: AccountOrigin::Store,
         account: account_of_row(&row, store.vault()),
         row: Some(row),
     });
-    Ok(of_file.chain(kept).collect())
+    Ok(file_accounts.chain(store_accounts).collect())
 }
 
-/// The names of the accounts that were added to the store and are not in the file.
+/// Returns the names of the accounts that are defined in the store.
 ///
 /// # Errors
 ///
@@ -139,8 +139,8 @@ pub(crate) async fn has_billable_in_store(store: &SqliteStore) -> Result<bool, S
     Ok(store.list_accounts().await?.iter().any(|row| row.source == STORE_SOURCE && row.kind != simulator))
 }
 
-/// Removes the implicit simulator from the settings if the store has accounts: it is present only if there is no other
-/// account, and its images would be mistaken for those of paid accounts.
+/// Removes the implicit simulator from the settings if the store has accounts. The simulator is present only if there
+/// is no other account, because its images could be mistaken for those of real accounts.
 ///
 /// # Errors
 ///
@@ -156,19 +156,19 @@ pub(crate) async fn remove_implicit_simulator(config: &mut Config, store: &Sqlit
 ///
 /// # Errors
 ///
-/// Returns an error if there is none.
+/// Returns an error if there is no such account, or if the store fails.
 pub(crate) async fn find(config: &Config, store: &SqliteStore, handle: &str) -> Result<ManagedAccount, ManageError> {
-    let is_it = |known: &ManagedAccount| {
-        known.name == handle || known.row.as_ref().is_some_and(|row| row.id.as_str() == handle)
+    let matches_handle = |account: &ManagedAccount| {
+        account.name == handle || account.row.as_ref().is_some_and(|row| row.id.as_str() == handle)
     };
-    let found = list(config, store).await?.into_iter().find(is_it);
+    let found = list(config, store).await?.into_iter().find(matches_handle);
     found.ok_or_else(|| ManageError::Unknown(handle.to_owned()))
 }
 
 // === impl AccountOrigin ===
 
 impl AccountOrigin {
-    /// The word for the origin.
+    /// The name of the origin: `file` or `store`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",

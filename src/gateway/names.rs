@@ -1,10 +1,10 @@
-//! Decides which names people can give to keys, users, groups and tokens, and how a name is shown.
+//! The rules for names of keys, users, groups and tokens, and the way names are shown.
 //!
-//! This module decides which characters are visible, and which names look like others. It does not know what the names
-//! are for.
+//! This module decides which characters are visible, and which names could be mistaken for others. It does not know
+//! what the names refer to.
 //!
-//! A name that was stored before these rules is shown with its hidden characters escaped, so that it is not mistaken
-//! for another name. It carries finding F19 of the first review.
+//! A name that was stored before these rules existed is shown with its hidden characters escaped, so that it is not
+//! mistaken for another name.
 
 use std::borrow::Cow;
 
@@ -12,37 +12,39 @@ use icu_properties::props::{DefaultIgnorableCodePoint, ExtendedPictographic, Gen
 use icu_properties::{CodePointMapData, CodePointSetData};
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Long enough for the names of people, and short enough for a table on a page.
+/// The maximum number of characters of a name (our choice): long enough for names of people, and short enough for a
+/// table on a page.
 pub(crate) const MAX_NAME_CHARS: usize = 128;
 
-/// The zero width joiner, which joins emoji to one picture.
+/// The zero width joiner, which joins emoji to one image.
 const ZERO_WIDTH_JOINER: char = '\u{200d}';
 /// Variation selector 16, which asks for the emoji form of a character.
 const EMOJI_SELECTOR: char = '\u{fe0f}';
 
-/// Returns the name in its composed form (NFC), so that names that look the same are the same; `None` if it cannot be a
-/// name.
+/// Returns the name in its composed form (NFC), so that names that look the same are equal; `None` if the text is not a
+/// valid name.
 pub(crate) fn parse_name(text: &str) -> Option<String> {
     let name = to_nfc(text);
-    let fits = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
-    let is_seen = name.chars().any(is_visible) && !has_hidden(&name) && !name.contains(is_unusual_space);
-    (fits && is_seen).then_some(name)
+    let has_valid_length = (1..=MAX_NAME_CHARS).contains(&name.chars().count());
+    let is_readable = name.chars().any(is_visible) && !has_hidden(&name) && !name.contains(is_unusual_space);
+    (has_valid_length && is_readable).then_some(name)
 }
 
 /// Like [`parse_name`], for the name of a person, in which no word may mix scripts.
 pub(crate) fn parse_person_name(text: &str) -> Result<String, &'static str> {
     match parse_name(text) {
         None => Err(INVALID_NAME),
-        Some(name) if name.split(|letter: char| !letter.is_alphabetic()).any(mixes_scripts) => Err(MIXED_SCRIPTS),
+        Some(name) if name.split(|character: char| !character.is_alphabetic()).any(mixes_scripts) => Err(MIXED_SCRIPTS),
         Some(name) => Ok(name),
     }
 }
 
-const INVALID_NAME: &str = "must have 1 to 128 visible characters, without control characters, invisible characters or characters that change the direction of the text";
+const INVALID_NAME: &str = "must have 1 to 128 visible characters, without control characters, invisible characters or \
+                            characters that change the direction of the text";
 const MIXED_SCRIPTS: &str =
     "has a word with letters of different scripts, such as Latin and Cyrillic, and could be mistaken for another name";
 
-/// Returns the message for a name that cannot be used.
+/// Returns the message for a name that [`parse_name`] refuses.
 pub(crate) fn invalid_name_message(subject: &str) -> String {
     name_error_message(subject, INVALID_NAME)
 }
@@ -57,89 +59,90 @@ pub(crate) fn to_nfc(text: &str) -> String {
     text.nfc().collect()
 }
 
-/// Returns a text in which every character is visible, because hidden ones are escaped.
+/// Returns a text in which hidden characters are escaped, so that all characters are visible.
 pub(crate) fn escape_hidden(text: &str) -> Cow<'_, str> {
     escape_hidden_except(text, |_| false)
 }
 
 /// Like [`escape_hidden`], but leaves the characters for which `keep` is true as they are.
 pub(crate) fn escape_hidden_except(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Fast path, because nearly all texts are plain ASCII.
+    // A fast path, because nearly all texts are printable ASCII.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len());
-    for (letter, is_hidden) in with_hidden_flags(text) {
-        if is_hidden && !keep(letter) {
-            shown.extend(letter.escape_unicode());
+    let mut escaped = String::with_capacity(text.len());
+    for (character, is_hidden) in with_hidden_flags(text) {
+        if is_hidden && !keep(character) {
+            escaped.extend(character.escape_unicode());
         } else {
-            shown.push(letter);
+            escaped.push(character);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
 fn has_hidden(text: &str) -> bool {
     with_hidden_flags(text).any(|(_, is_hidden)| is_hidden)
 }
 
-/// Returns the characters, each with true if it is hidden at its position.
+/// Returns the characters of a text, each with a flag that is true if the character is hidden at its position.
 fn with_hidden_flags(text: &str) -> impl Iterator<Item = (char, bool)> {
-    let mut before = None;
-    let mut rest = text.chars();
+    let mut previous = None;
+    let mut remaining = text.chars();
     std::iter::from_fn(move || {
-        let letter = rest.next()?;
-        let is_hidden = is_hidden(before, letter, rest.clone().next());
-        before = Some(letter);
-        Some((letter, is_hidden))
+        let character = remaining.next()?;
+        let is_hidden = is_hidden(previous, character, remaining.clone().next());
+        previous = Some(character);
+        Some((character, is_hidden))
     })
 }
 
 /// Returns true if the character is hidden at its position. Joiners and selectors count as visible only if they form an
 /// emoji.
-fn is_hidden(before: Option<char>, letter: char, after: Option<char>) -> bool {
-    let is_picture = |letter: char| CodePointSetData::new::<ExtendedPictographic>().contains(letter);
-    let ends_picture =
-        |letter: char| is_picture(letter) || letter == EMOJI_SELECTOR || ('\u{1f3fb}'..='\u{1f3ff}').contains(&letter);
-    match letter {
-        EMOJI_SELECTOR => !before.is_some_and(is_picture),
-        ZERO_WIDTH_JOINER => !(before.is_some_and(ends_picture) && after.is_some_and(is_picture)),
-        _ => is_invisible(letter),
+fn is_hidden(previous: Option<char>, character: char, next: Option<char>) -> bool {
+    let is_pictograph = |character: char| CodePointSetData::new::<ExtendedPictographic>().contains(character);
+    let ends_pictograph = |character: char| {
+        is_pictograph(character) || character == EMOJI_SELECTOR || ('\u{1f3fb}'..='\u{1f3ff}').contains(&character)
+    };
+    match character {
+        EMOJI_SELECTOR => !previous.is_some_and(is_pictograph),
+        ZERO_WIDTH_JOINER => !(previous.is_some_and(ends_pictograph) && next.is_some_and(is_pictograph)),
+        _ => is_invisible(character),
     }
 }
 
-fn is_invisible(letter: char) -> bool {
+fn is_invisible(character: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned};
-    let category = CodePointMapData::<GeneralCategory>::new().get(letter);
-    let is_nothing =
+    let category = CodePointMapData::<GeneralCategory>::new().get(character);
+    let has_no_glyph =
         matches!(category, Control | Format | LineSeparator | ParagraphSeparator | PrivateUse | Surrogate | Unassigned);
     // U+2800 is the blank pattern of Braille.
-    is_nothing || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(letter) || letter == '\u{2800}'
+    has_no_glyph || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character) || character == '\u{2800}'
 }
 
 /// Returns true if a text that consists of this character alone would be visible.
-fn is_visible(letter: char) -> bool {
+fn is_visible(character: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark, SpaceSeparator};
-    let category = CodePointMapData::<GeneralCategory>::new().get(letter);
-    !is_invisible(letter) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
+    let category = CodePointMapData::<GeneralCategory>::new().get(character);
+    !is_invisible(character) && !matches!(category, EnclosingMark | NonspacingMark | SpaceSeparator)
 }
 
 /// Returns true for a space that looks like U+0020 but is not; the ideographic space looks different.
-fn is_unusual_space(letter: char) -> bool {
-    let is_space = CodePointMapData::<GeneralCategory>::new().get(letter) == GeneralCategory::SpaceSeparator;
-    is_space && !matches!(letter, ' ' | '\u{3000}')
+fn is_unusual_space(character: char) -> bool {
+    let is_space = CodePointMapData::<GeneralCategory>::new().get(character) == GeneralCategory::SpaceSeparator;
+    is_space && !matches!(character, ' ' | '\u{3000}')
 }
 
 /// Returns true if a word has letters of scripts that no language writes together.
 fn mixes_scripts(word: &str) -> bool {
     let mut first = None;
-    word.chars().filter_map(letter_script).any(|writing| *first.get_or_insert(writing) != writing)
+    word.chars().filter_map(letter_script).any(|script| *first.get_or_insert(script) != script)
 }
 
 /// Returns the script of a letter; the scripts of Chinese, Japanese and Korean count as one, because their languages
 /// mix them.
-fn letter_script(letter: char) -> Option<Script> {
-    match CodePointMapData::<Script>::new().get(letter) {
+fn letter_script(character: char) -> Option<Script> {
+    match CodePointMapData::<Script>::new().get(character) {
         Script::Common | Script::Inherited => None,
         Script::Hiragana | Script::Katakana | Script::Bopomofo | Script::Hangul => Some(Script::Han),
         script => Some(script),
@@ -151,8 +154,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_only_letters_that_can_be_seen() {
-        for good in [
+    fn a_name_has_only_visible_characters() {
+        for valid in [
             "ada",
             "Größe 1",
             "张伟",
@@ -166,9 +169,9 @@ mod tests {
             "a\u{3000}b",
             "👩🏽‍🎨",
         ] {
-            assert_eq!(parse_name(good).as_deref(), Some(good), "{good:?}");
+            assert_eq!(parse_name(valid).as_deref(), Some(valid), "{valid:?}");
         }
-        for bad in [
+        for invalid in [
             "",
             " ",
             "\u{301}",
@@ -195,33 +198,33 @@ mod tests {
             "\u{115f}",
             "a\u{61c}",
         ] {
-            assert_eq!(parse_name(bad), None, "{bad:?}");
+            assert_eq!(parse_name(invalid), None, "{invalid:?}");
         }
         assert_eq!(parse_name(&"é".repeat(128)).map(|name| name.len()), Some(256));
         assert_eq!(parse_name(&"é".repeat(129)), None);
     }
 
     #[test]
-    fn names_that_look_the_same_are_the_same() {
+    fn names_that_look_the_same_are_equal() {
         assert_eq!(parse_name("Jose\u{301}"), Some("José".to_owned()));
     }
 
     #[test]
-    fn no_word_of_a_persons_name_mixes_scripts() {
-        for good in ["ada", "ада", "Ада Lovelace", "山田たろう", "ada-ада", "李雷2", "김 kim"] {
-            assert_eq!(parse_person_name(good).as_deref(), Ok(good));
+    fn a_word_of_a_person_name_must_not_mix_scripts() {
+        for valid in ["ada", "ада", "Ада Lovelace", "山田たろう", "ada-ада", "李雷2", "김 kim"] {
+            assert_eq!(parse_person_name(valid).as_deref(), Ok(valid));
         }
-        for bad in ["\u{430}da", "ad\u{430}", "pаypal", "αda", "x ad\u{430}"] {
-            assert_eq!(parse_person_name(bad), Err(MIXED_SCRIPTS), "{bad:?}");
+        for invalid in ["\u{430}da", "ad\u{430}", "pаypal", "αda", "x ad\u{430}"] {
+            assert_eq!(parse_person_name(invalid), Err(MIXED_SCRIPTS), "{invalid:?}");
         }
         assert_eq!(parse_person_name("\u{202e}nimda"), Err(INVALID_NAME));
     }
 
     #[test]
-    fn what_is_hidden_is_shown() {
+    fn hidden_characters_are_escaped() {
         assert_eq!(escape_hidden("ada"), "ada");
         assert_eq!(escape_hidden("größe 🎨 👩‍🎨"), "größe 🎨 👩‍🎨");
         assert_eq!(escape_hidden("\u{202e}nimda\n"), "\\u{202e}nimda\\u{a}");
-        assert_eq!(escape_hidden_except("a\n\u{200b}", |letter| letter == '\n'), "a\n\\u{200b}");
+        assert_eq!(escape_hidden_except("a\n\u{200b}", |character| character == '\n'), "a\n\\u{200b}");
     }
 }

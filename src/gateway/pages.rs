@@ -1,12 +1,13 @@
-//! The pages for people: first run, sign-in, keys, usage and related settings.
+//! The web pages of the console: first run, sign-in, keys, usage and settings.
 //!
-//! Decides the content and language of each page, and which forms are accepted. It does not decide permissions: every
-//! page calls the console, as the operators' API does, and shows its result. It uses the terms of HTTP but not its
-//! server: it takes a [`PageRequest`] and gives a [`PageResponse`].
+//! This module decides the content and language of each page, and which forms are accepted. It does not decide
+//! permissions: every page calls the console, as the admin API does, and shows the result. It does not know the HTTP
+//! server: it takes a [`PageRequest`] and returns a [`PageResponse`].
 //!
-//! Carries: the `/keys` page of the specification. Every page is complete without a script and loads nothing from other
-//! hosts. A secret is shown once, in the answer to the form that made it. A form counts only if the browser says that
-//! it is on our own address and it holds its token. A request with a foreign host sees no page.
+//! It implements the `/keys` page of the specification. Every page works without scripts and loads nothing from other
+//! hosts. A secret is shown once, in the answer to the form that created it. A form is accepted only if the browser
+//! states that it comes from the gateway's own origin, and if it has the right token. A request with an unknown host
+//! gets no page.
 
 mod accounts;
 mod assets;
@@ -60,7 +61,7 @@ use page_layout::{PageLayout, Theme};
 use routes::{PageRoute, RouteMatch, find_route};
 use site_origin::{PublicAddress, SiteOrigin};
 
-/// The first segments of all paths of pages and their files.
+/// The first path segments of all pages and their static files.
 pub(crate) const SECTIONS: [&str; 17] = [
     "accounts",
     "assets",
@@ -84,8 +85,8 @@ pub(crate) const SECTIONS: [&str; 17] = [
 /// The maximum size of a form (our choice).
 pub(crate) const FORM_MAX_BYTES: u64 = 64 * 1024;
 
-/// The headers of every answer. The referrer policy is `same-origin` because a browser that may not say where it comes
-/// from also sends `null` in `Origin`, and then no form could be told from a forged one.
+/// The headers of every answer. The referrer policy is `same-origin`, because with `no-referrer` browsers send
+/// `Origin: null`, and the gateway could not distinguish a form of its own from a forged one.
 const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -103,9 +104,10 @@ const SECURITY_HEADERS: [(HeaderName, &str); 7] = [
     ),
 ];
 
+/// The header that tells clients whether a retry can help.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// The state of the pages between two requests.
+/// The state that all page requests share.
 pub(crate) struct Pages {
     public_address: Option<PublicAddress>,
     signing_key: FormSigningKey,
@@ -115,25 +117,26 @@ pub(crate) struct Pages {
 // === impl Pages ===
 
 impl Pages {
-    /// The pages of a gateway that is reached at this address, or at its own.
+    /// Creates the state of the pages. `public_url` is the address under which browsers reach the gateway, if it is
+    /// configured.
     ///
     /// # Errors
     ///
     /// Returns an error if the system provides no random bytes.
     pub(crate) fn new(public_url: Option<&PublicUrl>) -> Result<Self, getrandom::Error> {
-        let public = public_url.map(|url| PublicAddress {
+        let public_address = public_url.map(|url| PublicAddress {
             origin: url.as_str().to_owned(),
             host: url.host().to_owned(),
             is_https: url.is_https(),
         });
-        Ok(Self { public_address: public, signing_key: FormSigningKey::new()?, nonces: FormNonceStore::default() })
+        Ok(Self { public_address, signing_key: FormSigningKey::new()?, nonces: FormNonceStore::default() })
     }
 
-    /// Shows the requested page, or the reason why there is none.
+    /// Answers a page request with the page or an error page.
     pub(crate) async fn handle(&self, gateway: &Gateway, request: &PageRequest) -> PageResponse {
         let response = match SiteOrigin::from_host(request.host.as_deref(), self.public_address.as_ref()) {
             Some(site) => self.handle_at_site(gateway, request, &site).await,
-            // No part of the request is trusted, so its cookies are ignored.
+            // A request with an unknown host is not trusted, so its cookies are ignored.
             None => PageError::UnknownHost
                 .into_response(PageLayout::bare(Language::choose(None, &request.accept_language), Theme::Auto)),
         };
@@ -142,7 +145,7 @@ impl Pages {
 
     async fn handle_at_site(&self, gateway: &Gateway, request: &PageRequest, site: &SiteOrigin) -> PageResponse {
         let mut context = match PageContext::open(self, gateway, request, site).await {
-            Ok(desk) => desk,
+            Ok(context) => context,
             Err(error) => {
                 return error
                     .into_response(PageLayout::bare(Language::choose(None, &request.accept_language), Theme::Auto));
@@ -152,19 +155,19 @@ impl Pages {
             RouteMatch::NotFound => Err(PageError::NotFound),
             RouteMatch::MethodNotAllowed(allowed) => Err(PageError::MethodNotAllowed(allowed)),
             RouteMatch::Found(PageRoute::Asset(name)) => assets::serve_asset(request, &name).ok_or(PageError::NotFound),
-            RouteMatch::Found(target) => self.handle_route(&mut context, target).await,
+            RouteMatch::Found(route) => self.handle_route(&mut context, route).await,
         };
-        context.with_form_cookie(response.unwrap_or_else(|failure| failure.into_response(context.layout(""))))
+        context.with_form_cookie(response.unwrap_or_else(|error| error.into_response(context.layout(""))))
     }
 
-    /// Serves a page that exists: the form is checked before anything else is done.
+    /// Serves a page that exists. Before anything else, a submitted form is checked.
     async fn handle_route(&self, context: &mut PageContext<'_>, route: PageRoute) -> Result<PageResponse, PageError> {
         if route.is_for_signed_out() {
             context.prepare_signed_out_form()?;
         }
         if context.request.is_post() {
-            if let Err(unreadable) = &context.request.form {
-                return Err(PageError::UnreadableForm(*unreadable));
+            if let Err(error) = &context.request.form {
+                return Err(PageError::UnreadableForm(*error));
             }
             if !csrf::is_same_origin(context.request, context.site) || !csrf::has_token(context.request, &context.csrf)
             {
@@ -175,15 +178,15 @@ impl Pages {
     }
 }
 
-/// Adds the headers of every answer.
+/// Adds the headers that every answer has.
 fn with_security_headers(mut response: PageResponse) -> PageResponse {
     for (name, value) in SECURITY_HEADERS {
         response.headers.insert(name, HeaderValue::from_static(value));
     }
     if response.status.is_client_error() || response.status.is_server_error() {
-        // Every error of the gateway advises a retry only if waiting can help.
-        let can_help = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        let advice = HeaderValue::from_static(if can_help { "true" } else { "false" });
+        // As in the API, errors advise a retry only if waiting can help.
+        let is_retryable = matches!(response.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let advice = HeaderValue::from_static(if is_retryable { "true" } else { "false" });
         response.headers.insert(SHOULD_RETRY, advice);
     }
     response.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

@@ -1,4 +1,4 @@
-//! Authentication with keys: the requests that are accepted and refused, the cost, and the messages.
+//! Tests of keys: which requests are authenticated, the number of queries, and changes to keys.
 
 mod key_cache;
 mod refusals;
@@ -58,7 +58,7 @@ fn header(created: &IssuedKey) -> String {
 }
 
 #[tokio::test]
-async fn a_new_key_is_admitted_as_whom_it_was_made_for() {
+async fn a_new_key_authenticates_its_owner() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let caller = fixture.admit(&header(&created)).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_new_key_is_admitted_as_whom_it_was_made_for() {
 }
 
 #[tokio::test]
-async fn clients_may_spell_the_scheme_and_the_spaces_as_they_like() {
+async fn the_scheme_is_case_insensitive_and_extra_spaces_are_allowed() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let secret = created.secret.expose();
@@ -78,12 +78,12 @@ async fn clients_may_spell_the_scheme_and_the_spaces_as_they_like() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_key_is_refused_without_a_query() {
+async fn a_malformed_key_is_refused_without_a_query() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let secret = created.secret.expose();
-    let other = fixture.create().await;
-    let asked = fixture.calls();
+    let second = fixture.create().await;
+    let calls_before = fixture.calls();
     let headers = [
         String::new(),
         "Bearer".to_owned(),
@@ -92,7 +92,7 @@ async fn what_cannot_be_a_key_is_refused_without_a_query() {
         format!("Basic {secret}"),
         format!("Bearer{secret}"),
         format!("Bearer {secret}, Bearer {secret}"),
-        format!("Bearer {secret} {}", other.secret.expose()),
+        format!("Bearer {secret} {}", second.secret.expose()),
         format!("Bearer {}", &secret[..secret.len() - 1]),
         format!("Bearer {}", secret.to_lowercase()),
         format!("Bearer {}", secret.replacen("sk-img-", "sk-proj", 1)),
@@ -105,29 +105,30 @@ async fn what_cannot_be_a_key_is_refused_without_a_query() {
     }
     assert!(matches!(fixture.keys.admit(None).await, Err(AdmissionError::Invalid)));
     assert!(matches!(fixture.keys.admit(Some(b"Bearer \xff\xfe\x00")).await, Err(AdmissionError::Invalid)));
-    assert_eq!(fixture.calls(), asked);
+    assert_eq!(fixture.calls(), calls_before);
 }
 
 #[tokio::test]
-async fn a_well_formed_key_that_is_not_ours_is_refused() {
+async fn an_unknown_well_formed_key_is_refused() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
-    let stranger = BearerSecret::generate(BearerSecretKind::Key).unwrap();
-    assert!(fixture.is_invalid(&format!("Bearer {}", stranger.expose())).await);
+    let unknown = BearerSecret::generate(BearerSecretKind::Key).unwrap();
+    assert!(fixture.is_invalid(&format!("Bearer {}", unknown.expose())).await);
 
     // The public id of a valid key, with another secret.
-    let forged = with_public_id(&stranger, &created.secret);
+    let forged = with_public_id(&unknown, &created.secret);
     assert!(BearerSecret::parse(BearerSecretKind::Key, forged.as_bytes()).is_some());
     assert!(fixture.is_invalid(&format!("Bearer {forged}")).await);
 }
 
-fn with_public_id(secret: &BearerSecret, public: &BearerSecret) -> String {
-    let body = format!("{}{}", &public.expose()[..20], &secret.expose()[20..52]);
+/// A well-formed key with the secret of the first key and the public id of the second.
+fn with_public_id(secret: &BearerSecret, id_source: &BearerSecret) -> String {
+    let body = format!("{}{}", &id_source.expose()[..20], &secret.expose()[20..52]);
     format!("{body}{}", BearerSecret::checksum_of(&body))
 }
 
 #[tokio::test]
-async fn a_key_is_refused_while_it_is_disabled_and_for_ever_when_it_is_deleted() {
+async fn a_disabled_or_deleted_key_is_refused() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let header = header(&created);
@@ -157,35 +158,35 @@ fn entry(keys: &ApiKeys, secret: &BearerSecret) -> KeyCacheEntry {
 }
 
 #[tokio::test]
-async fn a_key_is_good_until_the_moment_it_expires() {
-    let moment = |text: &str| text.parse::<Timestamp>().unwrap();
+async fn a_key_is_valid_until_it_expires() {
+    let timestamp = |text: &str| text.parse::<Timestamp>().unwrap();
     let Fixture { keys, .. } = Fixture::new().await;
     let secret = BearerSecret::generate(BearerSecretKind::Key).unwrap();
-    let key = KeyCacheEntry { expires_at: Some(moment("2026-06-01T00:00:00Z")), ..entry(&keys, &secret) };
-    assert!(is_valid(&key, moment("2026-05-31T23:59:59.999Z")));
-    assert!(!is_valid(&key, moment("2026-06-01T00:00:00Z")));
-    assert!(!is_valid(&KeyCacheEntry { refused: true, ..key }, moment("2026-05-31T00:00:00Z")));
+    let key = KeyCacheEntry { expires_at: Some(timestamp("2026-06-01T00:00:00Z")), ..entry(&keys, &secret) };
+    assert!(is_valid(&key, timestamp("2026-05-31T23:59:59.999Z")));
+    assert!(!is_valid(&key, timestamp("2026-06-01T00:00:00Z")));
+    assert!(!is_valid(&KeyCacheEntry { refused: true, ..key }, timestamp("2026-05-31T00:00:00Z")));
 }
 
 #[tokio::test]
-async fn the_former_secret_is_good_until_the_grace_is_over() {
-    let moment = |text: &str| text.parse::<Timestamp>().unwrap();
+async fn the_former_secret_is_valid_during_the_grace_period() {
+    let timestamp = |text: &str| text.parse::<Timestamp>().unwrap();
     let Fixture { keys, .. } = Fixture::new().await;
     let [old, new] = [0; 2].map(|_| BearerSecret::generate(BearerSecretKind::Key).unwrap());
-    let until = moment("2026-06-01T00:00:00Z");
-    let key = KeyCacheEntry { previous_hash: Some((keys.pepper.hash(&old), until)), ..entry(&keys, &new) };
-    for (secret, now, good) in [
+    let valid_until = timestamp("2026-06-01T00:00:00Z");
+    let key = KeyCacheEntry { previous_hash: Some((keys.pepper.hash(&old), valid_until)), ..entry(&keys, &new) };
+    for (secret, now, expected) in [
         (&old, "2026-05-31T23:59:59.999Z", true),
         (&old, "2026-06-01T00:00:00Z", false),
         (&new, "2026-05-31T23:59:59.999Z", true),
         (&new, "2026-06-01T00:00:00Z", true),
     ] {
-        assert_eq!(keys.matches_secret(secret, &key, moment(now)), good, "{now}");
+        assert_eq!(keys.matches_secret(secret, &key, timestamp(now)), expected, "{now}");
     }
 }
 
 #[tokio::test]
-async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
+async fn a_rotated_key_has_two_secrets_during_the_grace_period() {
     let fixture = Fixture::new().await;
     let first = fixture.create().await;
     let rotate = async |grace| {
@@ -209,53 +210,54 @@ async fn a_rotated_key_is_the_same_key_with_two_secrets_for_a_while() {
 
     let id = first.id.as_str();
     let too_long = LONGEST_GRACE + Duration::from_secs(1);
-    let refused = fixture.keys.rotate(&AuditContext::command(), id, None, too_long).await.unwrap_err();
-    assert!(matches!(refused, KeyError::InvalidField { field: "grace_seconds", .. }));
-    let stranger = UserId::from("usr_2");
-    let refused = fixture.keys.rotate(&AuditContext::command(), id, Some(&stranger), Duration::ZERO).await.unwrap_err();
-    assert!(matches!(refused, KeyError::Unknown));
+    let error = fixture.keys.rotate(&AuditContext::command(), id, None, too_long).await.unwrap_err();
+    assert!(matches!(error, KeyError::InvalidField { field: "grace_seconds", .. }));
+    let other_user = UserId::from("usr_2");
+    let error = fixture.keys.rotate(&AuditContext::command(), id, Some(&other_user), Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, KeyError::Unknown));
     assert!(fixture.admit(&header(&third)).await.is_ok());
 }
 
 #[tokio::test]
-async fn members_make_keys_in_the_groups_that_an_admin_allows() {
+async fn members_create_keys_only_in_their_groups() {
     let fixture = Fixture::new().await;
     let command = AuditContext::command();
     let ada = fixture.store.ensure_user(&command, "ada").await.unwrap();
     fixture.store.ensure_group(&command, "studio").await.unwrap();
-    let as_herself = AuditContext { kind: ActorKind::User, user: Some(ada.id.clone()), ..AuditContext::command() };
-    let as_admin = AuditContext { kind: ActorKind::User, user: Some("usr_admin".into()), ..AuditContext::command() };
-    let create = async |act: &AuditContext, user: &UserRow, group: &str| {
-        let made = fixture.keys.create(act, NewKey { name: "k", user, group, expires_at: None, max_keys: None }).await;
-        made.map(|made| made.group_name).map_err(|error| error.to_string())
+    let by_ada = AuditContext { kind: ActorKind::User, user: Some(ada.id.clone()), ..AuditContext::command() };
+    let by_admin = AuditContext { kind: ActorKind::User, user: Some("usr_admin".into()), ..AuditContext::command() };
+    let create = async |audit: &AuditContext, user: &UserRow, group: &str| {
+        let result =
+            fixture.keys.create(audit, NewKey { name: "k", user, group, expires_at: None, max_keys: None }).await;
+        result.map(|key| key.group_name).map_err(|error| error.to_string())
     };
-    let none = Err("the group does not exist".to_owned());
-    assert_eq!(create(&as_herself, &ada, "default").await, Ok("default".to_owned()));
-    assert_eq!(create(&as_herself, &ada, "studio").await, none);
-    assert_eq!(create(&as_admin, &ada, "studio").await, Ok("studio".to_owned()));
-    assert_eq!(create(&as_admin, &ada, "nowhere").await, none);
+    let no_group = Err("the group does not exist".to_owned());
+    assert_eq!(create(&by_ada, &ada, "default").await, Ok("default".to_owned()));
+    assert_eq!(create(&by_ada, &ada, "studio").await, no_group);
+    assert_eq!(create(&by_admin, &ada, "studio").await, Ok("studio".to_owned()));
+    assert_eq!(create(&by_admin, &ada, "nowhere").await, no_group);
     assert_eq!(create(&command, &ada, "elsewhere").await, Ok("elsewhere".to_owned()));
 
     let groups = [UserChange::Groups(vec!["studio".to_owned()])];
     let UserChangeOutcome::Done(ada, _) = fixture.store.change_user(&command, "ada", &groups).await.unwrap() else {
-        panic!("ada is gone")
+        panic!("the user exists")
     };
-    assert_eq!(create(&as_herself, &ada, "studio").await, Ok("studio".to_owned()));
-    assert_eq!(create(&as_herself, &ada, "default").await, none);
+    assert_eq!(create(&by_ada, &ada, "studio").await, Ok("studio".to_owned()));
+    assert_eq!(create(&by_ada, &ada, "default").await, no_group);
 }
 
 #[tokio::test]
-async fn another_installation_does_not_admit_a_copied_row() {
+async fn a_copied_key_row_is_not_accepted_in_another_installation() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let store = Arc::clone(&fixture.sqlite) as Arc<dyn Store>;
-    let elsewhere = ApiKeys::new(store, Pepper::new(&PepperKey::for_test(1)));
+    let other_installation = ApiKeys::new(store, Pepper::new(&PepperKey::for_test(1)));
     let header = header(&created);
-    assert!(matches!(elsewhere.admit(Some(header.as_bytes())).await, Err(AdmissionError::Invalid)));
+    assert!(matches!(other_installation.admit(Some(header.as_bytes())).await, Err(AdmissionError::Invalid)));
 }
 
 #[tokio::test]
-async fn the_use_of_a_key_is_noted_once_and_not_for_every_request() {
+async fn the_use_of_a_key_is_not_stored_for_every_request() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     for _ in 0..20 {
@@ -269,10 +271,10 @@ async fn the_use_of_a_key_is_noted_once_and_not_for_every_request() {
 }
 
 #[tokio::test]
-async fn keys_that_are_used_at_about_the_same_time_share_a_commit() {
+async fn uses_of_several_keys_share_a_commit() {
     let fixture = Fixture::new().await;
-    let (one, two) = (fixture.create().await, fixture.create().await);
-    for created in [&one, &two] {
+    let (first, second) = (fixture.create().await, fixture.create().await);
+    for created in [&first, &second] {
         fixture.admit(&header(created)).await.unwrap();
     }
     while fixture.store.touches.load(Ordering::Relaxed) == 0 {
@@ -283,27 +285,28 @@ async fn keys_that_are_used_at_about_the_same_time_share_a_commit() {
 }
 
 #[tokio::test]
-async fn no_file_and_no_debug_line_holds_a_secret() {
+async fn no_file_or_debug_output_holds_a_secret() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let caller = fixture.admit(&header(&created)).await.unwrap();
     let rows = fixture.keys.list().await.unwrap();
     let secret = &created.secret.expose()[20..];
-    let shown = format!("{created:?} {caller:?} {rows:?} {:?} {:?}", fixture.sqlite.pepper_key(), fixture.keys.pepper);
-    assert!(!shown.contains(secret));
+    let debug_output =
+        format!("{created:?} {caller:?} {rows:?} {:?} {:?}", fixture.sqlite.pepper_key(), fixture.keys.pepper);
+    assert!(!debug_output.contains(secret));
 
-    let mut searched = 0;
+    let mut searched_bytes = 0;
     for entry in std::fs::read_dir(fixture.dir.path()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        searched += bytes.len();
+        searched_bytes += bytes.len();
         assert!(!contains(&bytes, secret.as_bytes()));
-        // Nor a bare digest that could be tried against guesses without the pepper.
+        // The file also holds no plain digest, with which guesses could be tested without the pepper.
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, created.secret.expose().as_bytes());
         assert!(!contains(&bytes, digest.as_ref()));
     }
-    // The search does find text that is there.
+    // The search finds text that is in a file.
     let log = std::fs::read(fixture.dir.path().join("imagate.db-wal")).unwrap();
-    assert!(contains(&log, created.secret.public_id().as_str().as_bytes()) && searched > log.len());
+    assert!(contains(&log, created.secret.public_id().as_str().as_bytes()) && searched_bytes > log.len());
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -311,37 +314,39 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn what_nobody_could_read_or_use_is_refused_before_anything_is_stored() {
-    let fixture = Fixture::new().await;
-    let act = AuditContext::command();
-    let user = fixture.store.ensure_user(&act, "ada").await.unwrap();
-    let disabled = UserRow { disabled_at: Some(act.at), ..user.clone() };
-    let long = "x".repeat(MAX_NAME_CHARS + 1);
-    let asked = fixture.calls();
-    let new = |name, group, expires_at| NewKey { name, user: &user, group, expires_at, max_keys: None };
-    for (new, of) in [
-        (new("", "b", None), "name"),
-        (new("a\n", "b", None), "name"),
-        (new("a\u{202e}b", "b", None), "name"),
-        (new("a", "\u{200b}", None), "group"),
-        (new("a", &long, None), "group"),
-        (new("a", " ", None), "group"),
-        (new("a", "b", Some(act.at)), "expires_at"),
-        (NewKey { user: &disabled, ..new("a", "b", None) }, "user"),
+async fn invalid_key_properties_are_refused_before_anything_is_stored() {
+    let fixture = Fixture::new_key().await;
+    let audit = AuditContext::command();
+    let user = fixture.store.ensure_user(&audit, "ada").await.unwrap();
+    let disabled = UserRow { disabled_at: Some(audit.at), ..user.clone() };
+    let long_name = "x".repeat(MAX_NAME_CHARS + 1);
+    let calls_before = fixture.calls();
+    let new_key = |name, group, expires_at| NewKey { name, user: &user, group, expires_at, max_keys: None };
+    for (new_key, expected_field) in [
+        (new_key("", "b", None), "name"),
+        (new_key("a\n", "b", None), "name"),
+        (new_key("a\u{202e}b", "b", None), "name"),
+        (new_key("a", "\u{200b}", None), "group"),
+        (new_key("a", &long_name, None), "group"),
+        (new_key("a", " ", None), "group"),
+        (new_key("a", "b", Some(audit.at)), "expires_at"),
+        (NewKey { user: &disabled, ..new_key("a", "b", None) }, "user"),
     ] {
-        let error = fixture.keys.create(&act, new).await.unwrap_err();
-        assert!(matches!(error, KeyError::InvalidField { field, .. } if field == of), "{error:?}");
+        let error = fixture.keys.create(&audit, new_key).await.unwrap_err();
+        assert!(matches!(error, KeyError::InvalidField { field, .. } if field == expected_field), "{error:?}");
     }
-    for (change, of) in [(KeyChange::Rename(long), "name"), (KeyChange::Expire(Some(act.at)), "expires_at")] {
-        let error = fixture.keys.change(&act, "key_1", None, change).await.unwrap_err();
-        assert!(matches!(error, KeyError::InvalidField { field, .. } if field == of), "{error:?}");
+    for (change, expected_field) in
+        [(KeyChange::Rename(long_name), "name"), (KeyChange::Expire(Some(audit.at)), "expires_at")]
+    {
+        let error = fixture.keys.change(&audit, "key_1", None, change).await.unwrap_err();
+        assert!(matches!(error, KeyError::InvalidField { field, .. } if field == expected_field), "{error:?}");
     }
-    assert_eq!(fixture.calls(), asked);
+    assert_eq!(fixture.calls(), calls_before);
 }
 
 #[tokio::test]
 async fn a_key_of_an_older_installation_is_admitted_after_an_update_and_a_rotation() {
-    // The hash that the first release stored for this key, under a master key of sevens.
+    // The hash that the first release stored for this key; the master key is 32 bytes of 7.
     let hash: Vec<u8> = "43c849035488956d8d200048fa444c85f6fe31fa38efd132102cc184ac1f0c49"
         .as_bytes()
         .chunks(2)

@@ -1,4 +1,4 @@
-//! Tracks whether records can be written, as far as the writer knows. It never accesses the database itself.
+//! Tracks whether records can be written, from the results of the writer. It never accesses the database itself.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ const SLOW_COMMIT: Duration = Duration::from_secs(3);
 pub(crate) enum WriteTrouble {
     /// The last commit failed.
     Failing,
-    /// A commit has been running for seconds.
+    /// A commit has been running for longer than [`SLOW_COMMIT`].
     Slow,
 }
 
-/// The state of the database as the writer last saw it. Reading it never waits for a disk.
+/// The state of the database as the writer last saw it. A read of this state never waits for the disk.
 #[derive(Debug, Default)]
 pub(super) struct WriteHealth(Mutex<WriteHealthState>);
 
@@ -28,21 +28,24 @@ struct WriteHealthState {
 // === impl WriteHealth ===
 
 impl WriteHealth {
+    /// Notes the start of a commit.
     pub(super) fn commit_begins(&self) {
         self.lock().committing_since = Some(Instant::now());
     }
 
-    /// Notes the end of a commit. `failed` is `None` if the outcome says nothing about the database.
+    /// Notes the end of a commit. `failed` is `None` if the result does not show whether the database works.
     pub(super) fn commit_ended(&self, failed: Option<bool>) {
         let mut state = self.lock();
         state.committing_since = None;
         state.failing = failed.unwrap_or(state.failing);
     }
 
+    /// True if the last commit failed.
     pub(super) fn is_failing(&self) -> bool {
         self.lock().failing
     }
 
+    /// The reason why records cannot be written at the time `now`; `None` if they can.
     pub(super) fn trouble(&self, now: Instant) -> Option<WriteTrouble> {
         let state = self.lock();
         let slow = state.committing_since.is_some_and(|since| now.saturating_duration_since(since) > SLOW_COMMIT);

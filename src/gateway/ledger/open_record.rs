@@ -1,4 +1,4 @@
-//! A record between its intent and its outcome: it is opened, filled while the job runs, and closed exactly once.
+//! A record between its intent and its outcome. It is opened, filled while the job runs, and closed exactly once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::gateway::telemetry::Metrics;
 
-/// The longest time that the end of an answer waits for its record (our choice).
+/// The maximum time for which the end of an answer waits until its record is durable (our choice).
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The outcome of a job that has ended.
@@ -27,7 +27,7 @@ pub(crate) struct JobOutcome {
 }
 
 impl JobOutcome {
-    /// The caller got the image.
+    /// The caller received the answer.
     pub(crate) fn succeeded() -> Self {
         Self::new(JobState::Succeeded, None)
     }
@@ -47,12 +47,13 @@ impl JobOutcome {
         Self::new(JobState::Cancelled, None)
     }
 
-    /// The job broke off, and an image may have been charged. The caller may have received a code.
+    /// The job was interrupted, and an image may have been charged. `error_code` is the code that the caller received,
+    /// if there was one.
     pub(crate) fn interrupted(error_code: Option<String>) -> Self {
         Self::new(JobState::Interrupted, error_code)
     }
 
-    /// Adds the reason: a fixed word of the gateway, and the upstream's message as far as it is safe to show.
+    /// Adds the reason: a fixed word of the gateway, and the part of the upstream's message that is safe to show.
     pub(crate) fn with_reason(self, reason: &'static str, detail: Option<String>) -> Self {
         Self { error_reason: Some(reason), error_detail: detail.map(Record::truncate_text), ..self }
     }
@@ -62,24 +63,24 @@ impl JobOutcome {
     }
 }
 
-/// One upstream call of a job. The number is its position in the order in which the calls began.
+/// One attempt of a job: its index in the order in which the attempts began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttemptHandle(usize);
 
 /// The record of a running job. Its intent is durable.
 ///
-/// Dropping it also closes the record: with the outcome of [`OpenRecord::set_drop_outcome`], or else as interrupted.
+/// If it is dropped, the record is closed with the outcome of [`OpenRecord::set_drop_outcome`], or else as interrupted.
 #[derive(Debug)]
-#[must_use = "dropping it closes the record as interrupted"]
+#[must_use = "a dropped record is closed as interrupted"]
 pub(crate) struct OpenRecord(Option<Box<OpenRecordState>>);
 
-/// A record with everything that is needed to close it. It is boxed because the body of the answer holds it.
+/// A record with everything that is needed to close it.
 ///
-/// Outside an [`OpenRecord`] it is only an intent: dropping it writes no outcome.
+/// Without an [`OpenRecord`] around it, it is only an intent: no outcome is written when it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenRecordState {
     pub(super) record: Record,
-    /// The account that the intent names.
+    /// The account in the intent.
     intended_account: Option<String>,
     started: Instant,
     /// The start times of the upstream calls that have no outcome yet.
@@ -97,7 +98,7 @@ impl OpenRecordState {
         count: watch::Sender<usize>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        // If the caller leaves before the job has started, nothing was sent upstream: the job counts as cancelled.
+        // If the caller leaves before the job has started, nothing was sent upstream, so the job counts as cancelled.
         let drop_outcome = JobOutcome::cancelled();
         Self {
             intended_account: record.account.clone(),
@@ -122,40 +123,40 @@ impl OpenRecordState {
         self.record.latency_ms = Some(milliseconds_since(self.started));
         self.record.missing = self.record.count_missing();
         if self.record.attempts.is_empty() {
-            // The account that the intent names was never called.
+            // The account in the intent was never called.
             self.record.account = None;
         }
         self.metrics.count_job(&self.record);
         let outbox = self.outbox.clone();
-        // If there is no writer, the runtime is shutting down: the next start finds the running row and closes it.
+        // If there is no writer, the runtime is shutting down. The next start of the gateway then closes the record.
         let _ = outbox.send(LedgerMessage::Close(ClosedRecord::new(self, reply)));
     }
 
     /// Sets the duration of a call that is still running.
     fn set_call_duration(&mut self, call: AttemptHandle) {
-        let Some(index) = self.running_calls.iter().position(|(other, _)| *other == call) else { return };
-        let (_, began) = self.running_calls.swap_remove(index);
+        let Some(index) = self.running_calls.iter().position(|(running, _)| *running == call) else { return };
+        let (_, started) = self.running_calls.swap_remove(index);
         if let Some(attempt) = self.record.attempts.get_mut(call.0) {
-            attempt.latency_ms = Some(milliseconds_since(began));
+            attempt.latency_ms = Some(milliseconds_since(started));
         }
     }
 }
 
 impl OpenRecord {
-    /// Must be called only after the intent is durable.
+    /// Wraps a record whose intent is durable.
     pub(super) fn new(entry: Box<OpenRecordState>) -> Self {
         Self(Some(entry))
     }
 
-    /// Marks the start of the job, which may spend from now on. A record that is dropped unclosed from here on is
+    /// Marks the start of the job, which may now call an upstream. If the record is dropped after this, it is closed as
     /// interrupted.
     pub(super) fn mark_started(mut self) -> Self {
         self.set_drop_outcome(JobOutcome::interrupted(None));
         self
     }
 
-    /// Notes that an upstream call begins. The last call names the account of the record. Until the call has ended, its
-    /// class is ambiguous: if the caller leaves in the middle, an image may still have been charged.
+    /// Notes the start of an attempt. The account of the record is that of the last attempt. Until the attempt has
+    /// ended, its class is X (ambiguous): if the caller leaves before, an image may still have been charged.
     pub(crate) fn begin_attempt(&mut self, account: &str) -> AttemptHandle {
         let Some(entry) = self.0.as_deref_mut() else { return AttemptHandle(0) };
         entry.record.account = Some(account.to_owned());
@@ -172,19 +173,19 @@ impl OpenRecord {
         call
     }
 
-    /// Makes the begun calls durable, so that the record of a killed process names the accounts that it has called.
-    /// Returns `None` if the intent already names the only account that was called.
+    /// Makes the started attempts durable, so that the record names their accounts even if the process is killed.
+    /// Returns `None` if the intent already has the only account that was called.
     pub(crate) fn persist_attempts(&self) -> Option<CommitFuture> {
         let entry = self.0.as_deref()?;
         if entry.record.attempts.len() < 2 && entry.record.account == entry.intended_account {
             return None;
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let _ = entry.outbox.send(LedgerMessage::Note { record: Box::new(entry.record.clone()), reply });
-        Some(CommitFuture(answer))
+        Some(CommitFuture(result))
     }
 
-    /// Sets the upstream's id of a call.
+    /// Sets the upstream's request id of an attempt.
     pub(crate) fn set_upstream_id(&mut self, call: AttemptHandle, id: Option<String>) {
         self.edit(|entry| {
             if let Some(attempt) = entry.record.attempts.get_mut(call.0) {
@@ -193,8 +194,8 @@ impl OpenRecord {
         });
     }
 
-    /// Notes how a call has ended; no class means that it gave an image. If the call has already ended, the new values
-    /// replace the old ones.
+    /// Notes the end of an attempt; `class` is `None` if it gave an image. If the attempt has already ended, the new
+    /// values replace the old ones.
     pub(crate) fn end_attempt(&mut self, call: AttemptHandle, class: Option<AttemptClass>, status: Option<u16>) {
         self.edit(|entry| {
             entry.set_call_duration(call);
@@ -213,23 +214,23 @@ impl OpenRecord {
         });
     }
 
-    /// Sets the outcome that is written if this is dropped unclosed, for example if the caller leaves and the job ends
-    /// with it.
+    /// Sets the outcome that is written if the record is dropped before it is closed, for example because the caller
+    /// leaves.
     pub(crate) fn set_drop_outcome(&mut self, outcome: JobOutcome) {
         self.edit(|entry| entry.drop_outcome = outcome);
     }
 
-    /// Adds an image that was sent to the caller.
+    /// Adds an image that was delivered to the caller.
     pub(crate) fn add_delivered(&mut self, image: DeliveredImageEntry) {
         self.edit(|entry| entry.record.delivered.push(image));
     }
 
-    /// Sets the image that was made instead of the requested one.
+    /// Sets the description of the fallback: the image that was made instead of the requested one.
     pub(crate) fn set_fallback(&mut self, description: String) {
         self.edit(|entry| entry.record.fallback = Some(description));
     }
 
-    /// Notes that a smaller image is requested although the larger one may have been charged as well.
+    /// Notes that a fallback is requested although the original image may have been charged as well.
     pub(crate) fn set_maybe_paid_twice(&mut self) {
         self.edit(|entry| entry.record.maybe_paid_twice = true);
     }
@@ -239,7 +240,7 @@ impl OpenRecord {
         self.edit(|entry| entry.record.response_id = Some(id));
     }
 
-    /// Sets the tokens that the upstream counted for each model.
+    /// Sets the token counts that the upstream reported for each model.
     pub(crate) fn set_usage(&mut self, usage: ModelUsage) {
         self.edit(|entry| (entry.record.usage, entry.record.host_usage) = (usage.image, usage.host));
     }
@@ -252,7 +253,7 @@ impl OpenRecord {
         });
     }
 
-    /// Notes that the first byte is sent to the caller now. Later calls have no effect.
+    /// Notes that the first byte of the answer is sent now. Later calls have no effect.
     pub(crate) fn mark_first_byte(&mut self) {
         self.edit(|entry| {
             let elapsed = milliseconds_since(entry.started);
@@ -260,17 +261,16 @@ impl OpenRecord {
         });
     }
 
-    /// Closes the record. The outcome is sent to the writer at once; the future only reports when it is durable.
+    /// Closes the record. The outcome is sent to the writer at once; the returned future resolves when it is durable.
     ///
-    /// # Errors
-    /// The future fails if the database did not accept the outcome in several tries. The outcome is not lost then: the
-    /// writer continues to try for as long as the process lives, and after that the record counts as interrupted.
+    /// # Errors The future fails if several writes of the outcome have failed. The writer continues to try as long as
+    /// the process lives; if it never succeeds, the record counts as interrupted.
     pub(crate) fn close(mut self, outcome: JobOutcome) -> CommitFuture {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         if let Some(entry) = self.0.take() {
             entry.close(outcome, Some(reply));
         }
-        CommitFuture(answer)
+        CommitFuture(result)
     }
 
     fn edit(&mut self, change: impl FnOnce(&mut OpenRecordState)) {
@@ -289,15 +289,15 @@ impl Drop for OpenRecord {
     }
 }
 
-/// Resolves when a write to the record is durable. It has a type of its own, so that a response body can hold and poll
-/// it.
+/// A future that resolves when a write to the record is durable. It is a named type, so that a response body can hold
+/// and poll it.
 #[derive(Debug)]
-#[must_use = "the caller may get the last byte only after it has resolved"]
+#[must_use = "the caller may get the last byte only after this future has resolved"]
 pub(crate) struct CommitFuture(oneshot::Receiver<Result<(), LedgerError>>);
 
 impl CommitFuture {
-    /// Waits for the record, but at most for as long as an answer may wait. The outcome stays on its way to the
-    /// database.
+    /// Waits until the write is durable, at most for [`CLOSE_TIMEOUT`]. After a timeout, the writer still continues
+    /// with the write.
     ///
     /// # Errors
     ///
@@ -311,11 +311,11 @@ impl Future for CommitFuture {
     type Output = Result<(), LedgerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(LedgerError::Stopped)))
+        Pin::new(&mut self.0).poll(context).map(|result| result.unwrap_or(Err(LedgerError::Stopped)))
     }
 }
 
-/// Counts one record that has no durable outcome yet. `Ledger::drain` waits until the count is 0.
+/// Counts one record whose outcome is not durable yet. `Ledger::drain` waits until the count is 0.
 #[derive(Debug)]
 pub(super) struct UnsettledGuard(watch::Sender<usize>);
 

@@ -1,4 +1,4 @@
-//! Durability, exactly one record for each job, and shared commits.
+//! Tests of the ledger: durability, exactly one record for each job, and shared commits.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -35,13 +35,13 @@ impl Fixture {
         self.store.commits.load(Ordering::Relaxed)
     }
 
-    async fn until(&self, ready: impl Fn(&Self) -> bool) {
-        while !ready(self) {
+    async fn wait_until(&self, is_ready: impl Fn(&Self) -> bool) {
+        while !is_ready(self) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Returns every finished record, as another process sees it.
+    /// Returns the states of all records, as another process reads them.
     async fn states(&self) -> BTreeMap<String, JobState> {
         states(&SqliteStore::open(self.dir.path(), None).await.unwrap()).await
     }
@@ -52,7 +52,7 @@ async fn states(store: &dyn Store) -> BTreeMap<String, JobState> {
     let count = records.len();
     let states: BTreeMap<_, _> =
         records.into_iter().map(|record| (record.request_id.to_string(), record.state)).collect();
-    assert_eq!(states.len(), count, "a request id came twice");
+    assert_eq!(states.len(), count, "a request id is duplicated");
     states
 }
 
@@ -77,13 +77,13 @@ fn draft(id: &str) -> RecordDraft {
 }
 
 #[test]
-fn an_open_record_may_travel_in_a_response_body() {
+fn an_open_record_can_be_part_of_a_response_body() {
     fn check<T: Send + Sync + Unpin>() {}
     check::<(OpenRecord, CommitFuture, Ledger)>();
 }
 
 #[tokio::test]
-async fn what_the_job_did_stands_in_its_record() {
+async fn a_record_describes_its_job() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
     let first = open.begin_attempt("primary");
@@ -101,9 +101,9 @@ async fn what_the_job_did_stands_in_its_record() {
     let record = fixture.store.list_records(&RecordFilter::default()).await.unwrap().remove(0);
     assert_eq!(record.state, JobState::Succeeded);
     assert_eq!(record.account.as_deref(), Some("second"));
-    let called = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
+    let summary = |attempt: &AttemptEntry| (attempt.account.clone(), attempt.class, attempt.status);
     let expected = [("primary".to_owned(), Some(AttemptClass::N), Some(429)), ("second".to_owned(), None, Some(200))];
-    assert_eq!(record.attempts.iter().map(called).collect::<Vec<_>>(), expected);
+    assert_eq!(record.attempts.iter().map(summary).collect::<Vec<_>>(), expected);
     assert_eq!((record.usage, record.host_usage, record.cost_usd), (usage(409), usage(80), None));
     assert_eq!((record.image_model.as_deref(), record.host_model.as_deref()), (Some("gpt-image-2"), Some("gpt-5.5")));
     assert_eq!((record.delivered.len(), record.missing), (1, None));
@@ -111,7 +111,7 @@ async fn what_the_job_did_stands_in_its_record() {
 }
 
 #[tokio::test]
-async fn a_record_names_no_account_that_was_not_asked_and_says_what_is_missing() {
+async fn a_record_names_only_called_accounts_and_counts_missing_images() {
     let fixture = Fixture::new().await;
     fixture.open("refused").await.close(JobOutcome::refused("upstream_error")).await.unwrap();
     let mut open = fixture.open("short").await;
@@ -119,12 +119,12 @@ async fn a_record_names_no_account_that_was_not_asked_and_says_what_is_missing()
     open.end_attempt(call, None, Some(200));
     open.close(JobOutcome::succeeded()).await.unwrap();
     let records = fixture.store.list_records(&RecordFilter::default()).await.unwrap();
-    let told: Vec<_> = records.iter().map(|record| (record.account.as_deref(), record.missing)).collect();
-    assert_eq!(told, [(None, None), (Some("primary"), Some(1))]);
+    let values: Vec<_> = records.iter().map(|record| (record.account.as_deref(), record.missing)).collect();
+    assert_eq!(values, [(None, None), (Some("primary"), Some(1))]);
 }
 
 #[tokio::test]
-async fn a_call_that_goes_on_when_the_job_ends_is_ambiguous() {
+async fn an_attempt_that_is_running_when_the_job_ends_is_ambiguous() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
     open.set_drop_outcome(JobOutcome::cancelled());
@@ -137,12 +137,12 @@ async fn a_call_that_goes_on_when_the_job_ends_is_ambiguous() {
 }
 
 #[tokio::test]
-async fn the_first_byte_is_the_first() {
+async fn only_the_first_call_of_mark_first_byte_counts() {
     let fixture = Fixture::new().await;
     let mut open = fixture.open("r1").await;
     open.mark_first_byte();
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(3) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(3) {
         tokio::task::yield_now().await;
     }
     open.mark_first_byte();
@@ -156,7 +156,7 @@ async fn the_first_byte_is_the_first() {
 async fn an_open_record_is_durable_before_open_returns() {
     let fixture = Fixture::new().await;
     std::mem::forget(fixture.open("r1").await);
-    // The process that would have closed it is gone; the next one starts.
+    // The ledger that would have closed the record is gone; the next one starts.
     let store = Arc::new(SqliteStore::open(fixture.dir.path(), None).await.unwrap());
     let next = Ledger::start_for_test(Arc::clone(&store) as Arc<dyn Store>).await;
     let expected = BTreeMap::from([("r1".to_owned(), JobState::Interrupted)]);
@@ -193,8 +193,8 @@ async fn a_dropped_record_is_interrupted() {
 }
 
 #[tokio::test]
-async fn what_gathers_during_a_commit_shares_the_next_one() {
-    const CROWD: usize = 100;
+async fn messages_that_arrive_during_a_commit_share_the_next_one() {
+    const JOBS: usize = 100;
     let fixture = Fixture::new().await;
     fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
@@ -203,38 +203,39 @@ async fn what_gathers_during_a_commit_shares_the_next_one() {
         jobs.spawn(async move { ledger.open(draft(&format!("r{id}"))).await.unwrap() });
     };
     spawn(&mut jobs, 0);
-    fixture.until(|fixture| fixture.commits() == 1).await;
-    for id in 1..CROWD {
+    fixture.wait_until(|fixture| fixture.commits() == 1).await;
+    for id in 1..JOBS {
         spawn(&mut jobs, id);
     }
-    fixture.until(|fixture| fixture.ledger.unsettled_records() == CROWD).await;
+    fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == JOBS).await;
     fixture.store.write_permits.add_permits(2);
     let open = jobs.join_all().await;
     assert_eq!(fixture.commits(), 2);
 
-    // The outcomes of all of them fit into two more commits: one for the first, and one for the rest.
-    let closing: Vec<_> = open.into_iter().map(|open| open.close(JobOutcome::succeeded())).collect();
+    // All outcomes fit into two more commits: one for the first, and one for the others.
+    let commits: Vec<_> = open.into_iter().map(|open| open.close(JobOutcome::succeeded())).collect();
     fixture.store.write_permits.add_permits(2);
-    for closing in closing {
-        closing.await.unwrap();
+    for commit in commits {
+        commit.await.unwrap();
     }
     assert!(fixture.commits() <= 4);
-    assert_eq!(fixture.states().await.len(), CROWD);
+    assert_eq!(fixture.states().await.len(), JOBS);
 }
 
 #[tokio::test]
-async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
+async fn an_abandoned_intent_is_skipped_or_cancelled() {
     let fixture = Fixture::new().await;
     fixture.store.hold_writes();
-    let abandon = async |id: &str, sent: usize| {
+    let abandon = async |id: &str, unsettled: usize| {
         let mut job = Box::pin(fixture.ledger.open(draft(id)));
-        let until = fixture.until(|fixture| fixture.ledger.unsettled_records() == sent && fixture.commits() == 1);
+        let is_waiting =
+            fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1);
         tokio::select! {
-            _ = &mut job => panic!("the store is held"),
-            () = until => drop(job),
+            _ = &mut job => panic!("the store holds all writes"),
+            () = is_waiting => drop(job),
         }
     };
-    // The first is abandoned during its commit, the second before.
+    // The first intent is abandoned during its commit, the second before it.
     abandon("during", 1).await;
     abandon("before", 2).await;
     fixture.store.write_permits.add_permits(100);
@@ -243,14 +244,14 @@ async fn nothing_is_opened_for_a_job_that_stopped_waiting() {
 }
 
 #[tokio::test]
-async fn an_answer_waits_for_its_record_but_not_for_ever() {
+async fn the_wait_of_an_answer_for_its_record_has_a_time_limit() {
     let fixture = Fixture::new().await;
     let record = fixture.open("slow").await;
     fixture.store.hold_writes();
     tokio::time::pause();
-    let settled =
+    let result =
         tokio::time::timeout(Duration::from_secs(60), record.close(JobOutcome::succeeded()).with_timeout()).await;
-    assert!(matches!(settled, Ok(Err(LedgerError::Overloaded))), "{settled:?}");
+    assert!(matches!(result, Ok(Err(LedgerError::Overloaded))), "{result:?}");
     tokio::time::resume();
     fixture.store.write_permits.add_permits(10);
     fixture.ledger.drain().await;
@@ -258,7 +259,7 @@ async fn an_answer_waits_for_its_record_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
+async fn an_intent_that_is_durable_too_late_counts_as_cancelled() {
     let fixture = Fixture::new().await;
     fixture.store.hold_writes();
     tokio::time::pause();
@@ -271,7 +272,7 @@ async fn an_intent_that_is_durable_too_late_says_that_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn an_intent_that_cannot_be_stored_is_refused_and_leaves_nothing() {
+async fn an_intent_that_cannot_be_stored_leaves_no_record() {
     let fixture = Fixture::new().await;
     fixture.store.set_failure(Some(|| StoreError::Busy));
     assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Store(_))));
@@ -282,14 +283,14 @@ async fn an_intent_that_cannot_be_stored_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn one_row_that_no_database_takes_does_not_hold_back_the_others() {
+async fn a_row_that_cannot_be_stored_does_not_block_the_others() {
     let fixture = Fixture::new().await;
     fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
-    for (id, sent) in [("first", 1), ("good", 2), (POISON, 3), ("better", 4)] {
+    for (id, unsettled) in [("first", 1), ("good", 2), (POISON, 3), ("better", 4)] {
         let ledger = fixture.ledger.clone();
         jobs.spawn(async move { (id, ledger.open(draft(id)).await.is_ok()) });
-        fixture.until(|fixture| fixture.ledger.unsettled_records() == sent && fixture.commits() == 1).await;
+        fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == unsettled && fixture.commits() == 1).await;
     }
     fixture.store.write_permits.add_permits(100);
     let opened: BTreeMap<_, _> = jobs.join_all().await.into_iter().collect();
@@ -298,7 +299,7 @@ async fn one_row_that_no_database_takes_does_not_hold_back_the_others() {
 }
 
 #[tokio::test]
-async fn more_than_can_wait_is_refused_at_once() {
+async fn an_intent_beyond_the_waiting_limit_is_refused_at_once() {
     let fixture = Fixture::new().await;
     fixture.store.hold_writes();
     let mut jobs = JoinSet::new();
@@ -306,7 +307,7 @@ async fn more_than_can_wait_is_refused_at_once() {
         let ledger = fixture.ledger.clone();
         jobs.spawn(async move { ledger.open(draft(&id.to_string())).await });
     }
-    fixture.until(|fixture| fixture.ledger.unsettled_records() == MAX_WAITING_INTENTS).await;
+    fixture.wait_until(|fixture| fixture.ledger.unsettled_records() == MAX_WAITING_INTENTS).await;
     assert!(matches!(fixture.ledger.open(draft("late")).await, Err(LedgerError::Overloaded)));
     jobs.shutdown().await;
     fixture.store.write_permits.add_permits(100);
@@ -315,7 +316,7 @@ async fn more_than_can_wait_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_taken_request_id_is_refused_and_its_record_untouched() {
+async fn a_duplicate_request_id_is_refused_and_changes_no_record() {
     let fixture = Fixture::new().await;
     let first = fixture.open("r1").await;
     assert!(matches!(fixture.ledger.open(draft("r1")).await, Err(LedgerError::Duplicate)));
@@ -325,26 +326,27 @@ async fn a_taken_request_id_is_refused_and_its_record_untouched() {
 }
 
 #[tokio::test]
-async fn an_outcome_outlives_any_trouble_of_the_database() {
+async fn an_outcome_is_stored_after_the_database_recovers() {
     let fixture = Fixture::new().await;
-    let (told, dropped) = (fixture.open("told").await, fixture.open("dropped").await);
+    let (closed, dropped) = (fixture.open("closed").await, fixture.open("dropped").await);
     fixture.store.set_failure(Some(|| StoreError::Busy));
     drop(dropped);
     let before = fixture.commits();
-    assert!(matches!(told.close(JobOutcome::succeeded()).await, Err(LedgerError::Store(_))));
+    assert!(matches!(closed.close(JobOutcome::succeeded()).await, Err(LedgerError::Store(_))));
     assert!(fixture.commits() - before >= 3);
     assert_eq!(fixture.ledger.unsettled_records(), 2);
 
     fixture.store.set_failure(None);
     fixture.ledger.drain().await;
-    let expected = [("dropped".to_owned(), JobState::Interrupted), ("told".to_owned(), JobState::Succeeded)];
+    let expected = [("closed".to_owned(), JobState::Succeeded), ("dropped".to_owned(), JobState::Interrupted)];
     assert_eq!(fixture.states().await, BTreeMap::from(expected));
 }
 
 #[tokio::test]
-async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
+async fn write_trouble_is_reported_until_a_commit_succeeds() {
     let fixture = Fixture::new().await;
-    let trouble = |later: u64| fixture.ledger.write_trouble(Instant::now() + Duration::from_secs(later));
+    let trouble =
+        |seconds_later: u64| fixture.ledger.write_trouble(Instant::now() + Duration::from_secs(seconds_later));
     fixture.open("r1").await.close(JobOutcome::succeeded()).await.unwrap();
     assert_eq!(trouble(3600), None);
 
@@ -353,13 +355,13 @@ async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
     assert_eq!(trouble(0), Some(WriteTrouble::Failing));
     fixture.store.set_failure(None);
     // The writer detects this by itself, without any request.
-    fixture.until(|_| trouble(0).is_none()).await;
+    fixture.wait_until(|_| trouble(0).is_none()).await;
 
     fixture.store.hold_writes();
     let mut waiting = JoinSet::new();
     let ledger = fixture.ledger.clone();
     waiting.spawn(async move { ledger.open(draft("r3")).await.is_ok() });
-    fixture.until(|_| trouble(3600).is_some()).await;
+    fixture.wait_until(|_| trouble(3600).is_some()).await;
     assert_eq!((trouble(0), trouble(3600)), (None, Some(WriteTrouble::Slow)));
     fixture.store.write_permits.add_permits(100);
     assert_eq!(waiting.join_all().await, [true]);
@@ -368,7 +370,7 @@ async fn a_commit_that_failed_or_does_not_end_is_told_of_until_one_succeeds() {
 }
 
 #[tokio::test]
-async fn long_texts_of_a_caller_are_cut_between_characters() {
+async fn long_texts_are_truncated_at_a_character_boundary() {
     let fixture = Fixture::new().await;
     let end_user = Some("ä".repeat(10_000));
     let open = fixture.ledger.open(RecordDraft { end_user, ..draft("r1") }).await.unwrap();
@@ -379,45 +381,46 @@ async fn long_texts_of_a_caller_are_cut_between_characters() {
 
 const ROUNDS: usize = 6;
 
-/// A process is killed while it opens and closes records as fast as it can. Everything that it has reported must hold.
+/// Kills a process while it opens and closes records as fast as it can. Every event that it has reported must be
+/// durable.
 #[tokio::test]
-async fn a_kill_loses_and_doubles_nothing() {
-    for round in 0..ROUNDS {
+async fn a_kill_neither_loses_nor_duplicates_records() {
+    for round in 0..6 {
         let (dir, store) = new_store().await;
         let mut child = spawn_child(module_path!(), "child_that_records_until_it_is_killed", &dir);
-        let said = kill_after(&mut child, 40 + 70 * round);
+        let events = kill_after(&mut child, 40 + 70 * round);
 
         // The lock of the killed process is gone.
         let _serving = store.lock_for_serving().unwrap();
         Ledger::start(Arc::clone(&store) as Arc<dyn Store>, NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
         let states = states(&*store).await;
-        assert!(said.len() >= 20, "{}", said.len());
-        for (id, what) in said {
+        assert!(events.len() >= 20, "{}", events.len());
+        for (id, event) in events {
             let state = states.get(&id).unwrap_or_else(|| panic!("{id} is lost"));
-            let allowed: &[JobState] = match what.as_str() {
+            let allowed: &[JobState] = match event.as_str() {
                 "closed" => &[JobState::Succeeded],
                 _ => &[JobState::Succeeded, JobState::Interrupted],
             };
-            assert!(allowed.contains(state), "{id}: {what}, {state:?}");
+            assert!(allowed.contains(state), "{id}: {event}, {state:?}");
         }
         assert!(states.values().any(|state| *state == JobState::Interrupted));
     }
 }
 
-/// Returns everything that the child has reported, including its last words.
-fn kill_after(child: &mut Child, words: usize) -> BTreeMap<String, String> {
-    let mut said = BTreeMap::new();
+/// Kills the child after this number of events, and returns the last event of each record.
+fn kill_after(child: &mut Child, event_count: usize) -> BTreeMap<String, String> {
+    let mut events = BTreeMap::new();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let words_of = |line: String| line.split_once(' ').map(|(what, id)| (id.to_owned(), what.to_owned()));
-    let spoken = lines.filter_map(words_of).filter(|(_, what)| ["open", "closed"].contains(&what.as_str()));
-    for ((id, what), count) in spoken.zip(1..) {
-        said.insert(id, what);
-        if count == words {
+    let parse_line = |line: String| line.split_once(' ').map(|(event, id)| (id.to_owned(), event.to_owned()));
+    let parsed_events = lines.filter_map(parse_line).filter(|(_, event)| ["open", "closed"].contains(&event.as_str()));
+    for ((id, event), count) in parsed_events.zip(1..) {
+        events.insert(id, event);
+        if count == event_count {
             child.kill().unwrap();
         }
     }
     child.wait().unwrap();
-    said
+    events
 }
 
 #[tokio::test]
@@ -427,23 +430,23 @@ async fn child_that_records_until_it_is_killed() {
     let _serving = store.lock_for_serving().unwrap();
     let ledger = Ledger::start(Arc::new(store), NodeId::only(), Arc::new(Metrics::new())).await.unwrap();
     let mut jobs = JoinSet::new();
-    for lane in 0..16 {
-        jobs.spawn(record_for_ever(ledger.clone(), lane));
+    for task_number in 0..16 {
+        jobs.spawn(record_endlessly(ledger.clone(), task_number));
     }
     jobs.join_all().await;
 }
 
-async fn record_for_ever(ledger: Ledger, lane: usize) {
-    let say = |what: &str, id: &str| writeln!(std::io::stdout().lock(), "{what} {id}").unwrap();
-    // There is always an open record, so that every kill interrupts some.
+async fn record_endlessly(ledger: Ledger, task_number: usize) {
+    let report = |event: &str, id: &str| writeln!(std::io::stdout().lock(), "{event} {id}").unwrap();
+    // There is always an open record, so that every kill interrupts at least one.
     let mut previous: Option<(String, OpenRecord)> = None;
     for number in 0.. {
-        let id = format!("{lane}-{number}");
+        let id = format!("{task_number}-{number}");
         let open = ledger.open(draft(&id)).await.unwrap();
-        say("open", &id);
+        report("open", &id);
         if let Some((id, open)) = previous.replace((id, open)) {
             open.close(JobOutcome::succeeded()).await.unwrap();
-            say("closed", &id);
+            report("closed", &id);
         }
     }
 }

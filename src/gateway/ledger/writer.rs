@@ -1,8 +1,10 @@
-//! The one task that writes records, and with them the claims of idempotency keys: it gathers, commits and answers.
+//! The single task that writes records and the claims of idempotency keys: it collects messages, commits them as one
+//! batch, and replies to each.
 //!
-//! An intent that fails is refused at once, because nothing has been spent. An outcome that fails is kept and tried
-//! again for as long as the process lives, because something has been spent. The number of such outcomes is bounded: if
-//! outcomes fail, intents fail too, so at most the jobs that were running when the trouble began can accumulate.
+//! An intent that cannot be written is refused at once, because no upstream has been called. An outcome that cannot be
+//! written is kept, and the write is retried as long as the process lives, because an upstream may have charged the
+//! job. The number of such outcomes is limited: if outcomes fail, intents fail too, so only the jobs that were running
+//! at that time can accumulate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,21 +18,24 @@ use super::{LedgerError, NodeId, Record};
 use crate::gateway::store::{ReplayWrite, RowWrite, RowWriteOutcome, Store, StoreError};
 use crate::gateway::telemetry::LogThrottle;
 
-/// The largest number of writes in a transaction: large enough for a heavy load, and small enough that a reader of the
-/// log is not delayed.
+/// The maximum number of writes in a transaction (our choice): large enough for a heavy load, and small enough that
+/// queries of records are not delayed.
 const MAX_BATCH: usize = 512;
 
-/// The number of tries of an outcome before its job is told. The store itself waits for locks in each try.
+/// The number of failed writes of an outcome after which its job gets the error (our choice). In each write, the store
+/// itself waits for locks.
 const TRIES_BEFORE_REPLY: u32 = 3;
 
-/// The pause between two tries, unless a new message arrives.
+/// The pause before a failed write is retried, unless a new message arrives (our choice).
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The idle time after which the database is checked. It is short while writes fail, so that readiness comes back soon.
+/// The idle time after which the database is checked while writes fail (our choice). It is short, so that the gateway
+/// reports that it is ready soon after a failure.
 const CHECK_WHILE_FAILING: Duration = Duration::from_secs(1);
+/// The idle time after which the database is checked while writes succeed (our choice).
 const CHECK_WHILE_IDLE: Duration = Duration::from_secs(10);
 
-/// The channel on which the writer answers.
+/// The sender of the writer's reply to one message.
 pub(super) type CommitReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 /// The messages that jobs send to the writer.
@@ -38,7 +43,7 @@ pub(super) type CommitReplySender<T> = oneshot::Sender<Result<T, LedgerError>>;
 pub(super) enum LedgerMessage {
     /// Makes an intent durable and returns it as an open record.
     Open { intent: Box<OpenRecordState>, reply: CommitReplySender<OpenRecord>, _room: OwnedSemaphorePermit },
-    /// Makes the begun calls durable.
+    /// Makes the started attempts durable.
     Note { record: Box<Record>, reply: CommitReplySender<()> },
     /// Makes an outcome durable.
     Close(ClosedRecord),
@@ -67,11 +72,12 @@ impl ClosedRecord {
     }
 }
 
+/// The state of the writing task.
 pub(super) struct LedgerWriter {
     store: Arc<dyn Store>,
     node: NodeId,
     inbox: mpsc::UnboundedReceiver<LedgerMessage>,
-    /// Outcomes that failed, oldest first.
+    /// The outcomes whose write has failed, oldest first.
     failed_outcomes: Vec<ClosedRecord>,
     health: Arc<WriteHealth>,
     throttle: LogThrottle,
@@ -87,7 +93,7 @@ impl LedgerWriter {
         Self { store, node, inbox, failed_outcomes: Vec::new(), health, throttle: LogThrottle::default() }
     }
 
-    /// Runs until every ledger and every open record is gone and nothing is left to write.
+    /// Runs until all ledgers and open records are dropped and nothing remains to be written.
     pub(super) async fn run(mut self) {
         while let Some(batch) = self.next_batch().await {
             if batch.is_empty() {
@@ -98,8 +104,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Returns the waiting messages, or the next one if there are none. The batch is empty if no message comes for a
-    /// while; `None` means that the channel is closed and nothing is left to write.
+    /// Returns the waiting messages, or waits for the next one. The batch is empty if no message arrives before the
+    /// next check of the database is due; `None` means that the channel is closed and nothing remains to be written.
     async fn next_batch(&mut self) -> Option<Vec<LedgerMessage>> {
         let mut batch: Vec<_> =
             self.failed_outcomes.drain(..self.failed_outcomes.len().min(MAX_BATCH)).map(LedgerMessage::Close).collect();
@@ -109,7 +115,8 @@ impl LedgerWriter {
             let received = timeout(check_interval, self.inbox.recv_many(&mut batch, capacity)).await;
             return (received != Ok(0)).then_some(batch);
         }
-        // After a failure the writer pauses; a new message ends the pause, because it may succeed.
+        // The batch has failed outcomes, so the writer pauses; a new message ends the pause, because its write may
+        // succeed.
         let _ = timeout(RETRY_PAUSE, self.inbox.recv_many(&mut batch, capacity)).await;
         Some(batch)
     }
@@ -117,21 +124,21 @@ impl LedgerWriter {
     async fn commit_batch(&mut self, mut batch: Vec<LedgerMessage>) {
         batch.retain(|message| !message.is_abandoned());
         match self.write_batch(&batch).await {
-            Ok(written) => {
-                batch.into_iter().zip(written).for_each(|(message, written)| reply_with_outcome(message, written));
+            Ok(outcomes) => {
+                batch.into_iter().zip(outcomes).for_each(|(message, outcome)| reply_with_outcome(message, outcome));
             }
             Err(error) if error.is_row_fault() && batch.len() > 1 => self.commit_singly(batch).await,
             Err(error) => self.fail_batch(batch, error),
         }
     }
 
-    /// Commits each message by itself, so that one bad row does not hold back the others.
+    /// Commits each message in its own transaction, so that one invalid row does not block the others.
     async fn commit_singly(&mut self, batch: Vec<LedgerMessage>) {
         for message in batch {
             let batch = vec![message];
             match self.write_batch(&batch).await {
-                Ok(written) => {
-                    batch.into_iter().zip(written).for_each(|(message, written)| reply_with_outcome(message, written));
+                Ok(outcomes) => {
+                    batch.into_iter().zip(outcomes).for_each(|(message, outcome)| reply_with_outcome(message, outcome));
                 }
                 Err(error) => self.fail_batch(batch, error),
             }
@@ -144,23 +151,23 @@ impl LedgerWriter {
             return Ok(Vec::new());
         }
         self.health.commit_begins();
-        let written = self.store.write_rows(&self.node, &writes).await;
-        self.note_commit_result(written.as_ref().err());
-        written
+        let result = self.store.write_rows(&self.node, &writes).await;
+        self.note_commit_result(result.as_ref().err());
+        result
     }
 
-    /// Checks that the database accepts writes.
+    /// Checks that the database accepts writes, and updates the health.
     async fn check_database(&mut self) {
         self.health.commit_begins();
-        let checked = self.store.check_writable().await;
-        self.note_commit_result(checked.as_ref().err());
-        if let Err(error) = checked {
+        let result = self.store.check_writable().await;
+        self.note_commit_result(result.as_ref().err());
+        if let Err(error) = result {
             self.log_failure(&error, 0);
         }
     }
 
     fn note_commit_result(&mut self, error: Option<&StoreError>) {
-        // A row that no database would accept says nothing about this database.
+        // An error that is caused by the row does not show whether the database works.
         let failed = error.is_none_or(|error| !error.is_row_fault()).then_some(error.is_some());
         self.health.commit_ended(failed);
         if failed == Some(false)
@@ -189,7 +196,7 @@ impl LedgerWriter {
                 LedgerMessage::Open { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 LedgerMessage::Note { reply, .. } => drop(reply.send(Err(cause.clone()))),
                 LedgerMessage::Replay { reply, .. } => drop(reply.send(Err(cause.clone()))),
-                LedgerMessage::Close(outgoing) => self.retry_later(outgoing, &cause, is_unwritable),
+                LedgerMessage::Close(closed_record) => self.retry_later(closed_record, &cause, is_unwritable),
             }
         }
     }
@@ -212,13 +219,13 @@ impl LedgerMessage {
         match self {
             Self::Open { intent, .. } => RowWrite::Open(&intent.record),
             Self::Note { record, .. } => RowWrite::RecordAttempts(record),
-            Self::Close(outgoing) => RowWrite::Close(&outgoing.entry.record),
+            Self::Close(closed_record) => RowWrite::Close(&closed_record.entry.record),
             Self::Replay { write, .. } => RowWrite::Replay(write),
         }
     }
 
-    /// True if the write must be skipped: a caller that stopped waiting for an intent or a claim must not get one, and
-    /// an answer that was given up must not be found. Removals of claims are always written, even if no caller waits.
+    /// True if the write must be skipped because its sender no longer waits for the reply: an intent, a claim, or the
+    /// answer of a claim. Removals of claims are always written.
     fn is_abandoned(&self) -> bool {
         match self {
             Self::Open { reply, .. } => reply.is_closed(),
@@ -228,28 +235,30 @@ impl LedgerMessage {
     }
 }
 
-fn reply_with_outcome(message: LedgerMessage, written: RowWriteOutcome) {
+/// Replies to a message whose write has been committed.
+fn reply_with_outcome(message: LedgerMessage, outcome: RowWriteOutcome) {
     match message {
         LedgerMessage::Open { intent, reply, .. } => {
-            let opened = match written {
+            let result = match outcome {
                 RowWriteOutcome::Done => Ok(OpenRecord::new(intent)),
                 RowWriteOutcome::NoEffect | RowWriteOutcome::AlreadyClaimed(_) => Err(LedgerError::Duplicate),
             };
-            // If no caller waits any more, the open record comes back and is dropped, which closes it.
-            drop(reply.send(opened));
+            // If the receiver is gone, `send` returns the open record, and its drop closes the record.
+            drop(reply.send(result));
         }
         LedgerMessage::Note { reply, .. } => drop(reply.send(Ok(()))),
-        LedgerMessage::Close(mut outgoing) => {
-            if written == RowWriteOutcome::NoEffect {
-                // An earlier try whose answer was lost has written it, or another process has closed the record.
-                tracing::warn!(request_id = %outgoing.entry.record.request_id, "the record was already closed");
+        LedgerMessage::Close(mut closed_record) => {
+            if outcome == RowWriteOutcome::NoEffect {
+                // An earlier write succeeded although it reported an error, or another process has closed the record.
+                tracing::warn!(request_id = %closed_record.entry.record.request_id, "the record was already closed");
             }
-            outgoing.send_reply(Ok(()));
+            closed_record.send_reply(Ok(()));
         }
-        LedgerMessage::Replay { reply, .. } => drop(reply.send(Ok(written))),
+        LedgerMessage::Replay { reply, .. } => drop(reply.send(Ok(outcome))),
     }
 }
 
+/// The message of an error and of all its sources.
 fn display_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Operations that change accounts: adding one, changing its state or its secrets, deleting it.
+//! Operations that change accounts: add, change the state, replace secrets, delete.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::gateway::accounts::{credentials_context, secrets_of_row};
 use crate::gateway::config::{self, Config};
 use crate::gateway::store::{AccountChange, AuditContext, NewAccount, SqliteStore, Store as _, StoreError, Vault};
 
-/// An account to be added.
+/// The properties of an account that is to be added.
 pub(crate) struct AccountDraft {
     /// The name of the account.
     pub(crate) name: String,
@@ -19,10 +19,10 @@ pub(crate) struct AccountDraft {
     pub(crate) secrets: BTreeMap<String, String>,
 }
 
-/// An account that was added.
+/// The result of adding an account.
 pub(crate) struct AddedAccount {
     pub(crate) account: ManagedAccount,
-    /// True if the key that the first start printed was disabled for this account.
+    /// True if the key that the first start printed was disabled because of this account.
     pub(crate) first_key_disabled: bool,
 }
 
@@ -31,7 +31,8 @@ pub(crate) struct AddedAccount {
 ///
 /// # Errors
 ///
-/// Returns all problems with the settings, or an error if the name is taken, also if the file has it.
+/// Returns all problems with the settings, or an error if an account of the store or of the file has the name, or if
+/// the store fails.
 pub(crate) async fn add(
     config: &Config,
     store: &SqliteStore,
@@ -47,7 +48,7 @@ pub(crate) async fn add(
         return Err(ManageError::NameTaken(name.to_owned()));
     }
     let (upstream, tier) = (&account.upstream, account.tier.as_str().to_owned());
-    let new = NewAccount {
+    let new_account = NewAccount {
         name: name.to_owned(),
         kind: upstream.kind().to_owned(),
         protocol: upstream.protocol().unwrap_or(config::UpstreamProtocol::Images).as_str().to_owned(),
@@ -56,16 +57,16 @@ pub(crate) async fn add(
         sealed_credentials: if secrets.is_empty() { None } else { Some(seal(name, &secrets, store.vault())?) },
     };
     let first_key_disabled = is_billable(&account) && disable_first_key(config, store, audit).await?;
-    let row = store.insert_account(audit, &new).await.map_err(|error| match error {
+    let row = store.insert_account(audit, &new_account).await.map_err(|error| match error {
         StoreError::Conflict => ManageError::NameTaken(name.to_owned()),
         error => error.into(),
     })?;
-    let known =
+    let account =
         ManagedAccount { name: row.name.clone(), source: AccountOrigin::Store, account: Ok(account), row: Some(row) };
-    Ok(AddedAccount { account: known, first_key_disabled })
+    Ok(AddedAccount { account, first_key_disabled })
 }
 
-/// Changes the state of an account. A running server follows within a second.
+/// Changes the state of an account. A running server applies the change within a second.
 ///
 /// # Errors
 ///
@@ -77,47 +78,47 @@ pub(crate) async fn change(
     handle: &str,
     change: AccountChange,
 ) -> Result<ManagedAccount, ManageError> {
-    let mut known = find(config, store, handle).await?;
-    if known.row.is_none()
-        && let Ok(account) = &known.account
+    let mut managed = find(config, store, handle).await?;
+    if managed.row.is_none()
+        && let Ok(account) = &managed.account
     {
-        // The account is in the file, but no server has started with it yet: this change of its state must not be lost.
+        // The account is in the file, but no server has started with it yet, so it has no row for the changed state.
         store.sync_account(super::account_spec(account)).await?;
     }
-    let row = store.change_account(audit, &known.name, change).await?;
-    // The account may have been deleted at this moment.
-    known.row = Some(row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?);
-    Ok(known)
+    let row = store.change_account(audit, &managed.name, change).await?;
+    // Another process may have deleted the account in the meantime.
+    managed.row = Some(row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?);
+    Ok(managed)
 }
 
-/// Deletes an account of the store, with its credentials and its token. Its records stay.
+/// Deletes an account of the store, with its credentials and its token. Its records remain.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such account, or if it is one of the file.
+/// Returns an error if there is no such account, or if it is an account of the file.
 pub(crate) async fn delete(
     config: &Config,
     store: &SqliteStore,
     audit: &AuditContext,
     handle: &str,
 ) -> Result<ManagedAccount, ManageError> {
-    let known = find(config, store, handle).await?;
-    if known.source == AccountOrigin::File {
-        return Err(ManageError::DefinedInFile(known.name));
+    let account = find(config, store, handle).await?;
+    if account.source == AccountOrigin::File {
+        return Err(ManageError::DefinedInFile(account.name));
     }
-    if !store.delete_account(audit, &known.name).await? {
+    if !store.delete_account(audit, &account.name).await? {
         return Err(ManageError::Unknown(handle.to_owned()));
     }
-    Ok(known)
+    Ok(account)
 }
 
-/// Replaces secrets of an account of the store; those that are not named stay. A running server follows within a
-/// second.
+/// Replaces the given secrets of an account of the store; other secrets stay as they are. A running server applies the
+/// change within a second.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such account, if it is one of the file, or if the settings do not fit these secrets.
-/// Nothing has changed then.
+/// Returns an error if there is no such account, if it is an account of the file, or if the settings do not fit these
+/// secrets. The account is unchanged then.
 pub(crate) async fn rotate(
     config: &Config,
     store: &SqliteStore,
@@ -125,22 +126,24 @@ pub(crate) async fn rotate(
     handle: &str,
     secrets: BTreeMap<String, String>,
 ) -> Result<ManagedAccount, ManageError> {
-    let known = find(config, store, handle).await?;
-    let Some(row) = known.row.filter(|_| known.source == AccountOrigin::Store) else {
-        return Err(ManageError::DefinedInFile(known.name));
+    let managed = find(config, store, handle).await?;
+    let Some(row) = managed.row.filter(|_| managed.source == AccountOrigin::Store) else {
+        return Err(ManageError::DefinedInFile(managed.name));
     };
-    // Secrets that can no longer be opened must be given anew; the check reports those that are missing.
-    let mut all = secrets_of_row(&row, store.vault()).unwrap_or_default();
-    all.extend(secrets);
+    // Secrets that can no longer be decrypted must be given again; the check below reports missing ones.
+    let mut all_secrets = secrets_of_row(&row, store.vault()).unwrap_or_default();
+    all_secrets.extend(secrets);
     let settings = row.settings.as_deref().unwrap_or("{}");
-    let account = config::account_from_json(&row.name, settings, all.clone()).map_err(ManageError::InvalidSettings)?;
-    let change = AccountChange::ReplaceCredentials(seal(&row.name, &all, store.vault())?);
+    let account =
+        config::account_from_json(&row.name, settings, all_secrets.clone()).map_err(ManageError::InvalidSettings)?;
+    let change = AccountChange::ReplaceCredentials(seal(&row.name, &all_secrets, store.vault())?);
     let row = store.change_account(audit, &row.name, change).await?;
     let row = row.ok_or_else(|| ManageError::Unknown(handle.to_owned()))?;
     Ok(ManagedAccount { name: row.name.clone(), source: AccountOrigin::Store, account: Ok(account), row: Some(row) })
 }
 
+/// Encrypts the secrets of an account for the store.
 fn seal(name: &str, secrets: &BTreeMap<String, String>, vault: &Vault) -> Result<Vec<u8>, StoreError> {
-    let plain = serde_json::to_vec(secrets).map_err(|error| StoreError::Refused(error.into()))?;
-    vault.seal(&credentials_context(name), &plain)
+    let plaintext = serde_json::to_vec(secrets).map_err(|error| StoreError::Refused(error.into()))?;
+    vault.seal(&credentials_context(name), &plaintext)
 }

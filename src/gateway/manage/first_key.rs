@@ -1,4 +1,4 @@
-//! The key that the first start prints. It works with the simulator, and is disabled before the first account is used
+//! The key that the first start prints. It works with the simulator. It is disabled before the first use of an account
 //! whose calls can cost something, because printed text may stay in a log for ever.
 
 use std::io::ErrorKind;
@@ -12,10 +12,11 @@ use crate::gateway::store::{
     AuditContext, KeyChange, KeyId, KeyState, KeyStore as _, SqliteStore, StoreError, Timestamp,
 };
 
-/// The longest time for which the key is valid.
+/// The time for which the key is valid (our choice).
 pub(crate) const FIRST_KEY_LIFE: Duration = Duration::from_secs(24 * 3600);
 
-/// The name of a file that exists once the first key was handed out; it holds the key's id until the key is disabled.
+/// The name of a file in the data directory that exists since the first key was printed. It holds the id of the key
+/// until the key is disabled.
 const FIRST_KEY_FILE: &str = "welcomed";
 
 /// True if calls to the account can cost something.
@@ -23,7 +24,7 @@ pub(crate) fn is_billable(account: &AccountConfig) -> bool {
     !matches!(account.upstream, UpstreamConfig::Simulator)
 }
 
-/// True if a first key was ever handed out.
+/// True if a first key was printed before.
 ///
 /// # Errors
 ///
@@ -46,8 +47,8 @@ pub(crate) fn first_key_expiry() -> Timestamp {
     Timestamp::from(Utc::now() + FIRST_KEY_LIFE)
 }
 
-/// Disables the first key if it is still valid, and returns true if it did. Must be called before an account is used
-/// whose calls can cost something.
+/// Disables the first key if it is still valid; returns true if it was. Must be called before the first use of an
+/// account whose calls can cost something.
 ///
 /// # Errors
 ///
@@ -69,8 +70,8 @@ pub(crate) async fn disable_first_key(
         }
     };
     let key = store.find_key(&id, None).await?;
-    let active = key.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active);
-    if active {
+    let is_active = key.is_some_and(|key| key.state(Timestamp::now()) == KeyState::Active);
+    if is_active {
         store.change_key(audit, &id, None, &[KeyChange::Disable]).await?;
         tracing::warn!(
             "the key that the first start printed is disabled, because there is an upstream account that can incur costs"
@@ -79,7 +80,7 @@ pub(crate) async fn disable_first_key(
     if let Err(error) = std::fs::write(&marker, []) {
         tracing::warn!(%error, "the data directory cannot be written to");
     }
-    Ok(active)
+    Ok(is_active)
 }
 
 fn first_key_file(config: &Config) -> PathBuf {

@@ -1,4 +1,4 @@
-//! The settings of groups that are not in the file: checked as those of the file are, and added to them.
+//! The settings of groups of the store. They are checked like those of the file, and merged with them.
 
 use std::slice;
 
@@ -12,12 +12,12 @@ use crate::gateway::upstream::UpstreamClient;
 /// The stored text of a group without settings.
 const EMPTY_POLICY: &str = "{}";
 
-/// The process that is to use a policy.
+/// The process that is going to use the settings of a group.
 #[derive(Clone, Copy)]
 pub(crate) enum PolicyEnvironment<'a> {
-    /// This process, with its own environment and these connections.
+    /// This process, with its own environment and this upstream client.
     Server(&'a UpstreamClient),
-    /// A server beside this command, whose environment and certificates are unknown here.
+    /// Another process, whose environment and certificates are unknown here.
     OtherProcess,
 }
 
@@ -40,30 +40,32 @@ pub(crate) fn check_policy(
     if let PolicyEnvironment::Server(upstream) = environment
         && group.needs_tls()
     {
-        let fault = |error| format!("needs TLS, which cannot be set up on this machine: {error}");
-        let problem = |error| vec![ConfigProblem::for_setting("filter.moderation.base_url", &fault(error))];
+        let message = |error| format!("needs TLS, which cannot be set up on this machine: {error}");
+        let problem = |error| vec![ConfigProblem::for_setting("filter.moderation.base_url", &message(error))];
         upstream.prepare_tls().map_err(problem)?;
     }
     Ok(group)
 }
 
-/// The settings of a group of the store and the reason why they cannot be used, if its stored settings are in force.
+/// Returns the settings of a group of the store, and the reason why they cannot be used, if there is one; `None` if the
+/// stored settings are not in force in `config`.
 pub(crate) fn policy_in_force(config: &Config, row: &GroupRow) -> Option<(Map<String, Value>, Option<String>)> {
     let group = config.groups.iter().find(|group| group.name == row.name && !group.implicit)?;
     let stored = read_policy(row.policy.as_deref()?).ok()?;
     (group.policy == stored).then(|| (stored, group.problem.clone()))
 }
 
-/// The settings of a group as they are written in the file or in the store, and the reason why they cannot be used.
+/// Returns the settings of a group as they are written in the file or in the store, and the reason why they cannot be
+/// used, if there is one.
 pub(crate) fn written_policy(
     config: &Config,
     row: &GroupRow,
-    of_file: bool,
+    is_in_file: bool,
     environment: PolicyEnvironment<'_>,
 ) -> (Map<String, Value>, Option<String>) {
-    if of_file {
-        let written = config.groups.iter().find(|group| group.name == row.name);
-        return (written.map(|group| group.policy.clone()).unwrap_or_default(), None);
+    if is_in_file {
+        let group = config.groups.iter().find(|group| group.name == row.name);
+        return (group.map(|group| group.policy.clone()).unwrap_or_default(), None);
     }
     match row.policy.as_deref().map_or_else(|| Ok(Map::new()), read_policy) {
         Ok(policy) => {
@@ -75,29 +77,32 @@ pub(crate) fn written_policy(
     }
 }
 
+/// Parses the stored settings of a group.
 fn read_policy(stored: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(stored).map_err(|error| format!("its settings are not a JSON object: {error}"))
 }
 
-/// Returns these settings with the groups of the store, given by their names and stored settings. A group whose
-/// settings cannot be used is included, and its requests are refused: a filter must not be lost.
+/// Returns the configuration with the groups of the store, which are given as pairs of a name and stored settings. A
+/// group whose settings cannot be used is included, and its requests are refused, because a filter must not be skipped.
 pub(crate) fn with_store_groups(config: &Config, stored: &[(String, String)], upstream: &UpstreamClient) -> Config {
-    let of_file = config.file_groups();
+    let file_groups = config.file_groups();
     // A group without settings cannot have a problem.
-    let Ok(plain) = config::group_from_json(config, DEFAULT_GROUP, &Map::new(), None) else { return config.clone() };
-    let stored = stored.iter().filter(|(name, _)| !of_file.contains(name));
-    let groups = stored.map(|(name, stored)| {
-        let plain = GroupConfig { name: name.clone(), ..plain.clone() };
-        if stored == EMPTY_POLICY {
-            plain
+    let Ok(without_policy) = config::group_from_json(config, DEFAULT_GROUP, &Map::new(), None) else {
+        return config.clone();
+    };
+    let stored = stored.iter().filter(|(name, _)| !file_groups.contains(name));
+    let groups = stored.map(|(name, policy)| {
+        let without_policy = GroupConfig { name: name.clone(), ..without_policy.clone() };
+        if policy == EMPTY_POLICY {
+            without_policy
         } else {
-            group_with_policy(config, plain, stored, PolicyEnvironment::Server(upstream))
+            group_with_policy(config, without_policy, policy, PolicyEnvironment::Server(upstream))
         }
     });
     config.with_store_groups(groups.collect())
 }
 
-/// Applies stored settings to a group without any.
+/// Applies stored settings to a group that has none.
 fn group_with_policy(
     config: &Config,
     without_policy: GroupConfig,
@@ -105,11 +110,11 @@ fn group_with_policy(
     environment: PolicyEnvironment<'_>,
 ) -> GroupConfig {
     let policy = read_policy(stored);
-    let checked = policy.as_ref().map_err(String::clone).and_then(|policy| {
+    let result = policy.as_ref().map_err(String::clone).and_then(|policy| {
         check_policy(config, &without_policy.name, policy, environment).map_err(|problems| joined_messages(&problems))
     });
     let policy = policy.as_ref().cloned().unwrap_or_default();
-    match checked {
+    match result {
         Ok(group) => GroupConfig { policy, ..group },
         Err(problem) => {
             tracing::error!(

@@ -1,4 +1,4 @@
-//! Operations that read accounts and change none: the order of selection, and a probe of the credentials.
+//! Operations that do not change accounts: the order of selection, and a probe of the credentials.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub(crate) struct ProbeOutcome {
     pub(crate) name: String,
     /// The status of the upstream's answer; `None` for a simulator, which needs no probe.
     pub(crate) status: Option<u16>,
-    /// The duration of the call, without the fetching of a token.
+    /// The duration of the call, without the time to fetch a token.
     pub(crate) latency: Duration,
 }
 
-/// Lists every account in the order of selection for such a request, as far as the store knows. The calls that a
-/// running server has in progress are not considered.
+/// Lists all accounts in the order of selection for a request of this group, size and session, as the store shows it.
+/// The running calls of a server are not considered.
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ pub(crate) async fn explain(
     Ok(open_accounts(config, store, &upstream).await?.explain(group, large, session))
 }
 
-/// Probes an account: requests the upstream's list of models with the account's credentials. This makes no image and
-/// costs nothing.
+/// Probes an account: requests the upstream's list of models with the credentials of the account. A probe makes no
+/// image and costs nothing.
 ///
 /// # Errors
 ///
@@ -52,10 +52,10 @@ pub(crate) async fn probe(
 ) -> Result<ProbeOutcome, ManageError> {
     let ManagedAccount { name, account, row, .. } = find(config, store, handle).await?;
     let account = account.map_err(|problem| ManageError::Unusable(name.clone(), problem))?;
-    // The settings of a command may lack the secrets.
-    let absent = config.absent_secrets_of(&name);
-    if !absent.is_empty() {
-        return Err(ManageError::InvalidSettings(absent));
+    // A command may have been started without the secrets that the settings refer to.
+    let missing_secrets = config.absent_secrets_of(&name);
+    if !missing_secrets.is_empty() {
+        return Err(ManageError::InvalidSettings(missing_secrets));
     }
     if row.is_none() {
         store.sync_account(super::account_spec(&account)).await?;
@@ -63,46 +63,47 @@ pub(crate) async fn probe(
     let upstream = upstream_client(config)?;
     let accounts = open_accounts(config, store, &upstream).await?;
     let group = account.groups.first().map_or(config::DEFAULT_GROUP, String::as_str);
-    let answer = match accounts.lease_account(&name, group).await {
+    let result = match accounts.lease_account(&name, group).await {
         Ok(lease) => {
-            let begun = Instant::now();
+            let start = Instant::now();
             let status = match lease.endpoint().address() {
                 None => Ok(None),
                 Some(address) => upstream.probe(address, lease.authorization()).await.map(Some),
             };
-            Ok((status, begun.elapsed()))
+            Ok((status, start.elapsed()))
         }
         // The account is disabled or in a cooldown, or the token endpoint has just caused one.
-        Err(_) => Err(accounts.explain(group, false, None).into_iter().find(|explained| explained.account == name)),
+        Err(_) => Err(accounts.explain(group, false, None).into_iter().find(|explanation| explanation.account == name)),
     };
-    // A token that was fetched on the way must be stored.
+    // `finish` stores a token that was fetched for the probe.
     accounts.finish().await;
-    match answer {
+    match result {
         Ok((Ok(status), latency)) => Ok(ProbeOutcome { name, status, latency }),
-        Ok((Err(failed), _)) => Err(ManageError::NoAnswer(name, failed)),
-        Err(explained) => Err(ManageError::Unavailable(name, explained.map(|explained| explained.state))),
+        Ok((Err(error), _)) => Err(ManageError::NoAnswer(name, error)),
+        Err(explanation) => Err(ManageError::Unavailable(name, explanation.map(|explanation| explanation.state))),
     }
 }
 
 fn upstream_client(config: &Config) -> Result<Arc<UpstreamClient>, TransportError> {
-    // The certificates of the machine are read when they are needed.
+    // The client reads the certificates of the machine when it needs them.
     UpstreamClient::new(config.deadlines.connect, false).map(Arc::new)
 }
 
-/// Opens the accounts as a server does, but without background tasks: a command ends soon.
+/// Opens the accounts of the file and the store as a server does, but without background tasks, because a command ends
+/// soon.
 async fn open_accounts(
     config: &Config,
     store: &Arc<SqliteStore>,
     upstream: &Arc<UpstreamClient>,
 ) -> Result<Arc<Accounts>, StoreError> {
     let endpoint = Arc::clone(upstream) as Arc<dyn TokenEndpoint>;
-    let of_file = list(config, store).await?.into_iter().filter(|known| known.source == AccountOrigin::File);
-    let of_file: Vec<config::AccountConfig> = of_file.filter_map(|known| known.account.ok()).collect();
-    // This node differs from the server's: if both fetch a token at once, one of them must wait.
-    let letters = random_base62::<12>()?;
-    let node = NodeId::from(format!("command-{}", String::from_utf8_lossy(&letters)));
+    let file_accounts = list(config, store).await?.into_iter().filter(|account| account.source == AccountOrigin::File);
+    let file_accounts: Vec<config::AccountConfig> = file_accounts.filter_map(|account| account.account.ok()).collect();
+    // The node id differs from the server's: if both fetch a token at the same time, one of them must wait.
+    let suffix = random_base62::<12>()?;
+    let node = NodeId::from(format!("command-{}", String::from_utf8_lossy(&suffix)));
     let rows = Arc::clone(store) as Arc<dyn Store>;
-    Accounts::open(&of_file, rows, store.vault().clone(), endpoint, node).await
+    Accounts::open(&file_accounts, rows, store.vault().clone(), endpoint, node).await
 }
 
 // === impl ProbeOutcome ===

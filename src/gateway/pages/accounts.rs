@@ -1,4 +1,4 @@
-//! The upstream accounts: their states and the reasons for them.
+//! The page of the upstream accounts, with their states and the reasons.
 
 use askama::Template;
 use http::StatusCode;
@@ -17,7 +17,7 @@ struct AccountsPage {
     accounts: Vec<types::Account>,
 }
 
-/// Shows the list.
+/// Shows the list of accounts.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let accounts = context.console().list_accounts(context.actor()?).await?.data;
     Ok(render(StatusCode::OK, &AccountsPage { page: context.layout("accounts"), accounts }))

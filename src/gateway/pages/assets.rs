@@ -1,6 +1,7 @@
-//! The style sheet, script and images of the pages: compiled into the program, named by a digest of their content.
+//! The style sheet, script and images of the pages. They are compiled into the program, and their names contain a
+//! digest of their content.
 //!
-//! A name with a digest never means anything else, so a browser may cache it for ever.
+//! The content of a file with a given name never changes, so a browser may cache it for ever.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -12,7 +13,7 @@ use http::header::{CACHE_CONTROL, ETAG};
 
 use super::http_messages::{PageRequest, PageResponse};
 
-/// One file.
+/// One static file.
 struct StaticAsset {
     /// The name, such as `style-0123456789ab.css`.
     name: String,
@@ -21,7 +22,7 @@ struct StaticAsset {
     bytes: &'static [u8],
 }
 
-/// The addresses of all files.
+/// The paths of all static files.
 #[derive(Debug)]
 pub(super) struct AssetLinks {
     pub(super) style: String,
@@ -39,17 +40,17 @@ static ASSETS: LazyLock<[StaticAsset; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// The addresses of all files.
+/// The paths of all static files.
 pub(super) static LINKS: LazyLock<AssetLinks> = LazyLock::new(|| {
     let [style, script, icons, mark] = ASSETS.each_ref().map(|asset| format!("/assets/{}", asset.name));
     AssetLinks { style, script, icons, mark }
 });
 
-/// The file with this name; `None` if there is none.
+/// Answers a request for the file with this name; `None` if there is no such file.
 pub(super) fn serve_asset(request: &PageRequest, name: &str) -> Option<PageResponse> {
     let asset = ASSETS.iter().find(|asset| asset.name == name)?;
-    let is_known = request.if_none_match.split(',').any(|tag| tag.trim().trim_start_matches("W/") == asset.entity_tag);
-    let (status, bytes) = if is_known { (StatusCode::NOT_MODIFIED, &[][..]) } else { (StatusCode::OK, asset.bytes) };
+    let is_cached = request.if_none_match.split(',').any(|tag| tag.trim().trim_start_matches("W/") == asset.entity_tag);
+    let (status, bytes) = if is_cached { (StatusCode::NOT_MODIFIED, &[][..]) } else { (StatusCode::OK, asset.bytes) };
     let response = PageResponse::new(status, asset.content_type, Bytes::from_static(bytes));
     Some(
         response.with_header(ETAG, &asset.entity_tag).with_header(CACHE_CONTROL, "public, max-age=31536000, immutable"),
@@ -59,12 +60,12 @@ pub(super) fn serve_asset(request: &PageRequest, name: &str) -> Option<PageRespo
 // === impl StaticAsset ===
 
 impl StaticAsset {
-    fn new(stem: &str, ending: &str, content_type: &'static str, bytes: &'static [u8]) -> Self {
+    fn new(stem: &str, extension: &str, content_type: &'static str, bytes: &'static [u8]) -> Self {
         let mut hex = String::new();
         for byte in digest(&SHA256, bytes).as_ref().iter().take(8) {
             // Writing to a string cannot fail.
             let _ = write!(hex, "{byte:02x}");
         }
-        Self { name: format!("{stem}-{hex}.{ending}"), entity_tag: format!("\"{hex}\""), content_type, bytes }
+        Self { name: format!("{stem}-{hex}.{extension}"), entity_tag: format!("\"{hex}\""), content_type, bytes }
     }
 }

@@ -1,4 +1,4 @@
-//! The audit trail: every change, with its actor and time.
+//! The page of the audit trail.
 
 use askama::Template;
 use http::StatusCode;

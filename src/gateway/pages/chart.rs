@@ -1,21 +1,23 @@
-//! Requests per day as bars: a drawing; the table beside it is its text version.
+//! The bar chart of requests per day, as SVG. The table beside the chart has the same numbers as text.
 
 use chrono::NaiveDate;
 
 use super::format::{self, CountValue as _};
 use crate::wire::admin::types::Usage;
 
+/// The size of the chart, in SVG units.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
+/// The margins around the bars, in SVG units.
 const LEFT: f64 = 44.0;
 const BOTTOM: f64 = 28.0;
 const TOP: f64 = 8.0;
-/// The maximum number of days that each have a place; if there are more, only days with requests have one.
+/// The maximum number of days for which days without requests are shown too (our choice).
 const DAYS_MAX: usize = 400;
-/// The maximum width of a bar.
+/// The maximum width of a bar, in SVG units.
 const BAR_MAX: f64 = 36.0;
 
-/// One drawing.
+/// The elements of a chart.
 pub(super) struct UsageChart {
     pub(super) bars: Vec<ChartBar>,
     pub(super) lines: Vec<ChartGridLine>,
@@ -32,14 +34,14 @@ pub(super) struct ChartBar {
     pub(super) title: String,
 }
 
-/// A horizontal line with its number.
+/// A horizontal line with its count.
 pub(super) struct ChartGridLine {
     pub(super) y: String,
     pub(super) text_y: String,
     pub(super) text: String,
 }
 
-/// A day below the bars.
+/// The label of a day below its bar.
 pub(super) struct ChartLabel {
     pub(super) x: String,
     pub(super) text: String,
@@ -48,12 +50,12 @@ pub(super) struct ChartLabel {
 // === impl UsageChart ===
 
 impl UsageChart {
-    /// Draws these days. Days without requests have a place too.
+    /// Creates the chart of the days in `usage`.
     pub(super) fn from_usage(usage: &Usage) -> Self {
         let days = all_days(usage);
-        let most = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
-        let step = grid_step(most);
-        let top = (most.max(1) + step - 1) / step * step;
+        let max_count = days.iter().map(|(_, succeeded, failed)| succeeded + failed).max().unwrap_or(0);
+        let step = grid_step(max_count);
+        let top = (max_count.max(1) + step - 1) / step * step;
         let plot_height = HEIGHT - TOP - BOTTOM;
         let height = |count: i64| to_f64(count) / to_f64(top) * plot_height;
         let day_width = (WIDTH - LEFT) / to_f64(days.len().max(1).count());
@@ -70,13 +72,15 @@ impl UsageChart {
         }
         let label_interval = days.len().div_ceil(8).max(1);
         for (index, (day, succeeded, failed)) in days.iter().enumerate() {
-            let middle = LEFT + day_width * (to_f64(index.count()) + 0.5);
-            let (good, failed_height) = (height(*succeeded), height(*failed));
-            let parts =
-                [("good", base - good, good, *succeeded), ("bad", base - good - failed_height, failed_height, *failed)];
+            let center = LEFT + day_width * (to_f64(index.count()) + 0.5);
+            let (succeeded_height, failed_height) = (height(*succeeded), height(*failed));
+            let parts = [
+                ("good", base - succeeded_height, succeeded_height, *succeeded),
+                ("bad", base - succeeded_height - failed_height, failed_height, *failed),
+            ];
             for (kind, y, bar_height, count) in parts.into_iter().filter(|(.., count)| *count > 0) {
                 let title = format!("{day} · {}", format::with_thousands_separators(count));
-                let (x, width) = (svg_number(middle - width / 2.0), svg_number(width));
+                let (x, width) = (svg_number(center - width / 2.0), svg_number(width));
                 chart.bars.push(ChartBar {
                     kind,
                     x,
@@ -87,33 +91,36 @@ impl UsageChart {
                 });
             }
             if (days.len() - 1 - index).is_multiple_of(label_interval) {
-                chart.labels.push(ChartLabel { x: svg_number(middle), text: day.format("%m-%d").to_string() });
+                chart.labels.push(ChartLabel { x: svg_number(center), text: day.format("%m-%d").to_string() });
             }
         }
         chart
     }
 }
 
-/// Every day with its succeeded and failed requests, the oldest first.
+/// The days with their succeeded and failed requests, oldest first. Days without requests are included if there are at
+/// most [`DAYS_MAX`] days.
 fn all_days(usage: &Usage) -> Vec<(NaiveDate, i64, i64)> {
     let days_with_usage = usage.days.iter().map(|day| (day.day, day.succeeded.count(), day.failed.count()));
     let mut days: Vec<_> = usage.since.iter_days().take_while(|day| *day <= usage.until).take(DAYS_MAX + 1).collect();
     if days.len() > DAYS_MAX {
         days.clear();
     }
-    let mut all: Vec<_> = days_with_usage.collect();
-    all.extend(days.into_iter().filter(|day| usage.days.iter().all(|known| known.day != *day)).map(|day| (day, 0, 0)));
-    all.sort_unstable();
-    all
+    let mut result: Vec<_> = days_with_usage.collect();
+    result.extend(
+        days.into_iter().filter(|day| usage.days.iter().result(|used| used.day != *day)).map(|day| (day, 0, 0)),
+    );
+    result.sort_unstable();
+    result
 }
 
-/// The distance between the lines: 1, 2 or 5 times a power of ten, so that there are at most five.
-fn grid_step(most: i64) -> i64 {
+/// The distance between the grid lines: 1, 2 or 5 times a power of ten, so that there are at most five lines.
+fn grid_step(max_count: i64) -> i64 {
     let mut power = 1_i64;
     loop {
         for factor in [1, 2, 5] {
             let step = power.saturating_mul(factor);
-            if step.saturating_mul(4) >= most {
+            if step.saturating_mul(4) >= max_count {
                 return step;
             }
         }
@@ -125,7 +132,7 @@ fn svg_number(value: f64) -> String {
     format!("{value:.1}")
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a drawing is not that fine")]
+#[expect(clippy::cast_precision_loss, reason = "the chart does not need that precision")]
 const fn to_f64(count: i64) -> f64 {
     count as f64
 }
@@ -153,24 +160,27 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_a_bar_of_what_went_well_with_what_failed_on_top() {
+    fn a_bar_stacks_failed_requests_on_succeeded_ones() {
         let chart = UsageChart::from_usage(&usage("2026-11-20", "2026-11-22", &[("2026-11-21", 3, 1)]));
         let kinds: Vec<&str> = chart.bars.iter().map(|bar| bar.kind).collect();
         assert_eq!(kinds, ["good", "bad"]);
         let number = |text: &str| text.parse::<f64>().unwrap();
         let (good, bad) = (&chart.bars[0], &chart.bars[1]);
-        assert!((number(&bad.y) + number(&bad.height) - number(&good.y)).abs() < 0.2, "they touch");
-        assert!((number(&good.y) + number(&good.height) - (HEIGHT - BOTTOM)).abs() < 0.2, "it stands on the ground");
+        assert!((number(&bad.y) + number(&bad.height) - number(&good.y)).abs() < 0.2, "the two parts touch");
+        assert!(
+            (number(&good.y) + number(&good.height) - (HEIGHT - BOTTOM)).abs() < 0.2,
+            "the bar stands on the base line"
+        );
         assert_eq!(good.title, "2026-11-21 · 3");
         let labels: Vec<&str> = chart.labels.iter().map(|label| label.text.as_str()).collect();
-        assert_eq!(labels, ["11-20", "11-21", "11-22"], "also the days without anything");
+        assert_eq!(labels, ["11-20", "11-21", "11-22"], "days without requests have labels too");
     }
 
     #[test]
-    fn the_lines_are_few_and_round_whatever_the_numbers_are() {
-        for (most, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
-            let chart = UsageChart::from_usage(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", most, 0)]));
-            assert_eq!(chart.lines.len(), lines, "{most}");
+    fn there_are_few_grid_lines_for_any_count() {
+        for (count, lines) in [(0, 2), (1, 2), (4, 5), (5, 4), (99, 3), (1_000_000, 3)] {
+            let chart = UsageChart::from_usage(&usage("2026-11-21", "2026-11-21", &[("2026-11-21", count, 0)]));
+            assert_eq!(chart.lines.len(), lines, "{count}");
         }
         assert!(UsageChart::from_usage(&usage("1970-01-01", "2026-11-21", &[])).bars.is_empty());
     }

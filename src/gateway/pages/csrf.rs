@@ -1,7 +1,7 @@
 //! Checks that a form comes from a page of the gateway, in the browser of the signed-in user.
 //!
-//! There are two independent checks: the browser says that the form is on the gateway's own address, and the form holds
-//! a token that only a page of the gateway could have received.
+//! There are two independent checks: the browser states that the form comes from the gateway's own origin, and the form
+//! has a token that only a page of the gateway can contain.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
@@ -11,14 +11,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::http_messages::PageRequest;
 use super::site_origin::SiteOrigin;
 
-/// The field of every form that holds its token.
+/// The name of the form field with the token.
 pub(super) const TOKEN_FIELD: &str = "csrf";
 
-/// The key that binds forms to this process. If the process ends, the forms that wait in browsers are no longer
-/// accepted.
+/// The key that binds forms to this process. Forms in browsers are no longer accepted after a restart of the process.
 pub(super) struct FormSigningKey(hmac::Key);
 
-/// True if the browser says that the form is on the gateway's own address.
+/// True if the browser states that the form comes from the gateway's own origin.
 pub(super) fn is_same_origin(request: &PageRequest, site: &SiteOrigin) -> bool {
     match &request.origin {
         Some(origin) => origin == site.origin(),
@@ -26,13 +25,13 @@ pub(super) fn is_same_origin(request: &PageRequest, site: &SiteOrigin) -> bool {
     }
 }
 
-/// True if the form holds the token.
+/// True if the form has this token. Compares in constant time.
 pub(super) fn has_token(request: &PageRequest, token: &str) -> bool {
     let sent = request.raw_form_field(TOKEN_FIELD);
     !token.is_empty() && verify_slices_are_equal(sent.as_bytes(), token.as_bytes()).is_ok()
 }
 
-/// 128 random bits as text.
+/// Returns 128 random bits as text.
 ///
 /// # Errors
 ///
@@ -57,13 +56,13 @@ impl FormSigningKey {
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
     }
 
-    /// The signature of a text for one purpose.
+    /// Returns the signature of a text for one purpose.
     pub(super) fn sign(&self, purpose: &str, text: &str) -> String {
         let signature = hmac::sign(&self.0, format!("{purpose}\0{text}").as_bytes());
         URL_SAFE_NO_PAD.encode(signature.as_ref())
     }
 
-    /// True if `mark` is the signature of the text for this purpose.
+    /// True if `signature` is the signature of the text for this purpose.
     pub(super) fn verify(&self, purpose: &str, text: &str, signature: &str) -> bool {
         verify_slices_are_equal(self.sign(purpose, text).as_bytes(), signature.as_bytes()).is_ok()
     }

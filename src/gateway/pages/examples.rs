@@ -1,22 +1,24 @@
-//! "Use this key": the same image requested in five ways, with the address that the reader has reached.
+//! The section "Use this key": code examples for five clients, with the address under which the browser reached the
+//! gateway.
 
 use super::site_origin::SiteOrigin;
 
-/// The variable that stands for the secret if it is not shown.
+/// The environment variable that stands for the secret if the secret is not shown.
 const API_KEY_VARIABLE: &str = "IMAGATE_API_KEY";
 const REQUEST_BODY: &str = r#"{"model":"gpt-image-2","prompt":"a lighthouse on a cliff at dusk","size":"1024x1024"}"#;
 
-/// One way to use a key.
+/// A code example for one client.
 #[derive(Debug)]
 pub(super) struct CodeExample {
     pub(super) id: &'static str,
-    /// A proper name, the same in every language.
+    /// The name of the client, which is the same in every language of the pages.
     pub(super) name: &'static str,
+    /// The key of the translated note.
     pub(super) note: &'static str,
     pub(super) code: String,
 }
 
-/// All ways, with the secret filled in if it is available.
+/// Returns all examples, with the secret filled in if it is available.
 pub(super) fn examples(site: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExample> {
     let base = format!("{}/v1", site.origin());
     let example = |id, name, note, code| CodeExample { id, name, note, code };
@@ -29,7 +31,7 @@ pub(super) fn examples(site: &SiteOrigin, secret: Option<&str>) -> Vec<CodeExamp
     ]
 }
 
-/// A command line that runs as it is if the variable is set or the secret is filled in.
+/// A command line that runs unchanged if the variable is set or the secret is filled in.
 fn curl(base: &str, secret: Option<&str>) -> String {
     let key = secret.map_or_else(|| format!("${API_KEY_VARIABLE}"), str::to_owned);
     format!(
@@ -76,7 +78,8 @@ fn rust(base: &str, secret: Option<&str>) -> String {
     )
 }
 
-/// Codex reads the secret from the environment, so the line that sets it precedes its settings.
+/// Settings of Codex. Codex reads the secret from the environment, so the command that sets the variable precedes the
+/// settings as a comment.
 fn codex(base: &str, secret: Option<&str>) -> String {
     let export_line = secret.map_or_else(String::new, |secret| format!("# export {API_KEY_VARIABLE}={secret}\n\n"));
     format!(
@@ -92,13 +95,13 @@ mod tests {
     const SECRET: &str = "sk-img-abcdefghijkl-secret";
 
     #[test]
-    fn every_example_names_the_address_and_the_secret_only_where_it_is_shown() {
-        let home = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
-        for example in examples(&home, Some(SECRET)) {
+    fn examples_have_the_address_and_only_a_given_secret() {
+        let site = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
+        for example in examples(&site, Some(SECRET)) {
             assert!(example.code.contains("http://127.0.0.1:8080/v1"), "{}", example.code);
             assert!(example.code.contains(SECRET), "{}", example.code);
         }
-        for example in examples(&home, None) {
+        for example in examples(&site, None) {
             assert!(example.code.contains(API_KEY_VARIABLE), "{}", example.code);
             assert!(!example.code.contains("sk-img-"), "{}", example.code);
         }

@@ -1,19 +1,19 @@
-//! The counts of refused requests that become no job.
+//! Tests of the counts of requests that are refused before there is a job.
 
 use super::*;
 use crate::gateway::store::{RefusalCount, UsageFilter, UsageStore as _};
 
-/// Returns the counts of refused requests by key.
-async fn counted(fixture: &Fixture) -> Vec<(String, u64)> {
+/// Writes the counts, and returns the stored counts of refused requests by key.
+async fn stored_counts(fixture: &Fixture) -> Vec<(String, u64)> {
     fixture.keys.write_refusals().await;
     let by_key = fixture.sqlite.usage_by_key(&UsageFilter::default(), None).await.unwrap();
-    let mut by_key: Vec<_> = by_key.into_iter().map(|of| (of.key.to_string(), of.counts.refused)).collect();
+    let mut by_key: Vec<_> = by_key.into_iter().map(|usage| (usage.key.to_string(), usage.counts.refused)).collect();
     by_key.sort();
     by_key
 }
 
 #[tokio::test]
-async fn a_known_key_that_is_not_good_is_counted_as_itself() {
+async fn refused_requests_with_a_known_key_are_counted_for_the_key() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let caller = fixture.admit(&header(&created)).await.unwrap();
@@ -24,16 +24,16 @@ async fn a_known_key_that_is_not_good_is_counted_as_itself() {
     for _ in 0..2 {
         assert!(fixture.is_invalid(&header(&created)).await);
     }
-    assert_eq!(counted(&fixture).await, [(created.id.to_string(), 5)]);
+    assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 5)]);
     // Later refusals are added to the written counts.
     assert!(fixture.is_invalid(&header(&created)).await);
-    assert_eq!(counted(&fixture).await, [(created.id.to_string(), 6)]);
+    assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 6)]);
     let totals = fixture.sqlite.total_usage(&UsageFilter::default()).await.unwrap();
     assert_eq!((totals.refused, totals.requests), (6, 0));
 }
 
 #[tokio::test]
-async fn strangers_are_one_count_however_many_keys_they_try() {
+async fn requests_with_unknown_keys_share_one_count() {
     let fixture = Fixture::new().await;
     for number in 0..200 {
         assert!(fixture.is_invalid(&format!("Bearer sk-img-{number}")).await);
@@ -45,11 +45,11 @@ async fn strangers_are_one_count_however_many_keys_they_try() {
             .await
     );
     assert_eq!(fixture.keys.refusals.len(), 1);
-    assert_eq!(counted(&fixture).await, [(RefusalCount::NO_KEY.to_owned(), 202)]);
+    assert_eq!(stored_counts(&fixture).await, [(RefusalCount::NO_KEY.to_owned(), 202)]);
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_take_is_written_later() {
+async fn counts_that_could_not_be_stored_are_written_later() {
     let fixture = Fixture::new().await;
     let created = fixture.create().await;
     let caller = fixture.admit(&header(&created)).await.unwrap();
@@ -58,11 +58,11 @@ async fn what_the_store_does_not_take_is_written_later() {
     fixture.keys.write_refusals().await;
     fixture.keys.note_refusal(&caller);
     fixture.store.set_failure(None);
-    assert_eq!(counted(&fixture).await, [(created.id.to_string(), 2)]);
+    assert_eq!(stored_counts(&fixture).await, [(created.id.to_string(), 2)]);
 }
 
 #[tokio::test]
-async fn a_stop_in_the_middle_of_a_write_loses_no_count() {
+async fn a_stop_during_a_write_loses_no_count() {
     let Fixture { keys, store, sqlite, dir: _dir } = Fixture::new().await;
     let keys = Arc::new(keys);
     assert!(matches!(keys.admit(None).await, Err(AdmissionError::Invalid)));
@@ -71,11 +71,11 @@ async fn a_stop_in_the_middle_of_a_write_loses_no_count() {
     while keys.refusals.len() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let goes_on = async {
+    let release_writes = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         store.write_permits.add_permits(10);
     };
-    tokio::join!(keys.stop(), goes_on);
+    tokio::join!(keys.stop(), release_writes);
     let totals = sqlite.total_usage(&UsageFilter::default()).await.unwrap();
     assert_eq!(totals.refused, 1);
 }
