@@ -74,7 +74,8 @@ pub(crate) async fn disable_first_key(
     if is_active {
         store.change_key(audit, &id, None, &[KeyChange::Disable]).await?;
         tracing::warn!(
-            "the key that the first start printed is disabled, because there is an upstream account that can incur costs"
+            "the key that the first start printed is disabled, because there is an upstream account that can incur \
+             costs"
         );
     }
     if let Err(error) = std::fs::write(&marker, []) {

@@ -1,4 +1,4 @@
-//! The three steps of the first run: a key, an image, its record.
+//! The page with the three steps of the first run: create a key, make an image, see its record.
 
 use askama::Template;
 use http::StatusCode;
@@ -19,11 +19,11 @@ struct StartPage {
     record: Option<types::Record>,
     /// The number of finished steps.
     done: u8,
-    /// Only the example for a terminal, to keep the page simple.
+    /// The example for a terminal. The others are left out to keep the page simple.
     examples: Vec<CodeExample>,
 }
 
-/// Shows the steps; each is ticked if its result exists.
+/// Shows the steps. A step is marked as done if its result exists.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let single_row = types::PageLimit::new(1).ok();
     let own_user_id = context.actor()?.user().map(|user| user.id.to_string());
@@ -38,7 +38,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     let key = context.console().list_keys(context.actor()?, &keys).await?.data.into_iter().next();
     let mut record = newest_record(context, own_user_id, None).await?;
     if let (None, Some(key)) = (&record, &key) {
-        // The first key may have been used before it belonged to a user.
+        // The first key may have been used before it was assigned to a user.
         record = newest_record(context, None, Some(key.id.clone())).await?;
     }
     let done = match (&key, &record) {
@@ -51,7 +51,7 @@ pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, Page
     Ok(render(StatusCode::OK, &StartPage { page: context.layout("start"), key, record, done, examples }))
 }
 
-/// The record of the newest image of a user or a key.
+/// Returns the newest record of a successful job of a user or a key.
 async fn newest_record(
     context: &PageContext<'_>,
     user: Option<String>,

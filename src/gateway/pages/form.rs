@@ -1,21 +1,22 @@
-//! A form as it is shown: the values of its fields, and their errors.
+//! A form as a page shows it: the values of its fields, and their errors.
 
 use super::http_messages::PageRequest;
 use super::language::PageTexts;
 use super::page_error::{PageError, conflict_text};
 use crate::error::{AdminDecision, Error, MissingResource, Rejection, RejectionReason, ResourceConflict};
 
-/// The field name of an error that no single field has caused.
+/// The field name for errors that do not belong to a single field.
 pub(super) const WHOLE_FORM: &str = "form";
 
-/// Values and errors by the names of the fields.
+/// The values and errors of a form, by the names of the fields.
 #[derive(Debug, Default)]
 pub(super) struct PageForm {
     values: Vec<(&'static str, String)>,
     errors: Vec<(&'static str, String)>,
 }
 
-/// The fields by the names that the console has for them, and the text for a value that cannot be used.
+/// For each field: the name in the console's errors, the name in the form, and the key of the text for an invalid
+/// value.
 const CONSOLE_FIELDS: [(&str, &str, &str); 8] = [
     ("name", "name", "error.name"),
     ("group", "group", "error.group"),
@@ -30,29 +31,29 @@ const CONSOLE_FIELDS: [(&str, &str, &str); 8] = [
 // === impl PageForm ===
 
 impl PageForm {
-    /// The values that were sent in these fields.
+    /// Creates a form with the submitted values of these fields.
     pub(super) fn from_request(request: &PageRequest, names: &[&'static str]) -> Self {
         let values = names.iter().map(|name| (*name, request.form_field(name).to_owned())).collect();
         Self { values, errors: Vec::new() }
     }
 
-    /// The same form with one more value.
+    /// Adds a value.
     pub(super) fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.values.push((name, value.into()));
         self
     }
 
-    /// The same form with one more error.
+    /// Adds an error.
     pub(super) fn with_error(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.errors.push((name, text.into()));
         self
     }
 
-    /// Adds the console's error beside the field that it is about.
+    /// Adds an error of the console to the field that it concerns.
     ///
     /// # Errors
     ///
-    /// Returns an error if the console's error is not about the form.
+    /// Returns an error if the console's error does not concern the form.
     pub(super) fn with_console_error(self, texts: PageTexts, error: Error) -> Result<Self, PageError> {
         match error {
             Error::Invalid(rejection) => {
@@ -74,7 +75,7 @@ impl PageForm {
                 );
                 Ok(self.with_error(if is_name { "name" } else { WHOLE_FORM }, texts.get(conflict_text(&conflict))))
             }
-            other => Err(other.into()),
+            error => Err(error.into()),
         }
     }
 
@@ -83,31 +84,34 @@ impl PageForm {
         !self.errors.is_empty()
     }
 
+    /// The value of a field; empty if there is none.
     pub(super) fn value(&self, name: &str) -> &str {
         self.values.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
+    /// The text of the error of a field, if it has one.
     pub(super) fn error(&self, name: &str) -> Option<&str> {
         self.errors.iter().find(|(key, _)| *key == name).map(|(_, text)| text.as_str())
     }
 
+    /// True if this option is among the values of a field.
     pub(super) fn is_chosen(&self, name: &str, option: &str) -> bool {
         self.values.iter().any(|(key, value)| *key == name && value == option)
     }
 }
 
-/// The field and the text for an error of the console.
+/// The form field and the text for an error of the console.
 fn field_and_message(texts: PageTexts, rejection: &Rejection) -> (&'static str, String) {
     let param = rejection.param.as_deref().unwrap_or_default();
     let param = param.split('[').next().unwrap_or_default();
-    let Some((_, field, text)) = CONSOLE_FIELDS.iter().find(|(name, _, _)| *name == param) else {
+    let Some((_, field, text_key)) = CONSOLE_FIELDS.iter().find(|(name, _, _)| *name == param) else {
         return (WHOLE_FORM, texts.get("error.form").to_owned());
     };
-    let text = match rejection.reason {
+    let text_key = match rejection.reason {
         Some(RejectionReason::MissingParameter | RejectionReason::StringBelowMin) => "error.missing",
-        // Every other text field is the name of something.
+        // All text fields except the reason are names.
         Some(RejectionReason::StringAboveMax) if *field != "reason" => "error.too_long",
-        _ => text,
+        _ => text_key,
     };
-    (field, texts.get(text).to_owned())
+    (field, texts.get(text_key).to_owned())
 }

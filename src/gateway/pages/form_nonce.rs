@@ -1,41 +1,43 @@
-//! Makes a form that creates something valid only once, so that reloading its answer does not create a second one.
+//! One-time nonces for forms that create something, so that a reload of the answer does not create a second object.
 //!
-//! A browser sends the same form again if the answer to the form is reloaded. The answer holds a secret that is shown
-//! once, so it cannot be given again; the created object can be named. Used forms are kept in memory, and forms of an
-//! earlier process are not valid at all.
+//! A browser sends a form again if the user reloads the answer. The answer may have a secret that is shown only once,
+//! so the same answer cannot be given again; instead, a page links to the created object. Used nonces are kept in
+//! memory. Nonces of an earlier process are not valid.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::csrf::{FormSigningKey, random_token};
 
-/// The field that holds the nonce of the form.
+/// The name of the form field with the nonce.
 pub(super) const NONCE_FIELD: &str = "once";
 
-/// The time for which a form may wait in a browser (our choice): as long as a session lasts.
+/// The time for which a nonce is valid (our choice): as long as a session.
 const LIFETIME_SECONDS: i64 = 12 * 60 * 60;
-/// The maximum number of used forms that are remembered (our choice). Beyond it, forms are refused until the oldest have
-/// expired.
+/// The maximum number of used nonces in memory (our choice). If it is reached, forms are refused until nonces expire.
 const USED_MAX: usize = 100_000;
+/// The purpose for [`FormSigningKey::sign`].
 const PURPOSE: &str = "once";
 
-/// The forms that have been used.
+/// The used nonces.
 #[derive(Default)]
 pub(super) struct FormNonceStore(Mutex<HashMap<String, FormNonceEntry>>);
 
+/// A used nonce.
 struct FormNonceEntry {
     expires_at: i64,
     created_id: Option<String>,
 }
 
-/// The status of a form.
+/// The result of checking the nonce of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FormNonceStatus {
-    /// The form is used for the first time; the text is needed again when the object is created, or is not.
+    /// The form is used for the first time. The text identifies the nonce for [`FormNonceStore::record_created`] and
+    /// [`FormNonceStore::release`].
     FirstUse(String),
-    /// The form was already used, to create this.
+    /// The form was already used. The value is the id of the created object, if it is known.
     AlreadyUsed(Option<String>),
-    /// The form is too old or not valid, or no further form can be remembered.
+    /// The nonce has expired or is not valid, or there are too many used nonces.
     Expired,
 }
 
@@ -62,34 +64,34 @@ impl FormNonceStore {
     ) -> FormNonceStatus {
         let Some((head, signature)) = nonce.rsplit_once('.') else { return FormNonceStatus::Expired };
         let issued = head.split('.').next().and_then(|text| text.parse::<i64>().ok());
-        let Some(until) = issued.map(|at| at.saturating_add(LIFETIME_SECONDS)).filter(|until| *until > now) else {
+        let Some(expires_at) = issued.map(|time| time.saturating_add(LIFETIME_SECONDS)).filter(|end| *end > now) else {
             return FormNonceStatus::Expired;
         };
         if !signing_key.verify(PURPOSE, &format!("{head}.{session}"), signature) {
             return FormNonceStatus::Expired;
         }
         let mut used = self.lock();
-        if let Some(earlier) = used.get(head) {
-            return FormNonceStatus::AlreadyUsed(earlier.created_id.clone());
+        if let Some(entry) = used.get(head) {
+            return FormNonceStatus::AlreadyUsed(entry.created_id.clone());
         }
         if used.len() >= USED_MAX {
-            used.retain(|_, used| used.expires_at > now);
+            used.retain(|_, entry| entry.expires_at > now);
         }
         if used.len() >= USED_MAX {
             return FormNonceStatus::Expired;
         }
-        used.insert(head.to_owned(), FormNonceEntry { expires_at: until, created_id: None });
+        used.insert(head.to_owned(), FormNonceEntry { expires_at, created_id: None });
         FormNonceStatus::FirstUse(head.to_owned())
     }
 
-    /// Records the created object.
+    /// Records the id of the object that the form has created.
     pub(super) fn record_created(&self, head: &str, created_id: &str) {
-        if let Some(used) = self.lock().get_mut(head) {
-            used.created_id = Some(created_id.to_owned());
+        if let Some(entry) = self.lock().get_mut(head) {
+            entry.created_id = Some(created_id.to_owned());
         }
     }
 
-    /// Releases the nonce: nothing was created, so the form may be sent again.
+    /// Makes the nonce valid again, because nothing was created.
     pub(super) fn release(&self, head: &str) {
         self.lock().remove(head);
     }
@@ -106,41 +108,43 @@ mod tests {
     const NOW: i64 = 1_800_000_000;
 
     #[test]
-    fn a_form_is_good_once_and_says_later_what_it_has_made() {
-        let (once, seal) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
-        let mark = FormNonceStore::issue(&seal, "session", NOW).unwrap();
-        let FormNonceStatus::FirstUse(head) = once.consume(&seal, "session", &mark, NOW + 1) else { panic!("refused") };
+    fn a_used_nonce_returns_the_id_of_the_created_object() {
+        let (store, key) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
+        let FormNonceStatus::FirstUse(head) = store.consume(&key, "session", &nonce, NOW + 1) else {
+            panic!("refused")
+        };
         assert_eq!(
-            once.consume(&seal, "session", &mark, NOW + 1),
+            store.consume(&key, "session", &nonce, NOW + 1),
             FormNonceStatus::AlreadyUsed(None),
-            "while it is being made"
+            "the object is still being created"
         );
-        once.record_created(&head, "key_1");
+        store.record_created(&head, "key_1");
         assert_eq!(
-            once.consume(&seal, "session", &mark, NOW + 2),
+            store.consume(&key, "session", &nonce, NOW + 2),
             FormNonceStatus::AlreadyUsed(Some("key_1".to_owned()))
         );
     }
 
     #[test]
-    fn a_form_that_made_nothing_may_come_again() {
-        let (once, seal) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
-        let mark = FormNonceStore::issue(&seal, "session", NOW).unwrap();
-        let FormNonceStatus::FirstUse(head) = once.consume(&seal, "session", &mark, NOW) else { panic!("refused") };
-        once.release(&head);
-        assert!(matches!(once.consume(&seal, "session", &mark, NOW), FormNonceStatus::FirstUse(_)));
+    fn a_released_nonce_can_be_used_again() {
+        let (store, key) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
+        let FormNonceStatus::FirstUse(head) = store.consume(&key, "session", &nonce, NOW) else { panic!("refused") };
+        store.release(&head);
+        assert!(matches!(store.consume(&key, "session", &nonce, NOW), FormNonceStatus::FirstUse(_)));
     }
 
     #[test]
-    fn a_form_of_another_session_or_process_or_day_is_stale() {
-        let (once, seal) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
-        let mark = FormNonceStore::issue(&seal, "session", NOW).unwrap();
-        assert_eq!(once.consume(&seal, "another", &mark, NOW), FormNonceStatus::Expired);
-        assert_eq!(once.consume(&FormSigningKey::new().unwrap(), "session", &mark, NOW), FormNonceStatus::Expired);
-        assert_eq!(once.consume(&seal, "session", &mark, NOW + LIFETIME_SECONDS), FormNonceStatus::Expired);
-        let later = mark.replacen(&NOW.to_string(), &(NOW + 1000).to_string(), 1);
-        for forged in ["", ".", "a.b.c", "9999999999.x.y", &later, &mark[1..]] {
-            assert_eq!(once.consume(&seal, "session", forged, NOW), FormNonceStatus::Expired, "{forged}");
+    fn a_nonce_of_another_session_process_or_day_is_expired() {
+        let (store, key) = (FormNonceStore::default(), FormSigningKey::new().unwrap());
+        let nonce = FormNonceStore::issue(&key, "session", NOW).unwrap();
+        assert_eq!(store.consume(&key, "another", &nonce, NOW), FormNonceStatus::Expired);
+        assert_eq!(store.consume(&FormSigningKey::new().unwrap(), "session", &nonce, NOW), FormNonceStatus::Expired);
+        assert_eq!(store.consume(&key, "session", &nonce, NOW + LIFETIME_SECONDS), FormNonceStatus::Expired);
+        let postdated = nonce.replacen(&NOW.to_string(), &(NOW + 1000).to_string(), 1);
+        for forged in ["", ".", "a.b.c", "9999999999.x.y", &postdated, &nonce[1..]] {
+            assert_eq!(store.consume(&key, "session", forged, NOW), FormNonceStatus::Expired, "{forged}");
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
-/// A count of any width; templates pass references to references.
+/// An integer of any type. Templates pass references to references of them.
 pub(super) trait CountValue {
-    /// The count; a larger number becomes the largest one.
+    /// The count; a number above `i64::MAX` becomes `i64::MAX`.
     fn count(&self) -> i64;
 }
 
@@ -20,9 +20,9 @@ pub(super) trait DateTimeValue {
     fn date_time(&self) -> DateTime<Utc>;
 }
 
-macro_rules! numbers {
-    ($($kind:ty)*) => {
-        $(impl CountValue for $kind {
+macro_rules! impl_count_value {
+    ($($integer:ty)*) => {
+        $(impl CountValue for $integer {
             fn count(&self) -> i64 {
                 i64::try_from(*self).unwrap_or(i64::MAX)
             }
@@ -30,7 +30,7 @@ macro_rules! numbers {
     };
 }
 
-numbers!(i64 u64 usize u8 u16 u32);
+impl_count_value!(i64 u64 usize u8 u16 u32);
 
 impl<T: CountValue + ?Sized> CountValue for &T {
     fn count(&self) -> i64 {
@@ -90,7 +90,8 @@ pub(super) fn instant(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// The marks of browsers in `User-Agent`, and their names. Browsers that pretend to be others come before the others.
+/// Substrings of `User-Agent`, and the names of their browsers. A browser whose header also contains the substring of
+/// another browser comes before that browser.
 const BROWSERS: [(&str, &str); 7] = [
     ("Edg/", "Edge"),
     ("OPR/", "Opera"),
@@ -100,6 +101,7 @@ const BROWSERS: [(&str, &str); 7] = [
     ("Version/", "Safari"),
     ("curl/", "curl"),
 ];
+/// Substrings of `User-Agent`, and the names of their operating systems.
 const SYSTEMS: [(&str, &str); 6] = [
     ("Windows", "Windows"),
     ("iPhone", "iOS"),
@@ -109,16 +111,17 @@ const SYSTEMS: [(&str, &str); 6] = [
     ("Linux", "Linux"),
 ];
 
-/// A browser and its system, such as `Chrome 156, Linux`.
+/// Returns a browser and its system, such as `Chrome 156, Linux`; `None` if the browser is unknown.
 pub(super) fn browser(agent: &str) -> Option<String> {
-    let (marker, name) = BROWSERS.iter().find(|(sign, _)| agent.contains(sign))?;
-    let version = agent.split_once(marker).map(|(_, rest)| rest.split(|letter: char| !letter.is_ascii_digit()));
+    let (marker, name) = BROWSERS.iter().find(|(pattern, _)| agent.contains(pattern))?;
+    let version =
+        agent.split_once(marker).map(|(_, remaining)| remaining.split(|character: char| !character.is_ascii_digit()));
     let version = version.and_then(|mut parts| parts.next()).filter(|version| !version.is_empty())?;
-    let system = SYSTEMS.iter().find(|(sign, _)| agent.contains(sign)).map(|(_, system)| format!(", {system}"));
+    let system = SYSTEMS.iter().find(|(pattern, _)| agent.contains(pattern)).map(|(_, system)| format!(", {system}"));
     Some(format!("{name} {version}{}", system.unwrap_or_default()))
 }
 
-/// Formats a duration in milliseconds, in the unit that reads best.
+/// Formats a duration in milliseconds, in milliseconds, seconds or minutes.
 pub(super) fn latency(milliseconds: i64) -> String {
     match milliseconds {
         ..1_000 => format!("{milliseconds} ms"),
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_called_by_its_name() {
+    fn browsers_are_recognized() {
         let linux = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) ";
         let mac = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) ";
         for (agent, name) in [
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_is_read_in_the_unit_that_fits() {
+    fn a_latency_is_formatted_in_a_suitable_unit() {
         for (milliseconds, text) in [(0, "0 ms"), (999, "999 ms"), (1_450, "1.4 s"), (125_000, "2 min 5 s")] {
             assert_eq!(latency(milliseconds), text);
         }

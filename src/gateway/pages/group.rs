@@ -1,4 +1,4 @@
-//! The page of one group: its settings, in a form if the group is in the store.
+//! The page of one group. The settings of a group of the store are shown in a form.
 
 use askama::Template;
 use http::StatusCode;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::gateway::console::Console;
 use crate::wire::admin::types;
 
-/// A field of the form, and the setting that it shows.
+/// A field of the form, and the JSON pointer of the setting that it shows.
 struct PolicyField {
     name: &'static str,
     label: &'static str,
@@ -25,16 +25,17 @@ struct PolicyField {
 /// The kind of a form field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PolicyFieldKind {
-    /// A text or a word.
+    /// A text, or one of several words.
     Text,
     /// A checkbox.
     Checkbox,
     /// A list, one item on each line.
     Lines,
-    /// The name of a variable that holds a secret.
+    /// The name of an environment variable with a secret.
     SecretVariable,
 }
 
+/// The fields of the form.
 const POLICY_FIELDS: [PolicyField; 14] = [
     PolicyField::new("delivery", "group.delivery", "/delivery", PolicyFieldKind::Text),
     PolicyField::new("image_deadline", "group.image_deadline", "/image_deadline", PolicyFieldKind::Text),
@@ -51,13 +52,13 @@ const POLICY_FIELDS: [PolicyField; 14] = [
     PolicyField::new("on_error", "group.on_error", "/filter/moderation/on_error", PolicyFieldKind::Text),
     PolicyField::new("timeout", "group.timeout", "/filter/moderation/timeout", PolicyFieldKind::Text),
 ];
-/// Lists that can be empty, which allows nothing, and the checkboxes that say so.
+/// The lists that allow nothing if they are empty, each with the checkbox that sets an empty list.
 const EMPTY_LIST_CHECKBOXES: [(&str, &str); 2] = [("text_models", "no_text_models"), ("tools", "no_tools")];
-/// The digest of the stored policy that the form was filled in from.
+/// The field with the digest of the stored policy that the form was filled in from.
 const DIGEST_FIELD: &str = "shown";
 /// The checkbox that allows the loss of settings that the form does not show.
 const REPLACE_FIELD: &str = "replace";
-/// The value of a checked box.
+/// The value of a checked checkbox.
 const CHECKED: &str = "yes";
 
 #[derive(Template)]
@@ -88,7 +89,7 @@ pub(super) async fn show(context: &PageContext<'_>, name: &str) -> Result<PageRe
     Ok(render_page(context, StatusCode::OK, (group, stored), form))
 }
 
-/// Shows the page, with the stored settings if the form cannot express them.
+/// Renders the page, with the stored settings if they are given.
 fn render_page(
     context: &PageContext<'_>,
     status: StatusCode,
@@ -145,26 +146,26 @@ pub(super) async fn submit_policy(context: &PageContext<'_>, name: &str) -> Resu
             let field = form_field_for(rejection.param.as_deref().unwrap_or_default());
             form.with_error(field, rejection.message)
         }
-        other => form.with_console_error(context.texts, other)?,
+        error => form.with_console_error(context.texts, error)?,
     };
     Ok(render_page(context, StatusCode::UNPROCESSABLE_ENTITY, (group, lost_settings), form))
 }
 
-/// The stored settings; none if they cannot be read.
+/// The stored settings; an empty object if they cannot be parsed.
 fn parse_policy(stored: &str) -> Value {
     serde_json::from_str(stored).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
-/// The stored settings, if the form would lose some of them.
+/// Returns the stored settings, formatted, if the form would lose some of them.
 fn settings_lost_by_form(stored: &str) -> Option<String> {
     let policy = parse_policy(stored);
     let form = form_from_policy(&policy);
     let expressed = Value::Object(policy_from_form(&|name| form.value(name)));
-    let is_read = serde_json::from_str::<Map<String, Value>>(stored).is_ok();
-    (!is_read || expressed != without_defaults(policy)).then(|| pretty_json(stored))
+    let is_valid = serde_json::from_str::<Map<String, Value>>(stored).is_ok();
+    (!is_valid || expressed != without_defaults(policy)).then(|| pretty_json(stored))
 }
 
-/// The same settings without those that equal the default, which no form shows.
+/// Removes the settings that equal the default, because the form does not show them.
 fn without_defaults(mut policy: Value) -> Value {
     let is_default = |value: &Value| *value == json!(false) || *value == json!([]) || *value == json!({});
     if let Some(filter) = policy.get_mut("filter").and_then(Value::as_object_mut) {
@@ -180,11 +181,11 @@ fn without_defaults(mut policy: Value) -> Value {
 }
 
 fn pretty_json(stored: &str) -> String {
-    let read = serde_json::from_str::<Value>(stored);
-    read.map_or_else(|_| stored.to_owned(), |policy| format!("{policy:#}"))
+    let parsed = serde_json::from_str::<Value>(stored);
+    parsed.map_or_else(|_| stored.to_owned(), |policy| format!("{policy:#}"))
 }
 
-/// A digest that tells one stored policy from another.
+/// A digest that detects changes of the stored policy.
 fn policy_digest(stored: &str) -> String {
     Sha256::digest(stored).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -207,22 +208,24 @@ fn form_from_policy(policy: &Value) -> PageForm {
     form
 }
 
-/// The form as it was sent.
+/// The form with the submitted values.
 fn submitted_form(request: &PageRequest) -> PageForm {
     let form = POLICY_FIELDS
         .iter()
         .fold(PageForm::default(), |form, field| form.with_value(field.name, request.form_field(field.name)));
     let form = form.with_value(REPLACE_FIELD, request.form_field(REPLACE_FIELD));
-    EMPTY_LIST_CHECKBOXES.iter().fold(form, |form, (_, none)| form.with_value(none, request.form_field(none)))
+    EMPTY_LIST_CHECKBOXES
+        .iter()
+        .fold(form, |form, (_, checkbox)| form.with_value(checkbox, request.form_field(checkbox)))
 }
 
-/// The settings with their labels.
+/// The values of the settings that are set, with the keys of their labels.
 fn labelled_settings(policy: &Value) -> Vec<(&'static str, String)> {
     let set_fields = POLICY_FIELDS.iter().filter(|field| policy.pointer(field.pointer).is_some());
     set_fields.map(|field| (field.label, field.form_value(policy))).collect()
 }
 
-/// The policy that a form expresses. A field that is left empty is not set.
+/// The policy that the values of a form describe. An empty field leaves its setting unset.
 fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String, Value> {
     let mut policy = Map::new();
     for field in &POLICY_FIELDS {
@@ -230,24 +233,24 @@ fn policy_from_form<'a>(submitted_value: &dyn Fn(&str) -> &'a str) -> Map<String
             insert_at_path(&mut policy, field.pointer, value);
         }
     }
-    for (list, none) in EMPTY_LIST_CHECKBOXES {
-        if submitted_value(none).trim() == CHECKED && !policy.contains_key(list) {
+    for (list, checkbox) in EMPTY_LIST_CHECKBOXES {
+        if submitted_value(checkbox).trim() == CHECKED && !policy.contains_key(list) {
             policy.insert(list.to_owned(), json!([]));
         }
     }
     policy
 }
 
-/// Puts a value at its place, and creates the tables around it if necessary.
+/// Inserts a value at a JSON pointer, and creates the objects around it if necessary.
 fn insert_at_path(table: &mut Map<String, Value>, path: &str, value: Value) {
     let setting = path.trim_start_matches('/');
-    let Some((name, rest)) = setting.split_once('/') else {
+    let Some((name, remaining)) = setting.split_once('/') else {
         table.insert(setting.to_owned(), value);
         return;
     };
     let inner = table.entry(name).or_insert_with(|| json!({}));
     if let Some(inner) = inner.as_object_mut() {
-        insert_at_path(inner, rest, value);
+        insert_at_path(inner, remaining, value);
     }
 }
 
@@ -266,7 +269,7 @@ impl PolicyField {
         Self { name, label, pointer, kind }
     }
 
-    /// The setting as a text.
+    /// The setting as the text of the form field.
     fn form_value(&self, policy: &Value) -> String {
         let Some(value) = policy.pointer(self.pointer) else { return String::new() };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -274,16 +277,16 @@ impl PolicyField {
             PolicyFieldKind::Text => text(value),
             PolicyFieldKind::Checkbox => if *value == Value::Bool(true) { CHECKED } else { "" }.to_owned(),
             PolicyFieldKind::Lines => value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join("\n"),
-            // A secret from a file is shown by the path of the file.
+            // For a secret from a file, the path of the file is shown.
             PolicyFieldKind::SecretVariable => {
                 ["env", "file"].into_iter().find_map(|from| value.get(from)).map(text).unwrap_or_default()
             }
         }
     }
 
-    /// The setting that the form expresses; `None` if the field is empty.
-    fn parse_value(&self, sent: &str) -> Option<Value> {
-        let text = sent.trim();
+    /// The setting that a submitted text stands for; `None` if the text is empty.
+    fn parse_value(&self, submitted: &str) -> Option<Value> {
+        let text = submitted.trim();
         if text.is_empty() {
             return None;
         }
@@ -291,7 +294,7 @@ impl PolicyField {
             PolicyFieldKind::Text => text.into(),
             PolicyFieldKind::Checkbox => (text == CHECKED).into(),
             PolicyFieldKind::Lines => {
-                let lines = sent.lines().map(|line| line.trim_end_matches('\r'));
+                let lines = submitted.lines().map(|line| line.trim_end_matches('\r'));
                 lines.filter(|line| !line.trim().is_empty()).collect()
             }
             PolicyFieldKind::SecretVariable => json!({ "env": text }),
@@ -304,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_comes_out_of_the_form_that_it_filled_in() {
+    fn a_policy_survives_a_round_trip_through_the_form() {
         let policy = json!({
             "delivery": "fail", "image_deadline": "90s", "fallback": "x", "inject_image_tool": true, "text_models": [],
             "tools": ["image_generation", "web_search"],
@@ -318,22 +321,24 @@ mod tests {
         });
         for policy in [policy, json!({}), json!({"tools": []}), json!({"filter": {"words": ["a"]}})] {
             let form = form_from_policy(&policy);
-            let names =
-                POLICY_FIELDS.iter().map(|field| field.name).chain(EMPTY_LIST_CHECKBOXES.iter().map(|(_, none)| *none));
+            let names = POLICY_FIELDS
+                .iter()
+                .map(|field| field.name)
+                .chain(EMPTY_LIST_CHECKBOXES.iter().map(|(_, checkbox)| *checkbox));
             let mut body = url::form_urlencoded::Serializer::new(String::new());
             for name in names {
                 // A browser ends each line of a text with CR and LF.
                 body.append_pair(name, &form.value(name).replace('\n', "\r\n"));
             }
-            let visit = PageRequest::with_form(body.finish().as_bytes());
-            assert_eq!(Value::Object(policy_from_form(&|name| visit.raw_form_field(name))), policy);
+            let request = PageRequest::with_form(body.finish().as_bytes());
+            assert_eq!(Value::Object(policy_from_form(&|name| request.raw_form_field(name))), policy);
             assert_eq!(settings_lost_by_form(&policy.to_string()), None);
         }
     }
 
     #[test]
-    fn a_stored_policy_that_the_form_would_lose_is_shown() {
-        for lost in [
+    fn a_stored_policy_that_the_form_would_lose_is_detected() {
+        for policy in [
             r#"{"colour":"red"}"#,
             r#"{"delivery":7}"#,
             r#"{"filter":{"words":"one"}}"#,
@@ -343,40 +348,40 @@ lines"]}}"#,
             "no JSON",
             "[]",
         ] {
-            assert!(settings_lost_by_form(lost).is_some(), "{lost}");
+            assert!(settings_lost_by_form(policy).is_some(), "{policy}");
         }
-        for said in [
+        for policy in [
             r#"{"inject_image_tool":false,"filter":{"words":[],"patterns":["x"]}}"#,
             r#"{"filter":{"moderation":{"base_url":"https://j.example","allow_http":false,"on_error":"open"}}}"#,
         ] {
-            assert_eq!(settings_lost_by_form(said), None, "{said}");
+            assert_eq!(settings_lost_by_form(policy), None, "{policy}");
         }
         assert_ne!(policy_digest("{}"), policy_digest("{ }"));
     }
 
     #[test]
-    fn every_setting_of_a_group_has_its_field() {
+    fn every_setting_of_a_group_has_a_field() {
         let schema: Value = serde_json::from_str(include_str!("../../../schemas/config.schema.json")).unwrap();
         let names = |table: &str| -> Vec<String> {
             let fields = schema["definitions"][table]["properties"].as_object().expect(table);
             fields.keys().cloned().collect()
         };
         let mut missing = Vec::new();
-        for (table, place) in [("RawGroup", ""), ("RawFilter", "/filter"), ("RawModeration", "/filter/moderation")] {
-            let settings = names(table).into_iter().map(|name| format!("{place}/{name}"));
-            let inner = ["/name", "/filter", "/filter/moderation"];
+        for (table, prefix) in [("RawGroup", ""), ("RawFilter", "/filter"), ("RawModeration", "/filter/moderation")] {
+            let settings = names(table).into_iter().map(|name| format!("{prefix}/{name}"));
+            let without_field = ["/name", "/filter", "/filter/moderation"];
             missing.extend(settings.filter(|setting| {
-                !inner.contains(&setting.as_str()) && POLICY_FIELDS.iter().all(|field| field.pointer != setting)
+                !without_field.contains(&setting.as_str()) && POLICY_FIELDS.iter().all(|field| field.pointer != setting)
             }));
         }
         assert!(missing.is_empty(), "no field of the form: {missing:?}");
-        for word in ["delivery", "fallback", "filter.moderation.on_error"] {
-            assert!(Console::group_setting_values(word).len() >= 2, "{word}");
+        for setting in ["delivery", "fallback", "filter.moderation.on_error"] {
+            assert!(Console::group_setting_values(setting).len() >= 2, "{setting}");
         }
     }
 
     #[test]
-    fn what_is_wrong_stands_beside_its_field() {
+    fn an_error_is_shown_at_its_field() {
         for (param, field) in [
             ("policy.filter.words[3]", "words"),
             ("policy.filter.moderation.api_key", "api_key"),

@@ -1,4 +1,4 @@
-//! The groups of keys: a list, and a form for a new one.
+//! The page of the groups: a list, and a form for a new group.
 
 use askama::Template;
 use http::StatusCode;
@@ -21,10 +21,10 @@ struct GroupsPage {
 
 /// True if a group has any setting.
 fn has_policy(group: &types::Group) -> bool {
-    group.policy.as_ref().is_some_and(|policy| serde_json::to_value(policy).is_ok_and(|set| set != json!({})))
+    group.policy.as_ref().is_some_and(|policy| serde_json::to_value(policy).is_ok_and(|policy| policy != json!({})))
 }
 
-/// Shows the list.
+/// Shows the list of groups.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     render_page(context, StatusCode::OK, PageForm::default()).await
 }

@@ -1,4 +1,4 @@
-//! Page requests and page responses: the terms of HTTP without its server.
+//! Page requests and page responses: HTTP messages without the HTTP server.
 
 use std::net::IpAddr;
 
@@ -13,23 +13,23 @@ use url::form_urlencoded;
 pub(crate) struct PageRequest {
     /// The method.
     pub(crate) method: Method,
-    /// The path as it came, still encoded.
+    /// The path, still percent-encoded.
     pub(crate) path: String,
-    /// The query of the address.
+    /// The fields of the query.
     pub(crate) query: UrlEncodedFields,
     /// The fields of the form, or the reason why it was not read.
     pub(crate) form: Result<UrlEncodedFields, FormReadError>,
-    /// The headers `Cookie`, joined.
+    /// The values of all `Cookie` headers, joined.
     pub(crate) cookies: String,
-    /// The one host that the request names; `None` if it names none, or two.
+    /// The host of the request; `None` if the request names none, or more than one.
     pub(crate) host: Option<String>,
     /// The header `Origin`.
     pub(crate) origin: Option<String>,
     /// The header `Sec-Fetch-Site`.
     pub(crate) fetch_site: Option<String>,
-    /// The address of the peer.
+    /// The IP address of the client.
     pub(crate) address: IpAddr,
-    /// The header `User-Agent`, shortened.
+    /// The header `User-Agent`, truncated.
     pub(crate) user_agent: String,
     /// The header `Accept-Language`.
     pub(crate) accept_language: String,
@@ -40,13 +40,13 @@ pub(crate) struct PageRequest {
 /// The reason why a form was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FormReadError {
-    /// The form is larger than any form of the gateway.
+    /// The form is larger than the limit for forms.
     TooLarge,
-    /// The body is no form, or did not arrive.
+    /// The body is not a form, or did not arrive completely.
     NotAForm,
 }
 
-/// Names with values, in the order of their arrival.
+/// The fields of a query or a form, in the order in which they were sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UrlEncodedFields(Vec<(String, String)>);
 
@@ -57,54 +57,54 @@ pub(crate) struct PageResponse {
     pub(crate) status: StatusCode,
     /// All headers of the answer.
     pub(crate) headers: HeaderMap,
-    /// The page.
+    /// The body.
     pub(crate) body: Bytes,
 }
 
 // === impl PageRequest ===
 
 impl PageRequest {
-    /// The value of a cookie; `None` if it occurs twice, because then one of them was planted.
+    /// The value of a cookie; `None` if the cookie occurs twice, because an attacker may have set one of the two.
     pub(super) fn cookie(&self, name: &str) -> Option<String> {
-        let mut found = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
-        let first = found.next()?;
-        found.next().is_none().then(|| first.value().to_owned())
+        let mut cookies = Cookie::split_parse(self.cookies.as_str()).flatten().filter(|cookie| cookie.name() == name);
+        let first = cookies.next()?;
+        cookies.next().is_none().then(|| first.value().to_owned())
     }
 
-    /// True if the request is to change something.
+    /// True if the method is POST, which submits a form.
     pub(super) fn is_post(&self) -> bool {
         self.method == Method::POST
     }
 
-    /// A field of the form, without blanks around it; empty if it was not sent.
+    /// A field of the form without surrounding white space; empty if the field was not sent.
     pub(super) fn form_field(&self, name: &str) -> &str {
         self.form.as_ref().map_or("", |form| form.get(name)).trim()
     }
 
-    /// A field of the form without any change, as a password needs it.
+    /// A field of the form with its white space, for example a password.
     pub(super) fn raw_form_field(&self, name: &str) -> &str {
         self.form.as_ref().map_or("", |form| form.get(name))
     }
 
-    /// A value of the query, without blanks around it; `None` if it is empty.
+    /// A value of the query without surrounding white space; `None` if the value is empty.
     pub(super) fn query_param(&self, name: &str) -> Option<&str> {
         Some(self.query.get(name).trim()).filter(|value| !value.is_empty())
     }
 
-    /// The same value without any change, for names that others have chosen.
+    /// A value of the query with its white space, for names that may contain any; `None` if the value is empty.
     pub(super) fn raw_query_param(&self, name: &str) -> Option<String> {
         self.query_param(name).map(|_| self.query.get(name).to_owned())
     }
 }
 
-/// Encodes a name as a part of a path.
+/// Percent-encodes a name as a segment of a path.
 pub(super) fn encode_path_segment(name: &str) -> String {
     percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]
 impl PageRequest {
-    /// A request that sends this form.
+    /// A request that submits this form.
     pub(super) fn with_form(encoded: &[u8]) -> Self {
         Self {
             method: Method::POST,
@@ -126,62 +126,64 @@ impl PageRequest {
 // === impl UrlEncodedFields ===
 
 impl UrlEncodedFields {
-    /// Reads the query of an address, or the body of a form.
+    /// Parses the query of a URL, or the body of a form.
     pub(crate) fn parse(encoded: &[u8]) -> Self {
         Self(form_urlencoded::parse(encoded).into_owned().collect())
     }
 
-    /// The first value of this name; empty if there is none.
+    /// The first value with this name; empty if there is none.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// Every value of this name.
+    /// All values with this name.
     pub(super) fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same fields as text, with one name changed or, without a value, left out.
+    /// The fields that are not empty as a query string, in which the field `name` has the given value, or is left out
+    /// if there is no value.
     pub(super) fn to_query_with(&self, name: &str, value: Option<&str>) -> String {
-        let kept = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
-        let mut text = form_urlencoded::Serializer::new(String::new());
-        text.extend_pairs(kept);
+        let fields = self.0.iter().filter(|(key, value)| key != name && !value.is_empty());
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(fields);
         if let Some(value) = value {
-            text.append_pair(name, value);
+            query.append_pair(name, value);
         }
-        text.finish()
+        query.finish()
     }
 }
 
 // === impl PageResponse ===
 
 impl PageResponse {
-    /// A page of HTML.
+    /// An HTML page.
     pub(super) fn html(status: StatusCode, html: String) -> Self {
         Self::new(status, "text/html; charset=utf-8", html.into())
     }
 
-    /// An answer of this type.
+    /// An answer with this content type.
     pub(super) fn new(status: StatusCode, content_type: &'static str, body: Bytes) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         Self { status, headers, body }
     }
 
-    /// A redirect with GET. The address is a path of the gateway: it begins with one slash.
+    /// A redirect that the browser follows with GET. `path` is a path of the gateway, which begins with exactly one
+    /// slash.
     pub(super) fn redirect(path: &str) -> Self {
         let mut headers = HeaderMap::new();
         headers.extend(HeaderValue::try_from(path).map(|path| (LOCATION, path)));
         Self { status: StatusCode::SEE_OTHER, headers, body: Bytes::new() }
     }
 
-    /// The same answer with one more header.
+    /// Adds a header.
     pub(super) fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         self.headers.extend(HeaderValue::try_from(value).map(|value| (name, value)));
         self
     }
 
-    /// The same answer with one more cookie.
+    /// Adds a cookie.
     pub(super) fn with_cookie(mut self, cookie: &Cookie<'_>) -> Self {
         if let Ok(value) = HeaderValue::try_from(cookie.to_string()) {
             self.headers.append(SET_COOKIE, value);

@@ -14,7 +14,7 @@ use super::page_layout::PageLayout;
 use super::routes::KeyFormAction;
 use crate::wire::admin::types;
 
-/// The time for which the former secret of a rotated key stays valid.
+/// A choice for the time for which the former secret of a rotated key stays valid.
 struct GracePeriod {
     seconds: i64,
     label: &'static str,
@@ -91,7 +91,7 @@ pub(super) async fn confirm_delete(context: &PageContext<'_>, id: &str) -> Resul
     Ok(render(StatusCode::OK, &template))
 }
 
-/// Carries out a form on a key.
+/// Performs the action of a submitted form on a key.
 pub(super) async fn perform(
     context: &PageContext<'_>,
     id: &str,
@@ -116,18 +116,18 @@ async fn set_enabled(context: &PageContext<'_>, id: &str, enabled: bool) -> Resu
 }
 
 async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let before = context.console().retrieve_key(context.actor()?, id).await?;
+    let current = context.console().retrieve_key(context.actor()?, id).await?;
     let form = PageForm::from_request(context.request, &["name", "expires_on"]);
     let day = form.value("expires_on");
     let mut body = json!({ "name": form.value("name") });
-    // A day that was not changed is not sent, so that the exact time within it is kept.
-    if day != before.expires_at.map(last_valid_day).unwrap_or_default() {
+    // If the day was not changed, it is not sent to the console, so that the exact time of the expiry is kept.
+    if day != current.expires_at.map(last_valid_day).unwrap_or_default() {
         match (day, end_of_day(day)) {
             ("", _) => body["never_expires"] = true.into(),
             (_, Some(end)) => body["expires_at"] = json!(end),
             (_, None) => {
                 let form = form.with_error("expires_on", context.texts.get("error.expires_on"));
-                return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
+                return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form));
             }
         }
     }
@@ -135,34 +135,36 @@ async fn submit_change(context: &PageContext<'_>, id: &str) -> Result<PageRespon
         Ok(key) => Ok(PageResponse::redirect(&format!("/keys/{}?done=saved", key.id))),
         Err(error) => {
             let form = form.with_console_error(context.texts, error)?;
-            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
         }
     }
 }
 
 async fn rotate(context: &PageContext<'_>, id: &str) -> Result<PageResponse, PageError> {
-    let before = context.console().retrieve_key(context.actor()?, id).await?;
-    let path = format!("/keys/{}", before.id);
+    let current = context.console().retrieve_key(context.actor()?, id).await?;
+    let path = format!("/keys/{}", current.id);
     let nonce = match consume_form_nonce(context, "again.rotate", "again.to_key", &path) {
-        Ok(turn) => turn,
+        Ok(nonce) => nonce,
         Err(FormRefusal::AlreadyUsed(response)) => return Ok(*response),
         Err(FormRefusal::Expired) => {
             let form = PageForm::default()
-                .with_value("name", before.name.clone())
+                .with_value("name", current.name.clone())
                 .with_error(WHOLE_FORM, context.texts.get("error.stale"));
-            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form));
+            return render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form));
         }
     };
     let grace = context.request.form_field("grace");
-    let body =
-        grace.parse::<i64>().map_or_else(|_| json!({ "grace_seconds": grace }), |n| json!({ "grace_seconds": n }));
+    let body = grace
+        .parse::<i64>()
+        .map_or_else(|_| json!({ "grace_seconds": grace }), |seconds| json!({ "grace_seconds": seconds }));
     match context.console().rotate_key(context.actor()?, id, body.to_string().as_bytes()).await {
         Ok(created) => Ok(show_secret(context, created, "rotated.title")),
         Err(error) => {
             context.nonces().release(&nonce);
-            let form =
-                PageForm::default().with_value("name", before.name.clone()).with_console_error(context.texts, error)?;
-            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, before, Some(form))
+            let form = PageForm::default()
+                .with_value("name", current.name.clone())
+                .with_console_error(context.texts, error)?;
+            render_page(context, StatusCode::UNPROCESSABLE_ENTITY, current, Some(form))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The page `/keys`: a list of API keys, and a form for a new one.
+//! The page `/keys`: a list of API keys, and a form for a new key.
 
 use askama::Template;
 use http::StatusCode;
@@ -19,6 +19,7 @@ use chrono::{DateTime, Utc};
 /// The maximum number of keys on one page (our choice).
 const PER_PAGE: i64 = 50;
 
+/// The states that the list can be filtered by.
 const STATES: [types::KeyState; 4] =
     [types::KeyState::Active, types::KeyState::Disabled, types::KeyState::Expired, types::KeyState::UserDisabled];
 
@@ -39,7 +40,7 @@ struct KeysPage {
     older: Option<String>,
 }
 
-/// The page of a secret that is shown once.
+/// The page that shows a new secret once.
 #[derive(Template)]
 #[template(path = "secret.html", config = "src/gateway/pages/askama.toml")]
 pub(super) struct SecretPage {
@@ -56,7 +57,7 @@ pub(super) struct SecretPage {
     pub(super) next_label: &'static str,
 }
 
-/// The page that answers a form that was sent a second time.
+/// The answer to a form that is submitted a second time.
 #[derive(Template)]
 #[template(path = "again.html", config = "src/gateway/pages/askama.toml")]
 struct RepeatedFormPage {
@@ -66,7 +67,7 @@ struct RepeatedFormPage {
     link_label: &'static str,
 }
 
-/// Shows the list.
+/// Shows the list of keys.
 pub(super) async fn show(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     render_page(context, StatusCode::OK, PageForm::default().with_value("group", "default")).await
 }
@@ -102,12 +103,12 @@ async fn render_page(context: &PageContext<'_>, status: StatusCode, form: PageFo
     Ok(render(status, &template))
 }
 
-/// Returns the address of the page that continues the list after the row with this id.
+/// Returns the link to the page that continues the list after the row with this id.
 pub(super) fn older_page_link(request: &super::PageRequest, path: &str, id: &str) -> String {
     format!("{path}?{}", request.query.to_query_with("before", Some(id)))
 }
 
-/// Creates a key, and shows its secret. The secret is only in this answer: no other page can show it.
+/// Creates a key, and shows its secret. Only this answer can show the secret.
 pub(super) async fn create(context: &PageContext<'_>) -> Result<PageResponse, PageError> {
     let form = PageForm::from_request(context.request, &["name", "group", "expires_on", "user"]);
     let body = match request_body(&form) {
@@ -143,6 +144,7 @@ async fn render_refusal(context: &PageContext<'_>, form: PageForm, error: Error)
     render_page(context, StatusCode::UNPROCESSABLE_ENTITY, form).await
 }
 
+/// The body of the console request; an error if the expiry is not a valid day.
 fn request_body(form: &PageForm) -> Result<Map<String, Value>, ()> {
     let mut body = Map::new();
     for name in ["name", "group", "user"] {
@@ -156,16 +158,16 @@ fn request_body(form: &PageForm) -> Result<Map<String, Value>, ()> {
     Ok(body)
 }
 
-/// The reason why a form creates nothing.
+/// The reason why a form is not processed.
 pub(super) enum FormRefusal {
-    /// The form was already used; the page that answers it.
+    /// The form was already used. The value is the answer.
     AlreadyUsed(Box<PageResponse>),
-    /// The form is too old, is not valid, or cannot be remembered as used.
+    /// The nonce of the form has expired or is not valid, or there are too many used nonces.
     Expired,
 }
 
-/// Marks a form that creates something as used. Returns its nonce without the signature, which is needed to record or
-/// release it, or the reason why the form is refused.
+/// Marks the nonce of the submitted form as used. Returns the nonce without its signature, with which the caller
+/// records the created object or releases the nonce, or the reason why the form is refused.
 pub(super) fn consume_form_nonce(
     context: &PageContext<'_>,
     text: &'static str,
@@ -187,7 +189,8 @@ pub(super) fn consume_form_nonce(
 pub(super) fn show_secret(context: &PageContext<'_>, created: types::CreatedKey, title: &'static str) -> PageResponse {
     let secret = created.secret.expose().to_owned();
     let mut page = context.layout("keys");
-    // Without `back` the page offers no change of language or theme, which would load another page without the secret.
+    // Without `back`, the page offers no change of language or theme. Such a change would load another page, without
+    // the secret.
     page.back = None;
     let template = SecretPage {
         page,

@@ -1,7 +1,7 @@
 //! The languages of the pages, and their texts.
 //!
-//! The catalogues are data: `texts/en.json` and `texts/zh.json`, with the same keys and the same `{placeholders}`. The
-//! tests compare them with each other and with the keys in use.
+//! The catalogues are `texts/en.json` and `texts/zh.json`, with the same keys and the same `{placeholders}`. The tests
+//! compare them with each other, and with the keys that the pages use.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -25,8 +25,8 @@ type TextCatalogue = HashMap<String, String>;
 static EN: LazyLock<TextCatalogue> = LazyLock::new(|| parse_catalogue(include_str!("texts/en.json")));
 static ZH: LazyLock<TextCatalogue> = LazyLock::new(|| parse_catalogue(include_str!("texts/zh.json")));
 
-/// Reads a catalogue. If it cannot be read, it is empty, and every key stands for itself as the text; the tests check
-/// that it can be read.
+/// Parses a catalogue. A catalogue that cannot be parsed is empty, and pages then show the keys instead of texts; the
+/// tests check that both catalogues can be parsed.
 fn parse_catalogue(json: &str) -> TextCatalogue {
     serde_json::from_str(json).unwrap_or_default()
 }
@@ -37,7 +37,7 @@ impl Language {
     /// All languages, in the order in which they are offered.
     pub(super) const ALL: [Self; 2] = [Self::En, Self::Zh];
 
-    /// The language of a request: the chosen one, else the one that the browser prefers, else English.
+    /// The language for a request: the chosen language, else the language that the browser prefers, else English.
     pub(super) fn choose(chosen: Option<&str>, accepted: &str) -> Self {
         chosen.and_then(Self::from_code).or_else(|| Self::negotiate(accepted)).unwrap_or(Self::En)
     }
@@ -71,13 +71,14 @@ impl Language {
         }
     }
 
+    /// The available language with the highest weight in the header `Accept-Language`.
     fn negotiate(accepted: &str) -> Option<Self> {
         let mut best: Option<(f32, Self)> = None;
         for item in accepted.split(',').take(32) {
             let (tag, weight) = item.split_once(';').unwrap_or((item, "q=1"));
             let weight = weight.trim().strip_prefix("q=").and_then(|text| text.parse().ok()).unwrap_or(0.0_f32);
             let primary = tag.trim().split('-').next().unwrap_or_default().to_ascii_lowercase();
-            let is_better = best.is_none_or(|(most, _)| weight > most);
+            let is_better = best.is_none_or(|(highest, _)| weight > highest);
             if let Some(language) = Self::from_code(&primary).filter(|_| weight > 0.0 && is_better) {
                 best = Some((weight, language));
             }
@@ -101,12 +102,12 @@ impl PageTexts {
         catalogue.get(key).map_or(key, String::as_str)
     }
 
-    /// The text of a key, with a value in the place of its one placeholder.
+    /// The text of a key, in which a value replaces the placeholder.
     pub(super) fn get_with(self, key: &str, placeholder: &str, value: impl Display) -> String {
         self.get(key).replace(&format!("{{{placeholder}}}"), &value.to_string())
     }
 
-    /// The text of a key for a number: that of `key.one` or `key.other`, with the number in the place of `{n}`.
+    /// The text of a key for a number: the text of `key.one` or `key.other`, in which the number replaces `{n}`.
     pub(super) fn count(self, key: &str, number: i64) -> String {
         let form = if number == 1 { "one" } else { "other" };
         self.get_with(&format!("{key}.{form}"), "n", super::format::with_thousands_separators(number))
@@ -126,13 +127,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chosen_language_goes_before_the_one_that_the_browser_prefers() {
+    fn the_chosen_language_has_priority_over_the_browser() {
         assert_eq!(Language::choose(Some("zh"), "en"), Language::Zh);
         assert_eq!(Language::choose(Some("klingon"), "zh-CN,zh;q=0.9,en;q=0.8"), Language::Zh);
         assert_eq!(Language::choose(None, "de-DE,de;q=0.9,en;q=0.5,zh;q=0.4"), Language::En);
         assert_eq!(Language::choose(None, "en;q=0.3, ZH-tw;q=0.4"), Language::Zh);
-        for nothing in ["", "*", "de", "zh;q=0", ";;;,,,", "zh;q=nan"] {
-            assert_eq!(Language::choose(None, nothing), Language::En, "{nothing}");
+        for header in ["", "*", "de", "zh;q=0", ";;;,,,", "zh;q=nan"] {
+            assert_eq!(Language::choose(None, header), Language::En, "{header}");
         }
     }
 }

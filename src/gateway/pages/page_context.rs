@@ -16,12 +16,12 @@ use crate::gateway::Gateway;
 use crate::gateway::console::Console;
 use crate::gateway::people::{Actor, IdentityError, IdentityService, SignInOrigin, UserSession};
 
-/// The time that a user has to sign in (our choice).
+/// The lifetime of the form cookie in hours: the time that a visitor has to submit the sign-in form (our choice).
 const FORM_COOKIE_HOURS: i64 = 2;
-/// The maximum length of the form cookie; ours are shorter.
+/// The maximum length of an accepted form cookie (our choice); the gateway's own cookies are shorter.
 const FORM_COOKIE_MAX: usize = 128;
 
-/// The notices about a finished change: the word in the address, and the key of the text.
+/// The notices about a completed change: the value of `done` in the query, and the key of the text.
 const DONE_NOTICES: [(&str, &str); 15] = [
     ("disabled", "done.disabled"),
     ("enabled", "done.enabled"),
@@ -47,18 +47,18 @@ pub(super) struct PageContext<'a> {
     pub(super) site: &'a SiteOrigin,
     pub(super) texts: PageTexts,
     pub(super) session: Option<UserSession>,
-    /// The token of this visitor's forms.
+    /// The CSRF token for the forms of this visitor.
     pub(super) csrf: String,
     pages: &'a Pages,
     theme: Theme,
-    /// A form cookie that the visitor does not have yet.
+    /// The form cookie that the answer sets, if any.
     form_cookie: Option<String>,
 }
 
 // === impl PageContext ===
 
 impl<'a> PageContext<'a> {
-    /// Looks up the session of the request.
+    /// Creates the context of a request, and looks up its session.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ impl<'a> PageContext<'a> {
         Ok(context)
     }
 
-    /// Prepares forms for a visitor without a session. They are bound to a cookie of their own, whether or not there is
-    /// a session too.
+    /// Prepares the form of a page for signed-out visitors. The form is bound to the form cookie, even if there is a
+    /// session.
     ///
     /// # Errors
     ///
@@ -108,20 +108,19 @@ impl<'a> PageContext<'a> {
         Ok(())
     }
 
-    /// Adds the cookies of the request to the answer.
+    /// Adds the form cookie to the answer, if it was prepared.
     pub(super) fn with_form_cookie(&self, response: PageResponse) -> PageResponse {
         let Some(value) = &self.form_cookie else { return response };
         let age = cookie::time::Duration::hours(FORM_COOKIE_HOURS);
         response.with_cookie(&self.cookie(form_cookie(self.site), value.clone()).max_age(age).build())
     }
 
-    /// A cookie of the gateway: hidden from scripts, for every path, and only over encrypted connections if there are
-    /// any.
+    /// A cookie of the gateway: hidden from scripts, for all paths, and only for HTTPS if the site uses HTTPS.
     pub(super) fn cookie(&self, name: &'static str, value: String) -> CookieBuilder<'static> {
         cookie(name, value, self.site)
     }
 
-    /// The session cookie; without a value, one that removes it.
+    /// The session cookie; without a value, a cookie that removes it.
     pub(super) fn session_cookie(&self, value: Option<String>) -> Cookie<'static> {
         let name = session_cookie(self.site);
         let is_removal = value.is_none();
@@ -139,13 +138,13 @@ impl<'a> PageContext<'a> {
         });
         layout.back = self.return_path().filter(|_| !self.csrf.is_empty());
         layout.notice = self.request.query_param("done").and_then(|word| {
-            let (_, key) = DONE_NOTICES.iter().find(|(known, _)| *known == word)?;
+            let (_, key) = DONE_NOTICES.iter().find(|(notice, _)| *notice == word)?;
             Some(PageNotice { kind: "good", text: self.texts.get(key).to_owned() })
         });
         layout
     }
 
-    /// The address to return to: this page, if it can be requested with GET.
+    /// The path and query of this page, if it can be requested with GET.
     fn return_path(&self) -> Option<String> {
         let is_page = matches!(find_route(&http::Method::GET, &self.request.path), RouteMatch::Found(_));
         let query = if self.request.is_post() { String::new() } else { self.request.query.to_query_with("done", None) };
@@ -153,7 +152,7 @@ impl<'a> PageContext<'a> {
         is_page.then(|| format!("{}{query}", self.request.path))
     }
 
-    /// The address of the sign-in page, which leads back here.
+    /// The path of the sign-in page, with this page as its `next` page.
     pub(super) fn sign_in_path(&self) -> String {
         match self.return_path() {
             Some(back) if !self.request.is_post() && back != "/" => {
@@ -177,7 +176,7 @@ impl<'a> PageContext<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no session; it leads to the sign-in page.
+    /// Returns a redirect to the sign-in page if there is no session.
     pub(super) fn session(&self) -> Result<&UserSession, PageError> {
         self.session.as_ref().ok_or_else(|| PageError::Redirect(self.sign_in_path()))
     }
@@ -196,7 +195,7 @@ impl<'a> PageContext<'a> {
         self.session.as_ref().is_some_and(|session| session.actor.is_admin())
     }
 
-    /// The origin of the request, for the audit trail and the limits.
+    /// The address and browser of the request, for the audit trail and the rate limits.
     pub(super) fn sign_in_origin(&self) -> SignInOrigin {
         SignInOrigin { address: self.request.address, agent: self.request.user_agent.clone() }
     }
@@ -210,13 +209,13 @@ impl<'a> PageContext<'a> {
         FormNonceStore::issue(&self.pages.signing_key, &self.csrf, Utc::now().timestamp()).map_err(no_randomness)
     }
 
-    /// Checks the nonce of such a form, and marks it as used.
+    /// Checks the nonce of a submitted form, and marks it as used.
     pub(super) fn use_form_nonce(&self) -> FormNonceStatus {
         let nonce = self.request.form_field(super::form_nonce::NONCE_FIELD);
         self.pages.nonces.consume(&self.pages.signing_key, &self.csrf, nonce, Utc::now().timestamp())
     }
 
-    /// The forms that have been used.
+    /// The store of used nonces.
     pub(super) fn nonces(&self) -> &'a FormNonceStore {
         &self.pages.nonces
     }
@@ -239,8 +238,8 @@ impl From<IdentityError> for PageError {
                 tracing::error!(error = &error as &dyn std::error::Error, "the store failed during a page request");
                 Self::Unavailable
             }
-            other => {
-                tracing::error!(error = %other, "an error occurred that no page expects");
+            error => {
+                tracing::error!(%error, "an unexpected error occurred during a page request");
                 Self::Internal
             }
         }
@@ -256,22 +255,23 @@ fn no_randomness(error: getrandom::Error) -> PageError {
     PageError::Internal
 }
 
-/// With this prefix, browsers refuse the cookie from any other host, and without encryption.
+/// The name of the session cookie. Browsers accept the prefix `__Host-` only from the host itself and over HTTPS.
 fn session_cookie(site: &SiteOrigin) -> &'static str {
     if site.is_secure() { "__Host-imagate" } else { "imagate_session" }
 }
 
+/// The name of the form cookie.
 fn form_cookie(site: &SiteOrigin) -> &'static str {
     if site.is_secure() { "__Host-imagate-form" } else { "imagate_form" }
 }
 
-/// The end of a day that a form names: a key that expires on a day is still valid on that day.
+/// The end of a day in UTC; `None` if the text is not a day. A key that expires on a day is still valid on that day.
 pub(super) fn end_of_day(day: &str) -> Option<DateTime<Utc>> {
     let day: NaiveDate = day.parse().ok()?;
     Some(day.succ_opt()?.and_time(NaiveTime::MIN).and_utc())
 }
 
-/// The day that ends at this moment.
+/// The last day on which a key with this expiry is valid.
 pub(super) fn last_valid_day(end: DateTime<Utc>) -> String {
     (end - chrono::TimeDelta::seconds(1)).date_naive().to_string()
 }
@@ -282,9 +282,9 @@ mod tests {
     use crate::gateway::pages::site_origin::PublicAddress;
 
     #[test]
-    fn a_cookie_is_for_no_script_and_no_other_site_and_only_encrypted_where_that_is_so() {
+    fn cookies_are_http_only_same_site_and_secure_over_https() {
         let plain = SiteOrigin::from_host(Some("127.0.0.1:8080"), None).unwrap();
-        let cookie_at = |home: &SiteOrigin| cookie(session_cookie(home), "value".to_owned(), home).build().to_string();
+        let cookie_at = |site: &SiteOrigin| cookie(session_cookie(site), "value".to_owned(), site).build().to_string();
         assert_eq!(cookie_at(&plain), "imagate_session=value; HttpOnly; SameSite=Strict; Path=/");
         let public = PublicAddress {
             origin: "https://images.example".to_owned(),
@@ -297,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_expires_on_a_day_is_good_to_its_end() {
+    fn a_key_that_expires_on_a_day_is_valid_until_the_end_of_the_day() {
         let end = end_of_day("2026-12-31").unwrap();
         assert_eq!(end.to_rfc3339(), "2027-01-01T00:00:00+00:00");
         assert_eq!(last_valid_day(end), "2026-12-31");
-        for wrong in ["", "tomorrow", "2026-02-30", "31.12.2026"] {
-            assert_eq!(end_of_day(wrong), None, "{wrong}");
+        for invalid in ["", "tomorrow", "2026-02-30", "31.12.2026"] {
+            assert_eq!(end_of_day(invalid), None, "{invalid}");
         }
     }
 }
